@@ -1,0 +1,104 @@
+"""
+The error tree: what latspan raises at its own surface, never inside someone else's call.
+
+::
+
+    LatspanError
+    ├── ConfigError              (ValueError)   a setting that cannot work
+    ├── MissingExtraError        (ImportError)  a package behind an extra is absent
+    ├── UnknownNameError         (LookupError)  no metric, segment or unit of that name
+    ├── EmptyHistogramError      (ValueError)   a question about no values at all
+    ├── NotEnoughValuesError     (ValueError)   fewer values than the percentile needs
+    ├── InstrumentationError     (RuntimeError) a client library could not be patched
+    └── ServerStartError         (RuntimeError) a model server that latspan started is not serving
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "ConfigError",
+    "EmptyHistogramError",
+    "InstrumentationError",
+    "LatspanError",
+    "MissingExtraError",
+    "NotEnoughValuesError",
+    "ServerStartError",
+    "UnknownNameError",
+]
+
+
+class LatspanError(Exception):
+    """
+    Base of every error that latspan raises.
+
+    Args:
+        message: What is wrong, with the value that was wrong.
+        hint: How to mend it; printed on a line of its own as ``hint: …``.
+    """
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return self.message if self.hint is None else f"{self.message}\nhint: {self.hint}"
+
+
+class ConfigError(LatspanError, ValueError):
+    """A setting has a value that cannot work."""
+
+
+class MissingExtraError(LatspanError, ImportError):
+    """
+    A package that belongs to one of latspan's extras is not installed.
+
+    Args:
+        package: The import package that is missing.
+        extra: The extra of latspan that brings it.
+    """
+
+    def __init__(self, package: str, *, extra: str) -> None:
+        super().__init__(
+            f"the package '{package}' is not installed",
+            hint=f"pip install 'latspan[{extra}]'",
+        )
+        self.package = package
+        self.extra = extra
+
+
+class UnknownNameError(LatspanError, LookupError):
+    """No metric, segment, unit or setting goes by the given name."""
+
+
+class EmptyHistogramError(LatspanError, ValueError):
+    """Nothing was recorded, so there is no honest number to give."""
+
+
+class NotEnoughValuesError(LatspanError, ValueError):
+    """
+    A percentile was asked of fewer values than it needs.
+
+    Args:
+        what: The distribution that was asked, in words.
+        percentile: The percentile asked for, in (0, 100).
+        count: Values there are.
+        needed: Values it takes: ``ceil(100 / (100 - percentile))``.
+    """
+
+    def __init__(self, what: str, *, percentile: float, count: int, needed: int) -> None:
+        super().__init__(
+            f"p{percentile:g} of {what} needs {needed} values, there are {count}",
+            hint=f"record {needed - count} more, or ask for a lower percentile",
+        )
+        self.percentile = percentile
+        self.count = count
+        self.needed = needed
+
+
+class InstrumentationError(LatspanError, RuntimeError):
+    """A client library could not be patched, or its patch could not be taken off again."""
+
+
+class ServerStartError(LatspanError, RuntimeError):
+    """A model server that latspan was to start is not serving."""

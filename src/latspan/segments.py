@@ -1,0 +1,240 @@
+"""
+The vocabulary as types: marks, segments, sources, outcomes, and what a server reports.
+
+A *mark* is an instant, a *segment* the interval between two. Segments of one timeline are
+exclusive and tile its duration in integer nanoseconds, so they always sum to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+__all__ = [
+    "SEGMENT_ORDER",
+    "STAGE_KINDS",
+    "Kind",
+    "Mark",
+    "Outcome",
+    "ReportedTimings",
+    "Segment",
+    "SegmentName",
+    "SegmentTotal",
+    "Side",
+    "Source",
+    "Stage",
+    "totals",
+]
+
+
+class Mark(StrEnum):
+    """An instant in the life of a call, in the order in which they happen."""
+
+    START = "start"
+    SENT = "sent"
+    HEADERS = "headers"
+    FIRST_CHUNK = "first_chunk"
+    FIRST_TOKEN = "first_token"
+    FIRST_VISIBLE = "first_visible"
+    LAST_TOKEN = "last_token"
+    STREAM_END = "stream_end"
+    DONE = "done"
+
+
+class SegmentName(StrEnum):
+    """The client's segments, in the order in which a request passes through them."""
+
+    DISPATCH_LAG = "dispatch_lag"
+    PREPARE = "prepare"
+    CALL = "call"
+    RETRY = "retry"
+    POOL_WAIT = "pool_wait"
+    CONNECT = "connect"
+    DNS = "dns"
+    TCP = "tcp"
+    TLS = "tls"
+    SEND = "send"
+    SERVER_WAIT = "server_wait"
+    NETWORK = "network"
+    GATEWAY = "gateway"
+    QUEUE = "queue"
+    MODEL_LOAD = "model_load"
+    PREFILL = "prefill"
+    REASONING = "reasoning"
+    DECODE = "decode"
+    CONSUMER = "consumer"
+    STREAM_CLOSE = "stream_close"
+    POSTPROCESS = "postprocess"
+    UNATTRIBUTED = "unattributed"
+
+
+class Stage(StrEnum):
+    """The kinds of stage: named parts of a server's own time, or of the application's."""
+
+    PARSE = "parse"
+    AUTH = "auth"
+    RETRIEVE = "retrieve"
+    TOKENIZE = "tokenize"
+    ROUTE = "route"
+    QUEUE = "queue"
+    MODEL_LOAD = "model_load"
+    PREFILL = "prefill"
+    DECODE = "decode"
+    SAFETY = "safety"
+    POSTPROCESS = "postprocess"
+    SEND_STREAM = "send_stream"
+
+
+STAGE_KINDS: Final[frozenset[str]] = frozenset(Stage)
+
+SEGMENT_ORDER: Final[tuple[str, ...]] = tuple(SegmentName)
+"""Every client segment in the order in which tables and waterfalls show them."""
+
+
+class Source(StrEnum):
+    """How latspan knows a time, most certain first."""
+
+    MEASURED = "measured"
+    SERVER_REPORTED = "server_reported"
+    ESTIMATED = "estimated"
+    UNKNOWN = "unknown"
+
+    def weaker(self, other: Source) -> Source:
+        """Return the less certain of the two: what a sum of both may claim."""
+        return max(self, other, key=_CERTAINTY.index)
+
+
+_CERTAINTY: Final = list(Source)
+
+
+class Side(StrEnum):
+    """On which side of the network a segment was recorded."""
+
+    CLIENT = "client"
+    SERVER = "server"
+
+
+class Kind(StrEnum):
+    """What a timeline is the timeline of."""
+
+    REQUEST = "request"
+    """One user-visible unit of work, opened with ``latspan.request``."""
+    CALL = "call"
+    """One logical call of a model's client library, retries inside."""
+    HTTP = "http"
+    """One HTTP exchange outside any call."""
+    STAGE = "stage"
+    """A named part of the application's or of a server's own time."""
+
+
+class Outcome(StrEnum):
+    """How a call ended; every call has exactly one."""
+
+    COMPLETED = "completed"
+    """The answer came to its end mark."""
+    TRUNCATED = "truncated"
+    """The body ended without its end mark."""
+    CLOSED_EARLY = "closed_early"
+    """Left by ``break``, ``close`` or exit after the request was sent; no error."""
+    ABANDONED = "abandoned"
+    """Never read, or still open at shutdown."""
+    CANCELLED = "cancelled"
+    """The task or thread that waited for it was cancelled."""
+    TIMEOUT = "timeout"
+    """A time limit of the client ended it."""
+    REJECTED = "rejected"
+    """Status 429, or 503 with ``Retry-After``, after the last attempt."""
+    ERROR = "error"
+    """Any other failure."""
+
+    @property
+    def failed(self) -> bool:
+        """Whether the caller did not get the answer it asked for and did not choose that."""
+        return self in _FAILED
+
+
+_FAILED: Final = frozenset({Outcome.TRUNCATED, Outcome.TIMEOUT, Outcome.REJECTED, Outcome.ERROR})
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """
+    One contiguous interval of a timeline.
+
+    Args:
+        name: A :class:`SegmentName`, or the name of a stage.
+        start_ns: Nanoseconds since the timeline's start, at least 0.
+        end_ns: Nanoseconds since the timeline's start, at least ``start_ns``.
+        source: How its length is known.
+    """
+
+    name: str
+    start_ns: int
+    end_ns: int
+    source: Source = Source.MEASURED
+
+    @property
+    def duration_ns(self) -> int:
+        """Length in nanoseconds, at least 0."""
+        return self.end_ns - self.start_ns
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentTotal:
+    """
+    All intervals of one name in one timeline, summed.
+
+    Args:
+        name: The segment's name.
+        duration_ns: The sum in nanoseconds.
+        source: The least certain source among the intervals.
+    """
+
+    name: str
+    duration_ns: int
+    source: Source
+
+
+def totals(segments: Iterable[Segment]) -> tuple[SegmentTotal, ...]:
+    """Return one sum a segment name, in the order of first appearance."""
+    summed: dict[str, SegmentTotal] = {}
+    for segment in segments:
+        before = summed.get(segment.name)
+        if before is None:
+            summed[segment.name] = SegmentTotal(segment.name, segment.duration_ns, segment.source)
+        else:
+            summed[segment.name] = SegmentTotal(
+                segment.name,
+                before.duration_ns + segment.duration_ns,
+                before.source.weaker(segment.source),
+            )
+    return tuple(summed.values())
+
+
+@dataclass(frozen=True, slots=True)
+class ReportedTimings:
+    """
+    What a server said about its own time in one answer.
+
+    Args:
+        system: The evidence adapter that read it, for example ``llama_cpp``.
+        queue_ns: Wait before the server began to work on the request.
+        model_load_ns: Time spent loading the model.
+        prefill_ns: Processing of the prompt, up to the first token.
+        decode_ns: From the first token to the end of generation.
+        queue_until_headers: The server sends its response headers when it takes the request out
+            of its queue, so the wait for them *is* the queue, as an estimate: it holds the
+            network and any gateway on the way.
+        raw: The server's own field names and values, kept on the span under
+            ``latspan.reported.*``.
+    """
+
+    system: str
+    queue_ns: int | None = None
+    model_load_ns: int | None = None
+    prefill_ns: int | None = None
+    decode_ns: int | None = None
+    queue_until_headers: bool = False
+    raw: Mapping[str, float] = field(default_factory=dict[str, float])

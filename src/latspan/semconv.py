@@ -1,0 +1,95 @@
+"""
+Every name that latspan emits, in one place.
+
+GenAI names are those of OpenTelemetry semantic conventions v1.41 (the last release that carries
+them; the Python packages of today emit the same), copied as strings because the ``_incubating``
+modules that hold them may not be imported at run time.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+GENAI_REVISION: Final = "1.41.0"
+SCHEMA_URL: Final = f"https://opentelemetry.io/schemas/{GENAI_REVISION}"
+
+# General conventions.
+SERVER_ADDRESS: Final = "server.address"
+SERVER_PORT: Final = "server.port"
+ERROR_TYPE: Final = "error.type"
+ERROR_TYPE_OTHER: Final = "_OTHER"
+HTTP_REQUEST_METHOD: Final = "http.request.method"
+HTTP_RESPONSE_STATUS_CODE: Final = "http.response.status_code"
+HTTP_REQUEST_RESEND_COUNT: Final = "http.request.resend_count"
+URL_FULL: Final = "url.full"
+
+# GenAI conventions: attributes of the client span.
+GEN_AI_OPERATION_NAME: Final = "gen_ai.operation.name"
+GEN_AI_PROVIDER_NAME: Final = "gen_ai.provider.name"
+GEN_AI_REQUEST_MODEL: Final = "gen_ai.request.model"
+GEN_AI_REQUEST_STREAM: Final = "gen_ai.request.stream"
+GEN_AI_REQUEST_MAX_TOKENS: Final = "gen_ai.request.max_tokens"
+GEN_AI_REQUEST_TEMPERATURE: Final = "gen_ai.request.temperature"
+GEN_AI_REQUEST_TOP_P: Final = "gen_ai.request.top_p"
+GEN_AI_REQUEST_SEED: Final = "gen_ai.request.seed"
+GEN_AI_REQUEST_FREQUENCY_PENALTY: Final = "gen_ai.request.frequency_penalty"
+GEN_AI_REQUEST_PRESENCE_PENALTY: Final = "gen_ai.request.presence_penalty"
+GEN_AI_REQUEST_STOP_SEQUENCES: Final = "gen_ai.request.stop_sequences"
+GEN_AI_REQUEST_CHOICE_COUNT: Final = "gen_ai.request.choice.count"
+GEN_AI_RESPONSE_MODEL: Final = "gen_ai.response.model"
+GEN_AI_RESPONSE_ID: Final = "gen_ai.response.id"
+GEN_AI_RESPONSE_FINISH_REASONS: Final = "gen_ai.response.finish_reasons"
+GEN_AI_RESPONSE_TIME_TO_FIRST_CHUNK: Final = "gen_ai.response.time_to_first_chunk"
+GEN_AI_USAGE_INPUT_TOKENS: Final = "gen_ai.usage.input_tokens"
+GEN_AI_USAGE_OUTPUT_TOKENS: Final = "gen_ai.usage.output_tokens"
+GEN_AI_USAGE_CACHE_READ_INPUT_TOKENS: Final = "gen_ai.usage.cache_read.input_tokens"
+GEN_AI_USAGE_REASONING_OUTPUT_TOKENS: Final = "gen_ai.usage.reasoning.output_tokens"
+
+# What the conventions do not define.
+LATSPAN_SEGMENT: Final = "latspan.segment"
+LATSPAN_SOURCE: Final = "latspan.source"
+LATSPAN_SIDE: Final = "latspan.side"
+LATSPAN_KIND: Final = "latspan.kind"
+LATSPAN_STAGE_KIND: Final = "latspan.stage.kind"
+LATSPAN_OUTCOME: Final = "latspan.outcome"
+LATSPAN_TIME_TO_FIRST_TOKEN: Final = "latspan.time_to_first_token"
+LATSPAN_TIME_TO_FIRST_VISIBLE_TOKEN: Final = "latspan.time_to_first_visible_token"
+LATSPAN_TIME_PER_OUTPUT_TOKEN: Final = "latspan.time_per_output_token"
+LATSPAN_ESTIMATED: Final = "latspan.estimated"
+LATSPAN_CHUNK_GAP_P95: Final = "latspan.chunk_gap.p95"
+LATSPAN_CHUNK_GAP_MAX: Final = "latspan.chunk_gap.max"
+LATSPAN_STALL_COUNT: Final = "latspan.stall.count"
+LATSPAN_STALL_DURATION: Final = "latspan.stall.duration"
+LATSPAN_CONSUMER_DURATION: Final = "latspan.consumer.duration"
+LATSPAN_RETRY_DURATION: Final = "latspan.retry.duration"
+LATSPAN_ATTEMPT_COUNT: Final = "latspan.attempt.count"
+LATSPAN_CONNECTION_REUSED: Final = "latspan.connection.reused"
+LATSPAN_TOKEN_SOURCE: Final = "latspan.token_source"
+LATSPAN_PATH: Final = "latspan.path"
+LATSPAN_ROUTE: Final = "latspan.route"
+LATSPAN_TRAFFIC_CLASS: Final = "latspan.traffic_class"
+LATSPAN_TENANT: Final = "latspan.tenant"
+LATSPAN_REPORTED_PREFIX: Final = "latspan.reported."
+LATSPAN_EVIDENCE_REJECTED: Final = "latspan.evidence.rejected"
+
+# Metrics.
+METRIC_SEGMENT_DURATION: Final = "latspan.segment.duration"
+METRIC_TIME_TO_FIRST_TOKEN: Final = "latspan.time_to_first_token"
+METRIC_TIME_TO_FIRST_VISIBLE_TOKEN: Final = "latspan.time_to_first_visible_token"
+METRIC_TIME_PER_OUTPUT_TOKEN: Final = "latspan.time_per_output_token"
+METRIC_CHUNK_GAP: Final = "latspan.chunk_gap"
+METRIC_STALL_DURATION: Final = "latspan.stall.duration"
+
+SERIES_ATTRIBUTES: Final = {
+    "path": LATSPAN_PATH,
+    "route": LATSPAN_ROUTE,
+    "traffic_class": LATSPAN_TRAFFIC_CLASS,
+    "tenant": LATSPAN_TENANT,
+    "model": GEN_AI_REQUEST_MODEL,
+    "provider": GEN_AI_PROVIDER_NAME,
+    "outcome": LATSPAN_OUTCOME,
+    "segment": LATSPAN_SEGMENT,
+    "source": LATSPAN_SOURCE,
+    "side": LATSPAN_SIDE,
+}
+"""What a series' own attribute names are called where they leave the process."""

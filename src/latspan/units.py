@@ -1,0 +1,53 @@
+"""
+The only unit conversions: inside latspan a time is an integer of nanoseconds.
+
+Seconds exist at the edges alone (OTLP, files), milliseconds where people read and write them.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal, get_args
+
+from latspan.errors import UnknownNameError
+
+__all__ = ["NS_PER_MS", "NS_PER_S", "TimeUnit", "from_unit", "in_unit", "to_seconds"]
+
+NS_PER_S: Final = 1_000_000_000
+NS_PER_MS: Final = 1_000_000
+
+TimeUnit = Literal["ns", "us", "ms", "s"]
+
+_NS_PER: Final[dict[str, int]] = {"ns": 1, "us": 1_000, "ms": NS_PER_MS, "s": NS_PER_S}
+
+
+def _ns_per(unit: str) -> int:
+    try:
+        return _NS_PER[unit]
+    except KeyError:
+        known = ", ".join(get_args(TimeUnit))
+        raise UnknownNameError(f"no unit of time '{unit}'", hint=f"use one of {known}") from None
+
+
+def to_seconds(value_ns: float) -> float:
+    """Return nanoseconds as seconds."""
+    return value_ns / NS_PER_S
+
+
+def in_unit(value_ns: float, unit: TimeUnit) -> float:
+    """
+    Return nanoseconds in ``unit``.
+
+    Raises:
+        UnknownNameError: ``unit`` is none of ``ns``, ``us``, ``ms``, ``s``.
+    """
+    return value_ns / _ns_per(unit)
+
+
+def from_unit(value: float, unit: TimeUnit) -> int:
+    """
+    Return ``value``, given in ``unit``, as nanoseconds rounded to the nearest.
+
+    Raises:
+        UnknownNameError: ``unit`` is none of ``ns``, ``us``, ``ms``, ``s``.
+    """
+    return round(value * _ns_per(unit))
