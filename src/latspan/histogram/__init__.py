@@ -1,0 +1,27 @@
+"""
+Sparse HDR histograms: percentiles to three digits, with exact counts, sums and extremes.
+
+It knows numbers only: no series, no requests, no OpenTelemetry.
+"""
+
+from __future__ import annotations
+
+from latspan.histogram._buckets import (
+    HIGHEST_NS,
+    highest_value_of,
+    index_of,
+    lowest_value_of,
+    middle_value_of,
+)
+from latspan.histogram._histogram import Histogram
+from latspan.histogram._rank import values_needed
+
+__all__ = [
+    "HIGHEST_NS",
+    "Histogram",
+    "highest_value_of",
+    "index_of",
+    "lowest_value_of",
+    "middle_value_of",
+    "values_needed",
+]

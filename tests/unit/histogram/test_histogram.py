@@ -1,0 +1,159 @@
+"""A histogram loses no value and says no percentile below the true one."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from latspan.errors import EmptyHistogramError
+from latspan.histogram import HIGHEST_NS, Histogram, index_of
+
+durations = st.integers(0, HIGHEST_NS) | st.integers(0, 5_000)
+any_values = st.lists(st.integers(-10, 2 * HIGHEST_NS) | durations)
+percentiles = st.sampled_from([0, 0.1, 29, 50, 90, 95, 99, 99.9, 100]) | st.floats(0, 100)
+
+
+def histogram_of(values: list[int]) -> Histogram:
+    histogram = Histogram()
+    histogram.record_many(values)
+    return histogram
+
+
+def merged(*histograms: Histogram) -> Histogram:
+    total = Histogram()
+    for histogram in histograms:
+        total.merge(histogram)
+    return total
+
+
+@given(st.lists(durations, min_size=1), percentiles)
+def test_a_percentile_is_the_value_of_its_rank(values: list[int], percentile: float) -> None:
+    """It is never below the sorted data's value, at most 1/1000 above, never above the maximum."""
+    rank = max(math.ceil(Fraction(str(float(percentile))) * len(values) / 100), 1)
+    true_value = sorted(values)[rank - 1]
+
+    value = histogram_of(values).value_at_percentile(percentile)
+
+    assert true_value <= value <= true_value + true_value / 1000
+    assert value <= max(values)
+
+
+@given(st.lists(durations, min_size=1), st.lists(percentiles, min_size=2))
+def test_percentiles_are_monotone(values: list[int], asked: list[float]) -> None:
+    """A higher percentile is never a lower value."""
+    histogram = histogram_of(values)
+
+    answers = [histogram.value_at_percentile(percentile) for percentile in sorted(asked)]
+
+    assert sorted(answers) == answers
+
+
+@given(any_values)
+def test_every_value_is_held_rejected_or_clamped(values: list[int]) -> None:
+    """Nothing disappears: negative values are counted apart, too high ones held as the highest."""
+    held = [min(value, HIGHEST_NS) for value in values if value >= 0]
+
+    histogram = histogram_of(values)
+
+    assert len(held) == histogram.count == sum(count for _, count in histogram)
+    assert sum(held) == histogram.sum_ns
+    assert len(values) - len(held) == histogram.rejected
+    assert sum(value > HIGHEST_NS for value in values) == histogram.clamped
+
+
+@given(any_values)
+def test_many_values_at_once_are_as_good_as_one_by_one(values: list[int]) -> None:
+    """The bulk loop and the single call hold the same."""
+    one_by_one = Histogram()
+    for value in values:
+        one_by_one.record(value)
+
+    assert one_by_one == histogram_of(values)
+
+
+@given(any_values, any_values)
+def test_merging_is_recording_together(first: list[int], second: list[int]) -> None:
+    """A merge holds what recording all values in one histogram would."""
+    assert histogram_of(first + second) == merged(histogram_of(first), histogram_of(second))
+
+
+@given(any_values, any_values, any_values)
+def test_merging_is_associative_and_commutative(
+    first: list[int], second: list[int], third: list[int]
+) -> None:
+    """The order in which histograms are merged does not matter."""
+    a, b, c = histogram_of(first), histogram_of(second), histogram_of(third)
+
+    assert merged(merged(a, b), c) == merged(a, merged(b, c)) == merged(c, a, b)
+
+
+@given(st.lists(durations, min_size=1), durations)
+def test_the_share_above_a_limit_is_that_of_the_data(values: list[int], limit: int) -> None:
+    """Values in buckets above the limit's count, the limit's own bucket does not."""
+    above = sum(index_of(value) > index_of(limit) for value in values)
+
+    assert above / len(values) == histogram_of(values).share_above(limit)
+
+
+def test_everything_is_above_a_negative_limit() -> None:
+    """A limit below 0 has no bucket, and excludes nothing."""
+    assert histogram_of([0, 5]).share_above(-1) == 1
+
+
+@given(st.lists(durations, min_size=1))
+def test_extremes_and_mean_are_exact(values: list[int]) -> None:
+    """They come from the values, not from the buckets."""
+    histogram = histogram_of(values)
+
+    assert (min(values), max(values)) == (histogram.min_ns, histogram.max_ns)
+    assert sum(values) / len(values) == histogram.mean_ns
+
+
+def test_a_value_may_come_many_times() -> None:
+    """A count stands for as many single values."""
+    histogram = Histogram()
+
+    histogram.record(3_000_000, 4)
+
+    assert histogram_of([3_000_000] * 4) == histogram
+
+
+def test_a_value_cannot_come_less_than_once() -> None:
+    """A count that would take values away is refused."""
+    with pytest.raises(ValueError, match="0 times"):
+        Histogram().record(1, 0)
+
+
+def test_a_copy_shares_nothing() -> None:
+    """Recording into a copy leaves the original as it was."""
+    histogram = histogram_of([1, 2_000_000])
+
+    histogram.copy().record(7)
+
+    assert histogram_of([1, 2_000_000]) == histogram
+
+
+def test_buckets_come_lowest_first() -> None:
+    """Iterating gives each occupied bucket once, sorted by index."""
+    assert list(histogram_of([9, 1, 5, 1])) == [(1, 2), (5, 1), (9, 1)]
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        lambda: Histogram().value_at_percentile(50),
+        lambda: Histogram().share_above(0),
+        lambda: Histogram().mean_ns,
+        lambda: Histogram().min_ns,
+        lambda: Histogram().max_ns,
+    ],
+)
+def test_an_empty_histogram_has_no_answers(question: object) -> None:
+    """Without values every number would be a lie."""
+    assert callable(question)
+    with pytest.raises(EmptyHistogramError):
+        question()
