@@ -1,0 +1,15 @@
+"""
+What providers put on the wire: stream frames, and which chunk of a stream bears a token.
+
+Pure functions over payloads, used by every integration and by the test servers; they know no
+client library, no clock and no OpenTelemetry.
+"""
+
+from __future__ import annotations
+
+from latspan.wire._answer import Answer
+from latspan.wire._chunk import ChunkKind
+from latspan.wire._dialect import Body, Dialect
+from latspan.wire._sse import DONE, encode_comment, encode_event
+
+__all__ = ["DONE", "Answer", "Body", "ChunkKind", "Dialect", "encode_comment", "encode_event"]

@@ -1,0 +1,92 @@
+"""
+OpenAI chat completions: chunk objects and bodies of the SDK, or of anything compatible.
+
+Chunks are read by attribute, as the SDK's models give them; fields that a compatible server adds
+are where the SDK keeps unknown fields, in ``model_extra``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, cast
+
+from latspan.wire._chunk import ChunkKind
+from latspan.wire._dialect import Body, Dialect
+
+__all__ = ["OPENAI_CHAT"]
+
+# Plain ints: comparing and storing them costs a third of what enum members do.
+_EMPTY = int(ChunkKind.EMPTY)
+_REASONING = int(ChunkKind.REASONING)
+_VISIBLE = int(ChunkKind.VISIBLE)
+
+_REASONING_FIELDS = ("reasoning_content", "reasoning")
+"""Where DeepSeek, vLLM, llama.cpp and OpenRouter put reasoning text; OpenAI hides its own."""
+
+
+def kind_of(chunk: Any) -> int:
+    """
+    Return the :class:`ChunkKind` of a ``chat.completion.chunk`` as a plain integer.
+
+    Never raises: what has not the shape of a chunk bears no token.
+    """
+    try:
+        for choice in chunk.choices:
+            delta = choice.delta
+            if delta.content:
+                return _VISIBLE
+            kind = _kind_of_wordless(delta)
+            if kind:
+                return kind
+    except (AttributeError, TypeError):
+        pass
+    return _EMPTY
+
+
+def _kind_of_wordless(delta: Any) -> int:
+    if delta.refusal:
+        return _VISIBLE
+    if delta.tool_calls:
+        for call in delta.tool_calls:
+            if call.function is not None and call.function.arguments:
+                return _VISIBLE
+    call = delta.function_call
+    if call is not None and call.arguments:
+        return _VISIBLE
+    extra: Mapping[str, Any] | None = delta.model_extra
+    if extra:
+        for name in _REASONING_FIELDS:
+            if extra.get(name):
+                return _REASONING
+        audio = extra.get("audio")
+        if isinstance(audio, dict) and cast("dict[str, Any]", audio).get("data"):
+            return _VISIBLE
+    return _EMPTY
+
+
+def finish_reasons(bodies: Iterable[Body]) -> tuple[str, ...]:
+    """Return the finish reasons in ``bodies`` by choice; empty where the answer has no end."""
+    reasons: dict[int, str] = {}
+    for body in bodies:
+        for choice in body.get("choices") or ():
+            reason = choice.get("finish_reason")
+            if reason is not None:
+                reasons[int(choice.get("index") or 0)] = str(reason)
+    return tuple(reason for _, reason in sorted(reasons.items()))
+
+
+def usage(bodies: Iterable[Body]) -> Body | None:
+    """Return the last ``usage`` object in ``bodies``: cumulative, so the last is the whole."""
+    found: Body | None = None
+    for body in bodies:
+        found = body.get("usage") or found
+    return found
+
+
+def body_of(answer: Any) -> Body:
+    """Return a chunk or completion of the SDK as a plain mapping, ``{}`` for anything else."""
+    dump = getattr(answer, "model_dump", None)
+    return cast("Body", dump()) if callable(dump) else {}
+
+
+OPENAI_CHAT = Dialect("openai.chat", kind_of, body_of, finish_reasons, usage)
