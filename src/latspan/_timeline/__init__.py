@@ -1,0 +1,24 @@
+"""
+Marks and evidence in, segments and metrics out.
+
+Rule 1: this package knows no client library, no clock and no OpenTelemetry; it is handed instants
+and hands back intervals. Rule 2: whatever it is handed, in any order and with any part missing,
+the segments tile the duration exactly.
+"""
+
+from __future__ import annotations
+
+from latspan._timeline._call import CallObservation, call_timeline
+from latspan._timeline._marks import Attempt, Reads
+from latspan._timeline._tiling import Timeline
+from latspan._timeline._work import Interval, work_timeline
+
+__all__ = [
+    "Attempt",
+    "CallObservation",
+    "Interval",
+    "Reads",
+    "Timeline",
+    "call_timeline",
+    "work_timeline",
+]

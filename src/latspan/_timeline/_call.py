@@ -1,0 +1,300 @@
+"""The timeline of one call: transport, wait, tokens, end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from latspan._timeline._evidence import NO_EVIDENCE, Fitted, fit
+from latspan._timeline._marks import Attempt, Reads
+from latspan._timeline._stream import Phase, Stream, read_stream
+from latspan._timeline._tiling import Tiling, Timeline
+from latspan.metrics import (
+    DEFAULT_STALL_NS,
+    MetricValue,
+    stalls,
+    time_per_output_token,
+)
+from latspan.segments import Mark, Outcome, ReportedTimings, Segment, SegmentName, Source
+
+__all__ = ["CallObservation", "call_timeline"]
+
+_WHOLE_ENDS = frozenset({Outcome.COMPLETED, Outcome.CLOSED_EARLY, Outcome.ABANDONED})
+"""Outcomes after which nobody was waiting for another token."""
+
+
+@dataclass(slots=True)
+class CallObservation:
+    """
+    Everything that was observed of one call. Instants are monotonic nanoseconds.
+
+    Args:
+        start_ns: The client library was called.
+        done_ns: The call was over; see :class:`~latspan.segments.Outcome` for when that is.
+        outcome: How it ended.
+        attempts: Its tries on the transport, in any order.
+        returned_ns: The client library handed back the stream or the answer.
+        reads: The reads of a stream, ``None`` for an answer that was not streamed.
+        close_started_ns: The caller began to close the stream before its end.
+        reported: What the server said of its own time.
+        output_tokens: The provider's own count, reasoning included.
+        choices: How many answers were asked for at once.
+        stall_ns: The longest chunk gap that is no stall.
+    """
+
+    start_ns: int
+    done_ns: int
+    outcome: Outcome = Outcome.COMPLETED
+    attempts: list[Attempt] = field(default_factory=list[Attempt])
+    returned_ns: int | None = None
+    reads: Reads | None = None
+    close_started_ns: int | None = None
+    reported: ReportedTimings | None = None
+    output_tokens: int | None = None
+    choices: int = 1
+    stall_ns: int = DEFAULT_STALL_NS
+
+
+def call_timeline(seen: CallObservation) -> Timeline:
+    """Return the segments and metrics of one call."""
+    done_ns = max(seen.start_ns, seen.done_ns)
+    tiling = Tiling(seen.start_ns, done_ns)
+    attempt = _lay_transport(tiling, seen)
+    marks = {Mark.START: seen.start_ns, Mark.DONE: done_ns}
+    if attempt is not None:
+        _mark(marks, Mark.SENT, attempt.sent_ns)
+        _mark(marks, Mark.HEADERS, attempt.headers_ns)
+    if attempt is not None and attempt.headers_ns is None and seen.reads is None:
+        return _failed_before_an_answer(tiling, attempt, seen, marks)
+    if seen.reads is None:
+        return _whole_answer(tiling, attempt, seen, marks)
+    return _streamed_answer(tiling, attempt, seen.reads, seen, marks)
+
+
+def _mark(marks: dict[Mark, int], mark: Mark, instant_ns: int | None) -> None:
+    if instant_ns is not None:
+        marks[mark] = instant_ns
+
+
+def _lay_transport(tiling: Tiling, seen: CallObservation) -> Attempt | None:
+    """Lay everything up to the last byte sent, and return the last attempt."""
+    if not seen.attempts:
+        # Without transport marks nobody knows what of this was the client library, the
+        # connection or the server.
+        tiling.until(seen.returned_ns, SegmentName.UNATTRIBUTED, Source.UNKNOWN)
+        return None
+    attempts = sorted(seen.attempts, key=lambda attempt: attempt.start_ns)
+    last = attempts[-1]
+    tiling.until(attempts[0].start_ns, SegmentName.PREPARE)
+    tiling.until(last.start_ns, SegmentName.RETRY)
+    if last.pool_acquired_ns is None and last.headers_ns is not None:
+        # A transport that gives no events: its inside is unknown.
+        tiling.until(last.headers_ns, SegmentName.UNATTRIBUTED, Source.UNKNOWN)
+        return last
+    tiling.until(last.pool_acquired_ns, SegmentName.POOL_WAIT)
+    if last.dns_done_ns is None:
+        tiling.until(last.connected_ns, SegmentName.CONNECT)
+    else:
+        tiling.until(last.dns_done_ns, SegmentName.DNS)
+        tiling.until(last.connected_ns, SegmentName.TCP)
+    tiling.until(last.tls_done_ns, SegmentName.TLS)
+    tiling.until(last.sent_ns, SegmentName.SEND)
+    return last
+
+
+def _failed_before_an_answer(
+    tiling: Tiling, attempt: Attempt, seen: CallObservation, marks: dict[Mark, int]
+) -> Timeline:
+    """Count the time of a try that got no answer where it was spent."""
+    tiling.until(attempt.end_ns, attempt.phase)
+    return _timeline(seen, marks, tiling.finish(_after(attempt, seen.outcome)))
+
+
+def _after(attempt: Attempt | None, outcome: Outcome) -> SegmentName:
+    """Name what follows the last try: the client library's own work, or a back-off."""
+    if attempt is not None and attempt.failed and outcome is Outcome.CANCELLED:
+        return SegmentName.RETRY
+    return SegmentName.POSTPROCESS
+
+
+def _whole_answer(
+    tiling: Tiling, attempt: Attempt | None, seen: CallObservation, marks: dict[Mark, int]
+) -> Timeline:
+    """Lay an answer that came in one piece."""
+    body_end_ns = attempt.body_end_ns if attempt is not None else None
+    if body_end_ns is None:
+        body_end_ns = seen.returned_ns if seen.returned_ns is not None else seen.done_ns
+    begin, end = tiling.cursor_ns, tiling.clamp(body_end_ns)
+    marks[Mark.STREAM_END] = end
+    fitted = fit(seen.reported, wait=(begin, end), headers_ns=None, generation=None)
+    for name, source, length_ns in fitted.wait(end - begin):
+        tiling.until(tiling.cursor_ns + length_ns, name, source)
+    return _timeline(
+        seen, marks, tiling.finish(_after(attempt, seen.outcome)), rejected=fitted.rejected
+    )
+
+
+def _streamed_answer(
+    tiling: Tiling,
+    attempt: Attempt | None,
+    reads: Reads,
+    seen: CallObservation,
+    marks: dict[Mark, int],
+) -> Timeline:
+    """Lay a stream: the wait for its first token, its tokens, its end."""
+    handed_over_ns = seen.returned_ns
+    if handed_over_ns is None:
+        handed_over_ns = tiling.cursor_ns
+    stream = read_stream(reads, tiling.clamp(handed_over_ns))
+    for mark, arrival in stream.arrivals.items():
+        marks[mark] = arrival.instant_ns
+    if reads.end is not None:
+        marks[Mark.STREAM_END] = reads.end[1]
+    fitted = _fit_stream(tiling, attempt, stream, seen)
+    _lay_wait(tiling, attempt, stream, fitted)
+    _lay_generation(tiling, stream, fitted)
+    tail = SegmentName.STREAM_CLOSE
+    if seen.outcome not in _WHOLE_ENDS:
+        tail = SegmentName.SERVER_WAIT
+    for piece in stream.pieces(Phase.TAIL):
+        tiling.until(piece.end_ns, SegmentName.CONSUMER if piece.held else tail)
+    if reads.end is None:
+        # Left early: up to the close the caller held the stream; closing is the stream's.
+        tiling.until(
+            seen.done_ns if seen.close_started_ns is None else seen.close_started_ns,
+            SegmentName.CONSUMER,
+        )
+    segments = tiling.finish(SegmentName.STREAM_CLOSE)
+    return _timeline(seen, marks, segments, stream=stream, rejected=fitted.rejected)
+
+
+def _fit_stream(
+    tiling: Tiling, attempt: Attempt | None, stream: Stream, seen: CallObservation
+) -> Fitted:
+    first = stream.arrivals.get(Mark.FIRST_TOKEN)
+    if first is None:
+        return NO_EVIDENCE
+    return fit(
+        seen.reported,
+        wait=(tiling.cursor_ns, first.instant_ns),
+        headers_ns=None if attempt is None else attempt.headers_ns,
+        generation=(first.instant_ns, stream.last_return_ns),
+    )
+
+
+def _lay_wait(tiling: Tiling, attempt: Attempt | None, stream: Stream, fitted: Fitted) -> None:
+    """Lay the wait from the last byte sent to the first token, or to the stream's end."""
+    headers_ns = None if attempt is None else attempt.headers_ns
+    if fitted.queue_until_headers:
+        tiling.until(headers_ns, SegmentName.QUEUE, Source.ESTIMATED)
+    handed_over = tiling.clamp(stream.handed_over_ns)
+    available = handed_over - tiling.cursor_ns + stream.flowing_ns(Phase.WAIT)
+    parts = _Parts(tiling, fitted.wait(available))
+    parts.lay(handed_over)
+    for piece in stream.pieces(Phase.WAIT):
+        parts.lay_piece(piece.end_ns, held=piece.held)
+
+
+def _lay_generation(tiling: Tiling, stream: Stream, fitted: Fitted) -> None:
+    """Lay the tokens, reasoning and answer apart."""
+    reasoning_ns = stream.flowing_ns(Phase.REASONING)
+    decode_ns = stream.flowing_ns(Phase.DECODE)
+    for phase, name, flowing_ns in (
+        (Phase.REASONING, SegmentName.REASONING, reasoning_ns),
+        (Phase.DECODE, SegmentName.DECODE, decode_ns),
+    ):
+        parts = _Parts(tiling, fitted.generation(name, flowing_ns, reasoning_ns + decode_ns))
+        for piece in stream.pieces(phase):
+            parts.lay_piece(piece.end_ns, held=piece.held)
+
+
+class _Parts:
+    """Lays a sequence of parts over pieces of a stream, stepping over what the caller held."""
+
+    def __init__(self, tiling: Tiling, parts: Sequence[tuple[str, Source, int]]) -> None:
+        self._tiling = tiling
+        self._left = list(parts)
+
+    def lay_piece(self, end_ns: int, *, held: bool) -> None:
+        if held:
+            self._tiling.until(end_ns, SegmentName.CONSUMER)
+        else:
+            self.lay(end_ns)
+
+    def lay(self, end_ns: int) -> None:
+        while self._left:
+            name, source, length_ns = self._left[0]
+            begin = self._tiling.cursor_ns
+            room = self._tiling.clamp(end_ns) - begin
+            if length_ns > room:
+                self._tiling.until(end_ns, name, source)
+                self._left[0] = (name, source, length_ns - room)
+                return
+            self._tiling.until(begin + length_ns, name, source)
+            self._left.pop(0)
+
+
+def _timeline(
+    seen: CallObservation,
+    marks: dict[Mark, int],
+    segments: tuple[Segment, ...],
+    *,
+    stream: Stream | None = None,
+    rejected: bool = False,
+) -> Timeline:
+    metrics = {"duration": MetricValue(marks[Mark.DONE] - seen.start_ns)}
+    gaps: tuple[MetricValue, ...] = ()
+    if stream is not None:
+        for name, mark in (
+            ("time_to_first_chunk", Mark.FIRST_CHUNK),
+            ("time_to_first_token", Mark.FIRST_TOKEN),
+            ("time_to_first_visible_token", Mark.FIRST_VISIBLE),
+        ):
+            arrival = stream.arrivals.get(mark)
+            if arrival is not None:
+                metrics[name] = MetricValue(arrival.instant_ns - seen.start_ns, arrival.source)
+        pace = _pace(seen, stream, rejected=rejected)
+        if pace is not None:
+            metrics["time_per_output_token"] = pace
+        gaps = stream.gaps()
+        if gaps:
+            metrics |= _gap_metrics(gaps, seen.stall_ns)
+    return Timeline(
+        start_ns=seen.start_ns,
+        done_ns=marks[Mark.DONE],
+        segments=segments,
+        metrics=metrics,
+        chunk_gaps=gaps,
+        marks=marks,
+        evidence_rejected=rejected,
+    )
+
+
+def _gap_metrics(gaps: Sequence[MetricValue], stall_ns: int) -> dict[str, MetricValue]:
+    source = max((gap.source for gap in gaps), key=list(Source).index)
+    count, excess_ns = stalls((gap.value for gap in gaps), stall_ns)
+    return {
+        "chunk_gap_max": MetricValue(max(gap.value for gap in gaps), source),
+        "stall_count": MetricValue(count, source),
+        "stall_duration": MetricValue(excess_ns, source),
+    }
+
+
+def _pace(seen: CallObservation, stream: Stream, *, rejected: bool) -> MetricValue | None:
+    """Return the time per output token, by the server's own clock where ours cannot tell."""
+    first = stream.arrivals.get(Mark.FIRST_TOKEN)
+    last = stream.arrivals.get(Mark.LAST_TOKEN)
+    if first is None or last is None or seen.choices != 1 or seen.output_tokens is None:
+        return None
+    source = first.source.weaker(last.source)
+    generation_ns = last.instant_ns - first.instant_ns
+    reported = seen.reported
+    if (
+        source is not Source.MEASURED
+        and reported is not None
+        and reported.decode_ns is not None
+        and not rejected
+    ):
+        source, generation_ns = Source.SERVER_REPORTED, reported.decode_ns
+    value = time_per_output_token(generation_ns, seen.output_tokens)
+    return None if value is None else MetricValue(value, source)

@@ -1,0 +1,120 @@
+"""What is observed of one call while it runs: plain instants, judged later."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from latspan.segments import SegmentName
+from latspan.units import NS_PER_MS
+
+__all__ = ["READER_BOUND_NS", "Attempt", "Read", "Reads"]
+
+READER_BOUND_NS: Final = NS_PER_MS
+"""A read that waited less, after the caller held the stream longer, says nothing of arrival."""
+
+
+@dataclass(slots=True)
+class Attempt:
+    """
+    One try of a call on the transport. Instants are monotonic nanoseconds, ``None`` if unseen.
+
+    Args:
+        start_ns: The transport was entered.
+        phase: The segment in progress, so that a failure is counted where it happened.
+        pool_acquired_ns: The pool gave a connection, or room for one.
+        dns_done_ns: The name was resolved, where the client tells that apart.
+        connected_ns: The connection stood, TLS apart.
+        tls_done_ns: The TLS handshake was over.
+        sent_ns: The last byte of the request was handed to the kernel.
+        headers_ns: The response headers were in.
+        body_end_ns: The last byte of the response body was in.
+        end_ns: The transport was left: with headers, or with an error.
+        reused: Whether the connection had served before; ``None`` if unknown.
+        status: The HTTP status code.
+        error_type: Why it failed: a status code or the name of an exception type.
+    """
+
+    start_ns: int
+    phase: SegmentName = SegmentName.POOL_WAIT
+    pool_acquired_ns: int | None = None
+    dns_done_ns: int | None = None
+    connected_ns: int | None = None
+    tls_done_ns: int | None = None
+    sent_ns: int | None = None
+    headers_ns: int | None = None
+    body_end_ns: int | None = None
+    end_ns: int | None = None
+    reused: bool | None = None
+    status: int | None = None
+    error_type: str | None = None
+
+    @property
+    def failed(self) -> bool:
+        """Whether it ended without an answer that the caller can use."""
+        return self.error_type is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """
+    One read of a stream.
+
+    Args:
+        previous_ns: When the caller got the stream, or the read before returned.
+        before_ns: When the caller asked.
+        after_ns: When the read returned.
+    """
+
+    previous_ns: int
+    before_ns: int
+    after_ns: int
+
+    @property
+    def reader_bound(self) -> bool:
+        """
+        Whether the return says nothing about when the chunk arrived.
+
+        A server goes on producing while the caller works. A read that returned at once after
+        the caller had held the stream found a chunk that had been waiting, no one knows how long.
+        """
+        waited = self.after_ns - self.before_ns
+        held = self.before_ns - self.previous_ns
+        return waited < READER_BOUND_NS and held > READER_BOUND_NS
+
+
+@dataclass(slots=True)
+class Reads:
+    """
+    The reads of one stream as they are stamped, two instants and a kind a chunk.
+
+    Args:
+        stamps: Before and after each read that gave a chunk, alternating, monotonic nanoseconds.
+        kinds: The :class:`~latspan.wire.ChunkKind` of each chunk, as a plain integer.
+        end: Before and after the read that gave no chunk: the stream's end, or its failure.
+    """
+
+    stamps: list[int] = field(default_factory=list[int])
+    kinds: list[int] = field(default_factory=list[int])
+    end: tuple[int, int] | None = None
+
+    @property
+    def last_return_ns(self) -> int | None:
+        """When the last read returned, ``None`` before the first."""
+        if self.end is not None:
+            return self.end[1]
+        return self.stamps[-1] if self.stamps else None
+
+    def walk(self, handed_over_ns: int) -> Iterator[Read]:
+        """
+        Yield the reads that gave a chunk.
+
+        Args:
+            handed_over_ns: When the caller got the stream.
+        """
+        previous = handed_over_ns
+        stamps = iter(self.stamps)
+        for before, after in zip(stamps, stamps, strict=True):
+            yield Read(previous, before, after)
+            previous = after

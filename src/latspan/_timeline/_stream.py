@@ -1,0 +1,154 @@
+"""What the reads of a stream say: arrivals, gaps, and whose time each interval was."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from latspan._timeline._marks import Read, Reads
+from latspan.metrics import MetricValue
+from latspan.segments import Mark, Source
+from latspan.wire import ChunkKind
+
+__all__ = ["Arrival", "Phase", "Piece", "Stream", "read_stream"]
+
+
+class Phase(Enum):
+    """What a stream was doing during an interval between two reads' returns."""
+
+    WAIT = auto()
+    """No token had come."""
+    REASONING = auto()
+    """Reasoning came, nothing visible had."""
+    DECODE = auto()
+    """Tokens came."""
+    TAIL = auto()
+    """The last token had come."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """
+    When a chunk arrived.
+
+    Args:
+        instant_ns: Monotonic nanoseconds; at the latest, where ``source`` is ``estimated``.
+        source: ``measured`` where a read waited for it, else ``estimated``.
+    """
+
+    instant_ns: int
+    source: Source
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """
+    The interval that ends with a read's return.
+
+    Args:
+        end_ns: When the read returned.
+        length_ns: Since the read before returned.
+        phase: What the stream was doing.
+        held: The caller held the stream and the read found its chunk waiting: the interval is
+            the caller's time, not the stream's.
+    """
+
+    end_ns: int
+    length_ns: int
+    phase: Phase
+    held: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """
+    A stream as it was read.
+
+    Args:
+        handed_over_ns: When the caller got it.
+        arrivals: When the chunks that matter arrived.
+        token_arrivals: Of every token-bearing chunk, in order.
+        all_pieces: The intervals between the reads' returns, in order.
+    """
+
+    handed_over_ns: int
+    arrivals: Mapping[Mark, Arrival]
+    token_arrivals: tuple[Arrival, ...]
+    all_pieces: tuple[Piece, ...]
+
+    @property
+    def last_return_ns(self) -> int:
+        """When the last read returned."""
+        return self.all_pieces[-1].end_ns if self.all_pieces else self.handed_over_ns
+
+    def pieces(self, phase: Phase) -> Iterator[Piece]:
+        """Yield the pieces of one phase, in order."""
+        return (piece for piece in self.all_pieces if piece.phase is phase)
+
+    def flowing_ns(self, phase: Phase) -> int:
+        """Return how long the stream, not its reader, took in ``phase``."""
+        return sum(piece.length_ns for piece in self.pieces(phase) if not piece.held)
+
+    def gaps(self) -> tuple[MetricValue, ...]:
+        """Return the differences of successive arrivals of token-bearing chunks."""
+        return tuple(
+            MetricValue(later.instant_ns - earlier.instant_ns, later.source.weaker(earlier.source))
+            for earlier, later in zip(self.token_arrivals, self.token_arrivals[1:], strict=False)
+        )
+
+
+def read_stream(reads: Reads, handed_over_ns: int) -> Stream:
+    """
+    Return what the reads say.
+
+    Args:
+        reads: The reads as they were stamped.
+        handed_over_ns: When the caller got the stream, monotonic nanoseconds.
+    """
+    walked = list(reads.walk(handed_over_ns))
+    kinds = reads.kinds
+    tokens = [index for index, kind in enumerate(kinds) if kind]
+    visible = next((index for index in tokens if kinds[index] == ChunkKind.VISIBLE), None)
+    pieces = [_piece(read, _phase(index, tokens, visible)) for index, read in enumerate(walked)]
+    if reads.end is not None:
+        previous_ns = walked[-1].after_ns if walked else handed_over_ns
+        ending = Read(previous_ns, *reads.end)
+        pieces.append(_piece(ending, Phase.TAIL if tokens else Phase.WAIT))
+    arrivals: dict[Mark, Arrival] = {}
+    if walked:
+        arrivals[Mark.FIRST_CHUNK] = _arrival(walked[0])
+    if tokens:
+        arrivals[Mark.FIRST_TOKEN] = _arrival(walked[tokens[0]])
+        arrivals[Mark.LAST_TOKEN] = _arrival(walked[tokens[-1]])
+    if visible is not None:
+        arrivals[Mark.FIRST_VISIBLE] = _arrival(walked[visible])
+    return Stream(
+        handed_over_ns=handed_over_ns,
+        arrivals=arrivals,
+        token_arrivals=tuple(_arrival(walked[index]) for index in tokens),
+        all_pieces=tuple(pieces),
+    )
+
+
+def _phase(index: int, tokens: list[int], visible: int | None) -> Phase:
+    if not tokens or index <= tokens[0]:
+        return Phase.WAIT
+    if index > tokens[-1]:
+        return Phase.TAIL
+    if visible is None or index <= visible:
+        return Phase.REASONING
+    return Phase.DECODE
+
+
+def _piece(read: Read, phase: Phase) -> Piece:
+    return Piece(
+        end_ns=read.after_ns,
+        length_ns=max(0, read.after_ns - read.previous_ns),
+        phase=phase,
+        held=read.reader_bound,
+    )
+
+
+def _arrival(read: Read) -> Arrival:
+    return Arrival(read.after_ns, Source.ESTIMATED if read.reader_bound else Source.MEASURED)

@@ -1,0 +1,98 @@
+"""Segments that tile a duration, whatever instants they are cut at."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from latspan.metrics import MetricValue
+from latspan.segments import Mark, Segment, SegmentTotal, Source, totals
+
+__all__ = ["Tiling", "Timeline"]
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """
+    Where the time of one request went.
+
+    Args:
+        start_ns: Monotonic instant of its start.
+        done_ns: Monotonic instant of its end, at least ``start_ns``.
+        segments: Contiguous intervals, in nanoseconds since the start, that tile
+            ``[0, duration_ns]``.
+        metrics: By name; a metric that is undefined here is absent.
+        chunk_gaps: Gaps between token-bearing chunks, in order.
+        marks: Monotonic instants of the marks that are known.
+        evidence_rejected: The server's own timings did not fit what was measured.
+    """
+
+    start_ns: int
+    done_ns: int
+    segments: tuple[Segment, ...]
+    metrics: Mapping[str, MetricValue] = field(default_factory=dict[str, MetricValue])
+    chunk_gaps: tuple[MetricValue, ...] = ()
+    marks: Mapping[Mark, int] = field(default_factory=dict[Mark, int])
+    evidence_rejected: bool = False
+
+    @property
+    def duration_ns(self) -> int:
+        """``done_ns - start_ns``."""
+        return self.done_ns - self.start_ns
+
+    @property
+    def totals(self) -> tuple[SegmentTotal, ...]:
+        """One sum a segment name."""
+        return totals(self.segments)
+
+
+class Tiling:
+    """
+    Lays segments end to end between two instants.
+
+    Every cut is clamped to what is left, so no sequence of cuts can overlap, leave a gap or
+    miss the end. An empty interval leaves no segment.
+
+    Args:
+        start_ns: Monotonic instant at which the first segment begins.
+        done_ns: Monotonic instant at which the last one ends.
+    """
+
+    __slots__ = ("_cursor", "_done", "_segments", "_start")
+
+    def __init__(self, start_ns: int, done_ns: int) -> None:
+        self._start = start_ns
+        self._done = max(start_ns, done_ns)
+        self._cursor = start_ns
+        self._segments: list[Segment] = []
+
+    @property
+    def cursor_ns(self) -> int:
+        """The instant up to which segments are laid."""
+        return self._cursor
+
+    def clamp(self, instant_ns: int) -> int:
+        """Return ``instant_ns`` moved into what is left."""
+        return min(max(instant_ns, self._cursor), self._done)
+
+    def until(self, instant_ns: int | None, name: str, source: Source = Source.MEASURED) -> None:
+        """Lay ``name`` up to ``instant_ns``; nothing when that is unknown or has gone by."""
+        if instant_ns is None:
+            return
+        end = self.clamp(instant_ns)
+        if end == self._cursor:
+            return
+        name = str(name)
+        last = self._segments[-1] if self._segments else None
+        if last is not None and last.name == name and last.source is source:
+            self._segments[-1] = Segment(name, last.start_ns, end - self._start, source)
+        else:
+            self._segments.append(
+                Segment(name, self._cursor - self._start, end - self._start, source)
+            )
+        self._cursor = end
+
+    def finish(self, name: str, source: Source = Source.MEASURED) -> tuple[Segment, ...]:
+        """Lay ``name`` up to the end and return the tiling."""
+        self.until(self._done, name, source)
+        return tuple(self._segments)
