@@ -1,0 +1,23 @@
+"""
+Finished requests as data: recorded into histograms, read as immutable snapshots.
+
+It knows what a request's values are, and neither how they were observed nor where they go.
+"""
+
+from __future__ import annotations
+
+from latspan.recording._distribution import Distribution
+from latspan.recording._noop_recorder import NoopRecorder
+from latspan.recording._record import RequestRecord
+from latspan.recording._recorder import Recorder
+from latspan.recording._series import SeriesKey
+from latspan.recording._snapshot import Snapshot
+
+__all__ = [
+    "Distribution",
+    "NoopRecorder",
+    "Recorder",
+    "RequestRecord",
+    "SeriesKey",
+    "Snapshot",
+]

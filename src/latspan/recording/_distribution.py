@@ -1,0 +1,126 @@
+"""The values of one metric or segment, over every series that was asked for."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from latspan.errors import EmptyHistogramError, NotEnoughValuesError
+from latspan.histogram import Histogram, values_needed
+from latspan.segments import Source
+from latspan.tokens import TokenSource
+from latspan.units import TimeUnit, from_unit, in_unit
+
+__all__ = ["Distribution"]
+
+
+@dataclass(frozen=True, slots=True)
+class Distribution:
+    """
+    The values of one metric or segment, and how certain they are.
+
+    Where the unit is ``1`` the values are plain counts, and ``unit=`` means nothing to them.
+
+    Args:
+        name: The metric's or the segment's name.
+        histogram: Every value: nanoseconds for the unit ``s``, plain numbers for ``1``.
+        unit: ``s`` for times, ``1`` for counts.
+        sources: How many of the values come from which source.
+        hint: What to ask for instead where there are no values.
+    """
+
+    name: str
+    histogram: Histogram
+    unit: Literal["s", "1"] = "s"
+    sources: Mapping[Source | TokenSource, int] = field(
+        default_factory=dict[Source | TokenSource, int]
+    )
+    hint: str | None = None
+
+    def count(self) -> int:
+        """Return how many values there are."""
+        return self.histogram.count
+
+    def percentile(self, percentile: float, *, unit: TimeUnit = "ms") -> float:
+        """
+        Return the value that ``percentile`` percent of the values do not exceed.
+
+        Args:
+            percentile: In [0, 100].
+            unit: Of the answer; without meaning for counts.
+
+        Returns:
+            Never below the true value and at most 1/1024 above it.
+
+        Raises:
+            ConfigError: ``percentile`` is outside [0, 100].
+            EmptyHistogramError: There are no values.
+            NotEnoughValuesError: There are fewer than ``ceil(100 / (100 - percentile))``.
+        """
+        needed = values_needed(percentile)
+        held = self._occupied()
+        if held.count < needed:
+            raise NotEnoughValuesError(
+                self.name, percentile=percentile, count=held.count, needed=needed
+            )
+        return self._shown(held.value_at_percentile(percentile), unit)
+
+    def share_above(self, limit: float, *, unit: TimeUnit = "ms") -> float:
+        """
+        Return the share of values above a limit, in [0, 1].
+
+        Args:
+            limit: Values up to 1/1024 above it may not count as above.
+            unit: Of the limit; without meaning for counts.
+
+        Raises:
+            EmptyHistogramError: There are no values.
+        """
+        held_limit = from_unit(limit, unit) if self.unit == "s" else math.floor(limit)
+        return self._occupied().share_above(held_limit)
+
+    def mean(self, *, unit: TimeUnit = "ms") -> float:
+        """
+        Return the exact mean.
+
+        Args:
+            unit: Of the answer; without meaning for counts.
+
+        Raises:
+            EmptyHistogramError: There are no values.
+        """
+        return self._shown(self._occupied().mean_ns, unit)
+
+    def min(self, *, unit: TimeUnit = "ms") -> float:
+        """
+        Return the exact smallest value.
+
+        Args:
+            unit: Of the answer; without meaning for counts.
+
+        Raises:
+            EmptyHistogramError: There are no values.
+        """
+        return self._shown(self._occupied().min_ns, unit)
+
+    def max(self, *, unit: TimeUnit = "ms") -> float:
+        """
+        Return the exact largest value.
+
+        Args:
+            unit: Of the answer; without meaning for counts.
+
+        Raises:
+            EmptyHistogramError: There are no values.
+        """
+        return self._shown(self._occupied().max_ns, unit)
+
+    def _shown(self, value: float, unit: TimeUnit) -> float:
+        return in_unit(value, unit) if self.unit == "s" else value
+
+    def _occupied(self) -> Histogram:
+        if not self.histogram.count:
+            raise EmptyHistogramError(f"there are no values of {self.name}", hint=self.hint)
+        return self.histogram

@@ -1,0 +1,191 @@
+"""An immutable view of everything that was recorded in one span of time."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final, Literal
+
+from latspan.errors import UnknownNameError
+from latspan.histogram import Histogram
+from latspan.recording._distribution import Distribution
+from latspan.recording._record import RequestRecord
+from latspan.recording._series import SEGMENT, SeriesKey, merge_series
+from latspan.recording._token_metrics import TOKEN_METRICS, recorded_metric_named
+from latspan.segments import SEGMENT_ORDER, Kind, Source
+from latspan.semconv import SERIES_ATTRIBUTES
+from latspan.tokens import TokenSource
+from latspan.units import TimeUnit
+
+__all__ = ["Snapshot"]
+
+_OUTERMOST_FIRST: Final = (Kind.REQUEST, Kind.CALL, Kind.HTTP, Kind.STAGE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """
+    Everything that was recorded from one instant to another.
+
+    Each question takes ``of``, what the values were measured on, and attributes that the series
+    must have. Unsaid, ``of`` is the outermost kind that has such values: request before call
+    before http before stage, because the user waits for the outermost.
+
+    Args:
+        series: One histogram a series; nobody changes them any more.
+        start_epoch_ns: Unix time from which on values are held, in nanoseconds.
+        end_epoch_ns: Unix time up to which values are held, at least ``start_epoch_ns``.
+        records: The latest requests, as many as the recorder was told to keep.
+    """
+
+    series: Mapping[SeriesKey, Histogram]
+    start_epoch_ns: int
+    end_epoch_ns: int
+    records: tuple[RequestRecord, ...] = ()
+
+    def percentile(
+        self,
+        metric: str,
+        percentile: float,
+        *,
+        unit: TimeUnit = "ms",
+        of: Kind | str | None = None,
+        **where: str,
+    ) -> float:
+        """
+        Return a percentile of a metric.
+
+        Args:
+            metric: A metric's name or alias, for example ``ttft``.
+            percentile: In [0, 100].
+            unit: Of the answer; without meaning for counts.
+            of: The kind, or ``None`` for the outermost that has such values.
+            where: Attributes that the series must have.
+
+        Raises:
+            ConfigError: ``percentile`` is outside [0, 100].
+            EmptyHistogramError: There are no such values.
+            NotEnoughValuesError: There are fewer than ``ceil(100 / (100 - percentile))``.
+            UnknownNameError: There is no such metric, unit, kind or attribute.
+        """
+        return self.metric(metric, of=of, **where).percentile(percentile, unit=unit)
+
+    def metric(self, name: str, *, of: Kind | str | None = None, **where: str) -> Distribution:
+        """
+        Return the values of a metric or of a token count.
+
+        Args:
+            name: A metric's name or alias, for example ``ttft`` or ``output_tokens``.
+            of: The kind, or ``None`` for the outermost that has such values.
+            where: Attributes that the series must have.
+
+        Raises:
+            UnknownNameError: There is no such metric, kind or attribute.
+        """
+        metric = recorded_metric_named(name)
+        recorded = sorted({key.metric for key in self.series} - {SEGMENT})
+        return _distribution(
+            metric.name,
+            self._select(metric.name, of, where),
+            unit=metric.unit,
+            hint=f"metrics recorded: {', '.join(recorded) or 'none'}",
+        )
+
+    def segment(self, name: str, *, of: Kind | str | None = None, **where: str) -> Distribution:
+        """
+        Return the values of a segment: its total in each request.
+
+        Args:
+            name: A segment's or a stage's name; one that was never seen has no values.
+            of: The kind, or ``None`` for the outermost that has such values.
+            where: Attributes that the series must have.
+
+        Raises:
+            UnknownNameError: There is no such kind or attribute.
+        """
+        return _distribution(
+            name,
+            self._select(SEGMENT, of, {**where, SEGMENT: name}),
+            unit="s",
+            hint=f"segments recorded: {', '.join(self.segments()) or 'none'}",
+        )
+
+    def count(self, *, of: Kind | str | None = None, **where: str) -> int:
+        """
+        Return how many requests, calls, exchanges or stages were recorded.
+
+        Args:
+            of: The kind, or ``None`` for the outermost there is.
+            where: Attributes that they must have.
+
+        Raises:
+            UnknownNameError: There is no such kind or attribute.
+        """
+        return self.metric("duration", of=of, **where).count()
+
+    def segments(self) -> tuple[str, ...]:
+        """Return the segments that were recorded: the client's in their order, then the rest."""
+        names = {name for key in self.series if (name := key.attribute(SEGMENT)) is not None}
+        known = [name for name in SEGMENT_ORDER if name in names]
+        return (*known, *sorted(names.difference(known)))
+
+    def followed_by(self, later: Snapshot) -> Snapshot:
+        """Return one snapshot of this span of time and the one that comes after it."""
+        return Snapshot(
+            series=merge_series(merge_series({}, self.series), later.series),
+            start_epoch_ns=self.start_epoch_ns,
+            end_epoch_ns=later.end_epoch_ns,
+            records=self.records + later.records,
+        )
+
+    def _select(
+        self, metric: str, of: Kind | str | None, where: Mapping[str, str]
+    ) -> dict[SeriesKey, Histogram]:
+        """Return the metric's series that have the attributes, all of one kind."""
+        self._refuse_unknown_attributes(where)
+        found = {
+            key: histogram
+            for key, histogram in self.series.items()
+            if key.metric == metric and key.has(where)
+        }
+        kinds = {key.kind for key in found}
+        wanted = (
+            next((kind for kind in _OUTERMOST_FIRST if kind in kinds), None)
+            if of is None
+            else _kind_named(of)
+        )
+        return {key: histogram for key, histogram in found.items() if key.kind == wanted}
+
+    def _refuse_unknown_attributes(self, where: Mapping[str, str]) -> None:
+        seen = {name for key in self.series for name, _ in key.attributes}
+        known = sorted(seen.union(SERIES_ATTRIBUTES))
+        for name in where:
+            if name not in known:
+                raise UnknownNameError(
+                    f"no attribute '{name}'", hint=f"series have {', '.join(known)}"
+                )
+
+
+def _kind_named(name: str) -> Kind:
+    try:
+        return Kind(name)
+    except ValueError:
+        raise UnknownNameError(f"no kind '{name}'", hint=f"one of {', '.join(Kind)}") from None
+
+
+def _distribution(
+    name: str, series: Mapping[SeriesKey, Histogram], *, unit: Literal["s", "1"], hint: str
+) -> Distribution:
+    merged = Histogram()
+    sources: Counter[Source | TokenSource] = Counter()
+    for key, histogram in series.items():
+        merged.merge(histogram)
+        sources[_source_of(key)] += histogram.count
+    return Distribution(name, merged, unit=unit, sources=MappingProxyType(sources), hint=hint)
+
+
+def _source_of(key: SeriesKey) -> Source | TokenSource:
+    source = key.attribute("source") or Source.UNKNOWN
+    return TokenSource(source) if key.metric in TOKEN_METRICS else Source(source)

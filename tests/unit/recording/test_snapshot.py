@@ -1,0 +1,190 @@
+"""A snapshot answers in words people use, and never with a number that is not known."""
+
+from __future__ import annotations
+
+import pytest
+
+from latspan.clock import ManualClock
+from latspan.errors import EmptyHistogramError, NotEnoughValuesError, UnknownNameError
+from latspan.metrics import MetricValue
+from latspan.recording import Recorder, RequestRecord, Snapshot
+from latspan.segments import Kind, Outcome, Segment, Source
+from latspan.tokens import TokenCounts, TokenSource
+from latspan.units import NS_PER_MS
+
+
+def call(
+    duration_ms: int = 100,
+    *,
+    kind: Kind = Kind.CALL,
+    model: str = "m",
+    source: Source = Source.MEASURED,
+    reports: frozenset[str] | None = None,
+) -> RequestRecord:
+    duration_ns = duration_ms * NS_PER_MS
+    return RequestRecord(
+        name="chat m",
+        kind=kind,
+        outcome=Outcome.COMPLETED,
+        start_epoch_ns=0,
+        duration_ns=duration_ns,
+        segments=(
+            Segment("rerank", 0, duration_ns // 4),
+            Segment("queue", duration_ns // 4, duration_ns // 2, source),
+            Segment("send", duration_ns // 2, duration_ns),
+        ),
+        metrics={"time_to_first_token": MetricValue(duration_ns // 2, source)},
+        chunk_gaps=(MetricValue(5 * NS_PER_MS), MetricValue(7 * NS_PER_MS, Source.ESTIMATED)),
+        tokens=TokenCounts(input=10, output=3000, source=TokenSource.PROVIDER),
+        attributes={"model": model},
+        reports=reports,
+    )
+
+
+def snapshot_of(*records: RequestRecord) -> Snapshot:
+    recorder = Recorder(ManualClock())
+    for record in records:
+        recorder.record(record)
+    return recorder.snapshot()
+
+
+def test_a_percentile_reads_as_a_sentence() -> None:
+    """Aliases work, milliseconds are the default, other units are asked for."""
+    snapshot = snapshot_of(*(call(duration_ms) for duration_ms in range(1, 21)))
+
+    assert snapshot.percentile("ttft", 95) == pytest.approx(9.5, rel=0.001)
+    assert snapshot.percentile("duration", 95, unit="s") == pytest.approx(0.019, rel=0.001)
+
+
+def test_a_percentile_of_too_few_values_is_refused() -> None:
+    """Nineteen values are not enough for a p95."""
+    snapshot = snapshot_of(*[call()] * 19)
+
+    with pytest.raises(NotEnoughValuesError, match="p95 of time_to_first_token needs 20 values"):
+        snapshot.percentile("ttft", 95)
+
+
+def test_a_segment_tells_its_sources() -> None:
+    """Estimated values can be told apart, and asked for alone."""
+    snapshot = snapshot_of(call(), call(source=Source.ESTIMATED), call(source=Source.ESTIMATED))
+
+    assert snapshot.segment("queue").sources == {"measured": 1, "estimated": 2}
+    assert snapshot.segment("queue", source="estimated").count() == 2
+
+
+def test_every_chunk_gap_is_a_value() -> None:
+    """A request has one value a gap, each with its own source."""
+    gaps = snapshot_of(call()).metric("chunk_gap")
+
+    assert gaps.sources == {"measured": 1, "estimated": 1}
+    assert (gaps.min(), gaps.max(), gaps.mean()) == (5, 7, 6)
+
+
+def test_counts_have_no_unit_of_time() -> None:
+    """A token count is given as it is, whatever unit is asked for."""
+    tokens = snapshot_of(call(), call()).metric("output_tokens")
+
+    assert (tokens.percentile(50, unit="s"), tokens.mean()) == (3000, 3000)
+    assert (tokens.share_above(2900.5), tokens.share_above(3000)) == (1, 0)
+    assert tokens.sources == {TokenSource.PROVIDER: 2}
+
+
+def test_tokens_that_nobody_counted_are_not_recorded() -> None:
+    """Unknown is not zero."""
+    assert snapshot_of(call()).metric("reasoning_tokens").count() == 0
+
+
+def test_the_share_above_a_limit_takes_the_limit_in_its_unit() -> None:
+    """One of four requests takes longer than 300 ms."""
+    durations = snapshot_of(*(call(ms) for ms in (100, 200, 300, 400))).metric("duration")
+
+    assert durations.share_above(300) == durations.share_above(0.3, unit="s") == 0.25
+
+
+def test_the_outermost_kind_is_meant_unless_said() -> None:
+    """The user waits for the request; what is inside has to be asked for."""
+    snapshot = snapshot_of(
+        call(10), call(20), call(50, kind=Kind.REQUEST, reports=frozenset({"rerank"}))
+    )
+
+    assert snapshot.count() == 1
+    assert snapshot.count(of=Kind.CALL) == snapshot.count(of="call") == 2
+    assert snapshot.percentile("duration", 50, of="call") == pytest.approx(10, rel=0.001)
+    assert snapshot.segment("rerank").count() == 1
+    assert snapshot.segment("queue").count() == 2
+
+
+def test_a_request_reports_only_what_its_calls_do_not() -> None:
+    """Segments outside ``reports``, gaps and tokens of a request are its calls' to record."""
+    snapshot = snapshot_of(call(kind=Kind.REQUEST, reports=frozenset({"rerank"})))
+
+    assert snapshot.segments() == ("rerank",)
+    assert sorted({key.metric for key in snapshot.series}) == [
+        "duration",
+        "segment",
+        "time_to_first_token",
+    ]
+
+
+def test_attributes_filter() -> None:
+    """Only series with an equal attribute count, and another kind is found behind them."""
+    snapshot = snapshot_of(call(model="a"), call(model="b"), call(kind=Kind.REQUEST, model="b"))
+
+    assert snapshot.count(model="a") == 1
+    assert snapshot.count(of="call", model="b", outcome="completed") == 1
+    assert snapshot.count(model="unheard of") == snapshot.count(tenant="t") == 0
+
+
+def test_segments_come_in_their_order_and_stages_after_them() -> None:
+    """The client's segments are listed as a request passes through them."""
+    assert snapshot_of(call()).segments() == ("send", "queue", "rerank")
+
+
+def test_a_segment_never_seen_names_those_that_were() -> None:
+    """The hint of the error lists what could have been meant."""
+    prefill = snapshot_of(call()).segment("prefil")
+
+    assert prefill.count() == 0
+    with pytest.raises(EmptyHistogramError, match="hint: segments recorded: send, queue, rerank"):
+        prefill.percentile(50)
+
+
+def test_a_metric_without_values_has_no_mean() -> None:
+    """There is no number for nothing, and the hint says what there is."""
+    with pytest.raises(EmptyHistogramError, match="hint: metrics recorded: chunk_gap, duration"):
+        snapshot_of(call()).metric("tpot").mean()
+
+
+def test_unknown_names_are_refused_with_what_could_be_meant() -> None:
+    """A typing error never reads as a zero."""
+    snapshot = snapshot_of(call())
+
+    with pytest.raises(UnknownNameError, match="did you mean 'ttft'"):
+        snapshot.metric("ttftt")
+    with pytest.raises(UnknownNameError, match="did you mean 'input_tokens'"):
+        snapshot.metric("input_token")
+    with pytest.raises(UnknownNameError, match="one of duration"):
+        snapshot.metric("xyzzy")
+    with pytest.raises(UnknownNameError, match="series have model, outcome, path"):
+        snapshot.count(modell="m")
+    with pytest.raises(UnknownNameError, match="one of request, call, http, stage"):
+        snapshot.count(of="calls")
+
+
+def test_one_snapshot_followed_by_another_is_both() -> None:
+    """Their values are added and their spans of time joined; neither changes."""
+    clock = ManualClock()
+    recorder = Recorder(clock)
+    recorder.record(call(10))
+    first = recorder.swap_interval()
+    clock.advance(5)
+    recorder.record(call(20))
+    second = recorder.swap_interval()
+
+    both = first.followed_by(second)
+
+    assert (first.count(), second.count(), both.count()) == (1, 1, 2)
+    assert (first.start_epoch_ns, second.end_epoch_ns) == (
+        both.start_epoch_ns,
+        both.end_epoch_ns,
+    )
