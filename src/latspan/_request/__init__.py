@@ -1,0 +1,22 @@
+"""
+A live request: the one junction of timeline, spans and recorder.
+
+On the caller's thread it stamps and appends. When it has ended its observations go to the
+runtime's ``settle``, and what follows, evidence, timeline, spans and record, happens there.
+"""
+
+from __future__ import annotations
+
+from latspan._request._call import LiveCall, abandon_open_calls, active_call
+from latspan._request._context import ambient_attributes, with_attributes
+from latspan._request._work import LiveWork, active_work
+
+__all__ = [
+    "LiveCall",
+    "LiveWork",
+    "abandon_open_calls",
+    "active_call",
+    "active_work",
+    "ambient_attributes",
+    "with_attributes",
+]

@@ -1,0 +1,346 @@
+"""One call in flight, or one HTTP exchange outside any call."""
+
+from __future__ import annotations
+
+import itertools
+from collections import deque
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, Final
+
+from opentelemetry.trace import SpanKind
+
+from latspan import _runtime, evidence, semconv
+from latspan._request._context import Entered, series_attributes, span_attributes
+from latspan._request._work import enclosing_works
+from latspan._runtime import Runtime
+from latspan._spans import (
+    AttributeValue,
+    FinishedSpan,
+    attempt_spans,
+    latency_attributes,
+    segment_spans,
+    token_attributes,
+)
+from latspan._timeline import (
+    Attempt,
+    CallObservation,
+    Interval,
+    Reads,
+    Timeline,
+    call_timeline,
+)
+from latspan.recording import RequestRecord
+from latspan.segments import Kind, Mark, Outcome, Source
+from latspan.tokens import counted_by_provider
+from latspan.wire import Answer, Body, Dialect
+
+__all__ = ["LiveCall", "abandon_open_calls", "active_call"]
+
+_TAIL: Final = 3
+"""Chunks kept of a stream: finish reason, usage and the server's timings are in the last ones."""
+
+_call: ContextVar[LiveCall | None] = ContextVar("latspan_call", default=None)
+
+# Strong references: a call that nobody finishes must still be there at shutdown.
+_open_calls: dict[int, LiveCall] = {}
+_serial = itertools.count()
+
+
+def active_call() -> LiveCall | None:
+    """Return the call that a client library is making in this context, if any."""
+    return _call.get()
+
+
+def abandon_open_calls() -> None:
+    """End every call that is still open as ``abandoned``: the process is going down."""
+    for call in list(_open_calls.values()):
+        call.finish(Outcome.ABANDONED)
+
+
+class LiveCall:
+    """
+    One call in flight, or one HTTP exchange outside any call.
+
+    Args:
+        runtime: What is switched on.
+        kind: ``call`` or ``http``.
+        name: The span's name.
+        attributes: The span's attributes at its start, which a sampler may read.
+        series: What series are keyed by, beside what the surrounding code has said.
+        host: The server it goes to; what the client library sends elsewhere meanwhile, for a
+            token say, is no try of this call. ``None`` where anything it sends is.
+        dialect: How to read the answer; ``None`` where it is nobody's business.
+        streamed: Whether the answer comes in chunks.
+        choices: How many answers were asked for at once.
+    """
+
+    __slots__ = (
+        "_close_started_ns",
+        "_handle",
+        "_inline",
+        "_now",
+        "_offset_ns",
+        "_runtime",
+        "_start_ns",
+        "_timeline",
+        "answer",
+        "attempts",
+        "choices",
+        "dialect",
+        "headers",
+        "host",
+        "kind",
+        "method",
+        "name",
+        "reads",
+        "returned_ns",
+        "series",
+        "span",
+        "tail",
+    )
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        *,
+        kind: Kind,
+        name: str,
+        attributes: Mapping[str, AttributeValue],
+        series: Mapping[str, str],
+        host: str | None = None,
+        dialect: Dialect | None = None,
+        streamed: bool = False,
+        choices: int = 1,
+    ) -> None:
+        self._runtime = runtime
+        self._now = runtime.clock.monotonic_ns
+        self._start_ns = self._now()
+        self._offset_ns = runtime.clock.epoch_offset_ns()
+        self.kind = kind
+        self.name = name
+        self.host = host
+        self.dialect = dialect
+        self.choices = choices
+        self.series = series_attributes(runtime, series)
+        self.attempts: list[Attempt] = []
+        self.reads = Reads() if streamed else None
+        self.tail: deque[Any] = deque(maxlen=_TAIL)
+        self.answer: Any = None
+        self.headers: Mapping[str, str] = {}
+        self.method = "HTTP"
+        self.returned_ns: int | None = None
+        self._close_started_ns: int | None = None
+        self._timeline: Timeline | None = None
+        if kind is Kind.CALL:
+            for work in enclosing_works():
+                work.calls.append(self.interval)
+        sink = runtime.sink()
+        self._inline = sink.inline
+        self.span = sink.open(
+            name,
+            kind=SpanKind.CLIENT,
+            start_epoch_ns=self._start_ns + self._offset_ns,
+            attributes={**attributes, **span_attributes(self.series)},
+        )
+        self._handle = next(_serial)
+        _open_calls[self._handle] = self
+
+    @property
+    def now(self) -> Callable[[], int]:
+        """The clock's monotonic reading, bound once: it is called twice a chunk."""
+        return self._now
+
+    @property
+    def start_ns(self) -> int:
+        """When the client library was called, monotonic nanoseconds."""
+        return self._start_ns
+
+    @property
+    def propagates(self) -> bool:
+        """Whether ``traceparent`` is to be added to what is sent."""
+        return self._runtime.propagate
+
+    @contextmanager
+    def active(self) -> Generator[None]:
+        """Be the call that transports beneath find, and its span the current one."""
+        entered = Entered(_call, self, self.span)
+        try:
+            yield
+        finally:
+            entered.leave()
+
+    def open_attempt(self) -> Attempt:
+        """Begin a try on the transport, now."""
+        attempt = Attempt(self._now())
+        self.attempts.append(attempt)
+        return attempt
+
+    def returned(self) -> None:
+        """Note that the client library has handed over the stream or the answer."""
+        self.returned_ns = self._now()
+
+    def closing(self) -> None:
+        """Note that the caller begins to close the stream."""
+        if self._close_started_ns is None and not self.finished:
+            self._close_started_ns = self._now()
+
+    @property
+    def finished(self) -> bool:
+        """Whether it has ended."""
+        return self._handle not in _open_calls
+
+    def finish(
+        self,
+        outcome: Outcome,
+        *,
+        done_ns: int | None = None,
+        error_type: str | None = None,
+    ) -> None:
+        """
+        End it, once; later calls change nothing.
+
+        Args:
+            outcome: How it ended.
+            done_ns: When, monotonic nanoseconds; now, if not given.
+            error_type: A status code or the name of an exception type.
+        """
+        # Popping is atomic: of several threads and a finaliser exactly one gets through.
+        if _open_calls.pop(self._handle, None) is None:
+            return
+        ended_ns = self._now() if done_ns is None else done_ns
+
+        def conclude() -> None:
+            with _runtime.guarded("the end of a call"):
+                self._conclude(outcome, ended_ns, error_type)
+
+        self._runtime.conclude(conclude, inline=self._inline)
+
+    def interval(self, until_ns: int) -> Interval:
+        """Return it as the unit of work around it sees it, which ended at ``until_ns``."""
+        timeline = self._timeline
+        if timeline is None:
+            return Interval(self.name, self._start_ns, until_ns)
+        visible = timeline.metrics.get("time_to_first_visible_token")
+        return Interval(
+            name=self.name,
+            start_ns=timeline.start_ns,
+            done_ns=timeline.done_ns,
+            segments=timeline.segments,
+            first_visible_ns=timeline.marks.get(Mark.FIRST_VISIBLE),
+            first_visible_source=Source.MEASURED if visible is None else visible.source,
+        )
+
+    def _bodies(self) -> tuple[Body, ...]:
+        if self.dialect is None:
+            return ()
+        answers = self.tail if self.reads is not None else (self.answer,)
+        return tuple(self.dialect.body_of(answer) for answer in answers)
+
+    def _conclude(self, outcome: Outcome, done_ns: int, error_type: str | None) -> None:
+        bodies = self._bodies()
+        streamed = self.reads is not None
+        reasons: tuple[str, ...] = ()
+        usage: Body | None = None
+        if self.dialect is not None:
+            reasons = self.dialect.finish_reasons(bodies)
+            usage = self.dialect.usage(bodies)
+            if outcome is Outcome.COMPLETED and streamed and not reasons:
+                outcome, error_type = Outcome.TRUNCATED, semconv.ERROR_TYPE_OTHER
+        tokens = counted_by_provider(usage)
+        reported = evidence.read(Answer(streamed, bodies, self.headers))
+        timeline = self._timeline = call_timeline(
+            CallObservation(
+                start_ns=self._start_ns,
+                done_ns=done_ns,
+                outcome=outcome,
+                attempts=self.attempts,
+                returned_ns=self.returned_ns,
+                reads=self.reads,
+                close_started_ns=self._close_started_ns,
+                reported=reported,
+                output_tokens=tokens.output,
+                choices=self.choices,
+                stall_ns=self._runtime.stall_ns,
+            )
+        )
+        self._finish_span(
+            timeline,
+            outcome,
+            {
+                **latency_attributes(timeline, outcome, reported),
+                **token_attributes(tokens),
+                **_answer_attributes(bodies, reasons),
+                **self._transport_attributes(),
+                **({} if error_type is None else {semconv.ERROR_TYPE: error_type}),
+            },
+        )
+        identity = self.span.span_context
+        self._runtime.recorder.record(
+            RequestRecord(
+                name=self.name,
+                kind=self.kind,
+                outcome=outcome,
+                start_epoch_ns=self._start_ns + self._offset_ns,
+                duration_ns=timeline.duration_ns,
+                segments=timeline.segments,
+                metrics=timeline.metrics,
+                chunk_gaps=timeline.chunk_gaps,
+                tokens=tokens,
+                attributes=self.series,
+                trace_id=identity.trace_id,
+                span_id=identity.span_id,
+            )
+        )
+        # A unit of work around it may hold on to the call; it needs the timeline alone.
+        self.tail.clear()
+        self.answer = None
+
+    def _finish_span(
+        self, timeline: Timeline, outcome: Outcome, attributes: Mapping[str, AttributeValue]
+    ) -> None:
+        self.span.finish(
+            FinishedSpan(
+                end_epoch_ns=timeline.done_ns + self._offset_ns,
+                attributes=attributes,
+                failed=outcome.failed,
+                children=(
+                    *attempt_spans(
+                        self.attempts,
+                        method=self.method,
+                        epoch_offset_ns=self._offset_ns,
+                        done_ns=timeline.done_ns,
+                    ),
+                    *segment_spans(timeline, self._offset_ns),
+                ),
+            )
+        )
+
+    def _transport_attributes(self) -> dict[str, AttributeValue]:
+        if not self.attempts:
+            return {}
+        last = self.attempts[-1]
+        attributes: dict[str, AttributeValue] = {semconv.LATSPAN_ATTEMPT_COUNT: len(self.attempts)}
+        if last.reused is not None:
+            attributes[semconv.LATSPAN_CONNECTION_REUSED] = last.reused
+        if self.kind is Kind.HTTP and last.status is not None:
+            attributes[semconv.HTTP_RESPONSE_STATUS_CODE] = last.status
+        return attributes
+
+
+def _answer_attributes(
+    bodies: tuple[Body, ...], reasons: tuple[str, ...]
+) -> dict[str, AttributeValue]:
+    attributes: dict[str, AttributeValue] = {}
+    if reasons:
+        attributes[semconv.GEN_AI_RESPONSE_FINISH_REASONS] = reasons
+    for body in bodies:
+        for name, key in (
+            ("id", semconv.GEN_AI_RESPONSE_ID),
+            ("model", semconv.GEN_AI_RESPONSE_MODEL),
+        ):
+            value = body.get(name)
+            if isinstance(value, str):
+                attributes[key] = value
+    return attributes

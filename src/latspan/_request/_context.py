@@ -1,0 +1,100 @@
+"""What is said and open in the current context: attributes, and how to leave them again."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar, Token
+from typing import Final, Generic, TypeVar
+
+from opentelemetry import context
+
+from latspan import semconv
+from latspan._runtime import Runtime
+from latspan._spans import AttributeValue, OpenSpan
+
+__all__ = [
+    "Entered",
+    "ambient_attributes",
+    "series_attributes",
+    "span_attributes",
+    "with_attributes",
+]
+
+_T = TypeVar("_T")
+
+_NOTHING_SAID: Final[Mapping[str, str]] = {}
+
+_ambient: ContextVar[Mapping[str, str]] = ContextVar("latspan_attributes", default=_NOTHING_SAID)
+
+
+def ambient_attributes() -> Mapping[str, str]:
+    """Return what the surrounding code has said requests are about."""
+    return _ambient.get()
+
+
+@contextmanager
+def with_attributes(said: Mapping[str, str]) -> Generator[None]:
+    """Say what the requests inside are about, on top of what was said outside."""
+    token = _ambient.set({**_ambient.get(), **said})
+    try:
+        yield
+    finally:
+        _undo(_ambient, token)
+
+
+def _undo(variable: ContextVar[_T], token: Token[_T]) -> bool:
+    """
+    Undo a ``set``; return whether this is the context it happened in.
+
+    A generator or a response body may be closed from another task than the one that opened it.
+    That task's context is gone, with everything that was set in it, and nothing needs undoing.
+    """
+    try:
+        variable.reset(token)
+    except ValueError:
+        return False
+    return True
+
+
+class Entered(Generic[_T]):
+    """
+    Something that is current in this context, and its span with it, until :meth:`leave`.
+
+    Args:
+        variable: The variable that says what is current.
+        value: What is current from now on.
+        span: Its span.
+    """
+
+    __slots__ = ("_attached", "_token", "_variable")
+
+    def __init__(self, variable: ContextVar[_T], value: _T, span: OpenSpan) -> None:
+        self._variable = variable
+        self._token = variable.set(value)
+        self._attached = context.attach(span.context)
+
+    def leave(self) -> None:
+        """Make current again what was before, if this is the same context."""
+        if _undo(self._variable, self._token):
+            context.detach(self._attached)
+
+
+def series_attributes(runtime: Runtime, own: Mapping[str, str]) -> dict[str, str]:
+    """
+    Return what a record's series are keyed by.
+
+    What the surrounding code says wins over what the request knows of itself, and that over the
+    configured defaults. An inference path that nobody named is its route and model.
+    """
+    series = {**runtime.defaults, **own, **_ambient.get()}
+    if "path" not in series:
+        path = " ".join(filter(None, (series.get("route"), series.get("model"))))
+        if path:
+            series["path"] = path
+    return series
+
+
+def span_attributes(series: Mapping[str, str]) -> dict[str, AttributeValue]:
+    """Return the same under the names that are emitted."""
+    return {semconv.SERIES_ATTRIBUTES[name]: value for name, value in series.items()}

@@ -1,0 +1,119 @@
+"""
+What is switched on in this process: clock, recorder, spans. Nothing, until configured.
+
+The composition root installs a :class:`Runtime`; whoever opens a request asks for the current one
+and does nothing when there is none.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from latspan._spans import SpanSink
+from latspan.clock import Clock
+from latspan.metrics import DEFAULT_STALL_NS
+from latspan.recording import Recorder
+
+__all__ = ["Runtime", "current", "guarded", "install", "overridden", "report_bug"]
+
+_logger = logging.getLogger("latspan")
+
+
+def _run_now(conclude: Callable[[], None]) -> None:
+    conclude()
+
+
+def _nothing_waits() -> None:
+    pass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Runtime:
+    """
+    Everything a live request needs of the process it runs in.
+
+    Args:
+        clock: Where time is read.
+        recorder: Where finished requests go.
+        sink: Returns where spans go; asked for each request, because an application may set its
+            provider at any time.
+        settle: Runs the arithmetic of a finished request: now, or on latspan's own thread.
+        propagate: Whether ``traceparent`` is added to requests.
+        defaults: Attributes of every request: ``path``, ``route``, ``traffic_class``, ``tenant``.
+        stall_ns: The longest chunk gap that is no stall.
+        strict: latspan's own bugs are raised instead of logged; for tests of latspan.
+        drain: Returns when everything that ``settle`` was given so far is done.
+    """
+
+    clock: Clock
+    recorder: Recorder
+    sink: Callable[[], SpanSink]
+    settle: Callable[[Callable[[], None]], None] = _run_now
+    propagate: bool = True
+    defaults: Mapping[str, str] = field(default_factory=dict[str, str])
+    stall_ns: int = DEFAULT_STALL_NS
+    strict: bool = False
+    drain: Callable[[], object] = _nothing_waits
+
+    def conclude(self, conclude: Callable[[], None], *, inline: bool) -> None:
+        """Run what follows a request's end, here and now where its span must not wait."""
+        if inline:
+            conclude()
+        else:
+            self.settle(conclude)
+
+
+_installed: Runtime | None = None
+_overriding: Runtime | None = None
+
+
+def current() -> Runtime | None:
+    """Return what is switched on, ``None`` when nothing is."""
+    return _installed if _overriding is None else _overriding
+
+
+def install(runtime: Runtime | None) -> None:
+    """Switch on ``runtime``, or off with ``None``."""
+    global _installed
+    _installed = runtime
+
+
+@contextmanager
+def overridden(runtime: Runtime) -> Generator[None]:
+    """Let ``runtime`` rule inside, whatever the application configures meanwhile; for tests."""
+    global _overriding
+    before, _overriding = _overriding, runtime
+    try:
+        yield
+    finally:
+        _overriding = before
+
+
+_reported_bugs: set[tuple[type[BaseException], str]] = set()
+
+
+def report_bug(error: Exception, doing: str) -> None:
+    """
+    Log a bug of latspan's own once; in a strict runtime raise it.
+
+    An application never sees an exception that is not its own.
+    """
+    runtime = current()
+    if runtime is not None and runtime.strict:
+        raise error
+    key = (type(error), doing)
+    if key not in _reported_bugs:
+        _reported_bugs.add(key)
+        _logger.error("latspan failed at %s; the call is not affected", doing, exc_info=error)
+
+
+@contextmanager
+def guarded(doing: str) -> Generator[None]:
+    """Keep a bug of latspan's own from reaching the application."""
+    try:
+        yield
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is ours
+        report_bug(error, doing)

@@ -1,0 +1,352 @@
+"""
+From a finished timeline to spans, and the seam through which they leave.
+
+A *sink* is where spans are opened and finished: the OpenTelemetry API's, which is an
+application's own provider, or latspan's private one. Which of them is in use is nobody's
+business here.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from opentelemetry import trace
+from opentelemetry.context import Context
+from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode
+
+from latspan import semconv
+from latspan._timeline import Attempt, Timeline
+from latspan.metrics import MetricValue
+from latspan.segments import Outcome, ReportedTimings, Segment, SegmentName, Source
+from latspan.tokens import TokenCounts
+from latspan.units import to_seconds
+
+__all__ = [
+    "ApiSink",
+    "AttributeValue",
+    "ChildSpan",
+    "FinishedSpan",
+    "NoSink",
+    "OpenSpan",
+    "SpanSink",
+    "attempt_spans",
+    "latency_attributes",
+    "segment_spans",
+    "token_attributes",
+]
+
+AttributeValue = str | bool | int | float | Sequence[str]
+
+_NEVER_A_SPAN: Final = frozenset({SegmentName.CONSUMER, SegmentName.RETRY})
+"""Time that is interleaved with others, or has spans of its own: an attribute instead."""
+
+_PERCENTILE_95_NEEDS: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class ChildSpan:
+    """A child that is known only after its parent has ended. Instants are Unix nanoseconds."""
+
+    name: str
+    start_epoch_ns: int
+    end_epoch_ns: int
+    attributes: Mapping[str, AttributeValue]
+    kind: SpanKind = SpanKind.INTERNAL
+    failed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedSpan:
+    """
+    What is known of a span at its end.
+
+    Args:
+        end_epoch_ns: Unix nanoseconds.
+        attributes: Added to those it was opened with.
+        failed: Whether its status is an error.
+        children: Spans beneath it.
+    """
+
+    end_epoch_ns: int
+    attributes: Mapping[str, AttributeValue] = field(default_factory=dict[str, AttributeValue])
+    failed: bool = False
+    children: tuple[ChildSpan, ...] = ()
+
+
+class OpenSpan(Protocol):
+    """A span that has begun."""
+
+    @property
+    def span_context(self) -> SpanContext:
+        """Its identity, which travels in ``traceparent``."""
+        ...
+
+    @property
+    def context(self) -> Context:
+        """The OpenTelemetry context in which it is the current span."""
+        ...
+
+    def finish(self, finished: FinishedSpan) -> None:
+        """End it, children included; called once."""
+        ...
+
+
+class SpanSink(Protocol):
+    """Where spans are opened."""
+
+    @property
+    def inline(self) -> bool:
+        """
+        Whether spans must be finished on the caller's thread, when the request ends.
+
+        True for an application's own provider, so that its ``force_flush`` loses none.
+        """
+        ...
+
+    def open(
+        self,
+        name: str,
+        *,
+        kind: SpanKind,
+        start_epoch_ns: int,
+        attributes: Mapping[str, AttributeValue],
+    ) -> OpenSpan:
+        """Begin a span beneath the current one."""
+        ...
+
+
+class _ApiSpan:
+    """A span of the OpenTelemetry API."""
+
+    __slots__ = ("_context", "_span", "_tracer")
+
+    def __init__(self, tracer: trace.Tracer, span: trace.Span) -> None:
+        self._tracer = tracer
+        self._span = span
+        self._context = trace.set_span_in_context(span)
+
+    @property
+    def span_context(self) -> SpanContext:
+        return self._span.get_span_context()
+
+    @property
+    def context(self) -> Context:
+        return self._context
+
+    def finish(self, finished: FinishedSpan) -> None:
+        span = self._span
+        if span.is_recording():
+            for child in finished.children:
+                beneath = self._tracer.start_span(
+                    child.name,
+                    context=self._context,
+                    kind=child.kind,
+                    attributes=child.attributes,
+                    start_time=child.start_epoch_ns,
+                )
+                if child.failed:
+                    beneath.set_status(Status(StatusCode.ERROR))
+                beneath.end(child.end_epoch_ns)
+            span.set_attributes(finished.attributes)
+            if finished.failed:
+                span.set_status(Status(StatusCode.ERROR))
+        span.end(finished.end_epoch_ns)
+
+
+class ApiSink:
+    """
+    Spans through the OpenTelemetry API: an application's provider, whatever it is.
+
+    Args:
+        tracer: A tracer of that provider.
+    """
+
+    inline = True
+
+    def __init__(self, tracer: trace.Tracer) -> None:
+        self._tracer = tracer
+
+    def open(
+        self,
+        name: str,
+        *,
+        kind: SpanKind,
+        start_epoch_ns: int,
+        attributes: Mapping[str, AttributeValue],
+    ) -> OpenSpan:
+        """Begin a span beneath the current one; the provider's sampler rules."""
+        span = self._tracer.start_span(
+            name, kind=kind, attributes=attributes, start_time=start_epoch_ns
+        )
+        return _ApiSpan(self._tracer, span)
+
+
+class NoSink:
+    """No spans: histograms alone."""
+
+    inline = False
+
+    def open(
+        self,
+        name: str,  # noqa: ARG002
+        *,
+        kind: SpanKind,  # noqa: ARG002
+        start_epoch_ns: int,  # noqa: ARG002
+        attributes: Mapping[str, AttributeValue],  # noqa: ARG002
+    ) -> OpenSpan:
+        """Hand on whatever span is current, and end nothing."""
+        return _NoSpan()
+
+
+class _NoSpan:
+    __slots__ = ("_context",)
+
+    def __init__(self) -> None:
+        self._context = trace.set_span_in_context(trace.get_current_span())
+
+    @property
+    def span_context(self) -> SpanContext:
+        return trace.INVALID_SPAN_CONTEXT
+
+    @property
+    def context(self) -> Context:
+        return self._context
+
+    def finish(self, finished: FinishedSpan) -> None:
+        pass
+
+
+def segment_spans(timeline: Timeline, epoch_offset_ns: int) -> tuple[ChildSpan, ...]:
+    """
+    Return a child for each segment that is one interval and whose source is known.
+
+    Args:
+        timeline: The finished timeline.
+        epoch_offset_ns: What to add to a monotonic instant to get Unix time.
+    """
+    origin = timeline.start_ns + epoch_offset_ns
+    contiguous = _contiguous(timeline.segments)
+    return tuple(
+        ChildSpan(
+            name=segment.name,
+            start_epoch_ns=origin + segment.start_ns,
+            end_epoch_ns=origin + segment.end_ns,
+            attributes={
+                semconv.LATSPAN_SEGMENT: segment.name,
+                semconv.LATSPAN_SOURCE: segment.source.value,
+            },
+        )
+        for segment in timeline.segments
+        if segment.name in contiguous and segment.source is not Source.UNKNOWN
+    )
+
+
+def _contiguous(segments: Sequence[Segment]) -> frozenset[str]:
+    intervals = Counter(segment.name for segment in segments)
+    return frozenset(name for name, count in intervals.items() if count == 1) - _NEVER_A_SPAN
+
+
+def attempt_spans(
+    attempts: Sequence[Attempt], *, method: str, epoch_offset_ns: int, done_ns: int
+) -> tuple[ChildSpan, ...]:
+    """Return a child for each try of a call, where there was more than one."""
+    if len(attempts) < 2:
+        return ()
+    return tuple(
+        ChildSpan(
+            name=method,
+            start_epoch_ns=attempt.start_ns + epoch_offset_ns,
+            end_epoch_ns=(attempt.end_ns or done_ns) + epoch_offset_ns,
+            attributes=_attempt_attributes(attempt, resend_count),
+            kind=SpanKind.CLIENT,
+            failed=attempt.failed,
+        )
+        for resend_count, attempt in enumerate(attempts)
+    )
+
+
+def _attempt_attributes(attempt: Attempt, resend_count: int) -> dict[str, AttributeValue]:
+    attributes: dict[str, AttributeValue] = {}
+    if resend_count:
+        attributes[semconv.HTTP_REQUEST_RESEND_COUNT] = resend_count
+    if attempt.status is not None:
+        attributes[semconv.HTTP_RESPONSE_STATUS_CODE] = attempt.status
+    if attempt.error_type is not None:
+        attributes[semconv.ERROR_TYPE] = attempt.error_type
+    if attempt.reused is not None:
+        attributes[semconv.LATSPAN_CONNECTION_REUSED] = attempt.reused
+    return attributes
+
+
+_TIMES: Final = {
+    "time_to_first_chunk": semconv.GEN_AI_RESPONSE_TIME_TO_FIRST_CHUNK,
+    "time_to_first_token": semconv.LATSPAN_TIME_TO_FIRST_TOKEN,
+    "time_to_first_visible_token": semconv.LATSPAN_TIME_TO_FIRST_VISIBLE_TOKEN,
+    "time_per_output_token": semconv.LATSPAN_TIME_PER_OUTPUT_TOKEN,
+    "chunk_gap_max": semconv.LATSPAN_CHUNK_GAP_MAX,
+}
+
+
+def latency_attributes(
+    timeline: Timeline, outcome: Outcome, reported: ReportedTimings | None
+) -> dict[str, AttributeValue]:
+    """Return what a client span says of its time; seconds as doubles."""
+    attributes: dict[str, AttributeValue] = {semconv.LATSPAN_OUTCOME: outcome.value}
+    estimated: list[str] = []
+    for name, key in _TIMES.items():
+        value = timeline.metrics.get(name)
+        if value is not None:
+            attributes[key] = to_seconds(value.value)
+            if value.source is not Source.MEASURED:
+                estimated.append(key)
+    if estimated:
+        attributes[semconv.LATSPAN_ESTIMATED] = estimated
+    attributes |= _gap_attributes(timeline)
+    contiguous = _contiguous(timeline.segments)
+    for total in timeline.totals:
+        if total.name not in contiguous:
+            attributes[f"latspan.{total.name}.duration"] = to_seconds(total.duration_ns)
+    if reported is not None:
+        prefix = f"{semconv.LATSPAN_REPORTED_PREFIX}{reported.system}."
+        attributes |= {prefix + name: value for name, value in reported.raw.items()}
+        if timeline.evidence_rejected:
+            attributes[semconv.LATSPAN_EVIDENCE_REJECTED] = reported.system
+    return attributes
+
+
+def _gap_attributes(timeline: Timeline) -> dict[str, AttributeValue]:
+    gaps = timeline.chunk_gaps
+    if not gaps:
+        return {}
+    attributes: dict[str, AttributeValue] = {
+        semconv.LATSPAN_STALL_COUNT: _value(timeline.metrics, "stall_count"),
+        semconv.LATSPAN_STALL_DURATION: to_seconds(_value(timeline.metrics, "stall_duration")),
+    }
+    if len(gaps) >= _PERCENTILE_95_NEEDS:
+        ordered = sorted(gap.value for gap in gaps)
+        rank = -(-len(ordered) * 95 // 100)
+        attributes[semconv.LATSPAN_CHUNK_GAP_P95] = to_seconds(ordered[rank - 1])
+    return attributes
+
+
+def _value(metrics: Mapping[str, MetricValue], name: str) -> int:
+    return metrics[name].value
+
+
+def token_attributes(tokens: TokenCounts) -> dict[str, AttributeValue]:
+    """Return token counts under the conventions' names; absent where nobody said."""
+    counted = {
+        semconv.GEN_AI_USAGE_INPUT_TOKENS: tokens.input,
+        semconv.GEN_AI_USAGE_OUTPUT_TOKENS: tokens.output,
+        semconv.GEN_AI_USAGE_CACHE_READ_INPUT_TOKENS: tokens.cached,
+        semconv.GEN_AI_USAGE_REASONING_OUTPUT_TOKENS: tokens.reasoning,
+    }
+    attributes: dict[str, AttributeValue] = {
+        name: count for name, count in counted.items() if count is not None
+    }
+    if attributes:
+        attributes[semconv.LATSPAN_TOKEN_SOURCE] = tokens.source.value
+    return attributes
