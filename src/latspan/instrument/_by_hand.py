@@ -1,0 +1,106 @@
+"""What people say in their own code: this is one request, and this is what it is about."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from types import TracebackType
+
+from latspan import _runtime
+from latspan._request import LiveWork, with_attributes
+from latspan._spans import AttributeValue
+from latspan.instrument._outcomes import error_type_of, outcome_of
+from latspan.segments import Kind, Outcome
+
+__all__ = ["WorkScope", "attributes", "request"]
+
+
+def request(name: str) -> WorkScope:
+    """
+    Open one user-visible unit of work: ``with latspan.request("answer a question"):``.
+
+    It gets a span and a timeline of its own. Of its time, what the last call inside it spent goes
+    to that call's segments, earlier calls are ``call``, and the application's own time is
+    ``prepare`` before the last call began and ``postprocess`` after, or the stage that it is in.
+
+    Args:
+        name: The span's name, for example the use case. One name for many requests: no identifier
+            of a user or a conversation.
+    """
+    return WorkScope(Kind.REQUEST, name)
+
+
+def attributes(
+    *,
+    path: str | None = None,
+    route: str | None = None,
+    traffic_class: str | None = None,
+    tenant: str | None = None,
+) -> AbstractContextManager[None]:
+    """
+    Say what the requests inside are about: ``with latspan.attributes(path="chat"):``.
+
+    Each becomes an attribute of spans and a key of series. What is not given stays as it is said
+    further out.
+
+    Args:
+        path: The inference path: one route + model + prompt template + traffic profile. Unsaid,
+            it is the route and the model.
+        route: The route of the application that serves the request.
+        traffic_class: For example ``interactive`` or ``batch``.
+        tenant: On whose behalf; recorded only where it is said here.
+    """
+    said = {
+        "path": path,
+        "route": route,
+        "traffic_class": traffic_class,
+        "tenant": tenant,
+    }
+    return with_attributes({name: str(value) for name, value in said.items() if value is not None})
+
+
+class WorkScope:
+    """
+    The body of a ``with`` statement as a request or a stage; does nothing until configured.
+
+    Args:
+        kind: ``request`` or ``stage``.
+        name: Its name.
+        span_attributes: Further attributes of its span.
+    """
+
+    __slots__ = ("_attributes", "_kind", "_name", "_open")
+
+    def __init__(
+        self,
+        kind: Kind,
+        name: str,
+        span_attributes: dict[str, AttributeValue] | None = None,
+    ) -> None:
+        self._kind = kind
+        self._name = name
+        self._attributes = span_attributes
+        self._open: list[LiveWork] = []
+
+    def __enter__(self) -> None:
+        runtime = _runtime.current()
+        if runtime is None:
+            return
+        with _runtime.guarded("the start of a unit of work"):
+            self._open.append(
+                LiveWork(runtime, kind=self._kind, name=self._name, attributes=self._attributes)
+            )
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if not self._open:
+            return
+        with _runtime.guarded("the end of a unit of work"):
+            work = self._open.pop()
+            if exc is None:
+                work.finish(Outcome.COMPLETED)
+            else:
+                work.finish(outcome_of(exc), error_type=error_type_of(exc))

@@ -1,0 +1,139 @@
+"""Opening a call or an exchange, and the trace context that travels with it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, MutableMapping
+
+from opentelemetry import context
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+from latspan import _runtime, semconv
+from latspan._request import LiveCall as Call
+from latspan._request import active_call as _active_call
+from latspan._spans import AttributeValue
+from latspan._timeline import Attempt
+from latspan.segments import Kind
+from latspan.wire import Dialect
+
+__all__ = [
+    "Attempt",
+    "Call",
+    "active_call",
+    "inject_trace_context",
+    "open_call",
+    "open_exchange",
+]
+
+_trace_context = TraceContextTextMapPropagator()
+
+_SUPPRESSION_KEYS = (
+    # The keys carry a random suffix, so they can only be had from where they are made.
+    context._SUPPRESS_INSTRUMENTATION_KEY,  # pyright: ignore[reportPrivateUsage]
+    "suppress_instrumentation",
+)
+_HTTP_SUPPRESSION_KEYS = (
+    *_SUPPRESSION_KEYS,
+    context._SUPPRESS_HTTP_INSTRUMENTATION_KEY,  # pyright: ignore[reportPrivateUsage]
+)
+
+
+def _suppressed(keys: tuple[str, ...]) -> bool:
+    return any(context.get_value(key) for key in keys)
+
+
+def open_call(
+    *,
+    operation: str,
+    provider: str,
+    model: str | None,
+    dialect: Dialect,
+    server: tuple[str, int] | None = None,
+    streamed: bool = False,
+    choices: int = 1,
+    attributes: Mapping[str, AttributeValue] | None = None,
+) -> Call | None:
+    """
+    Open one logical call of a model's client library, retries inside.
+
+    Args:
+        operation: The conventions' operation, for example ``chat``.
+        provider: The conventions' provider name, for example ``openai``.
+        model: The model asked for, ``None`` where the request does not say.
+        dialect: How to read the answer.
+        server: Host and port it goes to, where known.
+        streamed: Whether the answer was asked for in chunks.
+        choices: How many answers were asked for at once.
+        attributes: Further attributes of the span, known before the call.
+
+    Returns:
+        ``None`` when latspan is not configured or instrumentation is suppressed here: then there
+        is nothing to do.
+    """
+    runtime = _runtime.current()
+    if runtime is None or _suppressed(_SUPPRESSION_KEYS):
+        return None
+    with _runtime.guarded("the start of a call"):
+        known: dict[str, AttributeValue] = {
+            semconv.GEN_AI_OPERATION_NAME: operation,
+            semconv.GEN_AI_PROVIDER_NAME: provider,
+            **(attributes or {}),
+        }
+        series = {"provider": provider}
+        if model is not None:
+            known[semconv.GEN_AI_REQUEST_MODEL] = series["model"] = model
+        if server is not None:
+            known[semconv.SERVER_ADDRESS], known[semconv.SERVER_PORT] = server
+        if streamed:
+            known[semconv.GEN_AI_REQUEST_STREAM] = True
+        return Call(
+            runtime,
+            kind=Kind.CALL,
+            name=operation if model is None else f"{operation} {model}",
+            attributes=known,
+            series=series,
+            host=None if server is None else server[0],
+            dialect=dialect,
+            streamed=streamed,
+            choices=choices,
+        )
+    return None
+
+
+def open_exchange(method: str, *, attributes: Mapping[str, AttributeValue]) -> Call | None:
+    """
+    Open one HTTP exchange outside any call.
+
+    Args:
+        method: The HTTP method, which is the span's name.
+        attributes: Attributes of the span, known before the exchange.
+
+    Returns:
+        ``None`` when latspan is not configured or HTTP instrumentation is suppressed here.
+    """
+    runtime = _runtime.current()
+    if runtime is None or _suppressed(_HTTP_SUPPRESSION_KEYS):
+        return None
+    with _runtime.guarded("the start of an HTTP exchange"):
+        return Call(runtime, kind=Kind.HTTP, name=method, attributes=attributes, series={})
+    return None
+
+
+def active_call() -> Call | None:
+    """Return the call that a client library is making in this context, unless suppressed."""
+    call = _active_call()
+    return None if call is None or _suppressed(_HTTP_SUPPRESSION_KEYS) else call
+
+
+def inject_trace_context(call: Call, headers: MutableMapping[str, str]) -> None:
+    """
+    Add ``traceparent`` and ``tracestate`` for ``call``, unless the request carries them already.
+
+    This is the one thing that latspan adds to what is sent. ``LATSPAN_PROPAGATE=false`` and
+    ``OTEL_PROPAGATORS`` without ``tracecontext`` turn it off.
+    """
+    if not call.propagates or "traceparent" in headers:
+        return
+    if "tracecontext" not in os.environ.get("OTEL_PROPAGATORS", "tracecontext"):
+        return
+    _trace_context.inject(headers, context=call.span.context)

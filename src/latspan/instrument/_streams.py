@@ -1,0 +1,211 @@
+"""
+Streams, followed to their end whichever way the caller leaves them.
+
+The stream stays the client library's own object. How it iterates, closes and is finalised is
+hooked at its class; a :class:`Watch` beside it hears of each.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator
+from typing import Any, TypeVar
+
+from latspan import _runtime
+from latspan._request import LiveCall
+from latspan.instrument._outcomes import error_type_of, outcome_of
+from latspan.segments import Outcome
+from latspan.wire import Dialect
+
+__all__ = ["Watch", "aiterate", "iterate", "watch"]
+
+_T = TypeVar("_T")
+
+
+class Watch:
+    """
+    What a call hears of its stream.
+
+    Args:
+        call: The call, whose stream this is.
+        dialect: How to tell what a chunk bears.
+    """
+
+    __slots__ = ("_entered", "call", "kind_of")
+
+    def __init__(self, call: LiveCall, dialect: Dialect) -> None:
+        self.call = call
+        self.kind_of = dialect.kind_of
+        self._entered = False
+
+    def read(self, before_ns: int, chunk: Any) -> None:
+        """Stamp a read that gave ``chunk`` and was begun at ``before_ns``."""
+        call = self.call
+        after_ns = call.now()
+        reads = call.reads
+        if reads is not None:
+            reads.stamps += (before_ns, after_ns)
+            reads.kinds.append(self.kind_of(chunk))
+            call.tail.append(chunk)
+
+    def entered(self) -> None:
+        """Hear that the caller entered the stream with ``with``, so that an exit will come."""
+        self._entered = True
+
+    def ended(self, before_ns: int) -> None:
+        """Hear that the read begun at ``before_ns`` found the end of the stream."""
+        self._finish(Outcome.COMPLETED, before_ns)
+
+    def failed(self, before_ns: int, error: BaseException) -> None:
+        """Hear that the read begun at ``before_ns`` raised."""
+        self._finish(outcome_of(error), before_ns, error_type_of(error))
+
+    def _finish(self, outcome: Outcome, before_ns: int, error_type: str | None = None) -> None:
+        call = self.call
+        if call.finished:
+            return
+        after_ns = call.now()
+        if call.reads is not None:
+            call.reads.end = (before_ns, after_ns)
+        call.finish(outcome, done_ns=after_ns, error_type=error_type)
+
+    def left(self) -> None:
+        """
+        Hear that the caller stopped iterating, by ``break`` or by dropping the iterator.
+
+        Inside ``with`` the exit is still to come, and is the end; otherwise this is.
+        """
+        if not self._entered:
+            self.dropped()
+
+    def dropped(self) -> None:
+        """
+        Hear that nobody can read the stream any more.
+
+        The end is the last read's return, never the time at which garbage was collected.
+        """
+        call = self.call
+        last_ns = None if call.reads is None else call.reads.last_return_ns
+        if last_ns is None:
+            call.finish(Outcome.ABANDONED, done_ns=call.returned_ns)
+        else:
+            call.finish(Outcome.CLOSED_EARLY, done_ns=last_ns)
+
+    def closing(self) -> None:
+        """Hear that the caller begins to close the stream."""
+        self.call.closing()
+
+    def closed(self) -> None:
+        """Hear that the stream is closed; no end if it had ended before."""
+        self.call.finish(Outcome.CLOSED_EARLY)
+
+
+def watch(call: LiveCall, dialect: Dialect, stream: object) -> Watch:
+    """
+    Follow ``stream``, the answer of ``call``, to its end.
+
+    Args:
+        call: The call.
+        dialect: How to tell what a chunk bears.
+        stream: The client library's own object; it is not changed, and is not kept alive.
+    """
+    watching = Watch(call, dialect)
+    # At exit `shutdown` ends what is open; a finaliser then would be later and know less.
+    weakref.finalize(stream, _on_garbage, watching).atexit = False
+    return watching
+
+
+def _on_garbage(watching: Watch) -> None:
+    with _runtime.guarded("the finalisation of a stream"):
+        watching.dropped()
+
+
+def iterate(
+    source: Iterator[_T],
+    watching: Watch,
+    stream: object,  # noqa: ARG001 - kept alive
+) -> Generator[_T]:
+    """
+    Yield what ``source`` yields, stamped.
+
+    Two clock readings, one content test and three appends a chunk; nothing else happens on the
+    caller's thread. Exceptions pass through as they are.
+
+    Args:
+        source: The client library's own iteration over the stream.
+        watching: Who follows it.
+        stream: Kept alive for as long as it is iterated: in ``for chunk in create(...)`` nobody
+            else holds it, and its finaliser would come before its end.
+    """
+    now = watching.call.now
+    reads, tail = watching.call.reads, watching.call.tail
+    if reads is None:
+        yield from source
+        return
+    kind_of, stamps, kinds = watching.kind_of, reads.stamps, reads.kinds
+    before = now()
+    try:
+        while True:
+            before = now()
+            try:
+                chunk = next(source)
+            except StopIteration:
+                watching.ended(before)
+                return
+            stamps += (before, now())
+            kinds.append(kind_of(chunk))
+            tail.append(chunk)
+            yield chunk
+    except GeneratorExit:
+        watching.left()
+        raise
+    except BaseException as error:
+        watching.failed(before, error)
+        raise
+
+
+def aiterate(source: AsyncIterator[_T], watching: Watch, stream: object) -> AsyncGenerator[_T]:
+    """
+    Yield what ``source`` yields, stamped, and hear a ``break`` at once.
+
+    An asynchronous generator that is dropped is closed by its event loop, later and in a task of
+    the loop's. A weak reference to it is told when it is dropped. Arguments as for
+    :func:`iterate`.
+    """
+    generator = _aiterate(source, watching, stream)
+    weakref.finalize(generator, watching.left).atexit = False
+    return generator
+
+
+async def _aiterate(
+    source: AsyncIterator[_T],
+    watching: Watch,
+    stream: object,  # noqa: ARG001 - kept alive
+) -> AsyncGenerator[_T]:
+    now = watching.call.now
+    reads, tail = watching.call.reads, watching.call.tail
+    if reads is None:
+        async for chunk in source:
+            yield chunk
+        return
+    kind_of, stamps, kinds = watching.kind_of, reads.stamps, reads.kinds
+    step = source.__anext__
+    before = now()
+    try:
+        while True:
+            before = now()
+            try:
+                chunk = await step()
+            except StopAsyncIteration:
+                watching.ended(before)
+                return
+            stamps += (before, now())
+            kinds.append(kind_of(chunk))
+            tail.append(chunk)
+            yield chunk
+    except GeneratorExit:
+        watching.left()
+        raise
+    except BaseException as error:
+        watching.failed(before, error)
+        raise
