@@ -1,0 +1,61 @@
+"""OTLP exporters, over HTTP or gRPC, and the resource of what they send."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from opentelemetry.sdk.metrics.export import MetricExporter
+from opentelemetry.sdk.resources import SERVICE_NAME, Resource
+from opentelemetry.sdk.trace.export import SpanExporter
+
+__all__ = ["otlp_metric_exporter", "otlp_span_exporter", "resource_of"]
+
+_Protocol = Literal["http/protobuf", "grpc"]
+
+
+def resource_of(service_name: str | None) -> Resource:
+    """
+    Return the resource that the ``OTEL_*`` variables describe.
+
+    Args:
+        service_name: ``service.name``, wins over ``OTEL_SERVICE_NAME``; ``None`` leaves it.
+    """
+    return Resource.create({} if service_name is None else {SERVICE_NAME: service_name})
+
+
+def otlp_span_exporter(protocol: _Protocol, endpoint: str | None) -> SpanExporter:
+    """
+    Return an exporter of spans.
+
+    Args:
+        protocol: How it sends.
+        endpoint: Where to; ``None`` leaves that to the ``OTEL_*`` variables.
+    """
+    if protocol == "grpc":
+        from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import (
+            OTLPSpanExporter as GrpcSpanExporter,
+        )
+
+        return GrpcSpanExporter(endpoint=endpoint)
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+
+    return OTLPSpanExporter(endpoint=endpoint)
+
+
+def otlp_metric_exporter(protocol: _Protocol, endpoint: str | None) -> MetricExporter:
+    """
+    Return an exporter of metrics.
+
+    Args:
+        protocol: How it sends.
+        endpoint: Where to; ``None`` leaves that to the ``OTEL_*`` variables.
+    """
+    if protocol == "grpc":
+        from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import (
+            OTLPMetricExporter as GrpcMetricExporter,
+        )
+
+        return GrpcMetricExporter(endpoint=endpoint)
+    from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+
+    return OTLPMetricExporter(endpoint=endpoint)

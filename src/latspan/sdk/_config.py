@@ -1,0 +1,202 @@
+"""What can be configured: every field has a ``LATSPAN_*`` variable."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, get_args
+from urllib.parse import urlsplit
+
+from latspan.errors import ConfigError, UnknownNameError
+from latspan.units import from_unit
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import TracerProvider
+
+__all__ = ["Config", "Protocol"]
+
+Protocol = Literal["http/protobuf", "grpc"]
+
+_PREFIX: Final = "LATSPAN_"
+_GRPC_PORT: Final = 4317
+_DEFAULT_ENDPOINT: Final = "http://localhost:4318"
+_TRUE: Final = frozenset({"true", "1", "yes", "on"})
+_FALSE: Final = frozenset({"false", "0", "no", "off"})
+_CODE_ONLY: Final = frozenset({"tracer_provider"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """
+    How latspan is set up. Code wins over the environment, the environment over the default.
+
+    Each field but ``tracer_provider`` is also read from ``LATSPAN_`` and its name in upper case.
+
+    Args:
+        endpoint: Where OTLP goes, for example ``http://localhost:4318``; of a collector or
+            backend, without ``/v1/traces``. Unset, ``OTEL_EXPORTER_OTLP_*`` say, and
+            ``http://localhost:4318`` where they do not.
+        protocol: ``http/protobuf`` or ``grpc``. Unset, ``OTEL_EXPORTER_OTLP_PROTOCOL`` says, and
+            otherwise it is ``grpc`` for port 4317 and ``http/protobuf`` for any other.
+        service_name: ``service.name`` of what is exported. Unset, ``OTEL_SERVICE_NAME`` says.
+        export: Whether anything is exported. Off, histograms can still be read in the process.
+        metrics_interval_s: Seconds between two exports of metrics, more than 0. Unset,
+            ``OTEL_METRIC_EXPORT_INTERVAL`` says, and otherwise it is 60.
+        propagate: Whether ``traceparent`` and ``tracestate`` are added to requests.
+        set_global: Make latspan's provider the process's own, for the application's spans too.
+        tracer_provider: Use this provider for spans, whatever the global one is.
+        path: The inference path of requests that say none.
+        route: The route of requests that say none.
+        traffic_class: The traffic class of requests that say none.
+        stall_ms: A gap between two chunks longer than this is a stall; more than 0.
+        keep_records: How many of the latest requests to keep whole beside the histograms; ``None``
+            keeps all of them. For demonstrations and tests, not for production.
+    """
+
+    endpoint: str | None = None
+    protocol: Protocol | None = None
+    service_name: str | None = None
+    export: bool = True
+    metrics_interval_s: float | None = None
+    propagate: bool = True
+    set_global: bool = False
+    tracer_provider: TracerProvider | None = None
+    path: str | None = None
+    route: str | None = None
+    traffic_class: str | None = None
+    stall_ms: float = 500.0
+    keep_records: int | None = 0
+
+    @classmethod
+    def of(cls, settings: Mapping[str, Any], environment: Mapping[str, str] = os.environ) -> Self:
+        """
+        Return the configuration that ``settings`` and the environment make, validated.
+
+        Args:
+            settings: What code says, by field.
+            environment: Where ``LATSPAN_*`` variables are looked up.
+
+        Raises:
+            UnknownNameError: ``settings`` has a name that is no field.
+            ConfigError: A value cannot work.
+        """
+        names = {field.name for field in fields(cls)}
+        for name in settings:
+            if name not in names:
+                raise UnknownNameError(
+                    f"no setting '{name}'", hint=f"one of {', '.join(sorted(names))}"
+                )
+        merged: dict[str, Any] = {}
+        for field in fields(cls):
+            variable = _PREFIX + field.name.upper()
+            if field.name in settings:
+                merged[field.name] = settings[field.name]
+            elif environment.get(variable) and field.name not in _CODE_ONLY:
+                merged[field.name] = _parsed(field.name, variable, environment[variable])
+        config = cls(**merged)
+        config.validate()
+        return config
+
+    def validate(self) -> None:
+        """
+        Refuse what cannot work.
+
+        Raises:
+            ConfigError: With the value that is wrong, and how to mend it.
+        """
+        if self.endpoint is not None:
+            _check_endpoint(self.endpoint)
+        if self.protocol is not None and self.protocol not in get_args(Protocol):
+            raise ConfigError(
+                f"protocol is '{self.protocol}'",
+                hint=f"use one of {', '.join(get_args(Protocol))}",
+            )
+        for name in ("metrics_interval_s", "stall_ms"):
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise ConfigError(f"{name} is {value}", hint="use a number greater than 0")
+        if self.keep_records is not None and self.keep_records < 0:
+            raise ConfigError(
+                f"keep_records is {self.keep_records}",
+                hint="use 0 or more, or None to keep all",
+            )
+
+    @property
+    def stall_ns(self) -> int:
+        """The longest chunk gap that is no stall, in nanoseconds."""
+        return from_unit(self.stall_ms, "ms")
+
+    @property
+    def defaults(self) -> dict[str, str]:
+        """What requests are about that do not say."""
+        said = {"path": self.path, "route": self.route, "traffic_class": self.traffic_class}
+        return {name: value for name, value in said.items() if value is not None}
+
+    def resolved_protocol(self, environment: Mapping[str, str] = os.environ) -> Protocol:
+        """Return the OTLP protocol in use."""
+        if self.protocol is not None:
+            return self.protocol
+        said = environment.get("OTEL_EXPORTER_OTLP_PROTOCOL", "").strip()
+        if said == "grpc" or said == "http/protobuf":
+            return said
+        where = self.endpoint or environment.get("OTEL_EXPORTER_OTLP_ENDPOINT", "")
+        return "grpc" if urlsplit(where).port == _GRPC_PORT else "http/protobuf"
+
+    def signal_endpoint(
+        self, signal: Literal["traces", "metrics"], environment: Mapping[str, str] = os.environ
+    ) -> str | None:
+        """
+        Return what to hand an OTLP exporter, ``None`` where it reads the environment itself.
+
+        Over HTTP an exporter takes an address it is given as it is, path and all.
+        """
+        endpoint = self.endpoint
+        if endpoint is None:
+            variables = (
+                "OTEL_EXPORTER_OTLP_ENDPOINT",
+                f"OTEL_EXPORTER_OTLP_{signal.upper()}_ENDPOINT",
+            )
+            if any(environment.get(variable) for variable in variables):
+                return None
+            endpoint = _DEFAULT_ENDPOINT
+        if self.resolved_protocol(environment) == "grpc":
+            return endpoint
+        return f"{endpoint.rstrip('/')}/v1/{signal}"
+
+
+def _check_endpoint(endpoint: str) -> None:
+    try:
+        parts = urlsplit(endpoint)
+        usable = parts.scheme in {"http", "https"} and bool(parts.hostname)
+        _ = parts.port
+    except ValueError:
+        usable = False
+    if not usable:
+        raise ConfigError(
+            f"endpoint is '{endpoint}', which is no http:// or https:// address",
+            hint="for example http://localhost:4318 (OTLP over HTTP) or http://localhost:4317"
+            " (gRPC)",
+        )
+
+
+def _parsed(name: str, variable: str, text: str) -> Any:
+    """Return the value of a ``LATSPAN_*`` variable as its field's type."""
+    text = text.strip()
+    if name in {"export", "propagate", "set_global"}:
+        lowered = text.lower()
+        if lowered in _TRUE | _FALSE:
+            return lowered in _TRUE
+        raise ConfigError(f"{variable} is '{text}'", hint="use true or false")
+    if name in {"metrics_interval_s", "stall_ms"}:
+        return _number(float, variable, text)
+    if name == "keep_records":
+        return None if text.lower() == "all" else _number(int, variable, text)
+    return text
+
+
+def _number(kind: type[int | float], variable: str, text: str) -> float:
+    try:
+        return kind(text)
+    except ValueError:
+        raise ConfigError(f"{variable} is '{text}'", hint="use a number") from None

@@ -1,0 +1,43 @@
+"""Where spans go: the application's provider where it has one, latspan's own otherwise."""
+
+from __future__ import annotations
+
+from opentelemetry import trace
+from opentelemetry.trace import NoOpTracerProvider, ProxyTracerProvider, TracerProvider
+
+from latspan._spans import ApiSink, SpanSink
+from latspan._version import __version__
+from latspan.semconv import SCHEMA_URL
+
+__all__ = ["Sinks"]
+
+
+class Sinks:
+    """
+    Answers, for each request, where its spans go.
+
+    An application may set its global provider before latspan is configured or after; it is used
+    from then on.
+
+    Args:
+        private: Where spans go as long as the application has no provider.
+        chosen: A provider that is used whatever the global one is.
+    """
+
+    __slots__ = ("_api", "_chosen", "_private", "_provider")
+
+    def __init__(self, private: SpanSink, chosen: TracerProvider | None = None) -> None:
+        self._private = private
+        self._chosen = chosen
+        self._provider: TracerProvider | None = None
+        self._api: ApiSink | None = None
+
+    def __call__(self) -> SpanSink:
+        """Return the sink to use now."""
+        provider = self._chosen or trace.get_tracer_provider()
+        if isinstance(provider, ProxyTracerProvider | NoOpTracerProvider):
+            return self._private
+        if self._api is None or provider is not self._provider:
+            tracer = provider.get_tracer("latspan", __version__, schema_url=SCHEMA_URL)
+            self._provider, self._api = provider, ApiSink(tracer)
+        return self._api

@@ -1,0 +1,82 @@
+"""latspan's own thread: where finished requests are settled."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from queue import SimpleQueue
+from typing import Final
+
+__all__ = ["Worker"]
+
+_logger = logging.getLogger("latspan")
+
+_LIMIT: Final = 10_000
+"""Jobs that may wait. Beyond, who brings one does it: late is better than lost."""
+
+
+class Worker:
+    """
+    Runs jobs one after another on a thread of its own, in the order in which they came.
+
+    The queue is a ``SimpleQueue``, the one whose ``put`` may be called from a finaliser: a
+    stream that is garbage collected ends its call wherever the collector happens to run.
+    """
+
+    def __init__(self) -> None:
+        self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._starting = threading.Lock()
+        self._stopped = False
+
+    def submit(self, job: Callable[[], None]) -> None:
+        """Run ``job`` soon; at once, on this thread, when too many wait or it has stopped."""
+        if self._stopped or self._jobs.qsize() >= _LIMIT:
+            job()
+            return
+        self._jobs.put(job)
+        if self._thread is None and self._starting.acquire(blocking=False):
+            try:
+                self._start()
+            finally:
+                self._starting.release()
+
+    def _start(self) -> None:
+        if self._thread is None:
+            thread = threading.Thread(target=self._run, name="latspan-worker", daemon=True)
+            thread.start()
+            self._thread = thread
+
+    def drain(self, timeout_s: float | None = None) -> bool:
+        """
+        Wait until every job that was submitted before is done.
+
+        Args:
+            timeout_s: How long to wait at most; ``None`` waits as long as it takes.
+
+        Returns:
+            Whether they are done.
+        """
+        if self._stopped or self._thread is None or threading.current_thread() is self._thread:
+            return True
+        done = threading.Event()
+        self._jobs.put(done.set)
+        return done.wait(timeout_s)
+
+    def stop(self, timeout_s: float) -> bool:
+        """Finish what waits, at most ``timeout_s`` seconds long, and end the thread."""
+        drained = self.drain(timeout_s)
+        self._stopped = True
+        self._jobs.put(None)
+        return drained
+
+    def _run(self) -> None:
+        while True:
+            job = self._jobs.get()
+            if job is None:
+                return
+            try:
+                job()
+            except Exception:
+                _logger.exception("latspan lost the telemetry of a request")

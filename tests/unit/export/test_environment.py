@@ -1,0 +1,61 @@
+"""The OpenTelemetry environment variables mean what they mean."""
+
+from __future__ import annotations
+
+import pytest
+from opentelemetry.sdk.metrics.export import AggregationTemporality
+
+from latspan.export._environment import (
+    export_interval_s,
+    export_timeout_s,
+    histogram_temporality,
+)
+
+TEMPORALITY = "OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE"
+
+
+@pytest.mark.parametrize(
+    ("text", "temporality"),
+    [
+        ("", AggregationTemporality.CUMULATIVE),
+        ("cumulative", AggregationTemporality.CUMULATIVE),
+        ("DELTA", AggregationTemporality.DELTA),
+        (" lowmemory ", AggregationTemporality.DELTA),
+    ],
+)
+def test_histograms_have_the_temporality_preferred(
+    text: str, temporality: AggregationTemporality, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Delta where deltas or low memory are asked for, cumulative otherwise."""
+    monkeypatch.setenv(TEMPORALITY, text)
+
+    assert temporality is histogram_temporality()
+
+
+def test_an_unknown_temporality_is_cumulative_and_said(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A typing error does not go by unseen."""
+    monkeypatch.setenv(TEMPORALITY, "DELTAS")
+
+    assert histogram_temporality() is AggregationTemporality.CUMULATIVE
+    assert "'DELTAS', which is none of CUMULATIVE, DELTA, LOWMEMORY" in caplog.text
+
+
+def test_times_are_milliseconds_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are seconds inside."""
+    monkeypatch.setenv("OTEL_METRIC_EXPORT_INTERVAL", "1500")
+    monkeypatch.setenv("OTEL_METRIC_EXPORT_TIMEOUT", "250")
+
+    assert (export_interval_s(), export_timeout_s()) == (1.5, 0.25)
+
+
+@pytest.mark.parametrize("text", ["soon", "-1", "0", "nan"])
+def test_an_impossible_time_is_the_default_and_said(
+    text: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One minute between exports, as the specification has it."""
+    monkeypatch.setenv("OTEL_METRIC_EXPORT_INTERVAL", text)
+
+    assert export_interval_s() == 60
+    assert f"OTEL_METRIC_EXPORT_INTERVAL is '{text}', not a positive number" in caplog.text
