@@ -1,0 +1,58 @@
+"""
+Tools for tests: a model server that does what a script says, and a look at what latspan saw.
+
+Nothing is imported before it is used, so that a test suite which only loads this package pays
+for no client library and no OpenTelemetry.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from latspan.testing._capture import capture
+    from latspan.testing._llama import LlamaServer
+    from latspan.testing._script import Dialect, Ending, Piece, Script, Step
+    from latspan.testing._served import ServedRequest, Write
+    from latspan.testing._server import ScriptedServer
+    from latspan.testing._transport import scripted_transport
+
+__all__ = [
+    "Dialect",
+    "Ending",
+    "LlamaServer",
+    "Piece",
+    "Script",
+    "ScriptedServer",
+    "ServedRequest",
+    "Step",
+    "Write",
+    "capture",
+    "scripted_transport",
+]
+
+_HOMES: Final = {
+    "Dialect": "_script",
+    "Ending": "_script",
+    "LlamaServer": "_llama",
+    "Piece": "_script",
+    "Script": "_script",
+    "ScriptedServer": "_server",
+    "ServedRequest": "_served",
+    "Step": "_script",
+    "Write": "_served",
+    "capture": "_capture",
+    "scripted_transport": "_transport",
+}
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+    return getattr(import_module(f"{__name__}.{home}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,246 @@
+"""
+Answers: a script and a request turned into frames of bytes with a time to each.
+
+The one place that knows what a model server writes and in which order. It reads no clock:
+whoever plays the answer writes down when each frame really left, and renders it after that.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum, auto
+from itertools import groupby
+from typing import Any, Final
+
+from latspan.testing._http import LAST_CHUNK, encode_chunk, encode_head
+from latspan.testing._payload import ChatRequest, Payloads, error_payload
+from latspan.testing._script import Dialect, Ending, Piece, Script, Step
+from latspan.testing._served import Ledger
+from latspan.wire import _sse
+
+__all__ = ["Answer", "Farewell", "Frame", "Rotation", "encode_json"]
+
+_OK: Final = 200
+_EVENT_STREAM: Final = {"content-type": "text/event-stream", "transfer-encoding": "chunked"}
+
+
+class Farewell(Enum):
+    """What becomes of the connection after an answer."""
+
+    KEEP = auto()
+    CLOSE = auto()
+    RESET = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """
+    One piece of an answer that is due.
+
+    Args:
+        offset_ns: When, in nanoseconds since the end of the queue.
+        piece: What it holds.
+        step: The script's step; ``None`` for what the answer itself writes.
+    """
+
+    offset_ns: int
+    piece: Piece
+    step: Step | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """
+    Parts that leave in one write.
+
+    Args:
+        offset_ns: When they are due, in nanoseconds since the end of the queue.
+        parts: What is written; nothing, where only the connection's fate is due.
+    """
+
+    offset_ns: int
+    parts: tuple[Part, ...]
+
+
+class Rotation:
+    """
+    Scripts that are served in order, over and over.
+
+    Args:
+        scripts: One script, or several.
+
+    Raises:
+        ValueError: There is none.
+    """
+
+    __slots__ = ("_next", "_scripts")
+
+    def __init__(self, scripts: Script | Iterable[Script]) -> None:
+        self._scripts = (scripts,) if isinstance(scripts, Script) else tuple(scripts)
+        if not self._scripts:
+            raise ValueError("a server needs at least one script")
+        self._next = 0
+
+    @property
+    def scripts(self) -> tuple[Script, ...]:
+        """All of them, in order."""
+        return self._scripts
+
+    @property
+    def upcoming(self) -> Script:
+        """The script that :meth:`take` returns next."""
+        return self._scripts[self._next]
+
+    def take(self) -> Script:
+        """Return the next script and go on to the one after it."""
+        script = self.upcoming
+        self._next = (self._next + 1) % len(self._scripts)
+        return script
+
+
+class Answer:
+    """
+    What a script says to one request.
+
+    Args:
+        script: The plan.
+        request: What was asked for.
+        number: Number of the answer, from 0; its id is made of it.
+        created_s: Unix time, in seconds, that every payload carries.
+    """
+
+    __slots__ = ("_payloads", "_script", "_streams")
+
+    def __init__(
+        self, script: Script, request: ChatRequest, *, number: int, created_s: int
+    ) -> None:
+        self._script = script
+        self._streams = request.stream and script.status == _OK
+        self._payloads = Payloads(script, request, number=number, created_s=created_s)
+
+    @property
+    def needs_slot(self) -> bool:
+        """Whether the model has to work for it."""
+        return self._script.status == _OK
+
+    @property
+    def farewell(self) -> Farewell:
+        """What becomes of the connection afterwards."""
+        ending = self._script.ending
+        if ending is Ending.RESET:
+            return Farewell.RESET
+        # A body of a stated length can only fall short if the connection goes with it.
+        if ending is Ending.CUT or (ending is Ending.TRUNCATED and not self._streams):
+            return Farewell.CLOSE
+        return Farewell.KEEP
+
+    @property
+    def greeting(self) -> tuple[Frame, ...]:
+        """What is written as soon as the request is accepted, whatever the queue."""
+        if self._streams and self._script.dialect is Dialect.PLAIN:
+            return (Frame(0, (Part(0, Piece.HEADERS),)),)
+        return ()
+
+    @property
+    def frames(self) -> tuple[Frame, ...]:
+        """What is written from the end of the queue on, in order of time."""
+        return tuple(self._stream_frames() if self._streams else self._whole_frames())
+
+    def render(self, frame: Frame, ledger: Ledger) -> bytes:
+        """
+        Return the bytes of ``frame``.
+
+        Args:
+            frame: One of this answer's.
+            ledger: What has been written so far, this frame included.
+        """
+        pieces = [part.piece for part in frame.parts]
+        if Piece.BODY in pieces:
+            return self._whole(ledger)
+        if Piece.END in pieces:
+            return LAST_CHUNK
+        if Piece.HEADERS in pieces:
+            return encode_head(_OK, _EVENT_STREAM)
+        events = b"".join(self._event(part, ledger) for part in frame.parts)
+        return encode_chunk(events) if events else b""
+
+    def _whole_frames(self) -> Iterator[Frame]:
+        script = self._script
+        refused = script.status != _OK
+        due_ns = script.prefill_ns if refused else script.total_ns - script.queue_ns
+        parts = (Part(due_ns, Piece.HEADERS), Part(due_ns, Piece.BODY))
+        yield Frame(due_ns, () if self.farewell is Farewell.RESET else parts)
+
+    def _stream_frames(self) -> Iterator[Frame]:
+        if not self.greeting:
+            yield Frame(0, (Part(0, Piece.HEADERS),))
+        script = self._script
+        steps = sorted(
+            [*_timed(script.lead, 0), *_timed(script.steps, script.prefill_ns)],
+            key=lambda part: part.offset_ns,
+        )
+        for offset_ns, parts in groupby(steps, key=lambda part: part.offset_ns):
+            yield Frame(offset_ns, tuple(parts))
+        due_ns = script.total_ns - script.queue_ns
+        for pieces in self._endings():
+            yield Frame(due_ns, tuple(Part(due_ns, piece) for piece in pieces))
+
+    def _endings(self) -> Iterator[tuple[Piece, ...]]:
+        ending = self._script.ending
+        if ending in {Ending.DONE, Ending.UNMARKED}:
+            counts = self._payloads.counts_usage
+            yield (Piece.FINISH, Piece.USAGE) if counts else (Piece.FINISH,)
+        if ending is Ending.DONE:
+            yield (Piece.DONE,)
+        if ending is Ending.ERROR:
+            yield (Piece.ERROR,)
+        yield (Piece.END,) if self.farewell is Farewell.KEEP else ()
+
+    def _event(self, part: Part, ledger: Ledger) -> bytes:
+        if part.piece is Piece.DONE:
+            return _sse.DONE
+        if part.piece is Piece.COMMENT and part.step is not None:
+            return _sse.encode_comment(part.step.text)
+        return _sse.encode_event(_dumps(self._payload(part, ledger)))
+
+    def _payload(self, part: Part, ledger: Ledger) -> dict[str, Any]:
+        if part.step is not None:
+            return self._payloads.step(part.step)
+        if part.piece is Piece.FINISH:
+            return self._payloads.finish(ledger)
+        if part.piece is Piece.USAGE:
+            return self._payloads.usage(ledger)
+        return error_payload(500, self._script.error)
+
+    def _whole(self, ledger: Ledger) -> bytes:
+        script = self._script
+        if script.status != _OK:
+            retry = script.retry_after_s
+            headers = {} if retry is None else {"retry-after": f"{retry:g}"}
+            return encode_json(script.status, error_payload(script.status, script.error), headers)
+        if script.ending is Ending.ERROR:
+            return encode_json(500, error_payload(500, script.error))
+        whole = encode_json(_OK, self._payloads.completion(ledger))
+        return whole[:-1] if self.farewell is Farewell.CLOSE else whole
+
+
+def encode_json(
+    status: int, payload: Mapping[str, Any], headers: Mapping[str, str] | None = None
+) -> bytes:
+    """Return a whole answer with a JSON body."""
+    body = _dumps(payload).encode()
+    head = {"content-type": "application/json", "content-length": str(len(body))}
+    return encode_head(status, head | dict(headers or {})) + body
+
+
+def _dumps(payload: Mapping[str, Any]) -> str:
+    return json.dumps(payload, separators=(",", ":"))
+
+
+def _timed(steps: Iterable[Step], start_ns: int) -> Iterator[Part]:
+    offset_ns = start_ns
+    for step in steps:
+        offset_ns += step.gap_ns
+        yield Part(offset_ns, step.piece, step)

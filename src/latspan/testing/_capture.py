@@ -1,0 +1,72 @@
+"""What latspan sees inside a block, held in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+from latspan import _runtime
+from latspan._runtime import Runtime
+from latspan.clock import Clock, SystemClock
+from latspan.export import PrivateSink
+from latspan.metrics import DEFAULT_STALL_NS
+from latspan.recording import Recorder, RequestRecord, Snapshot
+
+__all__ = ["Captured", "capture"]
+
+
+@dataclass(frozen=True, slots=True)
+class Captured:
+    """
+    What was recorded inside :func:`capture`.
+
+    Args:
+        recorder: Takes in finished requests, whole.
+        exporter: Takes in finished spans.
+    """
+
+    recorder: Recorder
+    exporter: InMemorySpanExporter
+
+    def snapshot(self) -> Snapshot:
+        """Return the histograms of everything so far."""
+        return self.recorder.snapshot()
+
+    @property
+    def records(self) -> tuple[RequestRecord, ...]:
+        """Every finished request so far, in the order in which they ended."""
+        return self.snapshot().records
+
+    @property
+    def spans(self) -> tuple[ReadableSpan, ...]:
+        """Every finished span so far; children before their parent."""
+        return tuple(self.exporter.get_finished_spans())
+
+
+@contextmanager
+def capture(*, clock: Clock | None = None, stall_ns: int = DEFAULT_STALL_NS) -> Generator[Captured]:
+    """
+    Record into memory inside the block, whatever the application configures meanwhile.
+
+    Nothing is exported. Bugs of latspan's own are raised, not logged.
+
+    Args:
+        clock: Where time is read; the machine's clock, if not given.
+        stall_ns: The longest chunk gap that is no stall, in nanoseconds.
+    """
+    clock = clock or SystemClock()
+    exporter = InMemorySpanExporter()
+    provider = TracerProvider(resource=Resource.get_empty(), shutdown_on_exit=False)
+    sink = PrivateSink(provider, SimpleSpanProcessor(exporter))
+    recorder = Recorder(clock, keep=None)
+    runtime = Runtime(
+        clock=clock, recorder=recorder, sink=lambda: sink, stall_ns=stall_ns, strict=True
+    )
+    with _runtime.overridden(runtime):
+        yield Captured(recorder, exporter)

@@ -1,0 +1,96 @@
+"""The object behind the fixture ``latspan``."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Any
+
+import latspan
+from latspan.instrument import auto_instrument, instrumented, uninstrument
+from latspan.recording import Distribution, RequestRecord, Snapshot
+from latspan.segments import Kind
+from latspan.testing._capture import Captured, capture
+from latspan.units import TimeUnit
+
+__all__ = ["LatspanFixture", "recording_fixture"]
+
+
+class LatspanFixture:
+    """
+    Reads what the running test has recorded; has every public name of ``latspan`` too.
+
+    Args:
+        captured: What the test records.
+    """
+
+    def __init__(self, captured: Captured) -> None:
+        self._captured = captured
+
+    def snapshot(self) -> Snapshot:
+        """Return the histograms of this test so far."""
+        return self._captured.snapshot()
+
+    @property
+    def records(self) -> tuple[RequestRecord, ...]:
+        """Every finished request of this test, in the order in which they ended."""
+        return self._captured.records
+
+    def percentile(
+        self,
+        metric: str,
+        percentile: float,
+        *,
+        unit: TimeUnit = "ms",
+        of: Kind | str | None = None,
+        **where: str,
+    ) -> float:
+        """
+        Return a percentile of a metric: ``latspan.percentile("ttft", 95, unit="ms")``.
+
+        Args:
+            metric: A metric's name or alias.
+            percentile: In [0, 100].
+            unit: Unit of the answer.
+            of: Read from ``request``, ``call``, ``http`` or ``stage``; unless given, from the
+                outermost of them that recorded it.
+            where: Attributes that must be equal, for example ``path="chat"``.
+
+        Raises:
+            NotEnoughValuesError: Too few values; says how many it needs.
+            EmptyHistogramError: There are none at all.
+            UnknownNameError: There is no such metric, unit or attribute.
+        """
+        return self.snapshot().percentile(metric, percentile, unit=unit, of=of, **where)
+
+    def metric(self, name: str, *, of: Kind | str | None = None, **where: str) -> Distribution:
+        """Return the distribution of a metric; see :meth:`percentile`."""
+        return self.snapshot().metric(name, of=of, **where)
+
+    def segment(self, name: str, *, of: Kind | str | None = None, **where: str) -> Distribution:
+        """
+        Return the distribution of a segment: ``latspan.segment("queue").percentile(95)``.
+
+        It has ``percentile``, ``count`` and ``share_above``; see :meth:`percentile` for the rest.
+        """
+        return self.snapshot().segment(name, of=of, **where)
+
+    def count(self, *, of: Kind | str | None = None, **where: str) -> int:
+        """Return how many requests, or calls where there were no requests, were recorded."""
+        return self.snapshot().count(of=of, **where)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(latspan, name)
+
+
+@contextmanager
+def recording_fixture() -> Generator[LatspanFixture]:
+    """Record inside the block, with every supported client that is installed instrumented."""
+    before = instrumented()
+    auto_instrument()
+    try:
+        with capture() as captured:
+            yield LatspanFixture(captured)
+    finally:
+        if not before:
+            uninstrument()

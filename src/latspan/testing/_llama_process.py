@@ -1,0 +1,65 @@
+"""
+llama.cpp's server in its own process; its log goes to standard error, its address to output.
+
+Runs as ``python -m latspan.testing._llama_process SETTINGS`` with the settings as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+from importlib import import_module
+from typing import Any, Final
+
+__all__ = ["main"]
+
+# The level at which the server logs that a slot begins to work on a request.
+_VERBOSITY: Final = 3
+
+
+def main() -> None:
+    """Serve until standard input ends."""
+    # Watched from the start: loading a model takes long enough to lose one's parent.
+    watcher = threading.Thread(target=_leave_when_told, daemon=True)
+    watcher.start()
+    try:
+        server = _serve(json.loads(sys.argv[1]))
+    except RuntimeError as error:
+        # The log above it says why; a traceback would only push that out of sight.
+        raise SystemExit(str(error)) from error
+    sys.stdout.write(server.listening_address + "\n")
+    sys.stdout.flush()
+    watcher.join()
+
+
+def _leave_when_told() -> None:
+    # Whatever is written there means the same as its end. Read below Python's own buffer, whose
+    # lock this thread would still hold if loading the model fails and the interpreter exits.
+    os.read(sys.stdin.fileno(), 1)
+    # Not an orderly end: xllamacpp would first generate what was asked of it, for half a minute.
+    os._exit(0)
+
+
+def _serve(settings: dict[str, Any]) -> Any:
+    xllamacpp = import_module("xllamacpp")
+    params = xllamacpp.CommonParams()
+    params.model.path = settings["model"]
+    params.model_alias = {settings["alias"]}
+    params.port = 0
+    params.n_parallel = settings["slots"]
+    params.n_ctx = settings["context"]
+    # One thread: two that spin at ggml's barriers on busy cores make everything ten times slower.
+    params.cpuparams.n_threads = 1
+    params.cpuparams_batch.n_threads = 1
+    params.endpoint_metrics = True
+    params.endpoint_slots = True
+    params.verbosity = _VERBOSITY
+    if settings["cache_ram_mib"] is not None:
+        params.cache_ram_mib = settings["cache_ram_mib"]
+    return xllamacpp.Server(params)
+
+
+if __name__ == "__main__":
+    main()

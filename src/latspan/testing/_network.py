@@ -1,0 +1,274 @@
+"""
+A network made of a script and a ``ManualClock``: connections without sockets, exact to the ns.
+
+Knows no client library. The far end produces on its own schedule: everything it will ever write
+gets its time of arrival when the request is complete, and reading only picks up what has arrived.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum, auto
+from itertools import count
+
+from latspan.clock import ManualClock
+from latspan.testing._answer import Answer, Farewell, Frame, Rotation, encode_json
+from latspan.testing._http import HttpRequest, RequestReader
+from latspan.testing._payload import InvalidRequestError, error_payload, read_chat
+from latspan.testing._script import Script
+from latspan.testing._served import Ledger, ServedRequest, Write
+from latspan.units import NS_PER_S, from_unit
+
+__all__ = ["Failure", "Network", "NetworkFailureError", "Pipe"]
+
+
+class Failure(Enum):
+    """Why an operation on the network failed; the transport raises its library's error for it."""
+
+    CONNECT_ERROR = auto()
+    CONNECT_TIMEOUT = auto()
+    READ_ERROR = auto()
+    READ_TIMEOUT = auto()
+
+
+class NetworkFailureError(Exception):
+    """
+    An operation failed.
+
+    Args:
+        failure: Why.
+        message: What happened, in words.
+    """
+
+    def __init__(self, failure: Failure, message: str) -> None:
+        super().__init__(message)
+        self.failure = failure
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """
+    Something that reaches the client.
+
+    Args:
+        instant_ns: When.
+        data: Bytes; empty: the far end has closed.
+        reset: The far end has reset the connection.
+    """
+
+    instant_ns: int
+    data: bytes = b""
+    reset: bool = False
+
+
+class Network:
+    """
+    The far end of every connection of one transport.
+
+    Args:
+        scripts: One, or several that are served in order, over and over.
+        clock: Whose time passes.
+        connect_ns: What a TCP connection takes, name look-up included.
+        tls_ns: What a TLS handshake takes.
+        send_ns: What sending a request takes, spent in the write that completes it.
+        network_ns: One way between client and server.
+
+    Raises:
+        ValueError: No script, or a negative time.
+    """
+
+    def __init__(
+        self,
+        scripts: Script | Iterable[Script],
+        clock: ManualClock,
+        *,
+        connect_ns: int,
+        tls_ns: int,
+        send_ns: int,
+        network_ns: int,
+    ) -> None:
+        for duration_ns in (connect_ns, tls_ns, send_ns, network_ns):
+            if duration_ns < 0:
+                raise ValueError(f"a time is at least 0 ns, not {duration_ns}")
+        self.clock = clock
+        self.send_ns = send_ns
+        self.network_ns = network_ns
+        self.book: list[Ledger] = []
+        self._rotation = Rotation(scripts)
+        self._connect_ns = connect_ns
+        self._tls_ns = tls_ns
+        self._connections = count()
+
+    def truth(self) -> list[ServedRequest]:
+        """
+        Return what the server did for every request so far, in order.
+
+        Its schedule owes nothing to the reader, so what is still on its way is in it as well.
+        """
+        return [ledger.served() for ledger in self.book]
+
+    def connect(self, timeout_s: float | None) -> Pipe:
+        """
+        Let time pass for a TCP connection and return it.
+
+        Raises:
+            NetworkFailureError: It took longer than allowed, or the script refuses it.
+        """
+        self._pass(self._connect_ns, timeout_s, "the connection")
+        if self._rotation.upcoming.unreachable:
+            self._rotation.take()
+            raise NetworkFailureError(Failure.CONNECT_ERROR, "connection refused")
+        return Pipe(self, next(self._connections))
+
+    def shake_hands(self, timeout_s: float | None) -> None:
+        """
+        Let time pass for a TLS handshake.
+
+        Raises:
+            NetworkFailureError: It took longer than allowed.
+        """
+        self._pass(self._tls_ns, timeout_s, "the TLS handshake")
+
+    def sleep(self, seconds: float) -> None:
+        """Let time pass, as a connection's back-off wants it."""
+        self.clock.advance(from_unit(seconds, "s"))
+
+    def open_page(self, connection: int, request: HttpRequest, accepted_ns: int) -> Ledger:
+        """Return a new page of the book, stamped with ``accepted_ns``."""
+        ledger = Ledger(len(self.book), connection, request, accepted_ns)
+        self.book.append(ledger)
+        return ledger
+
+    def next_script(self) -> Script:
+        """Return the script of the next answer; what refuses connections answers nothing."""
+        script = self._rotation.take()
+        while script.unreachable:
+            script = self._rotation.take()
+        return script
+
+    def _pass(self, duration_ns: int, timeout_s: float | None, what: str) -> None:
+        limit_ns = None if timeout_s is None else from_unit(timeout_s, "s")
+        if limit_ns is not None and duration_ns > limit_ns:
+            self.clock.advance(limit_ns)
+            raise NetworkFailureError(
+                Failure.CONNECT_TIMEOUT, f"{what} took longer than {timeout_s:g} s"
+            )
+        self.clock.advance(duration_ns)
+
+
+class Pipe:
+    """
+    One connection, seen from the client.
+
+    Args:
+        network: The network it belongs to.
+        number: Number of the connection, from 0.
+    """
+
+    def __init__(self, network: Network, number: int) -> None:
+        self._network = network
+        self._clock = network.clock
+        self._number = number
+        self._requests = RequestReader()
+        self._arrivals: deque[Arrival] = deque()
+        self._ledger: Ledger | None = None
+
+    @property
+    def readable(self) -> bool:
+        """Whether something is there to be read without waiting."""
+        return bool(self._arrivals) and self._arrivals[0].instant_ns <= self._clock.monotonic_ns()
+
+    @property
+    def waits(self) -> bool:
+        """Whether reading now lets time pass."""
+        return not self.readable
+
+    def write(self, data: bytes) -> None:
+        """Send ``data``; the write that completes a request takes the network's ``send_ns``."""
+        for request in self._requests.feed(data):
+            self._clock.advance(self._network.send_ns)
+            self._serve(request, self._clock.monotonic_ns() + self._network.network_ns)
+
+    def read(self, max_bytes: int, timeout_s: float | None) -> bytes:
+        """
+        Return everything that has arrived, up to ``max_bytes``; wait for it if nothing has.
+
+        Returns:
+            No bytes once the far end has closed.
+
+        Raises:
+            NetworkFailureError: Reset by the far end, or nothing came in time.
+        """
+        if self.waits:
+            self._wait(timeout_s)
+        if self._arrivals[0].reset:
+            raise NetworkFailureError(Failure.READ_ERROR, "connection reset by peer")
+        data = b""
+        while self.readable and len(data) < max_bytes and (part := self._arrivals[0].data):
+            room = max_bytes - len(data)
+            data += part[:room]
+            arrival = self._arrivals.popleft()
+            if part[room:]:
+                self._arrivals.appendleft(Arrival(arrival.instant_ns, part[room:]))
+        return data
+
+    def close(self) -> None:
+        """Close the connection; the server hears of it one way later and stops."""
+        self._arrivals.clear()
+        ledger, self._ledger = self._ledger, None
+        heard_ns = self._clock.monotonic_ns() + self._network.network_ns
+        if ledger is None or ledger.end_ns is None or ledger.end_ns <= heard_ns:
+            return
+        ledger.writes = [write for write in ledger.writes if write.instant_ns <= heard_ns]
+        ledger.end_ns = None
+        ledger.cancelled_ns = heard_ns
+
+    def _wait(self, timeout_s: float | None) -> None:
+        limit_ns = None if timeout_s is None else from_unit(timeout_s, "s")
+        wait_ns = None
+        if self._arrivals:
+            wait_ns = self._arrivals[0].instant_ns - self._clock.monotonic_ns()
+        if wait_ns is not None and (limit_ns is None or wait_ns <= limit_ns):
+            self._clock.advance(wait_ns)
+            return
+        if limit_ns is None:
+            raise NetworkFailureError(Failure.READ_ERROR, "nothing will ever come to be read")
+        self._clock.advance(limit_ns)
+        raise NetworkFailureError(Failure.READ_TIMEOUT, f"nothing came in {timeout_s:g} s")
+
+    def _serve(self, request: HttpRequest, accepted_ns: int) -> None:
+        ledger = self._network.open_page(self._number, request, accepted_ns)
+        self._ledger = ledger
+        try:
+            chat = read_chat(request)
+        except InvalidRequestError as error:
+            ledger.status = error.status
+            ledger.end_ns = accepted_ns
+            self._arrive(
+                accepted_ns, encode_json(error.status, error_payload(error.status, str(error)))
+            )
+            return
+        script = self._network.next_script()
+        ledger.status = script.status
+        created_s = (accepted_ns + self._clock.epoch_offset_ns()) // NS_PER_S
+        answer = Answer(script, chat, number=ledger.index, created_s=created_s)
+        for frame in answer.greeting:
+            self._produce(accepted_ns, frame, answer, ledger)
+        slot_ns = accepted_ns + script.queue_ns
+        if answer.needs_slot:
+            ledger.slot_ns = slot_ns
+        for frame in answer.frames:
+            self._produce(slot_ns + frame.offset_ns, frame, answer, ledger)
+        ledger.end_ns = slot_ns + answer.frames[-1].offset_ns
+        if answer.farewell is not Farewell.KEEP:
+            self._arrive(ledger.end_ns, reset=answer.farewell is Farewell.RESET)
+
+    def _produce(self, instant_ns: int, frame: Frame, answer: Answer, ledger: Ledger) -> None:
+        ledger.writes += [Write(instant_ns, part.piece) for part in frame.parts]
+        if data := answer.render(frame, ledger):
+            self._arrive(instant_ns, data)
+
+    def _arrive(self, sent_ns: int, data: bytes = b"", *, reset: bool = False) -> None:
+        self._arrivals.append(Arrival(sent_ns + self._network.network_ns, data, reset))

@@ -1,0 +1,191 @@
+"""
+The scripted server: a model server on loopback, in a process of its own, that tells the truth.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterable, Mapping
+from types import TracebackType
+from typing import Any, Self
+
+from latspan.errors import ConfigError, ServerStartError
+from latspan.testing._child import ChildProcess
+from latspan.testing._script import Script
+from latspan.testing._served import ServedRequest
+
+__all__ = ["ScriptedServer"]
+
+
+class ScriptedServer:
+    """
+    Serves ``POST /v1/chat/completions`` as scripts say, and writes down when it did what.
+
+    It produces on its own schedule, whether anyone reads or not: every piece has a deadline
+    counted from the request's acceptance (or from the instant at which it got a slot), and a slow
+    reader's bytes pile up in memory. A request waits for a slot first, then for the ``queue_ns``
+    of its script. Instants are those of ``CLOCK_MONOTONIC``, see :mod:`latspan.testing._served`.
+
+    ::
+
+        with ScriptedServer(Script.chat(tokens=8)) as server:
+            client = openai.OpenAI(base_url=server.base_url, api_key="none")
+
+    Args:
+        scripts: The script of every answer; of several, each request gets the next, over and
+            over.
+        named: Scripts that a request picks with the header ``x-latspan-script: <name>``.
+        slots: Requests answered at once, at least 1; the others wait in order of arrival.
+            ``None``: no limit.
+
+    Raises:
+        ConfigError: A number of slots, or a script, that cannot be served.
+    """
+
+    def __init__(
+        self,
+        scripts: Script | Iterable[Script] | None = None,
+        *,
+        named: Mapping[str, Script] | None = None,
+        slots: int | None = None,
+    ) -> None:
+        if slots is not None and slots < 1:
+            raise ConfigError(f"a server needs at least 1 slot, not {slots}")
+        self._scripts = _servable(Script.chat() if scripts is None else scripts)
+        if not self._scripts:
+            raise ConfigError("a server needs at least one script")
+        self._named = dict(named or {})
+        _servable(self._named.values())
+        self._slots = slots
+        self._child: ChildProcess | None = None
+        self._port = 0
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> Self:
+        """
+        Start the process.
+
+        Raises:
+            ServerStartError: It came to its end before it listened.
+        """
+        child = ChildProcess("latspan.testing._server_process", [json.dumps(self._slots)])
+        try:
+            greeting = child.receive()
+            if greeting is None:
+                raise ServerStartError(
+                    "the scripted server's process ended before it listened",
+                    hint="it says why on standard error",
+                )
+            self._port = json.loads(greeting)["port"]
+            self._child = child
+            self.use(self._scripts, named=self._named)
+        except BaseException:
+            self._child = child
+            self._stop()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._stop()
+
+    @property
+    def url(self) -> str:
+        """Where it listens: ``http://127.0.0.1:port``."""
+        return f"http://127.0.0.1:{self._port}"
+
+    @property
+    def base_url(self) -> str:
+        """What an OpenAI client takes as its ``base_url``."""
+        return f"{self.url}/v1"
+
+    @property
+    def pid(self) -> int:
+        """
+        The process's id.
+
+        Raises:
+            ServerStartError: The server is not running.
+        """
+        return self._running().pid
+
+    def use(
+        self,
+        scripts: Script | Iterable[Script] = (),
+        *,
+        named: Mapping[str, Script] | None = None,
+    ) -> None:
+        """
+        Serve other scripts from the next request on.
+
+        Args:
+            scripts: In place of those that were served in turn; none: they stay.
+            named: Added to those that a request can pick by name.
+
+        Raises:
+            ConfigError: A script that cannot be served.
+            ServerStartError: The server is not running.
+        """
+        self._ask(
+            {
+                "do": "use",
+                "scripts": [script.to_json() for script in _servable(scripts)],
+                "named": {name: script.to_json() for name, script in (named or {}).items()},
+            }
+        )
+
+    def truth(self, *, requests: int = 0, settle_s: float = 10.0) -> list[ServedRequest]:
+        """
+        Return what has become of every request so far, in order of acceptance.
+
+        Args:
+            requests: How many must have come, where a client's word that it has sent them does
+                not mean that they were accepted.
+            settle_s: Seconds to wait for requests in flight to end, a client's disconnecting
+                included; 0 to look at once.
+
+        Raises:
+            TimeoutError: They had not all come and ended after ``settle_s``, unless that is 0.
+            ServerStartError: The server is not running.
+        """
+        reply = self._ask({"do": "truth", "requests": requests, "settle_s": settle_s})
+        if settle_s and not reply["settled"]:
+            raise TimeoutError(f"requests still to come or in flight after {settle_s:g} s")
+        return [ServedRequest.from_json(page) for page in reply["truth"]]
+
+    def _ask(self, order: Mapping[str, Any]) -> dict[str, Any]:
+        child = self._running()
+        with self._lock:
+            child.send(json.dumps(order))
+            reply = child.receive()
+        if reply is None:
+            raise ServerStartError("the scripted server's process is gone")
+        return json.loads(reply)
+
+    def _running(self) -> ChildProcess:
+        if self._child is None:
+            raise ServerStartError(
+                "the scripted server is not running", hint="use it as a context manager"
+            )
+        return self._child
+
+    def _stop(self) -> None:
+        child, self._child = self._child, None
+        if child is not None:
+            child.stop()
+            child.close_pipes()
+
+
+def _servable(scripts: Script | Iterable[Script]) -> tuple[Script, ...]:
+    plan = (scripts,) if isinstance(scripts, Script) else tuple(scripts)
+    if any(script.unreachable for script in plan):
+        raise ConfigError(
+            "a server that runs is not unreachable",
+            hint="use scripted_transport, or a port that nobody listens on",
+        )
+    return plan

@@ -1,0 +1,113 @@
+"""Scripts are plans in integer nanoseconds that survive a journey as JSON."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from latspan.testing import Dialect, Ending, Piece, Script, Step
+
+MS = 1_000_000
+
+
+def test_a_chat_sends_its_role_with_the_first_token() -> None:
+    """The role shares the first token's write and the gaps follow."""
+    script = Script.chat(tokens=2, gap_ms=10)
+
+    assert [(step.piece, step.gap_ns) for step in script.steps] == [
+        (Piece.ROLE, 0),
+        (Piece.TEXT, 0),
+        (Piece.TEXT, 10 * MS),
+    ]
+
+
+def test_a_role_can_come_early() -> None:
+    """With a time of its own the role is written during the prefill."""
+    script = Script.chat(tokens=1, role_ms=3)
+
+    assert script.lead == (Step(Piece.ROLE, gap_ns=3 * MS),)
+    assert [step.piece for step in script.steps] == [Piece.TEXT]
+
+
+def test_a_chat_reasons_then_speaks_then_calls_a_tool() -> None:
+    """Kinds come in the order in which models produce them, and a tool call is its reason."""
+    script = Script.chat(reasoning_tokens=1, tokens=1, tool_call_tokens=1, role_ms=0)
+
+    assert [step.piece for step in script.steps] == [
+        Piece.REASONING,
+        Piece.TEXT,
+        Piece.TOOL_CALL,
+    ]
+    assert script.finish_reason == "tool_calls"
+
+
+def test_tokens_can_be_merged_into_chunks() -> None:
+    """Five tokens in chunks of two are two, two and one."""
+    script = Script.chat(tokens=5, tokens_per_chunk=2, role_ms=0)
+
+    assert [step.tokens for step in script.steps] == [2, 2, 1]
+    assert script.tokens == 5
+
+
+def test_a_stall_adds_to_its_chunks_gap() -> None:
+    """A stall is a gap that is longer than the others, even before the first chunk."""
+    script = Script.chat(tokens=3, gap_ms=10, stalls_ms={0: 5, 2: 700}, role_ms=0)
+
+    assert [step.gap_ns for step in script.steps] == [5 * MS, 10 * MS, 710 * MS]
+
+
+def test_the_total_is_the_sum_of_its_parts() -> None:
+    """Queue, prefill and gaps add up."""
+    script = Script.chat(tokens=3, queue_ms=100, prefill_ms=30, gap_ms=10)
+
+    assert script.total_ns == 150 * MS
+
+
+def test_slower_scales_every_time() -> None:
+    """Twice as slow is twice of everything and changes nothing else."""
+    script = Script.chat(tokens=3, queue_ms=1, prefill_ms=2, gap_ms=3, role_ms=1)
+    slower = script.slower(2)
+
+    assert slower.total_ns == 2 * script.total_ns
+    assert slower.lead[0].gap_ns == 2 * MS
+    assert slower.slower(0.5) == script
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        Script.chat(tokens=3, reasoning_tokens=2, tool_call_tokens=1, role_ms=1, dialect="plain"),
+        Script.chat(ending=Ending.ERROR, dialect=Dialect.LLAMA_CPP),
+        Script.refused(503, retry_after_s=1.5),
+    ],
+)
+def test_a_script_survives_json(script: Script) -> None:
+    """What the server's process reads is what was written."""
+    assert Script.from_json(json.loads(json.dumps(script.to_json()))) == script
+
+
+def test_impossible_steps_are_refused() -> None:
+    """A step says at once what is wrong with it."""
+    with pytest.raises(ValueError, match="itself writes 'done'"):
+        Step(Piece.DONE)
+    with pytest.raises(ValueError, match="at least 0 ns"):
+        Step(Piece.EMPTY, gap_ns=-1)
+    with pytest.raises(ValueError, match="cannot hold 1 tokens"):
+        Step(Piece.ROLE, tokens=1)
+    with pytest.raises(ValueError, match="cannot hold 0 tokens"):
+        Step(Piece.TEXT, text="no token")
+
+
+def test_impossible_scripts_are_refused() -> None:
+    """A script says at once what is wrong with it."""
+    with pytest.raises(ValueError, match="queue_ns is at least 0"):
+        Script(queue_ns=-1)
+    with pytest.raises(ValueError, match="cannot be cached"):
+        Script(prompt_tokens=1, cached_tokens=2)
+    with pytest.raises(ValueError, match="no token comes before"):
+        Script(lead=(Step(Piece.TEXT, tokens=1),))
+    with pytest.raises(ValueError, match="400 to 599"):
+        Script.refused(200)
+    with pytest.raises(ValueError, match="at least 1 token"):
+        Script.chat(tokens_per_chunk=0)

@@ -1,0 +1,320 @@
+"""The scripted transport is exact to the nanosecond, for every client library it serves."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from latspan.clock import ManualClock
+from latspan.errors import MissingExtraError
+from latspan.testing import Ending, Piece, Script, ServedRequest, Step
+from latspan.testing import scripted_transport as _scripted_transport
+
+MS = 1_000_000
+NET: Mapping[str, int] = {
+    "connect_ns": 3 * MS,
+    "tls_ns": 5 * MS,
+    "send_ns": 7,
+    "network_ns": 2 * MS,
+}
+BODY: dict[str, Any] = {"messages": [], "stream": True}
+
+# Which overload applies is only known when a test runs.
+make_transport: Any = _scripted_transport
+
+
+@dataclass
+class Client:
+    """
+    One of the four kinds of client over a scripted transport, driven the same way.
+
+    Args:
+        name: The client library.
+        asynchronous: Whether its asynchronous client is used.
+    """
+
+    name: str
+    asynchronous: bool
+    clock: ManualClock = field(default_factory=lambda: ManualClock(1_000))
+    events: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
+    reads: list[tuple[int, bytes]] = field(default_factory=list[tuple[int, bytes]])
+    truth: Callable[[], list[ServedRequest]] = list
+    library: Any = None
+
+    def __post_init__(self) -> None:
+        self.library = importlib.import_module(self.name)
+
+    async def post(
+        self,
+        scripts: Script | Iterable[Script],
+        *,
+        url: str = "http://model/v1/chat/completions",
+        requests: int = 1,
+        body: dict[str, Any] | None = None,
+        think_ns: int = 0,
+        leave_after: int | None = None,
+        timeout_s: float | None = None,
+        net: Mapping[str, int] | None = None,
+    ) -> list[int]:
+        """Send requests one after the other, stamp every read; return the statuses."""
+        transport = make_transport(
+            scripts, self.clock, library=self.name, asynchronous=self.asynchronous, **(net or {})
+        )
+        self.truth = transport.truth
+        statuses: list[int] = []
+        extensions = {"trace": self._trace_async if self.asynchronous else self._trace}
+        ask = {"json": body or BODY, "extensions": extensions}
+        if self.asynchronous:
+            async with self.library.AsyncClient(transport=transport, timeout=timeout_s) as client:
+                for _ in range(requests):
+                    async with client.stream("POST", url, **ask) as response:
+                        statuses.append(response.status_code)
+                        parts = response.aiter_raw()
+                        async for part in parts:
+                            if self._left(part, think_ns, leave_after):
+                                break
+                        await parts.aclose()
+        else:
+            with self.library.Client(transport=transport, timeout=timeout_s) as client:
+                for _ in range(requests):
+                    with client.stream("POST", url, **ask) as response:
+                        statuses.append(response.status_code)
+                        for part in response.iter_raw():
+                            if self._left(part, think_ns, leave_after):
+                                break
+        return statuses
+
+    def _left(self, part: bytes, think_ns: int, leave_after: int | None) -> bool:
+        self.reads.append((self.clock.monotonic_ns(), part))
+        self.clock.advance(think_ns)
+        return len(self.reads) == leave_after
+
+    def _trace(self, event: str, _info: dict[str, Any]) -> None:
+        self.events.append((self.clock.monotonic_ns(), event))
+
+    async def _trace_async(self, event: str, info: dict[str, Any]) -> None:
+        self._trace(event, info)
+
+    def took(self, event: str) -> int:
+        """Return how long the phase ``event`` took, in nanoseconds."""
+        stamps = {name: instant_ns for instant_ns, name in self.events}
+        return stamps[f"{event}.complete"] - stamps[f"{event}.started"]
+
+
+@pytest.fixture(params=["httpx-sync", "httpx-async", "httpx2-sync", "httpx2-async"])
+def client(request: pytest.FixtureRequest) -> Client:
+    """Every kind of client whose library is installed."""
+    name, _, kind = str(request.param).partition("-")
+    pytest.importorskip(name, reason=f"{name} is not installed")
+    return Client(name, kind == "async")
+
+
+async def test_every_chunk_arrives_when_the_script_says(client: Client) -> None:
+    """Connection, sending, queue, prefill, gaps and two ways of network, to the nanosecond."""
+    script = Script.chat(tokens=3, queue_ms=11, prefill_ms=30, gap_ms=10)
+    await client.post(script, net=NET)
+
+    sent_ns = 1_000 + 3 * MS + 7
+    first_ns = sent_ns + 2 * MS + 41 * MS + 2 * MS
+    stamps = [instant_ns for instant_ns, _ in client.reads]
+    # What arrives together is handed out together, chunk by chunk, at one instant.
+    assert list(dict.fromkeys(stamps)) == [first_ns, first_ns + 10 * MS, first_ns + 20 * MS]
+
+
+async def test_the_truth_is_the_plan_on_the_servers_side(client: Client) -> None:
+    """What the server wrote down is one way of network before what the client saw."""
+    script = Script.chat(tokens=2, queue_ms=11, prefill_ms=30, gap_ms=10)
+    await client.post(script, net=NET)
+
+    (served,) = client.truth()
+    accepted_ns = 1_000 + 3 * MS + 7 + 2 * MS
+    slot_ns = accepted_ns + 11 * MS
+    assert served.status == 200
+    assert served.request_json == BODY
+    assert served.accepted_ns == accepted_ns
+    assert served.slot_ns == slot_ns
+    assert served.headers_ns == slot_ns
+    assert served.token_ns == (slot_ns + 30 * MS, slot_ns + 40 * MS)
+    assert served.end_ns == slot_ns + 40 * MS
+    assert client.reads[0][0] == served.token_ns[0] + 2 * MS
+
+
+async def test_a_plain_server_sends_its_headers_at_once(client: Client) -> None:
+    """The wait for the headers is no queue there."""
+    await client.post(
+        Script.chat(tokens=1, queue_ms=11, dialect="plain"), net={"network_ns": 2 * MS}
+    )
+
+    (served,) = client.truth()
+    assert served.headers_ns == served.accepted_ns
+    assert client.took("http11.receive_response_headers") == 4 * MS
+
+
+async def test_a_slow_reader_finds_what_has_arrived_meanwhile(client: Client) -> None:
+    """The server keeps its schedule, and chunks that piled up come out at one instant."""
+    script = Script.chat(tokens=5, prefill_ms=10, gap_ms=10)
+    await client.post(script, think_ns=25 * MS)
+
+    (served,) = client.truth()
+    assert served.last_token_ns == served.accepted_ns + 50 * MS
+    instants = [instant_ns - served.accepted_ns for instant_ns, _ in client.reads]
+    # Read at 10 ms; back at 35 ms, when the tokens of 20 and 30 ms lie there.
+    assert instants[:2] == [10 * MS, 35 * MS]
+
+
+async def test_real_trace_events_time_the_phases(client: Client) -> None:
+    """The library's own events see the connection, the handshake and the sending."""
+    await client.post(Script.chat(tokens=1), url="https://model/v1/chat/completions", net=NET)
+
+    assert client.took("connection.connect_tcp") == 3 * MS
+    assert client.took("connection.start_tls") == 5 * MS
+    assert client.took("http11.send_request_headers") == 0
+    assert client.took("http11.send_request_body") == 7
+
+
+async def test_a_connection_that_was_read_out_is_used_again(client: Client) -> None:
+    """The second request connects to nothing."""
+    await client.post(Script.chat(tokens=1), requests=2, net=NET)
+
+    names = [name for _, name in client.events]
+    assert names.count("connection.connect_tcp.complete") == 1
+    assert [served.connection for served in client.truth()] == [0, 0]
+
+
+async def test_scripts_are_served_in_order(client: Client) -> None:
+    """A refusal, then an answer."""
+    scripts = [Script.refused(429, retry_after_s=1), Script.chat(tokens=1)]
+
+    assert await client.post(scripts, requests=2) == [429, 200]
+
+
+async def test_a_whole_answer_comes_when_a_stream_would_have_ended(client: Client) -> None:
+    """Headers and body arrive together."""
+    script = Script.chat(tokens=3, prefill_ms=30, gap_ms=10)
+    await client.post(script, body={"messages": []}, net={"network_ns": MS})
+
+    assert [instant_ns for instant_ns, _ in client.reads] == [1_000 + MS + 50 * MS + MS]
+
+
+async def test_waiting_too_long_is_the_librarys_read_timeout(client: Client) -> None:
+    """The clock stands exactly at the limit."""
+    script = Script.chat(tokens=2, prefill_ms=10, gap_ms=1_000)
+    with pytest.raises(client.library.ReadTimeout):
+        await client.post(script, timeout_s=0.5)
+
+    assert client.clock.monotonic_ns() == 1_000 + 10 * MS + 500 * MS
+    (served,) = client.truth()
+    assert served.cancelled_ns == client.clock.monotonic_ns()
+    assert served.token_ns == (served.accepted_ns + 10 * MS,)
+
+
+async def test_connecting_too_long_is_the_librarys_connect_timeout(client: Client) -> None:
+    """Nothing was sent."""
+    with pytest.raises(client.library.ConnectTimeout):
+        await client.post(Script.chat(), timeout_s=0.001, net=NET)
+
+    assert client.clock.monotonic_ns() == 1_000 + MS
+    assert client.truth() == []
+
+
+async def test_a_refused_connection_is_the_librarys_connect_error(client: Client) -> None:
+    """The attempt took its time all the same."""
+    with pytest.raises(client.library.ConnectError):
+        await client.post(Script.unreachable_server(), net={"connect_ns": 4 * MS})
+
+    assert client.clock.monotonic_ns() == 1_000 + 4 * MS
+
+
+async def test_a_reset_comes_after_what_was_written_before(client: Client) -> None:
+    """Every chunk is read, then the library's read error is raised."""
+    script = Script.chat(tokens=2, gap_ms=10, ending=Ending.RESET)
+    with pytest.raises(client.library.ReadError):
+        await client.post(script)
+
+    assert b"text1" in client.reads[-1][1]
+
+
+async def test_a_cut_body_is_the_librarys_protocol_error(client: Client) -> None:
+    """The connection ends inside the body."""
+    with pytest.raises(client.library.RemoteProtocolError):
+        await client.post(Script.chat(tokens=2, ending=Ending.CUT))
+
+
+async def test_the_server_hears_one_way_later_that_the_client_left(client: Client) -> None:
+    """What it would have written after that was never written."""
+    script = Script.chat(tokens=9, prefill_ms=10, gap_ms=10)
+    await client.post(script, leave_after=2, net={"network_ns": 3 * MS})
+
+    (served,) = client.truth()
+    assert served.end_ns is None
+    heard_ns = client.reads[-1][0] + 3 * MS
+    assert served.cancelled_ns == heard_ns
+    assert all(instant_ns <= heard_ns for instant_ns, _ in served.chunk_ns)
+
+
+async def test_comments_and_empty_deltas_arrive_during_the_prefill(client: Client) -> None:
+    """What comes first need not be a token."""
+    script = Script(
+        prefill_ns=50 * MS,
+        lead=(Step(Piece.COMMENT, gap_ns=10 * MS, text="ping"), Step(Piece.EMPTY, gap_ns=5 * MS)),
+        steps=(Step(Piece.TEXT, text="hi", tokens=1),),
+    )
+    await client.post(script)
+
+    (served,) = client.truth()
+    assert served.first_token_ns == served.accepted_ns + 50 * MS
+    assert [instant_ns - 1_000 for instant_ns, _ in client.reads[:3]] == [
+        10 * MS,
+        15 * MS,
+        50 * MS,
+    ]
+
+
+async def test_what_is_no_chat_request_is_answered_with_its_error(client: Client) -> None:
+    """The scripted far end is as strict as the scripted server."""
+    assert await client.post(Script.chat(), url="http://model/elsewhere") == [404]
+
+
+async def test_a_patched_method_of_the_librarys_class_sees_the_request(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Instrumentation patches the class, and the scripted transport inherits from it."""
+    seen: list[object] = []
+    kind = (
+        client.library.AsyncHTTPTransport if client.asynchronous else client.library.HTTPTransport
+    )
+    method = "handle_async_request" if client.asynchronous else "handle_request"
+    original = getattr(kind, method)
+
+    def patched(self: object, request: object) -> object:
+        seen.append(request)
+        return original(self, request)
+
+    monkeypatch.setattr(kind, method, patched)
+    await client.post(Script.chat(tokens=1))
+
+    assert len(seen) == 1
+
+
+@pytest.mark.parametrize("name", ["httpx", "httpx2"])
+def test_a_missing_library_is_named_with_its_extra(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The message says what to install."""
+    monkeypatch.delitem(sys.modules, f"latspan.testing._transport_{name}", raising=False)
+    monkeypatch.setitem(sys.modules, name, None)
+
+    with pytest.raises(MissingExtraError, match=rf"latspan\[{name}\]"):
+        make_transport(Script.chat(), ManualClock(), library=name)
+
+
+def test_negative_times_are_refused() -> None:
+    """A network cannot be faster than none."""
+    pytest.importorskip("httpx", reason="httpx is not installed")
+    with pytest.raises(ValueError, match="at least 0 ns"):
+        make_transport(Script.chat(), ManualClock(), library="httpx", network_ns=-1)
