@@ -1,0 +1,10 @@
+"""``python -m latspan`` is ``latspan``."""
+
+from __future__ import annotations
+
+import sys
+
+from latspan.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,108 @@
+"""
+The command ``latspan``: data on stdout, everything else on stderr.
+
+Nothing heavy is loaded before a subcommand runs, so that ``--help`` answers at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from latspan._version import __version__
+from latspan.cli import _demo
+from latspan.cli._command import Command
+from latspan.cli._signals import INTERRUPTED, TERMINATED, Terminated, sigterm_raises
+from latspan.errors import LatspanError
+
+__all__ = ["main"]
+
+_COMMANDS: Final[tuple[Command, ...]] = (_demo.COMMAND,)
+
+_USAGE: Final = 2
+_PIPE_CLOSED: Final = 1
+
+_DESCRIPTION: Final = """\
+latspan shows where an LLM request's time went, segment by segment: connection,
+queue, prefill, decode and the rest, each measured, reported by the server,
+estimated or unknown, and together exactly the total."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """
+    Run ``latspan`` and return its exit code.
+
+    Args:
+        argv: The command line after ``latspan``; the process's own if ``None``.
+
+    Returns:
+        0 fine · 1 missed or worse · 2 usage · 3 inconclusive · 4 invalid · 130 after Ctrl-C ·
+        143 after SIGTERM.
+
+    Raises:
+        SystemExit: From ``--help`` (0), ``--version`` (0) and a command line that cannot be
+            read (2).
+    """
+    parser = _parser()
+    arguments = parser.parse_args(argv)
+    command: Command | None = arguments.command
+    if command is None:
+        parser.print_help(sys.stderr)
+        return _USAGE
+    try:
+        with sigterm_raises():
+            code = command.run(arguments)
+            sys.stdout.flush()
+    except LatspanError as error:
+        _say(f"error: {error.message}")
+        if error.hint is not None:
+            _say(f"hint: {error.hint}")
+        return _USAGE
+    except Terminated:
+        _say("terminated")
+        return TERMINATED
+    except KeyboardInterrupt:
+        _say("interrupted")
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read has enough; Python's own flush at exit must not complain of it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _PIPE_CLOSED
+    return code
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="latspan",
+        description=_DESCRIPTION,
+        epilog=_examples(
+            [example for command in _COMMANDS for example in command.examples[:2]]
+            + [("latspan demo --help", "all of one command")]
+        ),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"latspan {__version__}")
+    parser.set_defaults(command=None)
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND")
+    for command in _COMMANDS:
+        subparser = commands.add_parser(
+            command.name,
+            help=command.summary,
+            description=command.description,
+            epilog=_examples(command.examples),
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        command.add_arguments(subparser)
+        subparser.set_defaults(command=command)
+    return parser
+
+
+def _examples(examples: Iterable[tuple[str, str]]) -> str:
+    return "\n".join(["examples:", *(f"  {line}\n      {purpose}" for line, purpose in examples)])
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr)

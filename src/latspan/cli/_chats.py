@@ -1,0 +1,158 @@
+"""
+The chats of the demo: short questions with a long prompt among them, the same in every run.
+
+Each prompt is like no other from its first words on, so that no cache of prefixes hides what
+reading a prompt costs.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass
+from threading import Event
+from typing import Final, Protocol
+
+from latspan.errors import MissingExtraError
+
+__all__ = ["LONG_EVERY", "MODEL", "OUTPUT_TOKENS", "Chat", "Served", "chats", "send"]
+
+MODEL: Final = "smollm2-135m"
+
+OUTPUT_TOKENS: Final = 16
+"""The most tokens of an answer."""
+
+LONG_EVERY: Final = 10
+"""One chat in so many has a long prompt, which takes a slow core some 7 s to read."""
+
+_FIRST_LONG: Final = 3
+_LONG_WORDS: Final = 950
+_TIMEOUT_S: Final = 120.0
+
+_TOPICS: Final = (
+    "the tides", "glass", "bees", "printing", "salt", "copper", "maps", "sourdough", "lighthouses",
+    "clocks", "paper", "bridges", "snow", "tea", "kites", "owls", "harbours", "violins",
+)  # fmt: skip
+
+_WORDS: Final = (
+    "water", "stone", "light", "river", "market", "garden", "window", "letter", "winter", "summer",
+    "bridge", "music", "paper", "silver", "morning", "evening", "engine", "harbour", "forest",
+    "valley", "mountain", "island", "village", "station", "doctor", "teacher", "farmer", "painter",
+    "captain", "child", "friend", "answer", "question", "story", "reason",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Chat:
+    """
+    One question to the model.
+
+    Args:
+        prompt: The user's message.
+        long: Whether the prompt has some 1,000 tokens, not some 40.
+    """
+
+    prompt: str
+    long: bool
+
+
+class Served(Protocol):
+    """A model server that runs."""
+
+    @property
+    def base_url(self) -> str:
+        """What an OpenAI client takes as its ``base_url``."""
+        ...
+
+
+def chats(number: int) -> tuple[Chat, ...]:
+    """Return the first ``number`` chats of the demo."""
+    return tuple(_chat(index) for index in range(number))
+
+
+def send(
+    asked: Sequence[Chat],
+    server: AbstractContextManager[Served],
+    *,
+    concurrency: int,
+    headers: Callable[[Chat], dict[str, str]],
+    started: Callable[[], None],
+    advance: Callable[[], None],
+) -> list[Exception]:
+    """
+    Start the server, send every chat and read every answer to its end, and stop the server.
+
+    Args:
+        asked: The chats, in the order in which they are sent.
+        server: Where to; stopped in any case, and before this returns or raises.
+        concurrency: How many at a time, at least 1.
+        headers: What to add to a chat's request.
+        started: Called once the server is ready and before the first chat.
+        advance: Called after each chat, on the caller's thread.
+
+    Returns:
+        What the chats that failed failed with.
+
+    Raises:
+        MissingExtraError: The package ``openai`` is not installed.
+    """
+    try:
+        import openai
+    except ModuleNotFoundError as error:
+        raise MissingExtraError("openai", extra="demo") from error
+
+    stopping = Event()
+    failures: list[Exception] = []
+
+    # Left in reverse: once the server is gone no read can wait, so the threads end at once.
+    with ExitStack() as last, ThreadPoolExecutor(concurrency) as pool, server as served:
+        started()
+        client = last.enter_context(
+            openai.OpenAI(
+                base_url=served.base_url,
+                api_key="latspan-demo",
+                max_retries=0,
+                timeout=_TIMEOUT_S,
+                # Never by way of a proxy, whatever the environment says: it is on this machine.
+                http_client=openai.DefaultHttpxClient(trust_env=False),
+            )
+        )
+
+        def ask(chat: Chat) -> None:
+            stream = client.chat.completions.create(
+                model=MODEL,
+                messages=[{"role": "user", "content": chat.prompt}],
+                max_tokens=OUTPUT_TOKENS,
+                temperature=0,
+                stream=True,
+                stream_options={"include_usage": True},
+                extra_headers=headers(chat),
+            )
+            with stream:
+                for _ in stream:
+                    if stopping.is_set():
+                        return
+
+        try:
+            for future in as_completed([pool.submit(ask, chat) for chat in asked]):
+                error = future.exception()
+                if isinstance(error, Exception):
+                    failures.append(error)
+                advance()
+        except BaseException:
+            stopping.set()
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+    return failures
+
+
+def _chat(index: int) -> Chat:
+    # The same words for everyone; nothing here is secret.
+    words = random.Random(index)  # noqa: S311
+    if index % LONG_EVERY == _FIRST_LONG:
+        notes = " ".join(words.choice(_WORDS) for _ in range(_LONG_WORDS))
+        return Chat(f"{index}: {notes}. Sum up these notes in one sentence.", long=True)
+    topic = _TOPICS[index % len(_TOPICS)]
+    return Chat(f"{index}: what should I know about {topic}? One sentence, please.", long=False)

@@ -1,0 +1,31 @@
+"""What every subcommand says of itself."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from dataclasses import dataclass
+
+__all__ = ["Command"]
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """
+    One subcommand of ``latspan``.
+
+    Args:
+        name: What the user types after ``latspan``.
+        summary: One line for the list of commands.
+        description: What it does and prints, for its own help.
+        examples: Command lines, each with what it is for.
+        add_arguments: Adds its options to a parser.
+        run: Does it; returns the exit code.
+    """
+
+    name: str
+    summary: str
+    description: str
+    examples: tuple[tuple[str, str], ...]
+    add_arguments: Callable[[argparse.ArgumentParser], None]
+    run: Callable[[argparse.Namespace], int]

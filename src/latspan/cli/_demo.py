@@ -1,0 +1,244 @@
+"""``latspan demo``: the whole story on a real model server, in one command."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Final
+
+from latspan.cli._chats import LONG_EVERY, OUTPUT_TOKENS, Chat, Served, chats, send
+from latspan.cli._command import Command
+from latspan.cli._progress import progress
+from latspan.errors import InstrumentationError
+
+if TYPE_CHECKING:
+    from latspan.recording import Snapshot
+
+__all__ = ["COMMAND"]
+
+_SLOTS: Final = 2
+_NOTHING_TO_SHOW: Final = 4
+_LAST_EXPORT_S: Final = 10.0
+_NO_EXPORT_S: Final = 1.0
+
+_DESCRIPTION: Final = f"""\
+Starts llama.cpp with SmolLM2-135M on this machine (2 slots, 1 thread), sends it
+streamed chats, one in {LONG_EVERY} with a prompt of some 1,000 tokens, answers
+of at most {OUTPUT_TOKENS} tokens, and shows where their time went:
+
+  a waterfall of the median request and of the slowest one
+  percentiles of every segment, and its share of the slowest tenth's time
+  time to first token, time per token, gaps and stalls, token counts
+  one sentence on what the slow requests spent their time on
+
+40 chats take under a minute on one core. The report goes to stdout,
+progress to stderr. The server is gone afterwards, also after Ctrl-C."""
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--requests",
+        type=_at_least_one,
+        default=40,
+        metavar="N",
+        help="chats to send (default: %(default)s); p99 needs 100",
+    )
+    parser.add_argument(
+        "--concurrency",
+        type=_at_least_one,
+        default=4,
+        metavar="N",
+        help=f"chats at a time (default: %(default)s); more than {_SLOTS} of them queue",
+    )
+    parser.add_argument(
+        "--otlp-endpoint",
+        metavar="URL",
+        help="also send spans and metrics there, for example http://localhost:4318",
+    )
+    parser.add_argument(
+        "--scripted",
+        action="store_true",
+        help="use a scripted server in the model's place: a few seconds, no model needed",
+    )
+    parser.add_argument(
+        "--json",
+        action="store_true",
+        help="print one JSON document (latspan.demo/1) in place of the tables",
+    )
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    requests: int = arguments.requests
+    concurrency: int = arguments.concurrency
+    endpoint: str | None = arguments.otlp_endpoint
+    scripted: bool = arguments.scripted
+    as_json: bool = arguments.json
+
+    # What is missing is said before a minute of work, not after it.
+    report = _print_json if as_json else _printer()
+
+    import latspan
+
+    # First of all, because it refuses an endpoint that cannot work.
+    latspan.configure(
+        endpoint=endpoint,
+        export=endpoint is not None,
+        service_name="latspan-demo",
+        keep_records=None,
+    )
+    # What an exporter cannot deliver is said once, at the end.
+    logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
+    delivered = False
+    try:
+        failures = _send(requests, concurrency=concurrency, scripted=scripted)
+        snapshot = latspan.snapshot()
+        if not _worth_showing(snapshot, requests, failures):
+            return _NOTHING_TO_SHOW
+        report(snapshot)
+        sys.stdout.flush()
+        delivered = latspan.force_flush()
+    finally:
+        latspan.uninstrument()
+        latspan.shutdown(_LAST_EXPORT_S if delivered else _NO_EXPORT_S)
+    if not as_json:
+        _say_what_next(endpoint, delivered=delivered)
+    return 0
+
+
+def _send(requests: int, *, concurrency: int, scripted: bool) -> list[Exception]:
+    """Send the chats to a server that is gone afterwards; return what failed."""
+    import latspan
+
+    if "latspan_openai" not in latspan.auto_instrument():
+        raise InstrumentationError(
+            "the OpenAI client could not be instrumented", hint="pip install 'latspan[demo]'"
+        )
+    server, name = _server(scripted=scripted)
+    _say(f"starting {name}")
+    with progress(requests, "chats") as advance:
+        return send(
+            chats(requests),
+            server,
+            concurrency=concurrency,
+            headers=_naming_the_script if scripted else _no_headers,
+            started=lambda: _say(_plan(requests, concurrency)),
+            advance=advance,
+        )
+
+
+def _worth_showing(snapshot: Snapshot, requests: int, failures: Sequence[Exception]) -> bool:
+    if failures:
+        _say(f"{len(failures):,} of {requests:,} requests failed, the first with: {failures[0]}")
+    if len(failures) == requests:
+        return False
+    if not snapshot.records:
+        _say("error: no request was recorded")
+        _say("hint: unset OTEL_SDK_DISABLED, which switches latspan off")
+        return False
+    return True
+
+
+def _server(*, scripted: bool) -> tuple[AbstractContextManager[Served], str]:
+    from latspan.testing import LlamaServer, Script, ScriptedServer
+
+    if not scripted:
+        server = LlamaServer(slots=_SLOTS, cache_ram_mib=0)
+        return server, f"llama.cpp with SmolLM2-135M: {_SLOTS} slots, 1 thread"
+    short = Script.chat(tokens=24, prefill_ms=25, gap_ms=6, prompt_tokens=44)
+    long = Script.chat(
+        tokens=32, prefill_ms=1_200, gap_ms=6, stalls_ms={16: 520}, prompt_tokens=994
+    )
+    scripts = {_script_of(long=False): short, _script_of(long=True): long}
+    scripted_server = ScriptedServer(named=scripts, slots=_SLOTS)
+    return scripted_server, f"a scripted server: {_SLOTS} slots, no model"
+
+
+def _script_of(*, long: bool) -> str:
+    return "long" if long else "short"
+
+
+def _naming_the_script(chat: Chat) -> dict[str, str]:
+    return {"x-latspan-script": _script_of(long=chat.long)}
+
+
+def _no_headers(chat: Chat) -> dict[str, str]:
+    del chat
+    return {}
+
+
+def _plan(requests: int, concurrency: int) -> str:
+    long = sum(chat.long for chat in chats(requests))
+    return (
+        f"sending {requests:,} streamed chats, {min(concurrency, requests):,} at a time;"
+        f" {long:,} with a prompt of some 1,000 tokens"
+    )
+
+
+def _printer() -> Callable[[Snapshot], None]:
+    """Return what prints the report, having made sure that it can."""
+    from latspan.report import CallsReport
+
+    def show(snapshot: Snapshot) -> None:
+        from rich.console import Console
+
+        console = Console(highlight=False)
+        console.print(CallsReport(snapshot), crop=False)
+
+    return show
+
+
+def _print_json(snapshot: Snapshot) -> None:
+    from latspan.report import demo_document
+
+    print(json.dumps(demo_document(snapshot), indent=2, allow_nan=False))
+
+
+def _say_what_next(endpoint: str | None, *, delivered: bool) -> None:
+    _say("")
+    _say("Next: your own calls, in two lines of code: README.md and docs/guides/instrument.md")
+    if endpoint is None:
+        _say("In a backend: latspan demo --otlp-endpoint http://localhost:4318")
+    elif delivered:
+        _say(f"Spans and metrics were sent to {endpoint} as service latspan-demo")
+    else:
+        _say(f"Not all spans and metrics could be sent to {endpoint}: does anything listen there?")
+
+
+def _at_least_one(text: str) -> int:
+    try:
+        number = int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"'{text}' is no whole number") from None
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"at least 1, not {number}")
+    return number
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+COMMAND: Final = Command(
+    name="demo",
+    summary="where 40 chats of a real model server spent their time",
+    description=_DESCRIPTION,
+    examples=(
+        ("latspan demo", "the whole story, on a model server of its own"),
+        (
+            "latspan demo --otlp-endpoint http://localhost:4318",
+            "the same, and its traces in Jaeger, Grafana Tempo or a Collector",
+        ),
+        ("latspan demo --scripted", "a few seconds, without a model"),
+        (
+            "latspan demo --json | jq -r .summary.sentence",
+            "what the slow requests spent their time on, for a script",
+        ),
+        ("latspan demo --requests 100", "enough for a p99"),
+    ),
+    add_arguments=_add_arguments,
+    run=_run,
+)

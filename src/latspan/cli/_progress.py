@@ -1,0 +1,66 @@
+"""How far a run is: a bar where stderr is a terminal, else a line now and then."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from time import monotonic
+from typing import Final
+
+__all__ = ["progress"]
+
+_LINES_EVERY: Final = 10
+
+
+@contextmanager
+def progress(total: int, noun: str) -> Generator[Callable[[], None]]:
+    """
+    Yield what to call each time that one of ``total`` is done.
+
+    Args:
+        total: How many there will be, at least 1.
+        noun: What they are, in the plural.
+    """
+    if sys.stderr.isatty():
+        try:
+            from rich.console import Console
+            from rich.progress import (
+                BarColumn,
+                MofNCompleteColumn,
+                Progress,
+                TextColumn,
+                TimeElapsedColumn,
+            )
+        except ModuleNotFoundError:
+            pass
+        else:
+            columns = (
+                TextColumn("  {task.description}"),
+                BarColumn(),
+                MofNCompleteColumn(),
+                TimeElapsedColumn(),
+            )
+            with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+                task = bar.add_task(noun, total=total)
+                yield lambda: bar.advance(task)
+            return
+    with _lines(total, noun) as advance:
+        yield advance
+
+
+@contextmanager
+def _lines(total: int, noun: str) -> Generator[Callable[[], None]]:
+    began_s, done = monotonic(), 0
+
+    def advance() -> None:
+        nonlocal done
+        done += 1
+        if done % _LINES_EVERY == 0 or done == total:
+            print(
+                f"  {done:,} of {total:,} {noun}, {monotonic() - began_s:.1f} s",
+                file=sys.stderr,
+                flush=True,
+            )
+
+    yield advance

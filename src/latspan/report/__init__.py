@@ -1,0 +1,65 @@
+"""
+Every rendering of what was recorded: for a terminal, for a program.
+
+It reads records and snapshots and nothing of the live half. What draws on a terminal needs
+``rich`` and is loaded when it is first asked for; the rest needs nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Final
+
+from latspan.errors import MissingExtraError
+from latspan.report._json import DEMO_SCHEMA, demo_document
+from latspan.report._slow import (
+    SegmentShare,
+    Slowest,
+    calls_of,
+    median_of,
+    sentence,
+    slowest_of,
+    slowest_tenth,
+)
+
+if TYPE_CHECKING:
+    from latspan.report._calls import CallsReport
+    from latspan.report._tables import MetricsTable, SegmentsTable, TokensTable
+    from latspan.report._waterfall import Waterfall
+
+__all__ = [
+    "DEMO_SCHEMA",
+    "CallsReport",
+    "MetricsTable",
+    "SegmentShare",
+    "SegmentsTable",
+    "Slowest",
+    "TokensTable",
+    "Waterfall",
+    "calls_of",
+    "demo_document",
+    "median_of",
+    "sentence",
+    "slowest_of",
+    "slowest_tenth",
+]
+
+_DRAWN_BY: Final = {
+    "CallsReport": "_calls",
+    "MetricsTable": "_tables",
+    "SegmentsTable": "_tables",
+    "TokensTable": "_tables",
+    "Waterfall": "_waterfall",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _DRAWN_BY:
+        raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+    try:
+        module = importlib.import_module(f"{__name__}.{_DRAWN_BY[name]}")
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] != "rich":
+            raise
+        raise MissingExtraError("rich", extra="demo") from error
+    return getattr(module, name)

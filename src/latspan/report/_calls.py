@@ -1,0 +1,53 @@
+"""The whole report on some calls for a terminal: two waterfalls, the tables, and the sentence."""
+
+from __future__ import annotations
+
+import textwrap
+from dataclasses import dataclass
+from typing import Final
+
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.text import Text
+
+from latspan.recording import Snapshot
+from latspan.report._slow import calls_of, median_of, sentence, slowest_of
+from latspan.report._tables import MetricsTable, SegmentsTable, TokensTable
+from latspan.report._waterfall import Waterfall
+
+__all__ = ["CallsReport"]
+
+_WIDEST_PROSE: Final = 96
+
+
+@dataclass(frozen=True, slots=True)
+class CallsReport:
+    """
+    What some calls of a model spent their time on, from one request to the tail.
+
+    Args:
+        snapshot: What was recorded, its records kept.
+    """
+
+    snapshot: Snapshot
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Yield the parts from the single request to the one sentence, a blank line between."""
+        calls = calls_of(self.snapshot.records)
+        median, slowest = median_of(calls), slowest_of(calls)
+        if median is None or slowest is None:
+            yield Text("no request was recorded")
+            return
+        of = f"of {len(calls):,}"
+        if median is slowest:
+            yield Waterfall(slowest, "the only request")
+        else:
+            yield Waterfall(median, f"median {of}", legend=False)
+            yield ""
+            yield Waterfall(slowest, f"slowest {of}")
+        for table in (SegmentsTable, MetricsTable, TokensTable):
+            yield ""
+            yield table(self.snapshot)
+        yield ""
+        width = min(options.max_width, _WIDEST_PROSE)
+        for line in textwrap.wrap(sentence(calls), width):
+            yield Text(line, style="bold")

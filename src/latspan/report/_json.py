@@ -1,0 +1,109 @@
+"""
+The one document of ``latspan demo --json``, schema ``latspan.demo/1``.
+
+Times of segments are integer nanoseconds, metrics are seconds, and ``null`` stands wherever a
+number is undefined or has too few values behind it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from latspan.errors import EmptyHistogramError, NotEnoughValuesError
+from latspan.metrics import METRICS, Metric
+from latspan.recording import Distribution, RequestRecord, Snapshot
+from latspan.report._slow import Slowest, calls_of, sentence, slowest_tenth
+from latspan.segments import Kind
+from latspan.units import TimeUnit, to_seconds
+
+__all__ = ["DEMO_SCHEMA", "demo_document"]
+
+DEMO_SCHEMA: Final = "latspan.demo/1"
+"""The kind and version of the document; a field that changes its meaning raises the version."""
+
+_PERCENTILES: Final = (50, 95, 99)
+
+
+def demo_document(snapshot: Snapshot) -> dict[str, object]:
+    """
+    Return the calls of a snapshot and their summary as plain data, ready for ``json.dumps``.
+
+    Args:
+        snapshot: What was recorded, its records kept.
+    """
+    calls = calls_of(snapshot.records)
+    return {
+        "schema": DEMO_SCHEMA,
+        "requests": [_request(call) for call in calls],
+        "summary": {
+            "segments": _segments(snapshot, slowest_tenth(calls)),
+            "metrics": {
+                metric.name: _metric(snapshot.metric(metric.name, of=Kind.CALL), metric)
+                for metric in METRICS.values()
+            },
+            "sentence": sentence(calls),
+        },
+    }
+
+
+def _request(call: RequestRecord) -> dict[str, object]:
+    return {
+        "duration_ns": call.duration_ns,
+        "outcome": call.outcome.value,
+        "segments": [
+            {"name": total.name, "duration_ns": total.duration_ns, "source": total.source.value}
+            for total in call.segment_totals
+        ],
+        "metrics": {
+            metric.name: _single_value(call, metric)
+            for metric in METRICS.values()
+            if not metric.distribution
+        },
+        "tokens": {
+            "input": call.tokens.input,
+            "cached": call.tokens.cached,
+            "output": call.tokens.output,
+            "reasoning": call.tokens.reasoning,
+            "source": call.tokens.source.value,
+        },
+    }
+
+
+def _single_value(call: RequestRecord, metric: Metric) -> float | None:
+    if metric.name == "duration":
+        return to_seconds(call.duration_ns)
+    value = call.metrics.get(metric.name)
+    if value is None:
+        return None
+    return to_seconds(value.value) if metric.unit == "s" else value.value
+
+
+def _segments(snapshot: Snapshot, slowest: Slowest) -> list[dict[str, object]]:
+    rows: list[dict[str, object]] = []
+    for name in snapshot.segments():
+        values = snapshot.segment(name, of=Kind.CALL)
+        if values.count():
+            row: dict[str, object] = {"name": name, "n": values.count()}
+            for key, value in zip(
+                ("p50_ns", "p95_ns", "p99_ns"), _known(values, "ns"), strict=True
+            ):
+                row[key] = None if value is None else round(value)
+            rows.append({**row, "slow_share": slowest.share(name)})
+    return rows
+
+
+def _metric(values: Distribution, metric: Metric) -> dict[str, object]:
+    unit: TimeUnit = "s" if metric.unit == "s" else "ns"
+    percentiles = zip(("p50", "p95", "p99"), _known(values, unit), strict=True)
+    return {"n": values.count(), **dict(percentiles)}
+
+
+def _known(values: Distribution, unit: TimeUnit) -> Sequence[float | None]:
+    known: list[float | None] = []
+    for percentile in _PERCENTILES:
+        try:
+            known.append(values.percentile(percentile, unit=unit))
+        except (EmptyHistogramError, NotEnoughValuesError):
+            known.append(None)
+    return known

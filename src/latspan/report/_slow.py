@@ -1,0 +1,194 @@
+"""What the slow requests spent their time on, beside the others, and the sentence that says it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from latspan.recording import RequestRecord
+from latspan.report._words import GLOSSARY, SOURCE_WORDS, listed, percent
+from latspan.segments import Kind, Outcome, SegmentTotal, Side, Source
+
+__all__ = [
+    "SegmentShare",
+    "Slowest",
+    "calls_of",
+    "median_of",
+    "sentence",
+    "slowest_of",
+    "slowest_tenth",
+]
+
+_LEAD: Final = 0.10
+"""A cost that leads the next by less than this share of the time does not stand alone."""
+
+_WORTH_NAMING: Final = 0.10
+"""A second cost below this share of the time is left out of the sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentShare:
+    """
+    One segment's part in the summed time of some requests.
+
+    Args:
+        name: The segment's name.
+        share: In (0, 1].
+        source: The least certain source among its intervals.
+    """
+
+    name: str
+    share: float
+    source: Source
+
+
+@dataclass(frozen=True, slots=True)
+class Slowest:
+    """
+    The slowest tenth of some calls, and the others.
+
+    Args:
+        slow: The slowest tenth, at least one where there are any; slowest first.
+        others: The rest.
+    """
+
+    slow: tuple[RequestRecord, ...]
+    others: tuple[RequestRecord, ...]
+
+    @property
+    def shares(self) -> tuple[SegmentShare, ...]:
+        """Each segment's share of the slowest tenth's summed time, largest first."""
+        return _shares(self.slow)
+
+    @property
+    def shares_of_others(self) -> tuple[SegmentShare, ...]:
+        """Each segment's share of the others' summed time, largest first."""
+        return _shares(self.others)
+
+    def share(self, name: str) -> float | None:
+        """Return one segment's share of the slowest tenth's time, ``None`` if that is no time."""
+        if not any(record.duration_ns for record in self.slow):
+            return None
+        return _share_named(self.shares, name)
+
+
+def calls_of(records: Iterable[RequestRecord]) -> tuple[RequestRecord, ...]:
+    """Return the calls as their client saw them, in the order in which they began."""
+    calls = (each for each in records if each.kind is Kind.CALL and each.side is Side.CLIENT)
+    return tuple(sorted(calls, key=lambda call: call.start_epoch_ns))
+
+
+def median_of(calls: Sequence[RequestRecord]) -> RequestRecord | None:
+    """Return the call in the middle by duration, the quicker of two; ``None`` if there is none."""
+    return _by_duration(calls)[(len(calls) - 1) // 2] if calls else None
+
+
+def slowest_of(calls: Sequence[RequestRecord]) -> RequestRecord | None:
+    """Return the longest call, ``None`` where there is none."""
+    return _by_duration(calls)[-1] if calls else None
+
+
+def slowest_tenth(calls: Sequence[RequestRecord]) -> Slowest:
+    """Part the slowest tenth, rounded down but at least one, from the others."""
+    slowest_first = _by_duration(calls)[::-1]
+    size = max(len(calls) // 10, 1)
+    return Slowest(slow=slowest_first[:size], others=slowest_first[size:])
+
+
+def sentence(calls: Sequence[RequestRecord]) -> str:
+    """
+    Return one plain sentence on what the slowest tenth spent their time on.
+
+    It names one cost only where one leads clearly, sets the others beside it, and says where a
+    number is an estimate or a request did not come to its end.
+    """
+    parts = slowest_tenth(calls)
+    shares = parts.shares
+    if not shares:
+        return "No request took any time, so there is nothing to say about the slow ones."
+    alone = len(shares) == 1 or shares[0].share - shares[1].share >= _LEAD
+    surely = 1 if alone else 2
+    named = (
+        *shares[:surely],
+        *(share for share in shares[surely:3] if share.share >= _WORTH_NAMING),
+    )
+    spent = f"{_who(parts)} spent {_spent_on(named, of=len(parts.slow))}"
+    text = spent if alone else f"No single cost: {spent[0].lower()}{spent[1:]}"
+    text += _endings(parts.slow)
+    if parts.others:
+        text += f"; {_beside(named[:1] if alone else named, parts)}"
+    return f"{text}."
+
+
+def _by_duration(calls: Iterable[RequestRecord]) -> tuple[RequestRecord, ...]:
+    return tuple(sorted(calls, key=lambda call: (call.duration_ns, call.start_epoch_ns)))
+
+
+def _shares(records: Iterable[RequestRecord]) -> tuple[SegmentShare, ...]:
+    summed: dict[str, SegmentTotal] = {}
+    for total in (total for record in records for total in record.segment_totals):
+        before = summed.get(total.name, SegmentTotal(total.name, 0, Source.MEASURED))
+        summed[total.name] = SegmentTotal(
+            total.name,
+            before.duration_ns + total.duration_ns,
+            before.source.weaker(total.source),
+        )
+    whole_ns = sum(total.duration_ns for total in summed.values())
+    shares = (
+        SegmentShare(total.name, total.duration_ns / whole_ns, total.source)
+        for total in summed.values()
+        if total.duration_ns
+    )
+    return tuple(sorted(shares, key=lambda share: -share.share))
+
+
+def _share_named(shares: Iterable[SegmentShare], name: str) -> float:
+    return next((share.share for share in shares if share.name == name), 0.0)
+
+
+def _who(parts: Slowest) -> str:
+    slow, of = len(parts.slow), len(parts.slow) + len(parts.others)
+    if of == 1:
+        return "The only request"
+    return (
+        f"The slowest of {of:,} requests"
+        if slow == 1
+        else f"The slowest {slow:,} of {of:,} requests"
+    )
+
+
+def _spent_on(named: Sequence[SegmentShare], *, of: int) -> str:
+    whose = "its" if of == 1 else "their"
+    first, *rest = named
+    return listed(
+        [
+            f"{percent(first.share)} of {whose} time in {_explained(first)}",
+            *(f"{percent(share.share)} in {_explained(share)}" for share in rest),
+        ]
+    )
+
+
+def _explained(share: SegmentShare) -> str:
+    meaning = GLOSSARY.get(share.name, "a stage of its own")
+    certain = share.source in (Source.MEASURED, Source.SERVER_REPORTED)
+    known = "" if certain else f"; {SOURCE_WORDS[share.source]}"
+    return f"{share.name} ({meaning}{known})"
+
+
+def _beside(named: Sequence[SegmentShare], parts: Slowest) -> str:
+    others = parts.shares_of_others
+    spent = [f"{percent(_share_named(others, share.name))} in {share.name}" for share in named]
+    whose = "the other one" if len(parts.others) == 1 else f"the other {len(parts.others):,}"
+    return f"{whose} spent {listed(spent)}"
+
+
+def _endings(slow: Sequence[RequestRecord]) -> str:
+    ended = Counter(call.outcome for call in slow if call.outcome is not Outcome.COMPLETED)
+    if not ended:
+        return ""
+    if len(slow) == 1:
+        return f" (it ended as {slow[0].outcome})"
+    said = [f"{number:,} ended as {outcome}" for outcome, number in sorted(ended.items())]
+    return f" (of these, {listed(said)})"

@@ -1,0 +1,223 @@
+"""
+The tables of a measurement: percentiles of segments and metrics, stalls, tokens.
+
+Every row has its number of values, and a percentile that has too few of them says how many it
+needs instead. Columns are as wide as what stands in them: a number is never cut short.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.text import Text
+
+from latspan.histogram import values_needed
+from latspan.metrics import DEFAULT_STALL_NS
+from latspan.recording import Distribution, Snapshot
+from latspan.report._slow import calls_of, slowest_tenth
+from latspan.report._waterfall import style_of
+from latspan.report._words import SOURCE_LETTERS, count, listed, milliseconds, needs, percent
+from latspan.segments import Kind, Source
+from latspan.tokens import TokenCounts, TokenSource
+from latspan.units import NS_PER_MS
+
+__all__ = ["MetricsTable", "SegmentsTable", "TokensTable"]
+
+_PERCENTILES: Final = (50, 95, 99)
+_PERCENTILE_HEADS: Final = tuple(f"p{percentile}" for percentile in _PERCENTILES)
+_SHARE_BAR_WIDTH: Final = 8
+_MARGIN: Final = "  "
+_FAINT: Final = "bright_black"
+
+_METRIC_LABELS: Final[dict[str, str]] = {
+    "duration": "duration",
+    "time_to_first_token": "TTFT, first token",
+    "time_to_first_visible_token": "TTFV, first visible token",
+    "time_per_output_token": "TPOT, per output token",
+    "chunk_gap": "gap between chunks",
+    "chunk_gap_max": "longest gap of a request",
+}
+
+_TOKEN_SOURCES: Final[dict[TokenSource, str]] = {
+    TokenSource.PROVIDER: "the provider",
+    TokenSource.ESTIMATED: "latspan, estimated",
+    TokenSource.UNKNOWN: "unknown",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentsTable:
+    """
+    Each segment's percentiles over the calls, and its share of the slowest tenth's time.
+
+    Args:
+        snapshot: What was recorded, its records kept.
+    """
+
+    snapshot: Snapshot
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Yield the title and the table."""
+        calls = calls_of(self.snapshot.records)
+        slowest = slowest_tenth(calls)
+        fill = "#" if options.ascii_only else "█"
+        one = len(slowest.slow) == 1
+        slow = "slowest" if one else f"slowest {len(slowest.slow):,}"
+        whose = "slowest one's" if one else f"{slow}'s"
+        yield _title(
+            f"segments of {count(len(calls), 'request')}", f"and their share of the {whose} time"
+        )
+        rows = [_heads("segment", "n", *_PERCENTILE_HEADS, "source", slow)]
+        for name in self.snapshot.segments():
+            values = self.snapshot.segment(name, of=Kind.CALL)
+            if not values.count():
+                continue
+            share = slowest.share(name)
+            bar = "" if share is None else fill * round(share * _SHARE_BAR_WIDTH)
+            rows.append(
+                (
+                    Text(name, style=style_of(name)),
+                    Text(f"{values.count():,}"),
+                    *_percentiles(values),
+                    Text(_letters(values.sources)),
+                    Text.assemble(
+                        "—" if share is None else f"{percent(share):>5}",
+                        (f" {bar}" if bar else "", style_of(name)),
+                    ),
+                )
+            )
+        yield from _aligned(rows, left=(0, 5, 6))
+
+
+@dataclass(frozen=True, slots=True)
+class MetricsTable:
+    """
+    Each metric's percentiles over the calls, and a line on stalls.
+
+    Args:
+        snapshot: What was recorded, its records kept.
+        stall_ns: The longest gap that is no stall, as it was configured.
+    """
+
+    snapshot: Snapshot
+    stall_ns: int = DEFAULT_STALL_NS
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Yield the title, the table and the line."""
+        del console, options
+        yield _title("time to answer, and how smoothly")
+        rows = [_heads("metric", "n", *_PERCENTILE_HEADS, "source")]
+        for name, label in _METRIC_LABELS.items():
+            values = self.snapshot.metric(name, of=Kind.CALL)
+            rows.append(
+                (
+                    Text(label),
+                    Text(f"{values.count():,}"),
+                    *_percentiles(values),
+                    Text(_letters(values.sources) or "—"),
+                )
+            )
+        yield from _aligned(rows, left=(0, 5))
+        yield Text(f"{_MARGIN}stalls: {self._stalls()}")
+
+    def _stalls(self) -> str:
+        calls = calls_of(self.snapshot.records)
+        counted = [call.metrics["stall_count"] for call in calls if "stall_count" in call.metrics]
+        if not counted:
+            return "unknown, no request had a gap to measure"
+        limit = f"{self.stall_ns / NS_PER_MS:,g} ms"
+        stalled = sum(value.value > 0 for value in counted)
+        if not stalled:
+            return f"none, no gap over {limit} in {count(len(counted), 'request')}"
+        gaps = sum(value.value for value in counted)
+        beyond_ns = sum(
+            call.metrics["stall_duration"].value
+            for call in calls
+            if "stall_duration" in call.metrics
+        )
+        return (
+            f"{count(gaps, 'gap')} over {limit} in {stalled:,} of"
+            f" {count(len(counted), 'request')}, {milliseconds(beyond_ns)} beyond it in all"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class TokensTable:
+    """
+    The tokens of the calls, and who counted them.
+
+    Args:
+        snapshot: What was recorded, its records kept.
+    """
+
+    snapshot: Snapshot
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Yield the title and the table."""
+        del console, options
+        yield _title("tokens")
+        rows = [_heads("kind", "n", "fewest", "most", "in all", "counted by")]
+        rows += _token_rows([call.tokens for call in calls_of(self.snapshot.records)])
+        yield from _aligned(rows, left=(0, 5))
+
+
+def _title(title: str, more: str = "") -> Text:
+    return Text.assemble((title, "bold"), f", {more}" if more else "")
+
+
+def _heads(*heads: str) -> tuple[Text, ...]:
+    return tuple(Text(head, style=_FAINT) for head in heads)
+
+
+def _aligned(rows: Sequence[Sequence[Text]], *, left: Sequence[int]) -> Iterator[Text]:
+    """Yield a line a row, its columns as wide as needed and to the right unless in ``left``."""
+    widths = [max(cell.cell_len for cell in column) for column in zip(*rows, strict=True)]
+    for row in rows:
+        line = Text(no_wrap=True, overflow="ignore")
+        for index, (cell, width) in enumerate(zip(row, widths, strict=True)):
+            space = " " * (width - cell.cell_len)
+            line.append(_MARGIN)
+            line.append_text(cell + space if index in left else Text(space) + cell)
+        line.rstrip()
+        yield line
+
+
+def _percentiles(values: Distribution) -> Iterator[Text]:
+    for percentile in _PERCENTILES:
+        needed = values_needed(percentile)
+        if values.count() < needed:
+            yield Text(needs(needed), style=_FAINT)
+        else:
+            yield Text(milliseconds(values.percentile(percentile, unit="ns")))
+
+
+def _letters(sources: Mapping[Source | TokenSource, int]) -> str:
+    return "+".join(SOURCE_LETTERS[source] for source in Source if sources.get(source))
+
+
+def _token_rows(counts: Iterable[TokenCounts]) -> Iterator[tuple[Text, ...]]:
+    rows: dict[str, list[tuple[TokenSource, int]]] = {
+        "in": [],
+        "  cached": [],
+        "out": [],
+        "  reasoning": [],
+    }
+    for tokens in counts:
+        numbers = (tokens.input, tokens.cached, tokens.output, tokens.reasoning)
+        for row, number in zip(rows.values(), numbers, strict=True):
+            if number is not None:
+                row.append((tokens.source, number))
+    for label, counted in rows.items():
+        known = [number for _, number in counted]
+        shown = (
+            [f"{each:,}" for each in (min(known), max(known), sum(known))] if known else ["—"] * 3
+        )
+        by = (
+            listed(sorted({_TOKEN_SOURCES[source] for source, _ in counted}))
+            if known
+            else "not said"
+        )
+        yield tuple(Text(cell) for cell in (label, f"{len(known):,}", *shown, by))

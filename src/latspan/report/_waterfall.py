@@ -1,0 +1,254 @@
+"""
+The waterfall of one request: its segments as bars on one axis of time.
+
+A bar's pattern says how its length is known, and so does a letter beside it, so that nothing
+rests on colour. A name that comes in many pieces has one row, with each piece in its place.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.text import Text
+
+from latspan.recording import RequestRecord
+from latspan.report._words import SOURCE_LETTERS, SOURCE_WORDS, milliseconds, percent
+from latspan.segments import Segment, SegmentName, Source
+from latspan.units import NS_PER_MS
+
+__all__ = ["Waterfall", "style_of"]
+
+_MARGIN: Final = "  "
+_NARROWEST_BAR: Final = 20
+_FEWEST_COLUMNS_A_TICK: Final = 10
+
+_STYLES: Final[dict[str, str]] = {
+    SegmentName.RETRY: "red",
+    SegmentName.QUEUE: "yellow",
+    SegmentName.POOL_WAIT: "yellow",
+    SegmentName.DISPATCH_LAG: "yellow",
+    SegmentName.GATEWAY: "yellow",
+    SegmentName.SERVER_WAIT: "yellow",
+    SegmentName.MODEL_LOAD: "magenta",
+    SegmentName.PREFILL: "magenta",
+    SegmentName.REASONING: "blue",
+    SegmentName.DECODE: "cyan",
+    SegmentName.CONSUMER: "green",
+    SegmentName.PREPARE: "green",
+    SegmentName.POSTPROCESS: "green",
+    SegmentName.UNATTRIBUTED: "bright_black",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Glyphs:
+    fills: dict[Source, str]
+    sliver: str
+    """Stands for less than half a column."""
+    axis: str
+    tick: str
+    dot: str
+    arrow: str
+
+
+_UNICODE: Final = _Glyphs(
+    fills={
+        Source.MEASURED: "█",
+        Source.SERVER_REPORTED: "▓",
+        Source.ESTIMATED: "▒",
+        Source.UNKNOWN: "░",
+    },
+    sliver="▏",
+    axis="─",
+    tick="┬",
+    dot="·",
+    arrow="→",
+)
+
+_ASCII: Final = _Glyphs(
+    fills={
+        Source.MEASURED: "#",
+        Source.SERVER_REPORTED: "=",
+        Source.ESTIMATED: "~",
+        Source.UNKNOWN: ".",
+    },
+    sliver="|",
+    axis="-",
+    tick="+",
+    dot="-",
+    arrow="->",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Waterfall:
+    """
+    One request, drawn to the width of the console that prints it.
+
+    Args:
+        record: The request.
+        title: What it is among others, for example ``slowest of 40``.
+        legend: Whether to end with what the patterns and letters mean.
+    """
+
+    record: RequestRecord
+    title: str
+    legend: bool = True
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Yield one line of text after another."""
+        glyphs = _ASCII if options.ascii_only else _UNICODE
+        lines = [*self._head(glyphs), *self._body(options.max_width, glyphs)]
+        if self.legend:
+            lines += [Text(), *_legend(options.max_width, glyphs)]
+        for line in lines:
+            line.no_wrap, line.overflow = True, "ignore"
+            line.rstrip()
+            yield line
+
+    def _head(self, glyphs: _Glyphs) -> Iterator[Text]:
+        record = self.record
+        dot = f" {glyphs.dot} "
+        yield Text.assemble(
+            (self.title, "bold"),
+            dot,
+            dot.join((record.name, record.outcome.value)),
+        )
+        yield Text(_MARGIN + dot.join(_facts(record, glyphs)))
+
+    def _body(self, width: int, glyphs: _Glyphs) -> Iterator[Text]:
+        record = self.record
+        rows = record.segment_totals
+        name_width = max((len(row.name) for row in rows), default=0)
+        name_width = max(name_width, len("total"))
+        times = [milliseconds(row.duration_ns) for row in rows]
+        total = milliseconds(record.duration_ns)
+        time_width = max(len(each) for each in (*times, total))
+
+        def left(name: str, time: str, share: str, letter: str) -> str:
+            return f"{_MARGIN}{name:<{name_width}}  {time:>{time_width}} {share:>6} {letter:1}  "
+
+        bar_width = max(width - len(left("", "", "", "")), _NARROWEST_BAR)
+        labels, rule = _axis(record.duration_ns, bar_width, glyphs)
+        yield Text(left("", "", "", "") + labels, style="bright_black")
+        yield Text(left("", "", "", "") + rule, style="bright_black")
+        for row, time in zip(rows, times, strict=True):
+            share = percent(row.duration_ns / record.duration_ns) if record.duration_ns else ""
+            pieces = [piece for piece in record.segments if piece.name == row.name]
+            yield Text.assemble(
+                left(row.name, time, share, SOURCE_LETTERS[row.source]),
+                (_bar(pieces, record.duration_ns, bar_width, glyphs), style_of(row.name)),
+            )
+        summed_ns = sum(row.duration_ns for row in rows)
+        equation = "= sum of segments"
+        if summed_ns != record.duration_ns:
+            equation = f"but segments sum to {milliseconds(summed_ns)}"
+        yield Text.assemble(
+            (f"{_MARGIN}{'total':<{name_width}}  {total:>{time_width}} ", "bold"), equation
+        )
+
+
+def style_of(name: str) -> str:
+    """Return the colour of a segment, the same in every report."""
+    return _STYLES.get(name, "blue")
+
+
+def _facts(record: RequestRecord, glyphs: _Glyphs) -> Iterator[str]:
+    for label, metric in (("TTFT", "time_to_first_token"), ("TPOT", "time_per_output_token")):
+        value = record.metrics.get(metric)
+        if value is not None:
+            certain = value.source in (Source.MEASURED, Source.SERVER_REPORTED)
+            known = "" if certain else f" ({SOURCE_WORDS[value.source]})"
+            yield f"{label} {milliseconds(value.value)}{known}"
+    tokens = record.tokens
+    if tokens.input is None and tokens.output is None:
+        yield "tokens unknown"
+        return
+    cached = f" ({tokens.cached:,} cached)" if tokens.cached else ""
+    yield (f"{_known(tokens.input)} tokens in{cached} {glyphs.arrow} {_known(tokens.output)} out")
+
+
+def _known(number: int | None) -> str:
+    return "?" if number is None else f"{number:,}"
+
+
+def _axis(duration_ns: int, width: int, glyphs: _Glyphs) -> tuple[str, str]:
+    """Return labels and rule of an axis from 0 to ``duration_ns`` with ticks at round numbers."""
+    if duration_ns <= 0:
+        return "0 ms", glyphs.tick + glyphs.axis * (width - 1)
+    step_ns = _round_step(duration_ns * _FEWEST_COLUMNS_A_TICK / width)
+    labels, rule = [" "] * width, [glyphs.axis] * width
+    for at_ns in itertools.takewhile(lambda at: at < duration_ns, itertools.count(0, step_ns)):
+        column = at_ns * width // duration_ns
+        label = f"{at_ns / NS_PER_MS:,.10g}" + (" ms" if at_ns == 0 else "")
+        rule[column] = glyphs.tick
+        if column + len(label) <= width:
+            labels[column : column + len(label)] = label
+    return "".join(labels).rstrip(), "".join(rule)
+
+
+def _round_step(least_ns: float) -> int:
+    """Return the least of 1, 2, 5, 10, 20 … nanoseconds that is not below ``least_ns``."""
+    return next(
+        step
+        for power in itertools.count()
+        for step in (10**power, 2 * 10**power, 5 * 10**power)
+        if step >= least_ns
+    )
+
+
+def _bar(pieces: Sequence[Segment], duration_ns: int, width: int, glyphs: _Glyphs) -> str:
+    """
+    Draw pieces at their true places.
+
+    A column of which pieces fill half or more has the pattern of its longest piece. One of which
+    they fill less has a sliver, unless it is the end of a piece that is drawn beside it: so every
+    piece is seen, and none looks longer than it is.
+    """
+    if duration_ns <= 0:
+        return ""
+    covered = [0.0] * width
+    owner = [-1] * width
+    largest = [0.0] * width
+    for index, piece in enumerate(pieces):
+        start, end = (at * width / duration_ns for at in (piece.start_ns, piece.end_ns))
+        first = min(int(start), width - 1)
+        for column in range(first, min(max(math.ceil(end), first + 1), width)):
+            part = min(end, column + 1) - max(start, column)
+            covered[column] += part
+            if part > largest[column] or owner[column] < 0:
+                owner[column], largest[column] = index, part
+    drawn = [" "] * width
+    for column, index in enumerate(owner):
+        if index < 0:
+            continue
+        if covered[column] >= 0.5:
+            drawn[column] = glyphs.fills[pieces[index].source]
+            continue
+        before = column > 0 and owner[column - 1] == index
+        after = column + 1 < width and owner[column + 1] == index and covered[column + 1] >= 0.5
+        if not before and not after:
+            drawn[column] = glyphs.sliver
+    return "".join(drawn).rstrip()
+
+
+def _legend(width: int, glyphs: _Glyphs) -> Iterator[Text]:
+    entries = [
+        *(
+            f"{glyphs.fills[source]} {SOURCE_LETTERS[source]} {SOURCE_WORDS[source]}"
+            for source in Source
+        ),
+        f"{glyphs.sliver} under half a column",
+    ]
+    line = ""
+    for entry in entries:
+        if line and len(_MARGIN) + len(line) + 3 + len(entry) > width:
+            yield Text(_MARGIN + line, style="bright_black")
+            line = ""
+        line += f"   {entry}" if line else entry
+    yield Text(_MARGIN + line, style="bright_black")

@@ -1,0 +1,204 @@
+"""The command line: help that teaches, errors with a way out, exit codes that mean something."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+
+import pytest
+
+import latspan.cli
+from latspan._version import __version__
+from latspan.cli import main
+from latspan.cli._command import Command
+from latspan.cli._signals import Terminated, sigterm_raises
+from latspan.errors import ConfigError, LatspanError
+
+
+@pytest.fixture
+def command(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], int]], None]:
+    """Have ``latspan work`` do something."""
+
+    def use(work: Callable[[], int]) -> None:
+        def run(arguments: argparse.Namespace) -> int:
+            return work()
+
+        def add_arguments(parser: argparse.ArgumentParser) -> None:
+            pass
+
+        entry = Command("work", "works", "It works.", (("latspan work", "w"),), add_arguments, run)
+        monkeypatch.setattr(latspan.cli, "_COMMANDS", (entry,))
+
+    return use
+
+
+@pytest.mark.parametrize("line", [["--help"], ["demo", "--help"]])
+def test_help_shows_examples_in_eighty_columns(
+    line: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever asks for help gets a line to copy, and no line that wraps."""
+    monkeypatch.setenv("COLUMNS", "80")
+
+    with pytest.raises(SystemExit) as exit_:
+        main(line)
+
+    assert exit_.value.code == 0
+    text = capsys.readouterr().out
+    assert "  latspan demo --otlp-endpoint http://localhost:4318\n" in text
+    assert all(len(each) <= 80 for each in text.splitlines())
+
+
+def test_help_loads_nothing_heavy() -> None:
+    """It answers before any tracing, drawing or client library is imported."""
+    script = """
+import sys
+from latspan.cli import main
+try:
+    main(["--help"])
+except SystemExit:
+    pass
+heavy = {"opentelemetry", "rich", "openai", "numpy", "hdrh", "wrapt", "xllamacpp"}
+print(sorted(heavy.intersection(name.partition(".")[0] for name in sys.modules)), file=sys.stderr)
+"""
+    answer = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+
+    assert answer.stderr == "[]\n"
+
+
+def test_the_module_runs_as_the_command_does() -> None:
+    """``python -m latspan`` is ``latspan``."""
+    answer = subprocess.run(
+        [sys.executable, "-m", "latspan", "--version"], capture_output=True, text=True, check=True
+    )
+
+    assert answer.stdout == f"latspan {__version__}\n"
+
+
+def test_no_command_is_a_question(capsys: pytest.CaptureFixture[str]) -> None:
+    """The help goes to stderr, and the exit code says that nothing was done."""
+    assert main([]) == 2
+    written = capsys.readouterr()
+    assert written.out == ""
+    assert "examples:" in written.err
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (["demo", "--requests", "0"], "argument --requests: at least 1, not 0"),
+        (["demo", "--concurrency", "-2"], "argument --concurrency: at least 1, not -2"),
+        (["demo", "--requests", "many"], "argument --requests: 'many' is no whole number"),
+    ],
+)
+def test_numbers_out_of_their_range_are_refused(
+    line: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Before anything is started."""
+    with pytest.raises(SystemExit) as exit_:
+        main(line)
+
+    assert exit_.value.code == 2
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("error", "written"),
+    [
+        (
+            ConfigError("no such port", hint="take another"),
+            "error: no such port\nhint: take another\n",
+        ),
+        (LatspanError("it is late"), "error: it is late\n"),
+    ],
+)
+def test_an_error_is_one_line_and_its_hint(
+    error: LatspanError,
+    written: str,
+    command: Callable[[Callable[[], int]], None],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """No traceback, nothing on stdout, exit code 2."""
+
+    def work() -> int:
+        raise error
+
+    command(work)
+
+    assert main(["work"]) == 2
+    assert capsys.readouterr() == ("", written)
+
+
+@pytest.mark.parametrize(
+    ("number", "code", "written"),
+    [(signal.SIGINT, 130, "interrupted\n"), (signal.SIGTERM, 143, "terminated\n")],
+)
+def test_a_signal_ends_it_in_order(
+    number: int,
+    code: int,
+    written: str,
+    command: Callable[[Callable[[], int]], None],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Both unwind what was begun, and the exit code is the shell's own."""
+    unwound: list[int] = []
+
+    def work() -> int:
+        try:
+            signal.raise_signal(number)
+        finally:
+            unwound.append(number)
+        return 0
+
+    command(work)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        assert main(["work"]) == code
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+    assert unwound == [number]
+    assert capsys.readouterr().err == written
+
+
+def test_sigterm_is_given_back() -> None:
+    """After the block the handler is the one from before it."""
+    before = signal.getsignal(signal.SIGTERM)
+
+    with pytest.raises(Terminated), sigterm_raises():
+        signal.raise_signal(signal.SIGTERM)
+
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_a_reader_that_has_enough_is_no_error() -> None:
+    """What is piped into a program that stops reading ends without a complaint."""
+    script = """
+import sys
+import latspan.cli
+from latspan.cli._command import Command
+
+def run(arguments):
+    for line in range(100_000):
+        print("a line", line)
+    return 0
+
+entry = Command("work", "works", "It works.", (), lambda parser: None, run)
+latspan.cli._COMMANDS = (entry,)
+sys.exit(latspan.cli.main(["work"]))
+"""
+    with subprocess.Popen(
+        [sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.readline()
+        process.stdout.close()
+        complaint = process.stderr.read()
+
+    assert complaint == b""
+    assert process.returncode == 1

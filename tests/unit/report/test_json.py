@@ -1,0 +1,121 @@
+"""The demo's document has one shape, and null wherever a number is not known."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+
+from latspan.recording import RequestRecord, Snapshot
+from latspan.report import DEMO_SCHEMA, demo_document
+from latspan.segments import Kind, Outcome, Source
+
+TakeSnapshot = Callable[[Iterable[RequestRecord]], Snapshot]
+
+
+def test_the_document_of_one_call_that_did_not_stream(
+    call: Callable[..., RequestRecord], snapshot_of: TakeSnapshot
+) -> None:
+    """Every field is there; what is undefined or has too few values is null."""
+    only = call(
+        [("send", 1, Source.MEASURED), ("server_wait", 99, Source.UNKNOWN)], outcome=Outcome.ERROR
+    )
+    too_few = {"p50": None, "p95": None, "p99": None}
+
+    assert {
+        "schema": "latspan.demo/1",
+        "requests": [
+            {
+                "duration_ns": 100_000_000,
+                "outcome": "error",
+                "segments": [
+                    {"name": "send", "duration_ns": 1_000_000, "source": "measured"},
+                    {"name": "server_wait", "duration_ns": 99_000_000, "source": "unknown"},
+                ],
+                "metrics": {
+                    "duration": 0.1,
+                    "time_to_first_chunk": None,
+                    "time_to_first_token": None,
+                    "time_to_first_visible_token": None,
+                    "time_per_output_token": None,
+                    "chunk_gap_max": None,
+                    "stall_count": None,
+                    "stall_duration": None,
+                },
+                "tokens": {
+                    "input": None,
+                    "cached": None,
+                    "output": None,
+                    "reasoning": None,
+                    "source": "unknown",
+                },
+            }
+        ],
+        "summary": {
+            "segments": [
+                {
+                    "name": "send",
+                    "n": 1,
+                    "p50_ns": None,
+                    "p95_ns": None,
+                    "p99_ns": None,
+                    "slow_share": 0.01,
+                },
+                {
+                    "name": "server_wait",
+                    "n": 1,
+                    "p50_ns": None,
+                    "p95_ns": None,
+                    "p99_ns": None,
+                    "slow_share": 0.99,
+                },
+            ],
+            "metrics": {
+                "duration": {"n": 1, **too_few},
+                "time_to_first_chunk": {"n": 0, **too_few},
+                "time_to_first_token": {"n": 0, **too_few},
+                "time_to_first_visible_token": {"n": 0, **too_few},
+                "time_per_output_token": {"n": 0, **too_few},
+                "chunk_gap": {"n": 0, **too_few},
+                "chunk_gap_max": {"n": 0, **too_few},
+                "stall_count": {"n": 0, **too_few},
+                "stall_duration": {"n": 0, **too_few},
+            },
+            "sentence": "The only request spent 99 % of its time in server_wait (waiting for the"
+            " server, which says nothing of its inside; unknown) (it ended as error).",
+        },
+    } == demo_document(snapshot_of([only]))
+
+
+def test_percentiles_of_forty_calls_stop_at_p95(
+    forty_calls: tuple[RequestRecord, ...], snapshot_of: TakeSnapshot
+) -> None:
+    """Forty values are enough for p95 and not for p99; 400 gaps are enough for both."""
+    document = json.loads(json.dumps(demo_document(snapshot_of(forty_calls)), allow_nan=False))
+    (queue,) = (row for row in document["summary"]["segments"] if row["name"] == "queue")
+    gaps = document["summary"]["metrics"]["chunk_gap"]
+
+    assert document["schema"] == DEMO_SCHEMA
+    assert 40 == queue["n"] == len(document["requests"])
+    assert 12_000_000 <= queue["p50_ns"] <= 12_012_000
+    assert isinstance(queue["p50_ns"], int)
+    assert 6_000_000_000 <= queue["p95_ns"] <= 6_006_000_000
+    assert queue["p99_ns"] is None
+    assert gaps["n"] == 400
+    assert 0.04 <= gaps["p50"] <= 0.0401
+    assert 0.74 <= gaps["p99"] <= 0.741
+
+
+def test_segments_in_pieces_are_summed_and_shares_make_one(
+    call: Callable[..., RequestRecord], snapshot_of: TakeSnapshot
+) -> None:
+    """A name stands once in a request, and the shares are of the whole time."""
+    pieces = [("decode", 2, Source.MEASURED), ("consumer", 1, Source.MEASURED)] * 3
+    document = demo_document(snapshot_of([call(pieces), call(pieces, kind=Kind.REQUEST)]))
+    (request,) = json.loads(json.dumps(document))["requests"]
+
+    assert {segment["name"]: segment["duration_ns"] for segment in request["segments"]} == {
+        "decode": 6_000_000,
+        "consumer": 3_000_000,
+    }
+    shares = [row["slow_share"] for row in json.loads(json.dumps(document))["summary"]["segments"]]
+    assert abs(1 - sum(shares)) < 1e-9

@@ -1,0 +1,108 @@
+"""The slow requests are told apart, and one plain sentence says what their time went to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from latspan.recording import RequestRecord
+from latspan.report import calls_of, median_of, sentence, slowest_of, slowest_tenth
+from latspan.segments import Kind, Outcome, Source
+
+MakeCall = Callable[..., RequestRecord]
+
+
+def measured(**parts_ms: float) -> list[tuple[str, float, Source]]:
+    return [(name, length, Source.MEASURED) for name, length in parts_ms.items()]
+
+
+@pytest.mark.parametrize(("number", "slow"), [(1, 1), (9, 1), (10, 1), (19, 1), (20, 2), (40, 4)])
+def test_the_slowest_tenth_is_rounded_down_but_never_nobody(
+    call: MakeCall, number: int, slow: int
+) -> None:
+    """A tenth of nineteen is one, and of one is one."""
+    parts = slowest_tenth([call(measured(decode=1 + each)) for each in range(number)])
+
+    assert (slow, number - slow) == (len(parts.slow), len(parts.others))
+    assert number * 1_000_000 == parts.slow[0].duration_ns
+
+
+def test_the_median_is_a_request_that_happened(call: MakeCall) -> None:
+    """Of four the second quickest is shown, not a mean of two."""
+    calls = [call(measured(decode=length)) for length in (40, 10, 30, 20)]
+
+    assert calls[3] is median_of(calls)
+    assert calls[0] is slowest_of(calls)
+
+
+def test_nothing_recorded_has_no_median_and_no_slowest() -> None:
+    """Without calls there is no request to show."""
+    assert median_of([]) is None
+    assert slowest_of([]) is None
+    assert slowest_tenth([]).share("queue") is None
+    assert (
+        sentence([]) == "No request took any time, so there is nothing to say about the slow ones."
+    )
+
+
+def test_only_calls_are_compared_and_in_their_order(call: MakeCall) -> None:
+    """A request around calls would count their time twice."""
+    later = call(measured(decode=1), order=2)
+    earlier = call(measured(decode=1), order=1)
+    around = call(measured(call=2), kind=Kind.REQUEST)
+
+    assert (earlier, later) == calls_of([later, around, earlier])
+
+
+def test_one_cost_that_leads_is_named_beside_the_others(
+    forty_calls: tuple[RequestRecord, ...],
+) -> None:
+    """The leading cost, the next one worth naming, that it is an estimate, and the rest."""
+    assert sentence(forty_calls) == (
+        "The slowest 4 of 40 requests spent 79 % of their time in queue (waiting for the server"
+        " to start; estimated) and 16 % in prefill (reading the prompt); the other 36 spent 2 %"
+        " in queue."
+    )
+
+
+def test_two_costs_close_together_are_no_single_cost(call: MakeCall) -> None:
+    """Five points apart is not a lead."""
+    calls = [call(measured(prefill=45, decode=50, send=5)), call(measured(prefill=1, decode=3))]
+
+    assert sentence(calls) == (
+        "No single cost: the slowest of 2 requests spent 50 % of its time in decode (writing the"
+        " answer) and 45 % in prefill (reading the prompt); the other one spent 75 % in decode and"
+        " 25 % in prefill."
+    )
+
+
+def test_costs_spread_over_many_segments_are_no_single_cost(call: MakeCall) -> None:
+    """Even where each is below a tenth, the first is not said to lead."""
+    stages = {f"stage_{letter}": 5.0 for letter in "abcdefghijklmnopqrst"}
+
+    assert sentence([call(measured(**stages))]) == (
+        "No single cost: the only request spent 5 % of its time in stage_a (a stage of its own)"
+        " and 5 % in stage_b (a stage of its own)."
+    )
+
+
+def test_a_slow_request_that_failed_is_said_to_have_failed(call: MakeCall) -> None:
+    """A time-out is no slow answer."""
+    calls = [
+        call(measured(server_wait=100), outcome=Outcome.TIMEOUT),
+        *(call(measured(decode=1)) for _ in range(9)),
+    ]
+
+    assert sentence(calls) == (
+        "The slowest of 10 requests spent 100 % of its time in server_wait (waiting for the"
+        " server, which says nothing of its inside) (it ended as timeout); the other 9 spent 0 % in"
+        " server_wait."
+    )
+    assert "(of these, 1 ended as closed_early and 1 ended as timeout); the other 18" in sentence(
+        [
+            *calls,
+            call(measured(server_wait=200), outcome=Outcome.CLOSED_EARLY),
+            *(call(measured(decode=1)) for _ in range(9)),
+        ]
+    )

@@ -1,0 +1,218 @@
+"""What a person sees, as plain text: wide and narrow, with few values, in ASCII, without rich."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import pytest
+from rich.console import Console, RenderableType
+from rich.text import Text
+
+from latspan.recording import RequestRecord, Snapshot
+from latspan.report import CallsReport, MetricsTable, SegmentsTable, TokensTable, Waterfall
+from latspan.segments import Kind, Outcome, Segment, Source
+from latspan.tokens import TokenCounts, TokenSource
+
+GOLDEN = Path(__file__).parent / "golden"
+
+MakeCall = Callable[..., RequestRecord]
+TakeSnapshot = Callable[[Iterable[RequestRecord]], Snapshot]
+
+
+def drawn(renderable: RenderableType, *, width: int = 80, encoding: str = "utf-8") -> str:
+    """Return what a console of that width, which is no terminal, is given."""
+    raw = io.BytesIO()
+    file = io.TextIOWrapper(raw, encoding=encoding, newline="\n")
+    Console(file=file, width=width, highlight=False).print(renderable, crop=False)
+    file.flush()
+    return raw.getvalue().decode(encoding)
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_the_whole_report_of_forty_calls(
+    forty_calls: tuple[RequestRecord, ...], snapshot_of: TakeSnapshot, width: int
+) -> None:
+    """It is what was looked at and found good, to the letter."""
+    expected = (GOLDEN / f"forty_calls_{width}.txt").read_text(encoding="utf-8")
+
+    assert expected == drawn(CallsReport(snapshot_of(forty_calls)), width=width)
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_nothing_is_wider_than_the_terminal_or_ends_in_blanks(
+    forty_calls: tuple[RequestRecord, ...], snapshot_of: TakeSnapshot, width: int
+) -> None:
+    """A line that wraps would break the picture."""
+    lines = drawn(CallsReport(snapshot_of(forty_calls)), width=width).splitlines()
+
+    assert all(len(line) <= width for line in lines)
+    assert all(line == line.rstrip() for line in lines)
+
+
+def test_one_call_has_one_waterfall_and_no_percentiles(
+    call: MakeCall, snapshot_of: TakeSnapshot
+) -> None:
+    """Every percentile says how many values it needs."""
+    only = call([("send", 1, Source.MEASURED), ("server_wait", 99, Source.UNKNOWN)])
+    text = drawn(CallsReport(snapshot_of([only])))
+
+    assert text.count("= sum of segments") == 1
+    assert "  send         1  needs 2  needs 20  needs 100  m         1 %\n" in text
+    assert "  server_wait  1  needs 2  needs 20  needs 100  ?        99 % ████████\n" in text
+    assert "stalls: unknown, no request had a gap to measure" in text
+    assert "tokens unknown" in text
+
+
+def test_nothing_recorded_is_said_in_words(snapshot_of: TakeSnapshot) -> None:
+    """An empty report has no tables of nothing."""
+    assert drawn(CallsReport(snapshot_of([]))) == "no request was recorded\n"
+
+
+def test_the_pieces_of_a_name_share_a_row_each_in_its_place(call: MakeCall) -> None:
+    """A reader that is slow in the middle is seen there, and quick pauses stay thin."""
+    parts = [("send", 1, Source.MEASURED), ("server_wait", 199, Source.MEASURED)]
+    for number in range(20):
+        parts.append(("decode", 18, Source.MEASURED))
+        parts.append(("consumer", 222 if number == 9 else 2, Source.MEASURED))
+    record = call(parts, outcome=Outcome.CLOSED_EARLY)
+
+    assert (
+        drawn(Waterfall(record, "a slow reader", legend=False))
+        == """\
+a slow reader · chat smollm2 · closed_early
+  tokens unknown
+                                  0 ms       200        400        600
+                                  ┬──────────┬──────────┬──────────┬──────────┬─
+  send           1.0 ms   <1 % m  ▏
+  server_wait  199.0 ms   24 % m  ███████████
+  decode       360.0 ms   44 % m             ███████████             ███████████
+  consumer     260.0 ms   32 % m              ▏▏▏▏▏▏▏ ▏▏█████████████▏▏ ▏▏▏▏▏▏▏▏
+  total        820.0 ms = sum of segments
+"""
+    )
+
+
+def test_patterns_letters_and_words_agree(call: MakeCall) -> None:
+    """Each source has its own pattern and letter, and the legend spells both out."""
+    record = call([(source.value, 25, source) for source in Source])
+
+    assert (
+        drawn(Waterfall(record, "sources"))
+        == """\
+sources · chat smollm2 · completed
+  tokens unknown
+                                      0 ms                 50
+                                      ┬────────────────────┬────────────────────
+  measured          25.0 ms   25 % m  ███████████
+  server_reported   25.0 ms   25 % s            ▓▓▓▓▓▓▓▓▓▓▓
+  estimated         25.0 ms   25 % e                       ▒▒▒▒▒▒▒▒▒▒▒
+  unknown           25.0 ms   25 % ?                                 ░░░░░░░░░░░
+  total            100.0 ms = sum of segments
+
+  █ m measured   ▓ s reported by the server   ▒ e estimated   ░ ? unknown
+  ▏ under half a column
+"""
+    )
+
+
+def test_a_terminal_without_unicode_gets_ascii(call: MakeCall) -> None:
+    """The bars are drawn with letters that every terminal has."""
+    record = call([(source.value, 25, source) for source in Source])
+    text = drawn(Waterfall(record, "sources"), encoding="ascii")
+
+    assert text.isascii()
+    assert "  # m measured   = s reported by the server   ~ e estimated   . ? unknown\n" in text
+
+
+def test_segments_that_do_not_sum_are_not_said_to_sum() -> None:
+    """The sum line is an equation that was checked."""
+    record = RequestRecord(
+        name="chat x",
+        kind=Kind.CALL,
+        outcome=Outcome.COMPLETED,
+        start_epoch_ns=0,
+        duration_ns=10_000_000,
+        segments=(Segment("send", 0, 9_000_000),),
+    )
+    text = drawn(Waterfall(record, "x"))
+
+    assert "total  10.0 ms but segments sum to 9.0 ms\n" in text
+    assert "= sum of segments" not in text
+
+
+def test_a_request_without_duration_is_drawn(call: MakeCall) -> None:
+    """There is an axis, and no bar and no share of nothing."""
+    text = drawn(Waterfall(call([("send", 0, Source.MEASURED)]), "x", legend=False))
+
+    assert "  send   <0.1 ms        m\n  total  <0.1 ms = sum of segments\n" in text
+
+
+def test_colour_says_nothing_that_text_does_not(
+    forty_calls: tuple[RequestRecord, ...], snapshot_of: TakeSnapshot
+) -> None:
+    """A terminal's text is the same once its colours are taken away."""
+    report = CallsReport(snapshot_of(forty_calls))
+    file = io.StringIO()
+    terminal = Console(
+        file=file, width=80, force_terminal=True, color_system="truecolor", highlight=False
+    )
+    terminal.print(report, crop=False)
+
+    assert "\x1b[" in file.getvalue()
+    assert drawn(report) == Text.from_ansi(file.getvalue()).plain
+
+
+@pytest.mark.parametrize("table", [SegmentsTable, MetricsTable, TokensTable])
+def test_tables_of_nothing_stand(
+    snapshot_of: TakeSnapshot,
+    table: type[SegmentsTable | MetricsTable | TokensTable],
+) -> None:
+    """Each table alone can be drawn of a snapshot that holds nothing."""
+    assert drawn(table(snapshot_of([])))
+
+
+def test_without_stalls_it_says_so(call: MakeCall, snapshot_of: TakeSnapshot) -> None:
+    """None is said with the number of requests that had gaps at all."""
+    calm = call([("decode", 30, Source.MEASURED)], gaps_ms=[10, 20])
+
+    assert "stalls: none, no gap over 500 ms in 1 request\n" in drawn(
+        MetricsTable(snapshot_of([calm, call([("send", 1, Source.MEASURED)])]))
+    )
+
+
+def test_an_estimated_token_count_is_marked(call: MakeCall, snapshot_of: TakeSnapshot) -> None:
+    """Two who counted are both named."""
+    calls = [
+        call([("decode", 1, Source.MEASURED)], tokens=TokenCounts(input=7, source=source))
+        for source in (TokenSource.ESTIMATED, TokenSource.PROVIDER)
+    ]
+
+    assert "  in           2       7     7      14  latspan, estimated and the provider\n" in drawn(
+        TokensTable(snapshot_of(calls))
+    )
+
+
+def test_without_rich_the_missing_extra_is_named() -> None:
+    """What draws asks for the extra; the sentence and the document need nothing."""
+    script = """
+import sys
+sys.modules["rich"] = None
+sys.modules["rich.console"] = None
+from latspan.errors import MissingExtraError
+from latspan.report import demo_document, sentence
+try:
+    from latspan.report import CallsReport
+except MissingExtraError as error:
+    print(error)
+"""
+    answer = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+
+    assert (
+        answer.stdout == "the package 'rich' is not installed\nhint: pip install 'latspan[demo]'\n"
+    )

@@ -1,0 +1,45 @@
+"""Numbers are never a zero that only rounding made."""
+
+from __future__ import annotations
+
+import pytest
+
+from latspan.report._words import GLOSSARY, count, listed, milliseconds, percent
+from latspan.segments import SegmentName
+
+
+@pytest.mark.parametrize(
+    ("value_ns", "said"),
+    [
+        (49_999, "<0.1 ms"),
+        (50_000, "0.1 ms"),
+        (1_000_000, "1.0 ms"),
+        (2_431_700_000, "2,431.7 ms"),
+    ],
+)
+def test_milliseconds(value_ns: int, said: str) -> None:
+    """One decimal, and what is below it is said to be below it."""
+    assert said == milliseconds(value_ns)
+
+
+@pytest.mark.parametrize(
+    ("share", "said"),
+    [(0, "0 %"), (0.0001, "<1 %"), (0.62, "62 %"), (0.9999, ">99 %"), (1, "100 %")],
+)
+def test_percent(share: float, said: str) -> None:
+    """0 % is nothing at all and 100 % everything."""
+    assert said == percent(share)
+
+
+def test_lists_and_plurals() -> None:
+    """They read as a person writes them."""
+    assert listed(["a"]) == "a"
+    assert listed(["a", "b"]) == "a and b"
+    assert listed(["a", "b", "c"]) == "a, b and c"
+    assert count(1, "gap") == "1 gap"
+    assert count(1_000, "gap") == "1,000 gaps"
+
+
+def test_every_client_segment_is_explained() -> None:
+    """A new segment must say what it is."""
+    assert set(SegmentName) == set(GLOSSARY)
