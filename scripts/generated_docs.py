@@ -1,0 +1,116 @@
+#!/usr/bin/env python3
+"""
+Keep the parts of the documentation that the code already says.
+
+``generated_docs.py check`` names the parts that differ from the code, ``generated_docs.py write``
+mends them. Such a part stands between ``<!-- generated: NAME -->`` and ``<!-- end: NAME -->``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import re
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import fields
+from pathlib import Path
+
+from latspan.metrics import METRICS, Metric
+from latspan.recording._token_metrics import TOKEN_METRICS
+from latspan.sdk import Config
+
+
+def row(*cells: str) -> str:
+    """Return one row of a table."""
+    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+
+
+def table_of(metrics: Iterable[Metric]) -> str:
+    """Return a table of metrics, one row each."""
+    rows = ["| Metric | Unit | Formula | Undefined when | Definition |", "|---|---|---|---|---|"]
+    for metric in metrics:
+        alias = "".join(f", alias `{alias}`" for alias in metric.aliases)
+        many = "; many values a request" if metric.distribution else ""
+        rows.append(
+            row(
+                f"`{metric.name}`{alias}",
+                metric.unit,
+                f"{metric.formula}{many}",
+                metric.undefined,
+                metric.definition,
+            )
+        )
+    return "\n".join(rows)
+
+
+def table_of_settings() -> str:
+    """
+    Return a table of the settings, told by the configuration's own docstring.
+
+    Raises:
+        ValueError: The docstring has no entry for a setting.
+    """
+    said = re.split(r"^    (\w+): ", inspect.getdoc(Config) or "", flags=re.MULTILINE)
+    meanings = {
+        name: " ".join(text.replace("``", "`").split())
+        for name, text in zip(said[1::2], said[2::2], strict=True)
+    }
+    rows = ["| Setting | Variable | Default | Meaning |", "|---|---|---|---|"]
+    for field in fields(Config):
+        if field.name not in meanings:
+            raise ValueError(f"the docstring of Config does not tell '{field.name}'")
+        variable = f"`LATSPAN_{field.name.upper()}`"
+        if field.name == "tracer_provider":
+            variable = "none"
+        default = "unset" if field.default is None else f"`{field.default}`"
+        rows.append(row(f"`{field.name}`", variable, default, meanings[field.name]))
+    return "\n".join(rows)
+
+
+PARTS: dict[str, tuple[str, Callable[[], str]]] = {
+    "metrics": ("metrics.md", lambda: table_of(METRICS.values())),
+    "settings": ("guides/export.md", table_of_settings),
+    "token metrics": ("metrics.md", lambda: table_of(TOKEN_METRICS.values())),
+}
+
+
+def mended(text: str, name: str, part: str) -> str:
+    """
+    Return a page with one generated part as it should be.
+
+    Raises:
+        ValueError: The page has no place for it.
+    """
+    head, begin, rest = text.partition(f"<!-- generated: {name} -->\n")
+    _, end, tail = rest.partition(f"<!-- end: {name} -->")
+    if not begin or not end:
+        raise ValueError(f"there is no place for the generated part '{name}'")
+    return f"{head}{begin}\n{part}\n\n{end}{tail}"
+
+
+def main() -> int:
+    """Check or mend every part, and return the exit status."""
+    docs = Path(__file__).resolve().parent.parent / "docs"
+    parser = argparse.ArgumentParser(description="Keep the generated parts of the documentation")
+    parser.add_argument("verb", choices=("check", "write"))
+    verb = parser.parse_args().verb
+    stale = 0
+    for name, (page, part) in PARTS.items():
+        path = docs / page
+        text = path.read_text(encoding="utf-8")
+        wanted = mended(text, name, part())
+        if text == wanted:
+            continue
+        if verb == "write":
+            path.write_text(wanted, encoding="utf-8")
+        else:
+            stale += 1
+            sys.stderr.write(f"{page}: the part '{name}' is stale\n")
+    if stale:
+        sys.stderr.write("hint: .venv/bin/python scripts/generated_docs.py write\n")
+    return min(stale, 1)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,82 @@
+"""Suites run one after the other, and the last line is their sum."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).resolve().parents[3] / "scripts" / "run_tests.py"
+
+PASSES = "def test_passes():\n    pass\n"
+FAILS = "def test_fails():\n    assert False\n"
+SKIPS = "import pytest\n\n\ndef test_skips():\n    pytest.skip('it says why')\n"
+BREAKS_AT_TEARDOWN = """
+import pytest
+
+@pytest.fixture
+def broken():
+    yield
+    raise RuntimeError
+
+def test_breaks(broken):
+    pass
+"""
+
+
+def suite(folder: Path, *tests: str) -> str:
+    folder.mkdir()
+    for number, test in enumerate(tests):
+        (folder / f"test_{folder.name}_{number}.py").write_text(test)
+    return str(folder)
+
+
+def run(*folders: str, arguments: tuple[str, ...] = ()) -> tuple[int, str]:
+    """Return the exit status and the last line."""
+    named = [part for folder in folders for part in (sys.executable, folder)]
+    done = subprocess.run(
+        [sys.executable, SCRIPT, *named, "--", "-p", "no:cacheprovider", *arguments],
+        capture_output=True,
+        text=True,
+    )
+    return done.returncode, done.stdout.splitlines()[-1]
+
+
+def test_suites_are_summed(tmp_path: Path) -> None:
+    one = suite(tmp_path / "one", PASSES, SKIPS)
+    two = suite(tmp_path / "two", PASSES)
+
+    assert run(one, two) == (0, "2 passed, 0 failed, 1 skipped")
+
+
+def test_a_failure_in_the_first_suite_does_not_stop_the_second(tmp_path: Path) -> None:
+    one = suite(tmp_path / "one", FAILS)
+    two = suite(tmp_path / "two", PASSES)
+
+    assert run(one, two) == (1, "1 passed, 1 failed, 0 skipped")
+
+
+@pytest.mark.parametrize(
+    ("test", "summary"),
+    [
+        (BREAKS_AT_TEARDOWN, "0 passed, 1 failed, 0 skipped"),
+        ("this is no Python\n", "0 passed, 1 failed, 0 skipped"),
+        ("import os\n\nos._exit(3)\n", "0 passed, 1 failed, 0 skipped"),
+    ],
+    ids=["teardown", "collection", "crash"],
+)
+def test_what_is_no_failed_assertion_fails_too(tmp_path: Path, test: str, summary: str) -> None:
+    assert (1, summary) == run(suite(tmp_path / "one", test))
+
+
+def test_a_suite_that_is_not_there_fails(tmp_path: Path) -> None:
+    assert run(str(tmp_path / "missing")) == (1, "0 passed, 1 failed, 0 skipped")
+
+
+def test_a_selection_may_leave_a_suite_empty(tmp_path: Path) -> None:
+    one = suite(tmp_path / "one", PASSES)
+    two = suite(tmp_path / "two", SKIPS)
+
+    assert run(one, two, arguments=("-k", "passes")) == (0, "1 passed, 0 failed, 0 skipped")
