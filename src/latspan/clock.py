@@ -2,7 +2,8 @@
 The clock: monotonic nanoseconds for every duration, one wall-clock offset a request.
 
 Durations are differences of monotonic readings and nothing else; wall time only places a request
-on the calendar. Monotonic readings of two processes are never compared.
+on the calendar. Monotonic readings of two processes are never compared, but by tests that run
+both on one machine.
 """
 
 from __future__ import annotations

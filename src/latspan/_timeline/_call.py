@@ -151,7 +151,7 @@ def _streamed_answer(
     if reads.end is not None:
         marks[Mark.STREAM_END] = reads.end[1]
     fitted = _fit_stream(tiling, attempt, stream, seen)
-    _lay_wait(tiling, attempt, stream, fitted)
+    _lay_wait(tiling, stream, fitted)
     _lay_generation(tiling, stream, fitted)
     tail = SegmentName.STREAM_CLOSE
     if seen.outcome not in _WHOLE_ENDS:
@@ -182,11 +182,9 @@ def _fit_stream(
     )
 
 
-def _lay_wait(tiling: Tiling, attempt: Attempt | None, stream: Stream, fitted: Fitted) -> None:
+def _lay_wait(tiling: Tiling, stream: Stream, fitted: Fitted) -> None:
     """Lay the wait from the last byte sent to the first token, or to the stream's end."""
-    headers_ns = None if attempt is None else attempt.headers_ns
-    if fitted.queue_until_headers:
-        tiling.until(headers_ns, SegmentName.QUEUE, Source.ESTIMATED)
+    tiling.until(fitted.queue_until_ns, SegmentName.QUEUE, Source.ESTIMATED)
     handed_over = tiling.clamp(stream.handed_over_ns)
     available = handed_over - tiling.cursor_ns + stream.flowing_ns(Phase.WAIT)
     parts = _Parts(tiling, fitted.wait(available))

@@ -26,14 +26,15 @@ class Fitted:
         parts: What happened before the first token, in order, with reported lengths.
         decode_ns: Reported generation after the first token; ``None`` if not reported.
         covers: The report speaks for the whole wait, so what it leaves over is the network.
-        queue_until_headers: The wait for the headers is the queue.
+        queue_until_ns: When the queue ended, where that is known by the headers; monotonic
+            nanoseconds.
         rejected: There was a report, and it did not fit.
     """
 
     parts: tuple[tuple[SegmentName, int], ...] = ()
     decode_ns: int | None = None
     covers: bool = False
-    queue_until_headers: bool = False
+    queue_until_ns: int | None = None
     rejected: bool = False
 
     def wait(self, available_ns: int) -> tuple[Part, ...]:
@@ -89,8 +90,9 @@ def fit(
     """
     Place a server's report into the intervals it belongs to.
 
-    A part may exceed its interval by up to 5 ms or 1 %, whichever is more: that much is cut. More,
-    or a negative time, rejects the report as a whole.
+    What happened before the first token may exceed the wait, and the generation the rest of the
+    stream, by up to 5 ms or 1 %, whichever is more: that much is cut. More, or a negative time,
+    rejects the report as a whole.
 
     Args:
         reported: What the server said, if anything.
@@ -103,41 +105,37 @@ def fit(
     """
     if reported is None:
         return NO_EVIDENCE
-    until_headers = reported.queue_until_headers and headers_ns is not None
     begin, end = wait
-    if until_headers and headers_ns is not None:
-        begin = headers_ns
-    before = [
+    by_headers = reported.queue_until_headers and headers_ns is not None
+    before = tuple(
         (name, length)
         for name, length in (
-            (SegmentName.QUEUE, None if until_headers else reported.queue_ns),
+            (SegmentName.QUEUE, None if by_headers else reported.queue_ns),
             (SegmentName.MODEL_LOAD, reported.model_load_ns),
             (SegmentName.PREFILL, reported.prefill_ns),
             (SegmentName.DECODE, reported.decode_ns if generation is None else None),
         )
         if length is not None
-    ]
-    if not all(_fits(length, 0, end - begin) for _, length in before) or not _fits(
-        sum(length for _, length in before), begin, end
-    ):
+    )
+    before_ns = sum(length for _, length in before)
+    if min((length for _, length in before), default=0) < 0 or not _fits(before_ns, begin, end):
         return Fitted(rejected=True)
+    queue_until_ns = None
+    if by_headers and headers_ns is not None:
+        # A server may begin to work a little before its headers are out: the queue ended at the
+        # latest with them, and early enough for what came after.
+        begin = queue_until_ns = max(begin, min(headers_ns, end - before_ns))
     if generation is not None:
         # A first token that was read late may have come as soon as the prefill was over.
         first_token, stream_end = generation
-        earliest = min(first_token, begin + sum(length for _, length in before))
-        if not _fits(reported.decode_ns or 0, earliest, stream_end):
+        if not _fits(reported.decode_ns or 0, min(first_token, begin + before_ns), stream_end):
             return Fitted(rejected=True)
     covers = (
-        (until_headers or reported.queue_ns is not None)
+        (by_headers or reported.queue_ns is not None)
         and reported.prefill_ns is not None
         and reported.decode_ns is not None
     )
-    return Fitted(
-        parts=tuple(before),
-        decode_ns=reported.decode_ns,
-        covers=covers,
-        queue_until_headers=until_headers,
-    )
+    return Fitted(before, reported.decode_ns, covers, queue_until_ns)
 
 
 def _fits(length_ns: int, begin_ns: int, end_ns: int) -> bool:

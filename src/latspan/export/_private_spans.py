@@ -11,8 +11,8 @@ from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, TraceFlags
 
-from latspan import __version__
 from latspan._spans import AttributeValue, ChildSpan, FinishedSpan, OpenSpan
+from latspan._version import __version__
 from latspan.semconv import SCHEMA_URL
 
 __all__ = ["PrivateSink"]

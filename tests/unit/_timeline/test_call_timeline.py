@@ -1,0 +1,475 @@
+"""The timeline of one call, to the nanosecond."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from latspan._timeline import Attempt, CallObservation, Reads, call_timeline
+from latspan.segments import (
+    Mark,
+    Outcome,
+    ReportedTimings,
+    SegmentName,
+    Source,
+)
+from latspan.units import NS_PER_MS
+from latspan.wire import ChunkKind
+
+MS = NS_PER_MS
+
+
+def _attempt(start: int = 5, **later: int) -> Attempt:
+    """Return an attempt whose instants are given in milliseconds."""
+    attempt = Attempt(start * MS)
+    for name, instant in later.items():
+        setattr(attempt, f"{name}_ns", instant * MS)
+    return attempt
+
+
+def _reads(*chunks: tuple[int, int, ChunkKind], end: tuple[int, int] | None = None) -> Reads:
+    """Return reads from (before, after, kind), in milliseconds."""
+    reads = Reads()
+    for before, after, kind in chunks:
+        reads.stamps += (before * MS, after * MS)
+        reads.kinds.append(kind)
+    if end is not None:
+        reads.end = (end[0] * MS, end[1] * MS)
+    return reads
+
+
+def _totals(seen: CallObservation) -> dict[str, tuple[int, str]]:
+    timeline = call_timeline(seen)
+    assert timeline.duration_ns == sum(s.duration_ns for s in timeline.segments)
+    return {total.name: (total.duration_ns // MS, total.source.value) for total in timeline.totals}
+
+
+def _streamed(**given: Any) -> CallObservation:
+    """Return a call whose transport took 5..30 ms, streaming three tokens at 100, 120, 140."""
+    defaults: dict[str, Any] = {
+        "start_ns": 0,
+        "done_ns": 145 * MS,
+        "attempts": [_attempt(5, pool_acquired=8, connected=15, tls_done=25, sent=30, headers=60)],
+        "returned_ns": 61 * MS,
+        "reads": _reads(
+            (61, 90, ChunkKind.EMPTY),
+            (90, 100, ChunkKind.VISIBLE),
+            (100, 120, ChunkKind.VISIBLE),
+            (120, 140, ChunkKind.VISIBLE),
+            end=(140, 145),
+        ),
+        "output_tokens": 3,
+    }
+    return CallObservation(**{**defaults, **given})
+
+
+def test_every_phase_of_the_transport_has_its_segment() -> None:
+    """The marks of the transport cut the time before the wait, TLS apart from TCP."""
+    assert _totals(_streamed()) == {
+        "prepare": (5, "measured"),
+        "pool_wait": (3, "measured"),
+        "connect": (7, "measured"),
+        "tls": (10, "measured"),
+        "send": (5, "measured"),
+        "server_wait": (70, "measured"),
+        "decode": (40, "measured"),
+        "stream_close": (5, "measured"),
+    }
+
+
+def test_dns_is_a_segment_where_the_client_tells_it_apart() -> None:
+    """Where the name's resolution is known, the rest of connecting is TCP."""
+    attempt = _attempt(5, pool_acquired=8, dns_done=10, connected=15, sent=30, headers=60)
+    totals = _totals(_streamed(attempts=[attempt]))
+    assert totals["dns"] == (2, "measured")
+    assert totals["tcp"] == (5, "measured")
+    assert "connect" not in totals
+
+
+def test_a_reused_connection_has_no_connect_segment() -> None:
+    """What was not observed is absent, not zero."""
+    totals = _totals(_streamed(attempts=[_attempt(5, pool_acquired=6, sent=30, headers=60)]))
+    assert "connect" not in totals
+    assert "tls" not in totals
+
+
+def test_metrics_of_a_stream_are_exact() -> None:
+    """TTFC ends at the first chunk, TTFT at the first that bears a token."""
+    metrics = call_timeline(_streamed()).metrics
+    assert metrics["duration"].value == 145 * MS
+    assert metrics["time_to_first_chunk"].value == 90 * MS
+    assert metrics["time_to_first_token"].value == 100 * MS
+    assert metrics["time_to_first_visible_token"].value == 100 * MS
+    assert metrics["time_per_output_token"].value == 20 * MS
+    assert metrics["chunk_gap_max"].value == 20 * MS
+    assert {value.source for value in metrics.values()} == {Source.MEASURED}
+
+
+@pytest.mark.parametrize(("output_tokens", "choices"), [(None, 1), (0, 1), (1, 1), (3, 2)])
+def test_time_per_output_token_is_undefined_rather_than_zero(
+    output_tokens: int | None, choices: int
+) -> None:
+    """Fewer than two tokens, no count, or several choices: no number."""
+    seen = _streamed(output_tokens=output_tokens, choices=choices)
+    assert "time_per_output_token" not in call_timeline(seen).metrics
+
+
+def test_reasoning_is_a_segment_of_its_own() -> None:
+    """From the first reasoning token to the first visible one."""
+    reads = _reads(
+        (61, 100, ChunkKind.REASONING),
+        (100, 110, ChunkKind.REASONING),
+        (110, 125, ChunkKind.VISIBLE),
+        (125, 140, ChunkKind.VISIBLE),
+        end=(140, 145),
+    )
+    timeline = call_timeline(_streamed(reads=reads))
+    totals = {total.name: total.duration_ns for total in timeline.totals}
+    assert totals["reasoning"] == 25 * MS
+    assert totals["decode"] == 15 * MS
+    assert timeline.metrics["time_to_first_token"].value == 100 * MS
+    assert timeline.metrics["time_to_first_visible_token"].value == 125 * MS
+
+
+class TestEvidence:
+    """What a server reports, fitted into what was measured."""
+
+    LLAMA = ReportedTimings(
+        "llama_cpp", prefill_ns=30 * MS, decode_ns=38 * MS, queue_until_headers=True
+    )
+
+    def test_a_report_that_covers_the_wait_leaves_the_network(self) -> None:
+        """Queue until the headers, prefill, decode, and what is left on both sides."""
+        assert _totals(_streamed(reported=self.LLAMA)) == {
+            "prepare": (5, "measured"),
+            "pool_wait": (3, "measured"),
+            "connect": (7, "measured"),
+            "tls": (10, "measured"),
+            "send": (5, "measured"),
+            "queue": (30, "estimated"),
+            "prefill": (30, "server_reported"),
+            "network": (12, "estimated"),
+            "decode": (38, "server_reported"),
+            "stream_close": (5, "measured"),
+        }
+
+    def test_the_network_is_one_contiguous_interval(self) -> None:
+        """What is left before the first token joins what is left after it."""
+        segments = call_timeline(_streamed(reported=self.LLAMA)).segments
+        assert [segment.name for segment in segments].count("network") == 1
+
+    def test_a_report_without_a_queue_leaves_a_composite_wait(self) -> None:
+        """Nobody said what the rest of the wait was, so it is not called network."""
+        reported = ReportedTimings("other", prefill_ns=30 * MS, decode_ns=38 * MS)
+        totals = _totals(_streamed(reported=reported))
+        assert totals["server_wait"] == (40, "measured")
+        assert totals["prefill"] == (30, "server_reported")
+        assert totals["decode"] == (40, "measured")
+        assert "network" not in totals
+
+    def test_work_that_began_before_the_headers_is_taken_from_the_queue(self) -> None:
+        """The headers say when the queue ended at the latest; the prefill knows better."""
+        reported = ReportedTimings(
+            "llama_cpp", prefill_ns=55 * MS, decode_ns=38 * MS, queue_until_headers=True
+        )
+        totals = _totals(_streamed(reported=reported))
+        assert totals["queue"] == (15, "estimated")
+        assert totals["prefill"] == (55, "server_reported")
+
+    @pytest.mark.parametrize("excess_ms", [0, 5])
+    def test_a_small_excess_is_cut_to_fit(self, excess_ms: int) -> None:
+        """Up to 5 ms more than the whole wait is taken as the same thing."""
+        reported = ReportedTimings(
+            "llama_cpp",
+            prefill_ns=(70 + excess_ms) * MS,
+            decode_ns=38 * MS,
+            queue_until_headers=True,
+        )
+        timeline = call_timeline(_streamed(reported=reported))
+        assert not timeline.evidence_rejected
+        assert {t.name: t.duration_ns for t in timeline.totals}["prefill"] == 70 * MS
+
+    def test_an_excess_of_one_percent_is_cut_to_fit_where_that_is_more(self) -> None:
+        """Of a wait of 1,000 ms, 10 ms more are still the same thing."""
+        reads = _reads((61, 1030, ChunkKind.VISIBLE), end=(1030, 1031))
+        reported = ReportedTimings(
+            "llama_cpp", prefill_ns=1010 * MS, decode_ns=0, queue_until_headers=True
+        )
+        seen = _streamed(reads=reads, reported=reported, done_ns=1031 * MS)
+        assert not call_timeline(seen).evidence_rejected
+
+    @pytest.mark.parametrize(("prefill_ms", "decode_ms"), [(76, 38), (-1, 38), (30, 95), (30, -1)])
+    def test_an_impossible_report_is_rejected_whole(self, prefill_ms: int, decode_ms: int) -> None:
+        """A time that cannot be is no reason to believe the other."""
+        reported = ReportedTimings(
+            "llama_cpp",
+            prefill_ns=prefill_ms * MS,
+            decode_ns=decode_ms * MS,
+            queue_until_headers=True,
+        )
+        timeline = call_timeline(_streamed(reported=reported))
+        assert timeline.evidence_rejected
+        assert not {"queue", "prefill", "network"} & {t.name for t in timeline.totals}
+
+    def test_generation_that_began_while_the_first_read_was_late_still_fits(self) -> None:
+        """The first token may have come as soon as the prefill was over."""
+        reported = ReportedTimings(
+            "llama_cpp", prefill_ns=10 * MS, decode_ns=70 * MS, queue_until_headers=True
+        )
+        timeline = call_timeline(_streamed(reported=reported))
+        assert not timeline.evidence_rejected
+        assert {t.name: t.duration_ns for t in timeline.totals}["decode"] == 40 * MS
+
+    def test_reasoning_shares_the_reported_generation_as_an_estimate(self) -> None:
+        """The server reports one time for both, so their split is ours."""
+        reads = _reads(
+            (61, 100, ChunkKind.REASONING),
+            (100, 120, ChunkKind.VISIBLE),
+            (120, 140, ChunkKind.VISIBLE),
+            end=(140, 145),
+        )
+        reported = ReportedTimings(
+            "llama_cpp", prefill_ns=30 * MS, decode_ns=30 * MS, queue_until_headers=True
+        )
+        totals = _totals(_streamed(reads=reads, reported=reported))
+        assert totals["reasoning"] == (15, "estimated")
+        assert totals["decode"] == (15, "estimated")
+
+    def test_an_answer_in_one_piece_keeps_its_unknown_wait(self) -> None:
+        """Prefill and decode are reported; queue and network are not told apart."""
+        attempt = _attempt(5, pool_acquired=6, sent=10, headers=110, body_end=111)
+        seen = CallObservation(
+            start_ns=0,
+            done_ns=115 * MS,
+            attempts=[attempt],
+            returned_ns=115 * MS,
+            reported=ReportedTimings("llama_cpp", prefill_ns=30 * MS, decode_ns=50 * MS),
+        )
+        assert _totals(seen) == {
+            "prepare": (5, "measured"),
+            "pool_wait": (1, "measured"),
+            "send": (4, "measured"),
+            "server_wait": (21, "measured"),
+            "prefill": (30, "server_reported"),
+            "decode": (50, "server_reported"),
+            "postprocess": (4, "measured"),
+        }
+
+
+class TestReader:
+    """Who is slow, the stream or its reader."""
+
+    @staticmethod
+    def _read_with_hold(
+        hold_ms: int, *, reported: ReportedTimings | None = None
+    ) -> CallObservation:
+        """Return a call whose tokens arrive every 20 ms from 100 on, each held for a while."""
+        reads = Reads()
+        now = 61
+        for index in range(10):
+            arrival = 100 + 20 * index
+            before = now
+            now = max(now, arrival)
+            reads.stamps += (before * MS, now * MS)
+            reads.kinds.append(ChunkKind.VISIBLE)
+            now += hold_ms
+        end = max(now, 281)
+        reads.end = (now * MS, end * MS)
+        return _streamed(reads=reads, done_ns=end * MS, output_tokens=10, reported=reported)
+
+    @pytest.mark.parametrize("hold_ms", [0, 5, 15, 25, 50])
+    def test_gaps_are_right_or_marked_estimated(self, hold_ms: int) -> None:
+        """A gap that is called measured is the server's 20 ms, whatever the reader did."""
+        timeline = call_timeline(self._read_with_hold(hold_ms))
+        measured = [g.value for g in timeline.chunk_gaps if g.source is Source.MEASURED]
+        assert set(measured) <= {20 * MS}
+        assert bool(measured) == (hold_ms < 20)
+        pace = timeline.metrics["time_per_output_token"]
+        assert pace.source is not Source.MEASURED or pace.value == 20 * MS
+        assert (pace.source is Source.MEASURED) == (hold_ms < 20)
+
+    def test_what_the_reader_held_is_the_consumers(self) -> None:
+        """With 50 ms a chunk every later read finds its chunk waiting: nine holds."""
+        totals = _totals(self._read_with_hold(50))
+        assert totals["consumer"] == (9 * 50 + 50, "measured")
+        assert "decode" not in totals
+
+    def test_time_the_reader_spent_while_it_still_had_to_wait_is_the_streams(self) -> None:
+        """With 15 ms a chunk the stream is the slower one; only its end was there already."""
+        totals = _totals(self._read_with_hold(15))
+        assert totals["decode"] == (180, "measured")
+        assert totals["consumer"] == (15, "measured")
+
+    def test_the_servers_own_pace_is_used_where_arrivals_are_unknown(self) -> None:
+        """A reported decode time gives the pace that the reader hid."""
+        reported = ReportedTimings(
+            "llama_cpp", prefill_ns=30 * MS, decode_ns=180 * MS, queue_until_headers=True
+        )
+        pace = call_timeline(self._read_with_hold(50, reported=reported)).metrics[
+            "time_per_output_token"
+        ]
+        assert pace.value == 20 * MS
+        assert pace.source is Source.SERVER_REPORTED
+
+    def test_a_caller_who_waits_before_the_first_read_has_no_measured_ttft(self) -> None:
+        """The first chunk was found waiting: the time is at most this."""
+        reads = _reads((500, 500, ChunkKind.VISIBLE), end=(500, 501))
+        timeline = call_timeline(_streamed(reads=reads, done_ns=501 * MS))
+        assert timeline.metrics["time_to_first_token"].source is Source.ESTIMATED
+        assert {t.name: t.duration_ns for t in timeline.totals}["consumer"] == 439 * MS
+
+
+class TestEnds:
+    """Whichever way a call ends, its time is where it was spent."""
+
+    def test_attempts_before_the_last_and_their_back_off_are_retry(self) -> None:
+        """From the first try's start to the last one's."""
+        first = _attempt(2, pool_acquired=3, sent=4, headers=6, end=6)
+        first.error_type = "429"
+        seen = _streamed(
+            attempts=[
+                _attempt(20, pool_acquired=21, sent=30, headers=60),
+                first,
+            ]
+        )
+        totals = _totals(seen)
+        assert totals["prepare"] == (2, "measured")
+        assert totals["retry"] == (18, "measured")
+
+    @pytest.mark.parametrize(
+        ("phase", "later"),
+        [
+            (SegmentName.POOL_WAIT, {}),
+            (SegmentName.CONNECT, {"pool_acquired": 8}),
+            (SegmentName.TLS, {"pool_acquired": 8, "connected": 12}),
+            (SegmentName.SEND, {"pool_acquired": 8, "connected": 12}),
+            (SegmentName.SERVER_WAIT, {"pool_acquired": 8, "connected": 12, "sent": 14}),
+        ],
+    )
+    def test_a_failed_try_counts_where_it_failed(
+        self, phase: SegmentName, later: dict[str, int]
+    ) -> None:
+        """A timeout of the pool reads as a wait for the pool, and so on."""
+        attempt = _attempt(5, **later, end=100)
+        attempt.phase = phase
+        attempt.error_type = "Timeout"
+        seen = CallObservation(
+            start_ns=0, done_ns=102 * MS, outcome=Outcome.TIMEOUT, attempts=[attempt]
+        )
+        timeline = call_timeline(seen)
+        assert timeline.segments[-2].name == phase
+        assert timeline.segments[-2].end_ns == 100 * MS
+        assert timeline.segments[-1].name == "postprocess"
+
+    def test_being_cancelled_in_a_back_off_counts_as_retry(self) -> None:
+        """Nothing was on the wire any more."""
+        attempt = _attempt(5, pool_acquired=8, sent=10, headers=20, end=20)
+        attempt.error_type = "429"
+        seen = CallObservation(
+            start_ns=0,
+            done_ns=300 * MS,
+            outcome=Outcome.CANCELLED,
+            attempts=[attempt],
+            returned_ns=None,
+        )
+        totals = _totals(seen)
+        assert "server_wait" in totals
+
+    def test_a_stream_left_early_holds_the_callers_time_until_the_close(self) -> None:
+        """Between the last read and the close the caller held it; closing is the stream's."""
+        reads = _reads((61, 100, ChunkKind.VISIBLE))
+        seen = _streamed(
+            reads=reads,
+            outcome=Outcome.CLOSED_EARLY,
+            close_started_ns=200 * MS,
+            done_ns=203 * MS,
+        )
+        totals = _totals(seen)
+        assert totals["consumer"] == (100, "measured")
+        assert totals["stream_close"] == (3, "measured")
+
+    @pytest.mark.parametrize(
+        ("outcome", "name"),
+        [(Outcome.COMPLETED, "stream_close"), (Outcome.TIMEOUT, "server_wait")],
+    )
+    def test_waiting_in_vain_for_a_token_is_no_stream_close(
+        self, outcome: Outcome, name: str
+    ) -> None:
+        """A stream that broke off after its last token kept the caller waiting for another."""
+        reads = _reads((61, 100, ChunkKind.VISIBLE), end=(100, 900))
+        totals = _totals(_streamed(reads=reads, outcome=outcome, done_ns=900 * MS))
+        assert totals[name][0] >= 800
+
+    def test_without_transport_marks_the_time_before_the_stream_is_unattributed(self) -> None:
+        """Nobody knows what of it was the connection and what the server."""
+        totals = _totals(_streamed(attempts=[]))
+        assert totals["unattributed"] == (61, "unknown")
+        assert totals["server_wait"] == (39, "measured")
+
+
+_instants = st.integers(min_value=-50, max_value=2_000)
+_maybe = st.none() | _instants
+_attempts = st.builds(
+    Attempt,
+    start_ns=_instants,
+    phase=st.sampled_from(list(SegmentName)),
+    pool_acquired_ns=_maybe,
+    dns_done_ns=_maybe,
+    connected_ns=_maybe,
+    tls_done_ns=_maybe,
+    sent_ns=_maybe,
+    headers_ns=_maybe,
+    body_end_ns=_maybe,
+    end_ns=_maybe,
+)
+
+
+@st.composite
+def _any_reads(draw: st.DrawFn) -> Reads:
+    kinds = draw(st.lists(st.sampled_from([0, 1, 2]), max_size=8))
+    stamps = draw(st.lists(_instants, min_size=2 * len(kinds), max_size=2 * len(kinds)))
+    if draw(st.booleans()):
+        stamps.sort()
+    return Reads(stamps, kinds, draw(st.none() | st.tuples(_instants, _instants)))
+
+
+_reported = st.builds(
+    ReportedTimings,
+    system=st.just("any"),
+    queue_ns=_maybe,
+    model_load_ns=_maybe,
+    prefill_ns=_maybe,
+    decode_ns=_maybe,
+    queue_until_headers=st.booleans(),
+)
+
+
+@given(
+    seen=st.builds(
+        CallObservation,
+        start_ns=_instants,
+        done_ns=_instants,
+        outcome=st.sampled_from(list(Outcome)),
+        attempts=st.lists(_attempts, max_size=3),
+        returned_ns=_maybe,
+        reads=st.none() | _any_reads(),
+        close_started_ns=_maybe,
+        reported=st.none() | _reported,
+        output_tokens=st.none() | st.integers(0, 100),
+        choices=st.integers(1, 3),
+    )
+)
+def test_segments_tile_the_duration_whatever_was_observed(seen: CallObservation) -> None:
+    """In any order and with any part missing: no gap, no overlap, no nanosecond lost."""
+    timeline = call_timeline(seen)
+    assert timeline.duration_ns >= 0
+    edge = 0
+    for segment in timeline.segments:
+        assert segment.start_ns == edge
+        assert segment.end_ns > segment.start_ns
+        edge = segment.end_ns
+    assert edge == timeline.duration_ns
+    assert timeline.marks[Mark.DONE] - timeline.marks[Mark.START] == timeline.duration_ns

@@ -1,0 +1,146 @@
+"""The timeline of a unit of work: whose time is whose."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from latspan._timeline import Interval, Timeline, work_timeline
+from latspan.segments import Segment, Source
+
+
+def _names(timeline: Timeline) -> list[tuple[str, int]]:
+    return [(segment.name, segment.duration_ns) for segment in timeline.segments]
+
+
+def _call(start: int, done: int, *segments: Segment) -> Interval:
+    return Interval("chat m", start, done, segments or (Segment("decode", 0, done - start),))
+
+
+def test_one_call_splits_the_applications_time_in_two() -> None:
+    """Before the call it prepared, after it it processed."""
+    timeline = work_timeline(
+        0, 100, calls=[_call(30, 80, Segment("queue", 0, 20), Segment("decode", 20, 50))]
+    )
+    assert _names(timeline) == [
+        ("prepare", 30),
+        ("queue", 20),
+        ("decode", 30),
+        ("postprocess", 20),
+    ]
+
+
+def test_earlier_calls_are_one_segment_and_only_the_last_is_opened_up() -> None:
+    """A chain of calls reads as calls, and the one the user waited for last in full."""
+    timeline = work_timeline(0, 100, calls=[_call(10, 30), _call(40, 90)])
+    assert _names(timeline) == [
+        ("prepare", 10),
+        ("call", 20),
+        ("prepare", 10),
+        ("decode", 50),
+        ("postprocess", 10),
+    ]
+
+
+def test_overlapping_calls_are_counted_once() -> None:
+    """Of calls that ran at the same time the union counts, and the last one's own segments win."""
+    timeline = work_timeline(0, 100, calls=[_call(10, 95), _call(20, 60), _call(30, 80)])
+    assert _names(timeline) == [
+        ("prepare", 10),
+        ("call", 20),
+        ("decode", 50),
+        ("call", 15),
+        ("postprocess", 5),
+    ]
+
+
+def test_stages_take_their_part_of_the_applications_time_and_none_of_a_calls() -> None:
+    """The innermost stage has it; inside a call the call does."""
+    timeline = work_timeline(
+        0,
+        100,
+        calls=[_call(50, 90)],
+        stages=[Interval("retrieve", 10, 60), Interval("rerank", 20, 30)],
+    )
+    assert _names(timeline) == [
+        ("prepare", 10),
+        ("retrieve", 10),
+        ("rerank", 10),
+        ("retrieve", 20),
+        ("decode", 40),
+        ("postprocess", 10),
+    ]
+
+
+def test_a_request_without_a_call_says_that_its_time_is_unattributed() -> None:
+    """Nothing explains it, so nothing is claimed."""
+    timeline = work_timeline(0, 100, stages=[Interval("retrieve", 10, 60)])
+    assert _names(timeline) == [("unattributed", 10), ("retrieve", 50), ("unattributed", 40)]
+    assert timeline.segments[0].source is Source.UNKNOWN
+
+
+def test_a_stage_has_its_own_time_under_its_own_name() -> None:
+    """Calls and stages inside it keep theirs."""
+    timeline = work_timeline(
+        0,
+        100,
+        calls=[_call(50, 90)],
+        stages=[Interval("rerank", 20, 30)],
+        own_name="retrieve",
+    )
+    assert _names(timeline) == [
+        ("retrieve", 20),
+        ("rerank", 10),
+        ("retrieve", 20),
+        ("decode", 40),
+        ("retrieve", 10),
+    ]
+
+
+def test_a_call_that_outlives_its_request_counts_up_to_the_requests_end() -> None:
+    """Its own segments are not known yet."""
+    timeline = work_timeline(0, 100, calls=[Interval("chat m", 40, 100)])
+    assert _names(timeline) == [("prepare", 40), ("call", 60)]
+
+
+def test_the_first_visible_token_of_any_call_counts_for_the_request() -> None:
+    """What the user saw first, whichever call it came from."""
+    early = Interval("chat m", 10, 30, first_visible_ns=25)
+    late = Interval("chat m", 40, 90, first_visible_ns=70, first_visible_source=Source.ESTIMATED)
+    metric = work_timeline(5, 100, calls=[late, early]).metrics["time_to_first_visible_token"]
+    assert metric.value == 20
+    assert metric.source is Source.MEASURED
+
+
+_instants = st.integers(-20, 200)
+_intervals = st.builds(
+    Interval,
+    name=st.sampled_from(["retrieve", "rerank"]),
+    start_ns=_instants,
+    done_ns=_instants,
+    segments=st.sampled_from([(), (Segment("queue", 0, 30), Segment("decode", 30, 400))]),
+)
+
+
+@given(
+    start=_instants,
+    done=_instants,
+    calls=st.lists(_intervals, max_size=4),
+    stages=st.lists(_intervals, max_size=4),
+    own_name=st.none() | st.just("safety"),
+)
+def test_segments_tile_the_duration_whatever_lies_inside(
+    start: int,
+    done: int,
+    calls: list[Interval],
+    stages: list[Interval],
+    own_name: str | None,
+) -> None:
+    """In any order and overlap: no gap, no overlap, no nanosecond lost."""
+    timeline = work_timeline(start, done, calls=calls, stages=stages, own_name=own_name)
+    edge = 0
+    for segment in timeline.segments:
+        assert segment.start_ns == edge
+        assert segment.end_ns > segment.start_ns
+        edge = segment.end_ns
+    assert edge == timeline.duration_ns == max(0, done - start)
