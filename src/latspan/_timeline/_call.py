@@ -64,11 +64,11 @@ def call_timeline(seen: CallObservation) -> Timeline:
     if attempt is not None:
         _mark(marks, Mark.SENT, attempt.sent_ns)
         _mark(marks, Mark.HEADERS, attempt.headers_ns)
-    if attempt is not None and attempt.headers_ns is None and seen.reads is None:
+    if seen.reads is not None and seen.returned_ns is not None:
+        return _streamed_answer(tiling, attempt, seen.reads, seen.returned_ns, seen, marks)
+    if attempt is not None and attempt.headers_ns is None:
         return _failed_before_an_answer(tiling, attempt, seen, marks)
-    if seen.reads is None:
-        return _whole_answer(tiling, attempt, seen, marks)
-    return _streamed_answer(tiling, attempt, seen.reads, seen, marks)
+    return _whole_answer(tiling, attempt, seen, marks)
 
 
 def _mark(marks: dict[Mark, int], mark: Mark, instant_ns: int | None) -> None:
@@ -81,7 +81,8 @@ def _lay_transport(tiling: Tiling, seen: CallObservation) -> Attempt | None:
     if not seen.attempts:
         # Without transport marks nobody knows what of this was the client library, the
         # connection or the server.
-        tiling.until(seen.returned_ns, SegmentName.UNATTRIBUTED, Source.UNKNOWN)
+        over_ns = seen.done_ns if seen.returned_ns is None else seen.returned_ns
+        tiling.until(over_ns, SegmentName.UNATTRIBUTED, Source.UNKNOWN)
         return None
     attempts = sorted(seen.attempts, key=lambda attempt: attempt.start_ns)
     last = attempts[-1]
@@ -121,9 +122,10 @@ def _whole_answer(
     tiling: Tiling, attempt: Attempt | None, seen: CallObservation, marks: dict[Mark, int]
 ) -> Timeline:
     """Lay an answer that came in one piece."""
-    body_end_ns = attempt.body_end_ns if attempt is not None else None
-    if body_end_ns is None:
-        body_end_ns = seen.returned_ns if seen.returned_ns is not None else seen.done_ns
+    known = [seen.returned_ns, seen.done_ns]
+    if attempt is not None:
+        known = [attempt.body_end_ns, attempt.end_ns if attempt.failed else None, *known]
+    body_end_ns = next(instant for instant in known if instant is not None)
     begin, end = tiling.cursor_ns, tiling.clamp(body_end_ns)
     marks[Mark.STREAM_END] = end
     fitted = fit(seen.reported, wait=(begin, end), headers_ns=None, generation=None)
@@ -138,13 +140,11 @@ def _streamed_answer(
     tiling: Tiling,
     attempt: Attempt | None,
     reads: Reads,
+    handed_over_ns: int,
     seen: CallObservation,
     marks: dict[Mark, int],
 ) -> Timeline:
     """Lay a stream: the wait for its first token, its tokens, its end."""
-    handed_over_ns = seen.returned_ns
-    if handed_over_ns is None:
-        handed_over_ns = tiling.cursor_ns
     stream = read_stream(reads, tiling.clamp(handed_over_ns))
     for mark, arrival in stream.arrivals.items():
         marks[mark] = arrival.instant_ns

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Final
 
 from latspan.segments import SegmentName
@@ -61,27 +62,20 @@ class Read:
     """
     One read of a stream.
 
+    A server goes on producing while the caller works, so a read that returned at once tells when
+    its chunk arrived only if the stream had just been waited for. After the caller held the
+    stream the chunk may have been there for any part of that time, and so may those that are
+    read at once behind it.
+
     Args:
         previous_ns: When the caller got the stream, or the read before returned.
-        before_ns: When the caller asked.
         after_ns: When the read returned.
+        reader_bound: The return says nothing about when the chunk arrived.
     """
 
     previous_ns: int
-    before_ns: int
     after_ns: int
-
-    @property
-    def reader_bound(self) -> bool:
-        """
-        Whether the return says nothing about when the chunk arrived.
-
-        A server goes on producing while the caller works. A read that returned at once after
-        the caller had held the stream found a chunk that had been waiting, no one knows how long.
-        """
-        waited = self.after_ns - self.before_ns
-        held = self.before_ns - self.previous_ns
-        return waited < READER_BOUND_NS and held > READER_BOUND_NS
+    reader_bound: bool
 
 
 @dataclass(slots=True)
@@ -108,13 +102,17 @@ class Reads:
 
     def walk(self, handed_over_ns: int) -> Iterator[Read]:
         """
-        Yield the reads that gave a chunk.
+        Yield the reads in order, the one that found the end last.
 
         Args:
             handed_over_ns: When the caller got the stream.
         """
-        previous = handed_over_ns
+        previous, behind = handed_over_ns, False
         stamps = iter(self.stamps)
-        for before, after in zip(stamps, stamps, strict=True):
-            yield Read(previous, before, after)
+        ending = () if self.end is None else (self.end,)
+        for before, after in chain(zip(stamps, stamps, strict=True), ending):
+            at_once = after - before < READER_BOUND_NS
+            held = before - previous > READER_BOUND_NS
+            behind = at_once and (held or behind)
+            yield Read(previous, after, behind)
             previous = after

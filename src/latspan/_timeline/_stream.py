@@ -111,12 +111,8 @@ def read_stream(reads: Reads, handed_over_ns: int) -> Stream:
     tokens = [index for index, kind in enumerate(kinds) if kind]
     visible = next((index for index in tokens if kinds[index] == ChunkKind.VISIBLE), None)
     pieces = [_piece(read, _phase(index, tokens, visible)) for index, read in enumerate(walked)]
-    if reads.end is not None:
-        previous_ns = walked[-1].after_ns if walked else handed_over_ns
-        ending = Read(previous_ns, *reads.end)
-        pieces.append(_piece(ending, Phase.TAIL if tokens else Phase.WAIT))
     arrivals: dict[Mark, Arrival] = {}
-    if walked:
+    if kinds:
         arrivals[Mark.FIRST_CHUNK] = _arrival(walked[0])
     if tokens:
         arrivals[Mark.FIRST_TOKEN] = _arrival(walked[tokens[0]])

@@ -369,14 +369,11 @@ class TestEnds:
         attempt = _attempt(5, pool_acquired=8, sent=10, headers=20, end=20)
         attempt.error_type = "429"
         seen = CallObservation(
-            start_ns=0,
-            done_ns=300 * MS,
-            outcome=Outcome.CANCELLED,
-            attempts=[attempt],
-            returned_ns=None,
+            start_ns=0, done_ns=300 * MS, outcome=Outcome.CANCELLED, attempts=[attempt]
         )
         totals = _totals(seen)
-        assert "server_wait" in totals
+        assert totals["server_wait"] == (10, "measured")
+        assert totals["retry"] == (280, "measured")
 
     def test_a_stream_left_early_holds_the_callers_time_until_the_close(self) -> None:
         """Between the last read and the close the caller held it; closing is the stream's."""
