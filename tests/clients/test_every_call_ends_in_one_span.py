@@ -1,0 +1,330 @@
+"""Whatever way the caller leaves a call, it ends in exactly one span with one outcome."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from typing import Any
+
+import pytest
+
+from latspan._request import abandon_open_calls
+from latspan.recording import RequestRecord
+from latspan.segments import Outcome
+from latspan.testing import Script
+from latspan.testing._capture import Captured
+from tests.clients.conftest import MESSAGES, Driver, Leave, http, openai
+
+MS = 1_000_000
+SCRIPT = Script.chat(tokens=5, prefill_ms=60, gap_ms=10, dialect="plain")
+
+
+def _only(seen: Captured) -> RequestRecord:
+    """Return the one record, after making sure that there is one client span of one outcome."""
+    (record,) = seen.records
+    (span,) = [span for span in seen.spans if span.name == "chat m"]
+    assert (span.attributes or {})["latspan.outcome"] == record.outcome
+    assert span.start_time is not None
+    assert span.end_time is not None
+    assert span.end_time - span.start_time == record.duration_ns
+    assert sum(segment.duration_ns for segment in record.segments) == record.duration_ns
+    return record
+
+
+def _leave_after(chunks: int) -> Any:
+    left = [chunks]
+
+    def visit(chunk: Any) -> None:
+        left[0] -= 1
+        if left[0] == 0:
+            raise Leave
+
+    return visit
+
+
+def _is_error(seen: Captured) -> bool:
+    (span,) = [span for span in seen.spans if span.name == "chat m"]
+    return not span.status.is_unset
+
+
+def test_a_break_is_heard_at_once(driver: Driver, seen: Captured) -> None:
+    """The span has ended while the stream is still held, at the last read's return."""
+
+    async def program(client: Any) -> None:
+        stream = await driver.create(client, stream=True)
+        await driver.read(stream, _leave_after(3))
+        driver.clock.advance(10_000 * MS)
+        record = _only(seen)
+        assert record.outcome is Outcome.CLOSED_EARLY
+        assert record.duration_ns == 70 * MS
+        await driver.close(stream)
+
+    driver.run(driver.transport(SCRIPT), program)
+    assert _only(seen).outcome is Outcome.CLOSED_EARLY
+    assert not _is_error(seen)
+
+
+def test_a_break_inside_with_ends_at_the_exit(driver: Driver, seen: Captured) -> None:
+    """The exit is sure to come, so the call lasts until it does."""
+
+    async def program(client: Any) -> None:
+        stream = await driver.create(client, stream=True)
+        async with driver.entered(stream) as inside:
+            await driver.read(inside, _leave_after(3))
+            assert seen.records == ()
+            driver.clock.advance(30 * MS)
+
+    driver.run(driver.transport(SCRIPT), program)
+    record = _only(seen)
+    assert record.outcome is Outcome.CLOSED_EARLY
+    assert record.duration_ns == 100 * MS
+    assert {t.name: t.duration_ns for t in record.segment_totals}["consumer"] == 30 * MS
+
+
+def test_a_stream_that_is_read_on_after_a_break_inside_with_is_one_call(
+    driver: Driver, seen: Captured
+) -> None:
+    """Peeking at the first chunk is no reason to lose the rest."""
+
+    async def program(client: Any) -> None:
+        stream = await driver.create(client, stream=True)
+        async with driver.entered(stream) as inside:
+            await driver.read(inside, _leave_after(1))
+            await driver.read(inside)
+
+    driver.run(driver.transport(SCRIPT), program)
+    record = _only(seen)
+    assert record.outcome is Outcome.COMPLETED
+    assert len(record.chunk_gaps) == 4
+
+
+def test_an_explicit_close_is_the_end(driver: Driver, seen: Captured) -> None:
+    """A stream that is stepped by hand and then closed lasted until then."""
+
+    async def program(client: Any) -> None:
+        stream = await driver.create(client, stream=True)
+        if driver.asynchronous:
+            await anext(stream)
+        else:
+            next(stream)
+        driver.clock.advance(40 * MS)
+        await driver.close(stream)
+
+    driver.run(driver.transport(SCRIPT), program)
+    record = _only(seen)
+    assert record.outcome is Outcome.CLOSED_EARLY
+    assert record.duration_ns == 100 * MS
+    assert not _is_error(seen)
+
+
+def test_stepping_by_hand_to_the_end_completes(driver: Driver, seen: Captured) -> None:
+    """``next`` on the stream itself is stamped like a loop."""
+
+    async def program(client: Any) -> None:
+        stream = await driver.create(client, stream=True)
+        chunks = 0
+        try:
+            while True:
+                _ = await anext(stream) if driver.asynchronous else next(stream)
+                chunks += 1
+        except (StopIteration, StopAsyncIteration):
+            pass
+        assert chunks == 7
+
+    driver.run(driver.transport(SCRIPT), program)
+    record = _only(seen)
+    assert record.outcome is Outcome.COMPLETED
+    assert record.metrics["time_to_first_token"].value == 60 * MS
+
+
+def test_a_stream_that_is_never_read_is_abandoned(driver: Driver, seen: Captured) -> None:
+    """Its end is when it was handed over, not when garbage was collected."""
+
+    async def program(client: Any) -> None:
+        stream = await driver.create(client, stream=True)
+        driver.clock.advance(5_000 * MS)
+        response = stream.response
+        del stream
+        gc.collect()
+        if driver.asynchronous:
+            await response.aclose()
+        else:
+            response.close()
+
+    driver.run(driver.transport(SCRIPT), program)
+    record = _only(seen)
+    assert record.outcome is Outcome.ABANDONED
+    assert record.duration_ns == 0
+    assert not _is_error(seen)
+
+
+def test_a_stream_that_is_still_open_at_shutdown_is_abandoned(
+    driver: Driver, seen: Captured
+) -> None:
+    """Nothing that was opened is lost."""
+
+    async def program(client: Any) -> None:
+        stream = await driver.create(client, stream=True)
+        _ = await anext(stream) if driver.asynchronous else next(stream)
+        abandon_open_calls()
+        assert _only(seen).outcome is Outcome.ABANDONED
+        await driver.close(stream)
+
+    driver.run(driver.transport(SCRIPT), program)
+    assert _only(seen).outcome is Outcome.ABANDONED
+
+
+def test_an_error_in_the_loop_inside_with_is_the_callers_own(
+    driver: Driver, seen: Captured
+) -> None:
+    """The call did not fail; it was left."""
+
+    async def program(client: Any) -> None:
+        stream = await driver.create(client, stream=True)
+
+        def fail(chunk: Any) -> None:
+            raise LookupError
+
+        async with driver.entered(stream) as inside:
+            await driver.read(inside, fail)
+
+    with pytest.raises(LookupError):
+        driver.run(driver.transport(SCRIPT), program)
+    assert _only(seen).outcome is Outcome.CLOSED_EARLY
+
+
+def test_a_body_without_its_end_mark_is_truncated(driver: Driver, seen: Captured) -> None:
+    """The client saw nothing wrong; there was no finish reason."""
+    script = Script.chat(tokens=5, ending="truncated", dialect="plain")
+
+    async def program(client: Any) -> None:
+        await driver.read(await driver.create(client, stream=True))
+
+    driver.run(driver.transport(script), program)
+    assert _only(seen).outcome is Outcome.TRUNCATED
+    assert _is_error(seen)
+
+
+@pytest.mark.parametrize(
+    ("ending", "outcome"),
+    [("reset", Outcome.ERROR), ("cut", Outcome.ERROR), ("error", Outcome.ERROR)],
+)
+def test_a_stream_that_breaks_off_is_an_error(
+    driver: Driver, seen: Captured, ending: str, outcome: Outcome
+) -> None:
+    """A reset, a cut and an error's payload inside a stream whose status was 200."""
+    script = Script.chat(tokens=5, prefill_ms=60, ending=ending, dialect="plain")
+
+    async def program(client: Any) -> None:
+        stream = await driver.create(client, stream=True)
+        with pytest.raises((openai.APIError, http.TransportError)):
+            await driver.read(stream)
+
+    driver.run(driver.transport(script), program)
+    record = _only(seen)
+    assert record.outcome is outcome
+    assert len(record.chunk_gaps) == 4
+    assert _is_error(seen)
+
+
+@pytest.mark.parametrize(
+    ("status", "retry_after_s", "outcome"),
+    [
+        (429, None, Outcome.REJECTED),
+        (503, 1.0, Outcome.REJECTED),
+        (503, None, Outcome.ERROR),
+        (500, None, Outcome.ERROR),
+        (400, None, Outcome.ERROR),
+    ],
+)
+def test_a_refusal_has_the_outcome_of_its_status(
+    driver: Driver, seen: Captured, status: int, retry_after_s: float | None, outcome: Outcome
+) -> None:
+    """The span says the status and nothing of the message."""
+    script = Script.refused(status, retry_after_s=retry_after_s, error="secret")
+
+    async def program(client: Any) -> None:
+        with pytest.raises(openai.APIStatusError):
+            await driver.create(client, stream=True)
+
+    driver.run(driver.transport(script), program)
+    assert _only(seen).outcome is outcome
+    (span,) = [span for span in seen.spans if span.name == "chat m"]
+    assert (span.attributes or {})["error.type"] == str(status)
+    assert "secret" not in str(span.to_json())
+
+
+def test_a_connection_that_is_refused_counts_as_connect(driver: Driver, seen: Captured) -> None:
+    """The time is where it was spent."""
+
+    async def program(client: Any) -> None:
+        with pytest.raises(openai.APIConnectionError):
+            await driver.create(client, stream=True)
+
+    transport = driver.transport(Script.unreachable_server(), connect_ns=9 * MS)
+    driver.run(transport, program)
+    record = _only(seen)
+    assert record.outcome is Outcome.ERROR
+    assert {t.name: t.duration_ns for t in record.segment_totals} == {"connect": 9 * MS}
+
+
+def test_a_timeout_is_a_timeout(driver: Driver, seen: Captured) -> None:
+    """The server took longer than the client would wait."""
+    script = Script.chat(tokens=5, queue_ms=60_000)
+
+    async def program(client: Any) -> None:
+        with pytest.raises(openai.APITimeoutError):
+            await driver.create(client, stream=True, timeout=2.0)
+
+    driver.run(driver.transport(script), program)
+    record = _only(seen)
+    assert record.outcome is Outcome.TIMEOUT
+    assert {t.name: t.duration_ns for t in record.segment_totals}["server_wait"] == 2_000 * MS
+
+
+def test_a_wrong_call_raises_what_it_raised_before(driver: Driver, seen: Captured) -> None:
+    """An error of the caller's own is still theirs, and still ends a span."""
+
+    async def program(client: Any) -> None:
+        create = client.chat.completions.create
+        with pytest.raises(TypeError):
+            await create(messages=MESSAGES) if driver.asynchronous else create(messages=MESSAGES)
+
+    driver.run(driver.transport(SCRIPT), program)
+    (record,) = seen.records
+    assert record.outcome is Outcome.ERROR
+
+
+def test_a_cancelled_task_is_cancelled() -> None:
+    """Cancellation in the middle of a read is neither an error nor the end of a stream."""
+    driver = Driver(asynchronous=True)
+    from latspan.testing import capture
+
+    with capture(clock=driver.clock) as seen:
+
+        async def program(client: Any) -> None:
+            stream = await driver.create(client, stream=True)
+            entered = asyncio.Event()
+            original = stream._iterator
+
+            class Stuck:
+                """A stream whose next chunk never comes."""
+
+                def __aiter__(self) -> Stuck:
+                    return self
+
+                async def __anext__(self) -> Any:
+                    entered.set()
+                    await asyncio.Event().wait()
+
+            stream._iterator = Stuck()
+            task = asyncio.ensure_future(driver.read(stream))
+            await entered.wait()
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            await original.aclose()
+
+        driver.run(driver.transport(SCRIPT), program)
+        assert _only(seen).outcome is Outcome.CANCELLED
+        assert not _is_error(seen)

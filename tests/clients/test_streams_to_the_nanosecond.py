@@ -1,0 +1,251 @@
+"""On a manual clock every mark, segment and metric of a real client's stream is exact."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from latspan.recording import RequestRecord
+from latspan.segments import Kind, Outcome, Source
+from latspan.testing import Script
+from latspan.testing._capture import Captured
+from latspan.tokens import TokenSource
+from tests.clients.conftest import Driver
+
+MS = 1_000_000
+
+NETWORK: dict[str, int] = {
+    "connect_ns": 7 * MS,
+    "tls_ns": 11 * MS,
+    "send_ns": 3 * MS,
+    "network_ns": 2 * MS,
+}
+
+
+def _only(seen: Captured) -> RequestRecord:
+    (record,) = seen.records
+    assert sum(segment.duration_ns for segment in record.segments) == record.duration_ns
+    return record
+
+
+def _totals(record: RequestRecord) -> dict[str, tuple[int, str]]:
+    return {total.name: (total.duration_ns, total.source.value) for total in record.segment_totals}
+
+
+def _stream(
+    driver: Driver, script: Script | list[Script], *, visit: Any = None, **client: Any
+) -> None:
+    async def program(openai_client: Any) -> None:
+        stream = await driver.create(
+            openai_client, stream=True, stream_options={"include_usage": True}
+        )
+        await driver.read(stream, visit)
+
+    driver.run(driver.transport(script, **NETWORK), program, **client)
+
+
+def test_a_stream_from_llama_cpp(driver: Driver, seen: Captured) -> None:
+    """Connection, queue, prefill, network and decode are what the script says."""
+    _stream(driver, Script.chat(tokens=5, queue_ms=40, prefill_ms=60, gap_ms=10))
+
+    record = _only(seen)
+    assert record.outcome is Outcome.COMPLETED
+    assert record.kind is Kind.CALL
+    assert record.name == "chat m"
+    assert _totals(record) == {
+        "connect": (7 * MS, "measured"),
+        "tls": (11 * MS, "measured"),
+        "send": (3 * MS, "measured"),
+        # The way there and the way back of the headers cannot be told from the queue.
+        "queue": (44 * MS, "estimated"),
+        "prefill": (60 * MS, "server_reported"),
+        "decode": (40 * MS, "server_reported"),
+    }
+    assert record.duration_ns == (7 + 11 + 3 + 44 + 60 + 40) * MS
+    assert {name: value.value for name, value in record.metrics.items()} == {
+        "duration": 165 * MS,
+        "time_to_first_chunk": 125 * MS,
+        "time_to_first_token": 125 * MS,
+        "time_to_first_visible_token": 125 * MS,
+        "time_per_output_token": 10 * MS,
+        "chunk_gap_max": 10 * MS,
+        "stall_count": 0,
+        "stall_duration": 0,
+    }
+    assert {value.source for value in record.metrics.values()} == {Source.MEASURED}
+    assert [gap.value for gap in record.chunk_gaps] == [10 * MS] * 4
+    assert record.tokens.source is TokenSource.PROVIDER
+    assert (record.tokens.input, record.tokens.output) == (12, 5)
+
+
+def test_a_stream_from_a_server_that_says_nothing(driver: Driver, seen: Captured) -> None:
+    """Without evidence the wait is one composite segment and the generation is measured."""
+    _stream(driver, Script.chat(tokens=5, queue_ms=40, prefill_ms=60, gap_ms=10, dialect="plain"))
+
+    assert _totals(_only(seen)) == {
+        "connect": (7 * MS, "measured"),
+        "tls": (11 * MS, "measured"),
+        "send": (3 * MS, "measured"),
+        "server_wait": (104 * MS, "measured"),
+        "decode": (40 * MS, "measured"),
+    }
+
+
+def test_a_role_that_comes_early_is_a_chunk_and_no_token(driver: Driver, seen: Captured) -> None:
+    """The first chunk and the first token are different instants."""
+    _stream(driver, Script.chat(tokens=3, prefill_ms=50, role_ms=10, dialect="plain"))
+
+    metrics = _only(seen).metrics
+    assert metrics["time_to_first_chunk"].value == (7 + 11 + 3 + 2 + 10 + 2) * MS
+    assert metrics["time_to_first_token"].value == (7 + 11 + 3 + 2 + 50 + 2) * MS
+
+
+def test_reasoning_is_told_from_the_answer(driver: Driver, seen: Captured) -> None:
+    """The user waits for the first visible token; the model's first is earlier."""
+    _stream(
+        driver,
+        Script.chat(tokens=3, reasoning_tokens=4, prefill_ms=50, gap_ms=10, dialect="plain"),
+    )
+
+    record = _only(seen)
+    assert _totals(record)["reasoning"] == (40 * MS, "measured")
+    assert _totals(record)["decode"] == (20 * MS, "measured")
+    visible = record.metrics["time_to_first_visible_token"].value
+    assert visible - record.metrics["time_to_first_token"].value == 40 * MS
+
+
+def test_tool_call_arguments_are_tokens(driver: Driver, seen: Captured) -> None:
+    """An answer may have no text at all."""
+    _stream(
+        driver,
+        Script.chat(tokens=0, tool_call_tokens=4, prefill_ms=50, gap_ms=10, dialect="plain"),
+    )
+
+    record = _only(seen)
+    assert record.metrics["time_to_first_visible_token"].value == 75 * MS
+    assert _totals(record)["decode"] == (30 * MS, "measured")
+
+
+def test_a_stall_is_seen_as_one(driver: Driver, seen: Captured) -> None:
+    """One gap over the limit: counted, and its excess with it."""
+    _stream(driver, Script.chat(tokens=6, gap_ms=20, stalls_ms={3: 700}))
+
+    metrics = _only(seen).metrics
+    assert metrics["chunk_gap_max"].value == 720 * MS
+    assert metrics["stall_count"].value == 1
+    assert metrics["stall_duration"].value == 220 * MS
+
+
+@pytest.mark.parametrize("dialect", ["llama.cpp", "plain"])
+@pytest.mark.parametrize(
+    ("hold_ms", "arrivals_seen"), [(0, 39), (5, 38), (15, 35), (25, 0), (50, 0)]
+)
+def test_a_slow_reader_is_told_from_a_slow_stream(
+    driver: Driver, seen: Captured, hold_ms: int, arrivals_seen: int, dialect: str
+) -> None:
+    """Gaps and TPOT are the server's 20 ms, or marked as not measured."""
+
+    def hold(chunk: Any) -> None:
+        driver.clock.advance(hold_ms * MS)
+
+    _stream(
+        driver,
+        Script.chat(tokens=40, prefill_ms=100, gap_ms=20, dialect=dialect),
+        visit=hold,
+    )
+
+    record = _only(seen)
+    measured = [gap.value for gap in record.chunk_gaps if gap.source is Source.MEASURED]
+    assert set(measured) <= {20 * MS}
+    # The first token shares its write with the role, which the reader holds too: with 5 ms it is
+    # the only one that is found waiting, with 15 ms the reader needs three more to catch up.
+    assert len(measured) == arrivals_seen
+    pace = record.metrics["time_per_output_token"]
+    if pace.source in {Source.MEASURED, Source.SERVER_REPORTED}:
+        assert pace.value == 20 * MS
+    if dialect == "llama.cpp":
+        assert pace.source in {Source.MEASURED, Source.SERVER_REPORTED}
+
+
+def test_a_caller_who_waits_before_the_first_read_has_no_measured_ttft(
+    driver: Driver, seen: Captured
+) -> None:
+    """The first token was there, no one knows since when."""
+
+    async def program(client: Any) -> None:
+        stream = await driver.create(client, stream=True)
+        driver.clock.advance(500 * MS)
+        await driver.read(stream)
+
+    driver.run(driver.transport(Script.chat(tokens=3), **NETWORK), program)
+
+    record = _only(seen)
+    assert record.metrics["time_to_first_token"].source is Source.ESTIMATED
+    assert "consumer" in _totals(record)
+
+
+def test_an_answer_in_one_piece(driver: Driver, seen: Captured) -> None:
+    """Prefill and decode are reported; the queue cannot be told from the network."""
+
+    async def program(client: Any) -> None:
+        await driver.create(client)
+
+    script = Script.chat(tokens=5, queue_ms=40, prefill_ms=60, gap_ms=10)
+    driver.run(driver.transport(script, **NETWORK), program)
+
+    record = _only(seen)
+    assert record.outcome is Outcome.COMPLETED
+    assert "time_to_first_token" not in record.metrics
+    assert _totals(record) == {
+        "connect": (7 * MS, "measured"),
+        "tls": (11 * MS, "measured"),
+        "send": (3 * MS, "measured"),
+        "server_wait": (44 * MS, "measured"),
+        "prefill": (60 * MS, "server_reported"),
+        "decode": (40 * MS, "server_reported"),
+    }
+
+
+def test_retries_are_inside_the_call(
+    driver: Driver, seen: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One span, one `retry` segment, and a child span for each try."""
+    _back_off_on(driver, monkeypatch, ms=300)
+    _stream(
+        driver,
+        [Script.refused(429, after_ms=20), Script.chat(tokens=3, dialect="plain")],
+        max_retries=2,
+    )
+
+    record = _only(seen)
+    assert record.outcome is Outcome.COMPLETED
+    # The first try, and the 300 ms until the second.
+    assert _totals(record)["retry"] == ((7 + 11 + 3 + 2 + 20 + 2 + 300) * MS, "measured")
+    spans = {span.name: span for span in seen.spans}
+    assert "retry" not in spans
+    tries = [span for span in seen.spans if span.name == "POST"]
+    assert [dict(span.attributes or {}).get("http.request.resend_count") for span in tries] == [
+        None,
+        1,
+    ]
+    assert (tries[0].attributes or {})["error.type"] == "429"
+    client = spans["chat m"]
+    assert client.context is not None
+    assert all(
+        span.parent is not None and span.parent.span_id == client.context.span_id for span in tries
+    )
+
+
+def _back_off_on(driver: Driver, monkeypatch: pytest.MonkeyPatch, *, ms: int) -> None:
+    """Let the client's back-off take ``ms`` milliseconds of the manual clock."""
+    openai_base = pytest.importorskip("openai._base_client")
+
+    def sleep(seconds: float) -> None:
+        driver.clock.advance(ms * MS)
+
+    async def asleep(seconds: float) -> None:
+        driver.clock.advance(ms * MS)
+
+    monkeypatch.setattr(openai_base.time, "sleep", sleep)
+    monkeypatch.setattr(openai_base.anyio, "sleep", asleep)

@@ -1,0 +1,189 @@
+"""The application gets the client library's own objects, bytes and errors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import latspan
+from latspan.segments import Kind, Outcome
+from latspan.testing import Script, capture
+from latspan.testing._capture import Captured
+from tests.clients.conftest import LIBRARY, Driver, http, openai
+
+MS = 1_000_000
+
+
+def _patched() -> list[tuple[type, str]]:
+    completions = pytest.importorskip("openai.resources.chat.completions")
+    return [
+        (completions.Completions, "create"),
+        (completions.AsyncCompletions, "create"),
+        *[(openai.Stream, name) for name in ("__iter__", "__next__", "__enter__", "close")],
+        *[(openai.AsyncStream, name) for name in ("__aiter__", "__anext__", "__aenter__", "close")],
+        (http.HTTPTransport, "handle_request"),
+        (http.AsyncHTTPTransport, "handle_async_request"),
+    ]
+
+
+def test_taking_it_off_puts_the_very_same_objects_back() -> None:
+    """Twice on is once, and off is as if it had never been."""
+    latspan.uninstrument()
+    try:
+        originals = [vars(cls)[name] for cls, name in _patched()]
+        first = latspan.auto_instrument()
+        once = [vars(cls)[name] for cls, name in _patched()]
+        assert latspan.auto_instrument() == first
+        assert [vars(cls)[name] for cls, name in _patched()] == once
+        assert all(now is not was for now, was in zip(once, originals, strict=True))
+        latspan.uninstrument()
+        restored = [vars(cls)[name] for cls, name in _patched()]
+        assert all(now is was for now, was in zip(restored, originals, strict=True))
+    finally:
+        latspan.auto_instrument()
+
+
+def test_both_layers_are_on() -> None:
+    """The integration of the SDK and that of the HTTP library beneath it."""
+    assert {"latspan_openai", f"latspan_{LIBRARY}"} <= set(latspan.auto_instrument())
+
+
+def _collect(driver: Driver, script: Script, **more: Any) -> tuple[list[Any], Any, bytes]:
+    chunks: list[Any] = []
+    objects: list[Any] = []
+    transport = driver.transport(script)
+
+    async def program(client: Any) -> None:
+        stream = await driver.create(client, stream=True, **more)
+        objects.append((type(stream), type(stream.response), stream.response.request.extensions))
+        await driver.read(stream, chunks.append)
+
+    driver.run(transport, program)
+    return chunks, objects, transport.truth()[0].raw
+
+
+def test_chunks_types_and_bytes_are_the_same_with_and_without(driver: Driver) -> None:
+    """Trace context is the one thing added to a request, and it is not even that when off."""
+    script = Script.chat(tokens=4, reasoning_tokens=2, tool_call_tokens=2)
+    latspan.uninstrument()
+    try:
+        bare = _collect(driver, script)
+    finally:
+        latspan.auto_instrument()
+    unconfigured = _collect(driver, script)
+    with capture(clock=driver.clock):
+        watched = _collect(driver, script)
+
+    assert unconfigured == bare
+    assert watched[:2] == bare[:2]
+    assert _without_trace_context(watched[2]) == bare[2]
+    assert b"\r\ntraceparent: 00-" in watched[2]
+
+
+def _without_trace_context(raw: bytes) -> bytes:
+    head, blank, body = raw.partition(b"\r\n\r\n")
+    lines = [line for line in head.split(b"\r\n") if not line.startswith(b"traceparent:")]
+    return b"\r\n".join(lines) + blank + body
+
+
+def test_traceparent_names_the_calls_span(driver: Driver, seen: Captured) -> None:
+    """So a server's own spans hang beneath it."""
+    _, _, raw = _collect(driver, Script.chat(tokens=2))
+    (record,) = seen.records
+    expected = f"00-{record.trace_id:032x}-{record.span_id:016x}-01"
+    assert f"\r\ntraceparent: {expected}\r\n".encode() in raw
+
+
+def test_a_trace_context_of_the_callers_own_is_left_alone(driver: Driver, seen: Captured) -> None:
+    """Never doubled, never replaced."""
+    own = "00-0123456789abcdef0123456789abcdef-0123456789abcdef-01"
+    _, _, raw = _collect(driver, Script.chat(tokens=2), extra_headers={"traceparent": own})
+    assert raw.count(b"traceparent:") == 1
+    assert own.encode() in raw
+
+
+def test_propagation_is_off_without_tracecontext_among_the_propagators(
+    driver: Driver, seen: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``OTEL_PROPAGATORS=none`` means what it means."""
+    monkeypatch.setenv("OTEL_PROPAGATORS", "none")
+    _, _, raw = _collect(driver, Script.chat(tokens=2))
+    assert b"traceparent" not in raw
+    assert len(seen.records) == 1
+
+
+def test_suppressed_instrumentation_records_nothing(driver: Driver, seen: Captured) -> None:
+    """OpenTelemetry's own switch is honoured."""
+    utils = pytest.importorskip("opentelemetry.instrumentation.utils")
+    with utils.suppress_instrumentation():
+        _collect(driver, Script.chat(tokens=2))
+    assert seen.records == ()
+
+
+def test_an_exchange_outside_any_call_is_one_of_its_own(driver: Driver, seen: Captured) -> None:
+    """A plain HTTP request has a span of its own; its query stays in the process."""
+    transport = driver.transport(Script.refused(404, after_ms=20), connect_ns=7 * MS)
+
+    async def program(client: Any) -> None:
+        url = "https://user:pass@tool.test/search?q=secret"
+        if driver.asynchronous:
+            await client._client.get(url)
+        else:
+            client._client.get(url)
+
+    driver.run(transport, program)
+    (record,) = seen.records
+    assert record.kind is Kind.HTTP
+    assert record.name == "GET"
+    assert record.outcome is Outcome.ERROR
+    assert {t.name: t.duration_ns for t in record.segment_totals}["connect"] == 7 * MS
+    (span,) = [span for span in seen.spans if span.name == "GET"]
+    assert (span.attributes or {})["url.full"] == "https://tool.test:443/search"
+    assert "secret" not in span.to_json()
+
+
+def test_a_raw_response_is_handed_over_untouched(driver: Driver, seen: Captured) -> None:
+    """Its call ends where latspan loses sight of it, with the headers."""
+
+    async def program(client: Any) -> None:
+        raw = client.chat.completions.with_raw_response
+        answer = raw.create(model="m", messages=[{"role": "user", "content": "hi"}])
+        response = await answer if driver.asynchronous else answer
+        assert response.parse().choices[0].message.content
+
+    driver.run(driver.transport(Script.chat(tokens=3)), program)
+    (record,) = seen.records
+    assert record.outcome is Outcome.COMPLETED
+
+
+def test_the_first_asynchronous_call_of_a_process_does_not_wait_for_the_pool() -> None:
+    """What the HTTP library imports lazily is preparation, not a wait."""
+    import subprocess
+    import sys
+
+    program = """
+import asyncio, sys, openai, latspan
+from latspan.testing import Script, ScriptedServer, capture
+latspan.auto_instrument()
+async def main(url):
+    async with openai.AsyncOpenAI(base_url=url, api_key="none", max_retries=0) as client:
+        stream = await client.chat.completions.create(
+            model="m", messages=[{"role": "user", "content": "hi"}], stream=True)
+        async for chunk in stream:
+            pass
+with ScriptedServer(Script.chat(tokens=2)) as server, capture() as seen:
+    lazy = "anyio._backends._asyncio"
+    assert lazy not in sys.modules
+    asyncio.run(main(server.base_url))
+    assert lazy in sys.modules
+(record,) = seen.records
+totals = {total.name: total.duration_ns for total in record.segment_totals}
+imported = totals["prepare"]
+print(totals["pool_wait"], imported)
+"""
+    ran = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
+    )
+    pool_wait_ns, prepare_ns = map(int, ran.stdout.split())
+    assert pool_wait_ns < prepare_ns
