@@ -2,8 +2,50 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from statistics import median
+
+import pytest
 from hypothesis import settings
 
 # A deadline is a timed assertion, and this machine may be busy.
 settings.register_profile("latspan", deadline=None)
 settings.load_profile("latspan")
+
+_MEASURED = pytest.StashKey[list[str]]()
+
+Measured = Callable[[str, Sequence[float]], float]
+
+
+@pytest.fixture
+def measured(request: pytest.FixtureRequest) -> Measured:
+    """
+    Note a distribution for the end of the test run, and return its median.
+
+    A test that holds a median shows how far the rest lies from it: ``measured("queue", errors)``,
+    in milliseconds.
+    """
+    lines = request.config.stash.setdefault(_MEASURED, [])
+
+    def note(what: str, values_ms: Sequence[float]) -> float:
+        ordered = sorted(values_ms)
+        middle = median(ordered)
+        p95 = ordered[-(-len(ordered) * 95 // 100) - 1]
+        lines.append(
+            f"{request.node.name}: {what}: median {middle:.3f} ms, p95 {p95:.3f} ms,"
+            f" max {ordered[-1]:.3f} ms, n={len(ordered)}"
+        )
+        return middle
+
+    return note
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    """Show what was measured against real servers."""
+    lines = config.stash.get(_MEASURED, None)
+    if lines:
+        terminalreporter.section("measured against real servers")
+        for line in lines:
+            terminalreporter.line(line)

@@ -240,7 +240,9 @@ def segment_spans(timeline: Timeline, epoch_offset_ns: int) -> tuple[ChildSpan, 
             },
         )
         for segment in timeline.segments
-        if segment.name in contiguous and segment.source is not Source.UNKNOWN
+        if segment.name in contiguous
+        and segment.source is not Source.UNKNOWN
+        and segment.duration_ns
     )
 
 

@@ -60,6 +60,7 @@ def test_a_stream_from_llama_cpp(driver: Driver, seen: Captured) -> None:
         # The way there and the way back of the headers cannot be told from the queue.
         "queue": (44 * MS, "estimated"),
         "prefill": (60 * MS, "server_reported"),
+        "network": (0, "estimated"),
         "decode": (40 * MS, "server_reported"),
     }
     assert record.duration_ns == (7 + 11 + 3 + 44 + 60 + 40) * MS

@@ -91,8 +91,9 @@ def test_traceparent_names_the_calls_span(driver: Driver, seen: Captured) -> Non
     """So a server's own spans hang beneath it."""
     _, _, raw = _collect(driver, Script.chat(tokens=2))
     (record,) = seen.records
-    expected = f"00-{record.trace_id:032x}-{record.span_id:016x}-01"
-    assert f"\r\ntraceparent: {expected}\r\n".encode() in raw
+    expected = f"00-{record.trace_id:032x}-{record.span_id:016x}-"
+    _, _, flags = raw.partition(f"\r\ntraceparent: {expected}".encode())
+    assert int(flags[:2], 16) & 1, "sampled"
 
 
 def test_a_trace_context_of_the_callers_own_is_left_alone(driver: Driver, seen: Captured) -> None:

@@ -130,7 +130,7 @@ def _whole_answer(
     marks[Mark.STREAM_END] = end
     fitted = fit(seen.reported, wait=(begin, end), headers_ns=None, generation=None)
     for name, source, length_ns in fitted.wait(end - begin):
-        tiling.until(tiling.cursor_ns + length_ns, name, source)
+        tiling.exactly(length_ns, name, source)
     return _timeline(
         seen, marks, tiling.finish(_after(attempt, seen.outcome)), rejected=fitted.rejected
     )
@@ -222,13 +222,12 @@ class _Parts:
     def lay(self, end_ns: int) -> None:
         while self._left:
             name, source, length_ns = self._left[0]
-            begin = self._tiling.cursor_ns
-            room = self._tiling.clamp(end_ns) - begin
+            room = self._tiling.clamp(end_ns) - self._tiling.cursor_ns
             if length_ns > room:
                 self._tiling.until(end_ns, name, source)
                 self._left[0] = (name, source, length_ns - room)
                 return
-            self._tiling.until(begin + length_ns, name, source)
+            self._tiling.exactly(length_ns, name, source)
             self._left.pop(0)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
+from itertools import pairwise
 
 from latspan._timeline._marks import Read, Reads
 from latspan.metrics import MetricValue
@@ -94,7 +95,7 @@ class Stream:
         """Return the differences of successive arrivals of token-bearing chunks."""
         return tuple(
             MetricValue(later.instant_ns - earlier.instant_ns, later.source.weaker(earlier.source))
-            for earlier, later in zip(self.token_arrivals, self.token_arrivals[1:], strict=False)
+            for earlier, later in pairwise(self.token_arrivals)
         )
 
 

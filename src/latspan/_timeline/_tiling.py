@@ -51,7 +51,7 @@ class Tiling:
     Lays segments end to end between two instants.
 
     Every cut is clamped to what is left, so no sequence of cuts can overlap, leave a gap or
-    miss the end. An empty interval leaves no segment.
+    miss the end.
 
     Args:
         start_ns: Monotonic instant at which the first segment begins.
@@ -75,24 +75,43 @@ class Tiling:
         """Return ``instant_ns`` moved into what is left."""
         return min(max(instant_ns, self._cursor), self._done)
 
-    def until(self, instant_ns: int | None, name: str, source: Source = Source.MEASURED) -> None:
+    def until(
+        self,
+        instant_ns: int | None,
+        name: str,
+        source: Source = Source.MEASURED,
+    ) -> None:
         """Lay ``name`` up to ``instant_ns``; nothing when that is unknown or has gone by."""
         if instant_ns is None:
             return
         end = self.clamp(instant_ns)
-        if end == self._cursor:
-            return
+        if end > self._cursor:
+            self._lay(end, name, source)
+
+    def exactly(self, length_ns: int, name: str, source: Source) -> None:
+        """Lay ``length_ns`` of ``name``; of a server's report no time at all is a finding too."""
+        end = self.clamp(self._cursor + length_ns)
+        if end > self._cursor or source is not Source.MEASURED:
+            self._lay(end, name, source)
+
+    def _lay(self, end: int, name: str, source: Source) -> None:
         name = str(name)
         last = self._segments[-1] if self._segments else None
+        begin = self._cursor
         if last is not None and last.name == name and last.source is source:
-            self._segments[-1] = Segment(name, last.start_ns, end - self._start, source)
-        else:
-            self._segments.append(
-                Segment(name, self._cursor - self._start, end - self._start, source)
-            )
+            begin = self._start + last.start_ns
+            self._segments.pop()
+        self._segments.append(Segment(name, begin - self._start, end - self._start, source))
         self._cursor = end
 
     def finish(self, name: str, source: Source = Source.MEASURED) -> tuple[Segment, ...]:
-        """Lay ``name`` up to the end and return the tiling."""
+        """Lay ``name`` up to the end and return the tiling; a zero stands only for itself."""
         self.until(self._done, name, source)
-        return tuple(self._segments)
+        longest = {segment.name: 0 for segment in self._segments}
+        for segment in self._segments:
+            longest[segment.name] = max(longest[segment.name], segment.duration_ns)
+        return tuple(
+            segment
+            for segment in self._segments
+            if segment.duration_ns > 0 or longest.pop(segment.name, None) == 0
+        )

@@ -14,6 +14,7 @@ from latspan.segments import (
     Outcome,
     ReportedTimings,
     SegmentName,
+    SegmentTotal,
     Source,
 )
 from latspan.units import NS_PER_MS
@@ -160,6 +161,16 @@ class TestEvidence:
         """What is left before the first token joins what is left after it."""
         segments = call_timeline(_streamed(reported=self.LLAMA)).segments
         assert [segment.name for segment in segments].count("network") == 1
+
+    def test_no_network_at_all_is_a_finding(self) -> None:
+        """The report explains every nanosecond: that is a zero, not a lack of knowledge."""
+        reported = ReportedTimings(
+            "llama_cpp", prefill_ns=40 * MS, decode_ns=40 * MS, queue_until_headers=True
+        )
+        timeline = call_timeline(_streamed(reported=reported))
+        assert [t for t in timeline.totals if t.name == "network"] == [
+            SegmentTotal("network", 0, Source.ESTIMATED)
+        ]
 
     def test_a_report_without_a_queue_leaves_a_composite_wait(self) -> None:
         """Nobody said what the rest of the wait was, so it is not called network."""
@@ -466,7 +477,7 @@ def test_segments_tile_the_duration_whatever_was_observed(seen: CallObservation)
     edge = 0
     for segment in timeline.segments:
         assert segment.start_ns == edge
-        assert segment.end_ns > segment.start_ns
+        assert segment.duration_ns > 0 or segment.source is not Source.MEASURED
         edge = segment.end_ns
     assert edge == timeline.duration_ns
     assert timeline.marks[Mark.DONE] - timeline.marks[Mark.START] == timeline.duration_ns
