@@ -1,0 +1,57 @@
+"""A typed user's program: it must pass the type checker as it stands, and is never run."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from typing import assert_type
+
+import latspan
+from latspan.testing.plugin import latspan as fixture
+
+
+@latspan.traced
+def plain(value: int, *, flag: bool = False) -> str:
+    """Keep its signature."""
+    return f"{value}{flag}"
+
+
+@latspan.traced(name="named")
+async def coroutine(value: int) -> str:
+    """Keep its signature too."""
+    return str(value)
+
+
+@latspan.traced
+def generator() -> Iterator[int]:
+    """Keep what it yields."""
+    yield 1
+
+
+@latspan.traced
+async def async_generator() -> AsyncIterator[int]:
+    """Keep what it yields."""
+    yield 1
+
+
+async def main() -> None:
+    """Use every public name."""
+    latspan.configure(endpoint="http://localhost:4318", service_name="shop")
+    assert_type(latspan.auto_instrument(), tuple[str, ...])
+    assert_type(plain(1, flag=True), str)
+    assert_type(await coroutine(1), str)
+    for number in generator():
+        assert_type(number, int)
+    async for number in async_generator():
+        assert_type(number, int)
+    with latspan.request("checkout"), latspan.stage("retrieve"):
+        pass
+    with latspan.attributes(path="chat", route="/chat", traffic_class="interactive"):
+        pass
+    snapshot = latspan.snapshot()
+    assert_type(snapshot.percentile("ttft", 95, unit="ms"), float)
+    assert_type(snapshot.segment("queue").count(), int)
+    assert_type(snapshot.segment("queue").share_above(20), float)
+    assert_type(latspan.force_flush(), bool)
+    latspan.uninstrument()
+    latspan.shutdown()
+    assert fixture

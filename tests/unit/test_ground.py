@@ -1,0 +1,100 @@
+"""The ground: errors, units, clocks, vocabulary, metric names."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from latspan.clock import ManualClock, SystemClock
+from latspan.errors import (
+    ConfigError,
+    LatspanError,
+    MissingExtraError,
+    NotEnoughValuesError,
+    UnknownNameError,
+)
+from latspan.metrics import METRICS, metric_named, stalls, time_per_output_token
+from latspan.segments import Segment, Source, totals
+from latspan.units import from_unit, in_unit, to_seconds
+
+
+def test_an_error_prints_how_to_mend_it() -> None:
+    """On a line of its own, behind ``hint:``."""
+    assert str(ConfigError("port is -1", hint="use 4318")) == "port is -1\nhint: use 4318"
+    assert str(LatspanError("port is -1")) == "port is -1"
+
+
+def test_a_missing_extra_gives_the_line_to_type() -> None:
+    """The very command, quoted for a shell."""
+    error = MissingExtraError("rich", extra="demo")
+    assert isinstance(error, ImportError)
+    assert str(error).endswith("hint: pip install 'latspan[demo]'")
+
+
+def test_too_few_values_say_how_many_it_takes() -> None:
+    """The number needed, the number there is, and the difference."""
+    error = NotEnoughValuesError("ttft", percentile=95, count=7, needed=20)
+    assert str(error) == (
+        "p95 of ttft needs 20 values, there are 7\n"
+        "hint: record 13 more, or ask for a lower percentile"
+    )
+
+
+def test_units_convert_both_ways() -> None:
+    """Nanoseconds inside, anything at the edges."""
+    assert in_unit(1_500_000, "ms") == 1.5
+    assert from_unit(1.5, "ms") == 1_500_000
+    assert to_seconds(250_000_000) == 0.25
+    with pytest.raises(UnknownNameError, match="no unit of time 'min'"):
+        in_unit(1, "min")  # pyright: ignore[reportArgumentType]
+
+
+def test_a_manual_clock_moves_only_when_told_and_never_back() -> None:
+    """Durations are what was advanced."""
+    clock = ManualClock(5, epoch_offset_ns=100)
+    clock.advance(3)
+    clock.advance_to(6)
+    assert clock.monotonic_ns() == 8
+    clock.advance_to(20)
+    assert clock.monotonic_ns() + clock.epoch_offset_ns() == 120
+    with pytest.raises(ValueError, match="cannot go back"):
+        clock.advance(-1)
+
+
+def test_the_system_clock_places_monotonic_readings_on_the_calendar() -> None:
+    """A reading plus the offset lies between two readings of the wall clock."""
+    clock = SystemClock()
+    before = time.time_ns()
+    wall = clock.monotonic_ns() + clock.epoch_offset_ns()
+    after = time.time_ns()
+    slack_ns = 1_000_000
+    assert before - slack_ns <= wall <= after + slack_ns
+
+
+def test_metrics_go_by_name_and_alias() -> None:
+    """And a slip gets the nearest name."""
+    assert metric_named("ttft") is METRICS["time_to_first_token"]
+    with pytest.raises(UnknownNameError, match="did you mean 'ttft'"):
+        metric_named("ttftt")
+    with pytest.raises(UnknownNameError, match="one of duration, "):
+        metric_named("xyzzy")
+
+
+def test_time_per_output_token_divides_by_the_tokens_after_the_first() -> None:
+    """Undefined for fewer than two, never 0."""
+    assert time_per_output_token(100, 11) == 10
+    assert time_per_output_token(100, 1) is None
+
+
+def test_a_stall_is_longer_than_the_limit() -> None:
+    """Counted, with the excess in all."""
+    assert stalls([100, 500, 501, 900], 500) == (2, 401)
+
+
+def test_a_sum_of_segments_claims_no_more_than_its_weakest_part() -> None:
+    """Measured and estimated together are estimated."""
+    (total,) = totals(
+        [Segment("network", 0, 5, Source.MEASURED), Segment("network", 9, 11, Source.ESTIMATED)]
+    )
+    assert (total.duration_ns, total.source) == (7, Source.ESTIMATED)

@@ -1,0 +1,98 @@
+"""Which chunk bears a token, and what a finished answer says."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from latspan.tokens import TokenSource, counted_by_provider
+from latspan.wire import ChunkKind
+from latspan.wire.openai_chat import OPENAI_CHAT
+
+
+def _chunk(**delta: Any) -> Any:
+    """Return an object of the shape of the SDK's chunk."""
+    fields: dict[str, Any] = {
+        "content": None,
+        "refusal": None,
+        "tool_calls": None,
+        "function_call": None,
+        "model_extra": {},
+        **delta,
+    }
+    return SimpleNamespace(choices=[SimpleNamespace(delta=SimpleNamespace(**fields))])
+
+
+def _tool_call(arguments: str | None) -> list[Any]:
+    return [SimpleNamespace(function=SimpleNamespace(name="search", arguments=arguments))]
+
+
+@pytest.mark.parametrize(
+    ("chunk", "kind"),
+    [
+        (_chunk(content="Hello"), ChunkKind.VISIBLE),
+        (_chunk(content=" "), ChunkKind.VISIBLE),
+        (_chunk(refusal="I cannot"), ChunkKind.VISIBLE),
+        (_chunk(tool_calls=_tool_call('{"q":')), ChunkKind.VISIBLE),
+        (_chunk(function_call=SimpleNamespace(arguments="{")), ChunkKind.VISIBLE),
+        (_chunk(model_extra={"audio": {"data": "UklG"}}), ChunkKind.VISIBLE),
+        (_chunk(model_extra={"reasoning_content": "so"}), ChunkKind.REASONING),
+        (_chunk(model_extra={"reasoning": "so"}), ChunkKind.REASONING),
+        (_chunk(content="", role="assistant"), ChunkKind.EMPTY),
+        (_chunk(tool_calls=_tool_call("")), ChunkKind.EMPTY),
+        (_chunk(tool_calls=[SimpleNamespace(function=None)]), ChunkKind.EMPTY),
+        (_chunk(model_extra={"audio": {"id": "a"}}), ChunkKind.EMPTY),
+        (_chunk(model_extra=None), ChunkKind.EMPTY),
+        (SimpleNamespace(choices=[]), ChunkKind.EMPTY),
+        (SimpleNamespace(choices=None), ChunkKind.EMPTY),
+        (SimpleNamespace(), ChunkKind.EMPTY),
+        (None, ChunkKind.EMPTY),
+    ],
+)
+def test_what_a_chunk_bears(chunk: Any, kind: ChunkKind) -> None:
+    """Text, reasoning, arguments, a refusal or audio; a role, a name or nothing is no token."""
+    assert OPENAI_CHAT.kind_of(chunk) == kind
+
+
+def test_any_choice_may_bear_the_token() -> None:
+    """Of several choices at once a chunk holds one, not always the first."""
+    both = _chunk(role="assistant")
+    both.choices.append(_chunk(content="x").choices[0])
+    assert OPENAI_CHAT.kind_of(both) == ChunkKind.VISIBLE
+
+
+def test_finish_reasons_are_by_choice() -> None:
+    """In the order of the choices, whichever finished first."""
+    bodies: tuple[dict[str, Any], ...] = (
+        {"choices": [{"index": 1, "finish_reason": "length"}]},
+        {"choices": [{"index": 0, "finish_reason": "stop"}]},
+        {"choices": []},
+        {},
+    )
+    assert OPENAI_CHAT.finish_reasons(bodies) == ("stop", "length")
+
+
+def test_usage_is_the_last_one_and_a_missing_detail_is_not_zero() -> None:
+    """Counts grow while a stream runs; what nobody said is ``None``."""
+    bodies = (
+        {"usage": {"prompt_tokens": 5, "completion_tokens": 1}},
+        {
+            "usage": {
+                "prompt_tokens": 5,
+                "completion_tokens": 9,
+                "completion_tokens_details": {"reasoning_tokens": 4},
+                "prompt_tokens_details": None,
+            }
+        },
+        {"usage": None},
+    )
+    tokens = counted_by_provider(OPENAI_CHAT.usage(bodies))
+    assert (tokens.input, tokens.cached, tokens.output, tokens.reasoning) == (5, None, 9, 4)
+    assert tokens.source is TokenSource.PROVIDER
+
+
+def test_without_usage_nobody_counted() -> None:
+    """No number, and it says so."""
+    assert counted_by_provider(OPENAI_CHAT.usage(({},))).source is TokenSource.UNKNOWN
