@@ -16,8 +16,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import fields
 from pathlib import Path
 
-from latspan.metrics import METRICS, Metric
-from latspan.recording._token_metrics import TOKEN_METRICS
+from latspan.metrics import EVIDENCE_METRICS, LATENCY_METRICS, TOKEN_METRICS, Metric
 from latspan.sdk import Config
 
 
@@ -69,7 +68,10 @@ def table_of_settings() -> str:
 
 
 PARTS: dict[str, tuple[str, Callable[[], str]]] = {
-    "metrics": ("metrics.md", lambda: table_of(METRICS.values())),
+    "metrics": (
+        "metrics.md",
+        lambda: table_of([*LATENCY_METRICS.values(), *EVIDENCE_METRICS.values()]),
+    ),
     "settings": ("guides/export.md", table_of_settings),
     "token metrics": ("metrics.md", lambda: table_of(TOKEN_METRICS.values())),
 }

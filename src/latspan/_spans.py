@@ -314,7 +314,7 @@ def latency_attributes(
     if reported is not None:
         prefix = f"{semconv.LATSPAN_REPORTED_PREFIX}{reported.system}."
         attributes |= {prefix + name: value for name, value in reported.raw.items()}
-        if timeline.evidence_rejected:
+        if "evidence_rejected" in timeline.metrics:
             attributes[semconv.LATSPAN_EVIDENCE_REJECTED] = reported.system
     return attributes
 

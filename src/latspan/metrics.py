@@ -18,7 +18,10 @@ from latspan.units import NS_PER_MS
 
 __all__ = [
     "DEFAULT_STALL_NS",
+    "EVIDENCE_METRICS",
+    "LATENCY_METRICS",
     "METRICS",
+    "TOKEN_METRICS",
     "Metric",
     "MetricValue",
     "metric_named",
@@ -68,80 +71,118 @@ class MetricValue:
     source: Source = Source.MEASURED
 
 
-METRICS: Final[dict[str, Metric]] = {
-    metric.name: metric
-    for metric in (
-        Metric(
-            "duration",
-            "s",
-            "done - start",
-            "never",
-            "OpenTelemetry GenAI conventions, gen_ai.client.operation.duration",
-        ),
-        Metric(
-            "time_to_first_chunk",
-            "s",
-            "first_chunk - start",
-            "the call does not stream, or no chunk came",
-            "OpenTelemetry GenAI conventions, gen_ai.response.time_to_first_chunk",
-            ("ttfc",),
-        ),
-        Metric(
-            "time_to_first_token",
-            "s",
-            "first_token - start; the first chunk that bears text, reasoning, tool-call arguments,"
-            " a refusal or audio",
-            "the call does not stream, or no token came",
-            "latspan; the token-bearing rule of guidellm and genai-perf",
-            ("ttft",),
-        ),
-        Metric(
-            "time_to_first_visible_token",
-            "s",
-            "first_visible - start; as time_to_first_token, reasoning left out",
-            "the call does not stream, or nothing visible came",
-            "latspan; time to first output token in guidellm",
-            ("ttfv",),
-        ),
-        Metric(
-            "time_per_output_token",
-            "s",
-            "(last_token - first_token) / (n - 1), n the provider's output tokens",
-            "n < 2, no count from the provider, or several choices at once",
-            "MLPerf inference rules; (E2E - TTFT) / (n - 1) where the stream ends with its tokens",
-            ("tpot",),
-        ),
-        Metric(
-            "chunk_gap",
-            "s",
-            "arrival of a token-bearing chunk less the arrival of the one before it",
-            "fewer than two token-bearing chunks",
-            "latspan; a chunk is not a token, so this is no inter-token latency",
-            distribution=True,
-        ),
-        Metric(
-            "chunk_gap_max",
-            "s",
-            "the longest chunk_gap of a request",
-            "as chunk_gap",
-            "latspan",
-        ),
-        Metric(
-            "stall_count",
-            "1",
-            "how many chunk gaps are longer than the stall limit (500 ms by default)",
-            "as chunk_gap",
-            "latspan",
-        ),
-        Metric(
-            "stall_duration",
-            "s",
-            "the sum over stalls of what exceeds the stall limit",
-            "as chunk_gap",
-            "latspan",
-        ),
-    )
-}
+def _by_name(*metrics: Metric) -> dict[str, Metric]:
+    return {metric.name: metric for metric in metrics}
+
+
+LATENCY_METRICS: Final = _by_name(
+    Metric(
+        "duration",
+        "s",
+        "done - start",
+        "never",
+        "OpenTelemetry GenAI conventions, gen_ai.client.operation.duration",
+    ),
+    Metric(
+        "time_to_first_chunk",
+        "s",
+        "first_chunk - start",
+        "the call does not stream, or no chunk came",
+        "OpenTelemetry GenAI conventions, gen_ai.response.time_to_first_chunk",
+        ("ttfc",),
+    ),
+    Metric(
+        "time_to_first_token",
+        "s",
+        "first_token - start; the first chunk that bears text, reasoning, tool-call arguments,"
+        " a refusal or audio",
+        "the call does not stream, or no token came",
+        "latspan; the token-bearing rule of guidellm and genai-perf",
+        ("ttft",),
+    ),
+    Metric(
+        "time_to_first_visible_token",
+        "s",
+        "first_visible - start; as time_to_first_token, reasoning left out",
+        "the call does not stream, or nothing visible came",
+        "latspan; time to first output token in guidellm",
+        ("ttfv",),
+    ),
+    Metric(
+        "time_per_output_token",
+        "s",
+        "(last_token - first_token) / (n - 1), n the provider's output tokens",
+        "n < 2, no count from the provider, or several choices at once",
+        "MLPerf inference rules; (E2E - TTFT) / (n - 1) where the stream ends with its tokens",
+        ("tpot",),
+    ),
+    Metric(
+        "chunk_gap",
+        "s",
+        "arrival of a token-bearing chunk less the arrival of the one before it",
+        "fewer than two token-bearing chunks",
+        "latspan; a chunk is not a token, so this is no inter-token latency",
+        distribution=True,
+    ),
+    Metric(
+        "chunk_gap_max",
+        "s",
+        "the longest chunk_gap of a request",
+        "as chunk_gap",
+        "latspan",
+    ),
+    Metric(
+        "stall_count",
+        "1",
+        "how many chunk gaps are longer than the stall limit (500 ms by default)",
+        "as chunk_gap",
+        "latspan",
+    ),
+    Metric(
+        "stall_duration",
+        "s",
+        "the sum over stalls of what exceeds the stall limit",
+        "as chunk_gap",
+        "latspan",
+    ),
+)
+"""Where the time of a request went, and how smoothly it streamed."""
+
+_USAGE: Final = "OpenTelemetry GenAI conventions, gen_ai.usage.*"
+
+TOKEN_METRICS: Final = _by_name(
+    Metric("input_tokens", "1", "prompt tokens, cached ones included", "nobody said", _USAGE),
+    Metric(
+        "cached_tokens",
+        "1",
+        "the part of input_tokens that came from the provider's prompt cache",
+        "nobody said",
+        _USAGE,
+    ),
+    Metric("output_tokens", "1", "generated tokens, reasoning included", "nobody said", _USAGE),
+    Metric(
+        "reasoning_tokens",
+        "1",
+        "the part of output_tokens that was reasoning",
+        "nobody said",
+        _USAGE,
+    ),
+)
+"""How many tokens a request had; their source is a :class:`~latspan.tokens.TokenSource`."""
+
+EVIDENCE_METRICS: Final = _by_name(
+    Metric(
+        "evidence_rejected",
+        "1",
+        "1 where the server's own timings do not fit what was measured",
+        "they fit, or there were none",
+        "latspan",
+    ),
+)
+"""Whether servers can be believed; ask for the count, the values say nothing."""
+
+METRICS: Final = {**LATENCY_METRICS, **TOKEN_METRICS, **EVIDENCE_METRICS}
+"""Every metric that a snapshot can be asked for."""
 
 _BY_ANY_NAME: Final = {
     name: metric for metric in METRICS.values() for name in (metric.name, *metric.aliases)

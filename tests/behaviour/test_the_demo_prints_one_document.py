@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from latspan.metrics import METRICS
+from latspan.metrics import LATENCY_METRICS
 from latspan.segments import Outcome, Source
 
 REQUESTS = 8
@@ -72,7 +72,7 @@ def test_every_segment_says_how_it_is_known(document: Any) -> None:
 
 def test_metrics_are_seconds_or_null_and_tokens_the_providers(document: Any) -> None:
     """Every name of the design, and counts from the usage chunk."""
-    names = {metric.name for metric in METRICS.values() if not metric.distribution}
+    names = {metric.name for metric in LATENCY_METRICS.values() if not metric.distribution}
     for request in document["requests"]:
         metrics = request["metrics"]
         assert set(metrics) == names
@@ -86,7 +86,7 @@ def test_the_summary_shows_no_percentile_of_too_few(document: Any) -> None:
     """Eight values are enough for a median only."""
     summary = document["summary"]
 
-    assert set(summary["metrics"]) == set(METRICS)
+    assert set(summary["metrics"]) == set(LATENCY_METRICS)
     for row in summary["segments"]:
         assert (row["p50_ns"] is None) is (row["n"] < 2)
         assert row["p95_ns"] is None

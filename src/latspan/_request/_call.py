@@ -142,7 +142,7 @@ class LiveCall:
             name,
             kind=SpanKind.CLIENT,
             start_epoch_ns=self._start_ns + self._offset_ns,
-            attributes={**attributes, **span_attributes(self.series)},
+            attributes={**attributes, **span_attributes(kind, self.series)},
         )
         self._handle = next(_serial)
         _open_calls[self._handle] = self

@@ -12,6 +12,7 @@ from opentelemetry import context
 from latspan import semconv
 from latspan._runtime import Runtime
 from latspan._spans import AttributeValue, OpenSpan
+from latspan.segments import Kind
 
 __all__ = [
     "Entered",
@@ -95,6 +96,9 @@ def series_attributes(runtime: Runtime, own: Mapping[str, str]) -> dict[str, str
     return series
 
 
-def span_attributes(series: Mapping[str, str]) -> dict[str, AttributeValue]:
-    """Return the same under the names that are emitted."""
-    return {semconv.SERIES_ATTRIBUTES[name]: value for name, value in series.items()}
+def span_attributes(kind: Kind, series: Mapping[str, str]) -> dict[str, AttributeValue]:
+    """Return the same, and the kind of timeline, under the names that are emitted."""
+    return {
+        semconv.LATSPAN_KIND: kind.value,
+        **{semconv.SERIES_ATTRIBUTES[name]: value for name, value in series.items()},
+    }

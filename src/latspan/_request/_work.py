@@ -97,7 +97,7 @@ class LiveWork:
             name,
             kind=SpanKind.INTERNAL,
             start_epoch_ns=self._start_ns + self._offset_ns,
-            attributes={**(attributes or {}), **span_attributes(self._series)},
+            attributes={**(attributes or {}), **span_attributes(kind, self._series)},
         )
         self._entered = Entered(_work, self, self._span)
 

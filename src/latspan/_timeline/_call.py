@@ -240,6 +240,8 @@ def _timeline(
     rejected: bool = False,
 ) -> Timeline:
     metrics = {"duration": MetricValue(marks[Mark.DONE] - seen.start_ns)}
+    if rejected:
+        metrics["evidence_rejected"] = MetricValue(1)
     gaps: tuple[MetricValue, ...] = ()
     if stream is not None:
         for name, mark in (
@@ -263,7 +265,6 @@ def _timeline(
         metrics=metrics,
         chunk_gaps=gaps,
         marks=marks,
-        evidence_rejected=rejected,
     )
 
 

@@ -24,7 +24,6 @@ class Timeline:
         metrics: By name; a metric that is undefined here is absent.
         chunk_gaps: Gaps between token-bearing chunks, in order.
         marks: Monotonic instants of the marks that are known.
-        evidence_rejected: The server's own timings did not fit what was measured.
     """
 
     start_ns: int
@@ -33,7 +32,6 @@ class Timeline:
     metrics: Mapping[str, MetricValue] = field(default_factory=dict[str, MetricValue])
     chunk_gaps: tuple[MetricValue, ...] = ()
     marks: Mapping[Mark, int] = field(default_factory=dict[Mark, int])
-    evidence_rejected: bool = False
 
     @property
     def duration_ns(self) -> int:

@@ -10,10 +10,10 @@ from typing import Final, Literal
 
 from latspan.errors import UnknownNameError
 from latspan.histogram import Histogram
+from latspan.metrics import TOKEN_METRICS, metric_named
 from latspan.recording._distribution import Distribution
 from latspan.recording._record import RequestRecord
 from latspan.recording._series import SEGMENT, SeriesKey, merge_series
-from latspan.recording._token_metrics import TOKEN_METRICS, recorded_metric_named
 from latspan.segments import SEGMENT_ORDER, Kind, Source
 from latspan.semconv import SERIES_ATTRIBUTES
 from latspan.tokens import TokenSource
@@ -84,7 +84,7 @@ class Snapshot:
         Raises:
             UnknownNameError: There is no such metric, kind or attribute.
         """
-        metric = recorded_metric_named(name)
+        metric = metric_named(name)
         recorded = sorted({key.metric for key in self.series} - {SEGMENT})
         return _distribution(
             metric.name,

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from latspan.errors import EmptyHistogramError, NotEnoughValuesError
-from latspan.metrics import METRICS, Metric
+from latspan.metrics import LATENCY_METRICS, Metric
 from latspan.recording import Distribution, RequestRecord, Snapshot
 from latspan.report._slow import Slowest, calls_of, sentence, slowest_tenth
 from latspan.segments import Kind
@@ -40,7 +40,7 @@ def demo_document(snapshot: Snapshot) -> dict[str, object]:
             "segments": _segments(snapshot, slowest_tenth(calls)),
             "metrics": {
                 metric.name: _metric(snapshot.metric(metric.name, of=Kind.CALL), metric)
-                for metric in METRICS.values()
+                for metric in LATENCY_METRICS.values()
             },
             "sentence": sentence(calls),
         },
@@ -57,7 +57,7 @@ def _request(call: RequestRecord) -> dict[str, object]:
         ],
         "metrics": {
             metric.name: _single_value(call, metric)
-            for metric in METRICS.values()
+            for metric in LATENCY_METRICS.values()
             if not metric.distribution
         },
         "tokens": {

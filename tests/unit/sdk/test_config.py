@@ -1,0 +1,196 @@
+"""Code wins over the environment, the environment over the default, and nonsense is refused."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import fields
+from typing import Any
+
+import pytest
+from opentelemetry.sdk.trace import TracerProvider
+
+from latspan.errors import ConfigError, UnknownNameError
+from latspan.sdk import Config
+
+FROM_ENVIRONMENT: dict[str, tuple[str, Any]] = {
+    "endpoint": ("http://collector:4318", "http://collector:4318"),
+    "protocol": ("grpc", "grpc"),
+    "service_name": ("shop", "shop"),
+    "export": ("false", False),
+    "metrics_interval_s": ("2.5", 2.5),
+    "propagate": ("off", False),
+    "set_global": ("1", True),
+    "path": ("checkout", "checkout"),
+    "route": ("/checkout", "/checkout"),
+    "traffic_class": ("batch", "batch"),
+    "stall_ms": ("250", 250.0),
+    "keep_records": ("7", 7),
+}
+
+
+@pytest.mark.parametrize("field", FROM_ENVIRONMENT)
+def test_every_field_has_a_variable(field: str) -> None:
+    """``LATSPAN_`` and the field's name in upper case, spaces around the value ignored."""
+    text, value = FROM_ENVIRONMENT[field]
+
+    config = Config.of({}, {f"LATSPAN_{field.upper()}": f" {text} "})
+
+    assert getattr(config, field) == value
+    assert getattr(Config(), field) != value
+
+
+def test_no_field_is_forgotten() -> None:
+    """All but a provider, which is an object and no text."""
+    assert {field.name for field in fields(Config)} - set(FROM_ENVIRONMENT) == {"tracer_provider"}
+
+
+@pytest.mark.parametrize("field", FROM_ENVIRONMENT)
+def test_code_wins_over_the_environment(field: str) -> None:
+    """Even where code says what the default is, and whatever nonsense the variable holds."""
+    default = getattr(Config(), field)
+
+    config = Config.of({field: default}, {f"LATSPAN_{field.upper()}": "\0"})
+
+    assert config == Config()
+
+
+@pytest.mark.parametrize("field", FROM_ENVIRONMENT)
+def test_an_empty_variable_is_none(field: str) -> None:
+    """As for ``OTEL_*`` variables."""
+    assert Config.of({}, {f"LATSPAN_{field.upper()}": ""}) == Config()
+
+
+def test_a_provider_is_no_variable() -> None:
+    """It comes from code alone."""
+    provider = TracerProvider(shutdown_on_exit=False)
+
+    assert Config.of({}, {"LATSPAN_TRACER_PROVIDER": "x"}).tracer_provider is None
+    assert Config.of({"tracer_provider": provider}, {}).tracer_provider is provider
+
+
+def test_all_records_can_be_kept() -> None:
+    """``None`` in code is ``all`` in the environment."""
+    assert Config.of({}, {"LATSPAN_KEEP_RECORDS": "all"}).keep_records is None
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("endpoint", "localhost:4318"),
+        ("endpoint", "ftp://localhost"),
+        ("endpoint", "http://"),
+        ("endpoint", "http://localhost:port"),
+        ("endpoint", "http://[::1"),
+        ("endpoint", ""),
+        ("endpoint", 4318),
+        ("protocol", "http/json"),
+        ("metrics_interval_s", 0),
+        ("metrics_interval_s", -1),
+        ("metrics_interval_s", math.nan),
+        ("metrics_interval_s", "60"),
+        ("stall_ms", 0),
+        ("stall_ms", math.inf),
+        ("keep_records", -1),
+        ("keep_records", 1.5),
+        ("keep_records", "all"),
+    ],
+)
+def test_an_impossible_value_is_refused(field: str, value: object) -> None:
+    """The message names field and value, and how to mend it."""
+    with pytest.raises(ConfigError) as caught:
+        Config.of({field: value}, {})
+
+    assert field in caught.value.message
+    assert str(value) in caught.value.message
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("field", "text"),
+    [
+        ("export", "maybe"),
+        ("propagate", "2"),
+        ("set_global", "nein"),
+        ("metrics_interval_s", "a minute"),
+        ("stall_ms", "0.5s"),
+        ("keep_records", "many"),
+        ("keep_records", "1.5"),
+    ],
+)
+def test_an_unreadable_variable_is_refused(field: str, text: str) -> None:
+    """The message names the variable, because that is what is to be mended."""
+    variable = f"LATSPAN_{field.upper()}"
+
+    with pytest.raises(ConfigError) as caught:
+        Config.of({}, {variable: text})
+
+    assert caught.value.message == f"{variable} is '{text}'"
+    assert caught.value.hint
+
+
+def test_an_unknown_setting_is_refused() -> None:
+    """All settings there are stand in the hint."""
+    with pytest.raises(UnknownNameError) as caught:
+        Config.of({"endpont": "http://localhost:4318"}, {})
+
+    assert caught.value.message == "no setting 'endpont'"
+    assert caught.value.hint is not None
+    assert all(field.name in caught.value.hint for field in fields(Config))
+
+
+@pytest.mark.parametrize(
+    ("config", "environment", "protocol"),
+    [
+        (Config(), {}, "http/protobuf"),
+        (Config(endpoint="http://c:4317"), {}, "grpc"),
+        (Config(endpoint="http://c:4318"), {}, "http/protobuf"),
+        (Config(endpoint="http://c:4317", protocol="http/protobuf"), {}, "http/protobuf"),
+        (Config(protocol="grpc"), {"OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf"}, "grpc"),
+        (Config(endpoint="http://c:9"), {"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}, "grpc"),
+        (Config(), {"OTEL_EXPORTER_OTLP_PROTOCOL": "http/json"}, "http/protobuf"),
+        (Config(), {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://c:4317"}, "grpc"),
+    ],
+)
+def test_the_protocol(config: Config, environment: dict[str, str], protocol: str) -> None:
+    """What is said, then what OpenTelemetry's variable says, then what the port says."""
+    assert config.resolved_protocol(environment) == protocol
+
+
+@pytest.mark.parametrize(
+    ("config", "environment", "endpoint"),
+    [
+        (Config(), {}, "http://localhost:4318/v1/traces"),
+        (Config(protocol="grpc"), {}, "http://localhost:4317"),
+        (Config(), {"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}, "http://localhost:4317"),
+        (Config(endpoint="http://c:4318/"), {}, "http://c:4318/v1/traces"),
+        (Config(endpoint="http://c/otlp"), {}, "http://c/otlp/v1/traces"),
+        (Config(endpoint="http://c:4317"), {}, "http://c:4317"),
+        (Config(), {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://e:4318"}, None),
+        (Config(), {"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://e:1/x"}, None),
+        (
+            Config(),
+            {"OTEL_EXPORTER_OTLP_METRICS_ENDPOINT": "http://e:1/x"},
+            "http://localhost:4318/v1/traces",
+        ),
+        (
+            Config(endpoint="http://c:4318"),
+            {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://e:4318"},
+            "http://c:4318/v1/traces",
+        ),
+    ],
+)
+def test_where_traces_go(config: Config, environment: dict[str, str], endpoint: str | None) -> None:
+    """``None`` leaves it to the exporter, which reads the same environment."""
+    assert config.signal_endpoint("traces", environment) == endpoint
+
+
+def test_metrics_have_a_path_of_their_own() -> None:
+    """One endpoint serves both signals."""
+    assert Config(endpoint="http://c").signal_endpoint("metrics", {}) == "http://c/v1/metrics"
+
+
+def test_what_requests_are_about_by_default() -> None:
+    """Only what is said."""
+    assert Config().defaults == {}
+    assert Config(path="a", traffic_class="b").defaults == {"path": "a", "traffic_class": "b"}
+    assert Config(stall_ms=0.5).stall_ns == 500_000

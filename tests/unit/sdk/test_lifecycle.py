@@ -1,0 +1,169 @@
+"""Configured twice, shut down twice, not at all, or told by OpenTelemetry to stay quiet."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+import latspan
+from latspan import _runtime
+from latspan._spans import NoSink
+from latspan.segments import Outcome
+from support.otlp import Receiver, receiving
+
+
+@pytest.fixture
+def receiver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Receiver]:
+    """A receiver that latspan sends to, unless told otherwise; latspan is off afterwards."""
+    with receiving() as running:
+        monkeypatch.setenv("LATSPAN_ENDPOINT", running.url)
+        yield running
+        latspan.shutdown()
+
+
+def do_some_work(name: str = "work") -> None:
+    with latspan.request(name):
+        pass
+
+
+def names_of(receiver: Receiver) -> list[str]:
+    """Return the names of the spans received, segments aside."""
+    return [span.name for span in receiver.all_spans if span.name != "unattributed"]
+
+
+def test_before_it_is_configured_nothing_happens() -> None:
+    """Every verb may be called."""
+    do_some_work()
+
+    assert latspan.snapshot().count() == 0
+    assert latspan.force_flush()
+    latspan.shutdown()
+
+
+def test_a_flush_delivers_and_a_shutdown_delivers_the_rest(receiver: Receiver) -> None:
+    """Calling either again sends nothing twice."""
+    latspan.configure()
+    do_some_work("first")
+
+    assert latspan.force_flush()
+    assert latspan.force_flush()
+    assert names_of(receiver) == ["first"]
+    do_some_work("second")
+    latspan.shutdown()
+    latspan.shutdown()
+    assert names_of(receiver) == ["first", "second"]
+    assert [metric.name for metric in receiver.all_metrics][-1] == "latspan.segment.duration"
+
+
+def test_nothing_is_recorded_after_a_shutdown(receiver: Receiver) -> None:
+    """The application goes on as if latspan had never been there."""
+    latspan.configure()
+    latspan.shutdown()
+    do_some_work()
+
+    assert latspan.snapshot().count() == 0
+    assert names_of(receiver) == []
+
+
+def test_configuring_again_replaces_what_was_before(receiver: Receiver) -> None:
+    """What had been recorded has left, and counting starts again."""
+    latspan.configure()
+    do_some_work("before")
+    latspan.configure(keep_records=None)
+    assert names_of(receiver) == ["before"]
+    do_some_work("after")
+
+    assert [record.name for record in latspan.snapshot().records] == ["after"]
+    latspan.shutdown()
+    assert names_of(receiver) == ["before", "after"]
+
+
+def test_configuring_wrongly_leaves_what_was_configured_before(receiver: Receiver) -> None:
+    """A mistake switches nothing off."""
+    latspan.configure()
+    with pytest.raises(latspan.LatspanError):
+        latspan.configure(endpoint="nowhere")
+    do_some_work()
+
+    assert latspan.snapshot().count() == 1
+
+
+def test_a_shutdown_leaves_no_thread(receiver: Receiver) -> None:
+    """Nor does configuring again and again."""
+    before = set(threading.enumerate())
+    for _ in range(3):
+        latspan.configure()
+        do_some_work()
+    started = set(threading.enumerate()) - before
+    latspan.shutdown()
+    for thread in started:
+        if thread.name.startswith(("latspan", "OtelBatch")):
+            thread.join(10)
+
+    alive = [thread.name for thread in set(threading.enumerate()) - before]
+    assert [name for name in alive if name.startswith(("latspan", "OtelBatch"))] == []
+
+
+def test_a_snapshot_holds_what_has_just_ended(receiver: Receiver) -> None:
+    """Whatever still waits for latspan's thread is counted first."""
+    latspan.configure(keep_records=None)
+    for _ in range(100):
+        do_some_work()
+
+    records = latspan.snapshot().records
+    assert [record.outcome for record in records] == [Outcome.COMPLETED] * 100
+
+
+def test_otel_sdk_disabled_keeps_everything_off(
+    receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not even histograms are kept."""
+    monkeypatch.setenv("OTEL_SDK_DISABLED", "True")
+    latspan.configure()
+    do_some_work()
+
+    assert _runtime.current() is None
+    assert latspan.force_flush()
+    assert (receiver.traces, receiver.metrics) == ([], [])
+
+
+def test_otel_traces_exporter_none_sends_metrics_alone(
+    receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Histograms are independent of spans."""
+    monkeypatch.setenv("OTEL_TRACES_EXPORTER", "none")
+    latspan.configure()
+    do_some_work()
+
+    assert latspan.force_flush()
+    assert receiver.traces == []
+    assert receiver.all_metrics != []
+
+
+def test_otel_metrics_exporter_none_sends_spans_alone(
+    receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Histograms can still be read in the process."""
+    monkeypatch.setenv("OTEL_METRICS_EXPORTER", "none")
+    latspan.configure()
+    do_some_work()
+
+    assert latspan.force_flush()
+    assert names_of(receiver) == ["work"]
+    assert receiver.metrics == []
+    assert latspan.snapshot().count() == 1
+
+
+def test_without_export_nothing_leaves(receiver: Receiver) -> None:
+    """Histograms can still be read in the process."""
+    latspan.configure(export=False)
+    do_some_work()
+
+    runtime = _runtime.current()
+    assert runtime is not None
+    assert isinstance(runtime.sink(), NoSink)
+    assert latspan.snapshot().count() == 1
+    latspan.shutdown()
+    assert (receiver.traces, receiver.metrics) == ([], [])

@@ -1,0 +1,63 @@
+"""Each request's spans go to the provider that the application has at that time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.trace import NoOpTracerProvider
+
+from latspan._spans import ApiSink, NoSink
+from latspan.sdk._sinks import Sinks
+
+
+@pytest.fixture
+def process(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Let a test set the process's provider, which otherwise is set once and for all."""
+    monkeypatch.setattr(trace, "_TRACER_PROVIDER", None)
+    monkeypatch.setattr(trace, "_TRACER_PROVIDER_SET_ONCE", type(trace._TRACER_PROVIDER_SET_ONCE)())  # pyright: ignore[reportPrivateUsage]
+    return trace
+
+
+def provider() -> TracerProvider:
+    return TracerProvider(shutdown_on_exit=False)
+
+
+def test_latspans_own_until_the_application_has_one(process: Any) -> None:
+    """From then on the application's, and always the same sink of it."""
+    private = NoSink()
+    sinks = Sinks(private)
+
+    assert sinks() is private
+    process.set_tracer_provider(provider())
+    api = sinks()
+    assert isinstance(api, ApiSink)
+    assert api.inline
+    assert sinks() is api
+
+
+def test_a_provider_that_was_there_before(process: Any) -> None:
+    """It is used from the start."""
+    process.set_tracer_provider(provider())
+
+    assert isinstance(Sinks(NoSink())(), ApiSink)
+
+
+def test_a_provider_that_does_nothing_is_none(process: Any) -> None:
+    """The API's own stands for nobody."""
+    process.set_tracer_provider(NoOpTracerProvider())
+    private = NoSink()
+
+    assert Sinks(private)() is private
+
+
+def test_a_provider_that_was_handed_over_wins(process: Any) -> None:
+    """Whatever the process's own is, now or later."""
+    chosen = Sinks(NoSink(), provider())
+    api = chosen()
+    process.set_tracer_provider(provider())
+
+    assert isinstance(api, ApiSink)
+    assert chosen() is api
