@@ -1,0 +1,97 @@
+"""The pytest fixture: percentiles of what this test's calls cost, and of nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import latspan as module
+from latspan.errors import EmptyHistogramError, NotEnoughValuesError, UnknownNameError
+from latspan.testing import Script, ScriptedServer
+from tests.clients.conftest import MESSAGES, openai
+
+SCRIPT = Script.chat(tokens=3, queue_ms=8, prefill_ms=10, gap_ms=2)
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[Any]:
+    """A client of a scripted server."""
+    with (
+        ScriptedServer(SCRIPT) as server,
+        openai.OpenAI(base_url=server.base_url, api_key="none") as client,
+    ):
+        yield client
+
+
+def _chat(client: Any, times: int) -> None:
+    for _ in range(times):
+        for _chunk in client.chat.completions.create(model="m", messages=MESSAGES, stream=True):
+            pass
+
+
+def test_percentiles_segments_and_counts(latspan: Any, client: Any) -> None:
+    """In the unit asked for, of the metric or segment asked for."""
+    _chat(client, 20)
+
+    assert latspan.count() == 20
+    ttft_ms = latspan.percentile("ttft", 95, unit="ms")
+    assert ttft_ms >= 18
+    assert latspan.percentile("time_to_first_token", 95, unit="s") == ttft_ms / 1000
+    queue = latspan.segment("queue")
+    assert queue.count() == 20
+    assert queue.percentile(50) >= 8
+    assert queue.share_above(1, unit="ms") == 1
+    assert queue.share_above(1, unit="s") == 0
+
+
+def test_each_test_begins_with_an_empty_recorder(latspan: Any, client: Any) -> None:
+    """What the test before recorded is gone."""
+    assert latspan.records == ()
+    _chat(client, 1)
+    assert latspan.count() == 1
+
+
+def test_too_few_values_is_an_error_that_says_how_many_it_takes(latspan: Any, client: Any) -> None:
+    """A 95th percentile of three values is no number."""
+    _chat(client, 3)
+    with pytest.raises(NotEnoughValuesError, match=r"p95 of .* needs 20 values, there are 3"):
+        latspan.percentile("ttft", 95)
+    with pytest.raises(NotEnoughValuesError, match=r"p99 of .* needs 100 values, there are 3"):
+        latspan.segment("queue").percentile(99)
+
+
+def test_a_wrong_name_is_an_error_that_knows_better(latspan: Any, client: Any) -> None:
+    """Of a metric, a unit or an attribute; a segment that was not seen is one too."""
+    _chat(client, 2)
+    with pytest.raises(UnknownNameError, match="did you mean 'ttft'"):
+        latspan.percentile("tttft", 50)
+    with pytest.raises(UnknownNameError, match="no unit of time 'min'"):
+        latspan.percentile("ttft", 50, unit="min")
+    with pytest.raises(UnknownNameError, match="hint"):
+        latspan.percentile("ttft", 50, team="x")
+    with pytest.raises(EmptyHistogramError, match="hint"):
+        latspan.segment("reasoning").percentile(50)
+
+
+def test_every_public_name_of_the_module_is_there(latspan: Any, client: Any) -> None:
+    """So a test that takes the fixture loses nothing by its name."""
+    for name in module.__all__:
+        assert getattr(latspan, name) is not None
+    with latspan.attributes(path="support"), latspan.request("answer"), latspan.stage("parse"):
+        _chat(client, 1)
+    assert latspan.count(path="support") == 1
+    assert latspan.segment("parse").count() == 1
+
+
+def test_an_application_that_configures_itself_is_still_recorded_here(
+    latspan: Any, client: Any
+) -> None:
+    """The application under test may call ``configure`` as it does in production."""
+    latspan.configure(export=False)
+    try:
+        _chat(client, 2)
+        assert latspan.count() == 2
+    finally:
+        latspan.shutdown()
