@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 from collections import deque
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
@@ -46,6 +47,9 @@ _call: ContextVar[LiveCall | None] = ContextVar("latspan_call", default=None)
 # Strong references: a call that nobody finishes must still be there at shutdown.
 _open_calls: dict[int, LiveCall] = {}
 _serial = itertools.count()
+
+# What is open in the parent is the parent's to end.
+os.register_at_fork(after_in_child=_open_calls.clear)
 
 
 def active_call() -> LiveCall | None:

@@ -8,6 +8,7 @@ from typing import cast
 from opentelemetry import context, trace
 from opentelemetry.context import Context
 from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
+from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, TraceFlags
 
@@ -18,6 +19,9 @@ from latspan.semconv import SCHEMA_URL
 __all__ = ["PrivateSink"]
 
 _SCOPE = InstrumentationScope("latspan", __version__, SCHEMA_URL)
+_RANDOM_TRACE_ID = 0x02
+"""A trace flag of W3C Trace Context Level 2, which travels unchanged from the trace's root."""
+
 _FAILED = Status(StatusCode.ERROR)
 _FINE = Status(StatusCode.UNSET)
 
@@ -41,6 +45,7 @@ class PrivateSink:
         self._resource = provider.resource
         self._sampler = provider.sampler
         self._ids = provider.id_generator
+        self._ids_are_random = isinstance(provider.id_generator, RandomIdGenerator)
         self._processor = processor
 
     def open(
@@ -59,6 +64,8 @@ class PrivateSink:
             around, trace_id, name, kind=kind, attributes=attributes
         )
         flags = TraceFlags.SAMPLED if decision.decision.is_sampled() else TraceFlags.DEFAULT
+        if parent.trace_flags & _RANDOM_TRACE_ID if parent.is_valid else self._ids_are_random:
+            flags |= _RANDOM_TRACE_ID
         span_context = SpanContext(
             trace_id,
             self._ids.generate_span_id(),

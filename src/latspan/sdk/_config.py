@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, Final, Literal, Self, get_args
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypedDict, get_args
 from urllib.parse import urlsplit
 
 from latspan.errors import ConfigError, UnknownNameError
@@ -14,13 +15,17 @@ from latspan.units import from_unit
 if TYPE_CHECKING:
     from opentelemetry.trace import TracerProvider
 
-__all__ = ["Config", "Protocol"]
+__all__ = ["Config", "ConfigFields", "Protocol", "Signal"]
 
 Protocol = Literal["http/protobuf", "grpc"]
+Signal = Literal["traces", "metrics"]
 
 _PREFIX: Final = "LATSPAN_"
 _GRPC_PORT: Final = 4317
-_DEFAULT_ENDPOINT: Final = "http://localhost:4318"
+_DEFAULT_ENDPOINTS: Final[Mapping[Protocol, str]] = {
+    "http/protobuf": "http://localhost:4318",
+    "grpc": "http://localhost:4317",
+}
 _TRUE: Final = frozenset({"true", "1", "yes", "on"})
 _FALSE: Final = frozenset({"false", "0", "no", "off"})
 _CODE_ONLY: Final = frozenset({"tracer_provider"})
@@ -36,7 +41,7 @@ class Config:
     Args:
         endpoint: Where OTLP goes, for example ``http://localhost:4318``; of a collector or
             backend, without ``/v1/traces``. Unset, ``OTEL_EXPORTER_OTLP_*`` say, and
-            ``http://localhost:4318`` where they do not.
+            ``http://localhost:4318`` (gRPC: port 4317) where they do not.
         protocol: ``http/protobuf`` or ``grpc``. Unset, ``OTEL_EXPORTER_OTLP_PROTOCOL`` says, and
             otherwise it is ``grpc`` for port 4317 and ``http/protobuf`` for any other.
         service_name: ``service.name`` of what is exported. Unset, ``OTEL_SERVICE_NAME`` says.
@@ -69,7 +74,9 @@ class Config:
     keep_records: int | None = 0
 
     @classmethod
-    def of(cls, settings: Mapping[str, Any], environment: Mapping[str, str] = os.environ) -> Self:
+    def of(
+        cls, settings: Mapping[str, object], environment: Mapping[str, str] = os.environ
+    ) -> Self:
         """
         Return the configuration that ``settings`` and the environment make, validated.
 
@@ -113,14 +120,8 @@ class Config:
                 hint=f"use one of {', '.join(get_args(Protocol))}",
             )
         for name in ("metrics_interval_s", "stall_ms"):
-            value = getattr(self, name)
-            if value is not None and not value > 0:
-                raise ConfigError(f"{name} is {value}", hint="use a number greater than 0")
-        if self.keep_records is not None and self.keep_records < 0:
-            raise ConfigError(
-                f"keep_records is {self.keep_records}",
-                hint="use 0 or more, or None to keep all",
-            )
+            _check_positive(name, getattr(self, name))
+        _check_kept(self.keep_records)
 
     @property
     def stall_ns(self) -> int:
@@ -133,18 +134,19 @@ class Config:
         said = {"path": self.path, "route": self.route, "traffic_class": self.traffic_class}
         return {name: value for name, value in said.items() if value is not None}
 
-    def resolved_protocol(self, environment: Mapping[str, str] = os.environ) -> Protocol:
-        """Return the OTLP protocol in use."""
+    def protocol_of(self, signal: Signal, environment: Mapping[str, str] = os.environ) -> Protocol:
+        """Return the OTLP protocol in use for ``signal``."""
         if self.protocol is not None:
             return self.protocol
-        said = environment.get("OTEL_EXPORTER_OTLP_PROTOCOL", "").strip()
-        if said == "grpc" or said == "http/protobuf":
-            return said
-        where = self.endpoint or environment.get("OTEL_EXPORTER_OTLP_ENDPOINT", "")
+        for said in _values(environment, signal, "PROTOCOL"):
+            if said == "grpc" or said == "http/protobuf":
+                return said
+        endpoints = [self.endpoint, *_values(environment, signal, "ENDPOINT")]
+        where = next(filter(None, endpoints), "")
         return "grpc" if urlsplit(where).port == _GRPC_PORT else "http/protobuf"
 
-    def signal_endpoint(
-        self, signal: Literal["traces", "metrics"], environment: Mapping[str, str] = os.environ
+    def endpoint_of(
+        self, signal: Signal, environment: Mapping[str, str] = os.environ
     ) -> str | None:
         """
         Return what to hand an OTLP exporter, ``None`` where it reads the environment itself.
@@ -152,22 +154,55 @@ class Config:
         Over HTTP an exporter takes an address it is given as it is, path and all.
         """
         endpoint = self.endpoint
+        protocol = self.protocol_of(signal, environment)
         if endpoint is None:
-            variables = (
-                "OTEL_EXPORTER_OTLP_ENDPOINT",
-                f"OTEL_EXPORTER_OTLP_{signal.upper()}_ENDPOINT",
-            )
-            if any(environment.get(variable) for variable in variables):
+            if any(_values(environment, signal, "ENDPOINT")):
                 return None
-            endpoint = _DEFAULT_ENDPOINT
-        if self.resolved_protocol(environment) == "grpc":
+            endpoint = _DEFAULT_ENDPOINTS[protocol]
+        if protocol == "grpc":
             return endpoint
         return f"{endpoint.rstrip('/')}/v1/{signal}"
 
 
-def _check_endpoint(endpoint: str) -> None:
+class ConfigFields(TypedDict, total=False):
+    """The fields of :class:`Config` as keywords, for whoever passes some of them on."""
+
+    endpoint: str | None
+    protocol: Protocol | None
+    service_name: str | None
+    export: bool
+    metrics_interval_s: float | None
+    propagate: bool
+    set_global: bool
+    tracer_provider: TracerProvider | None
+    path: str | None
+    route: str | None
+    traffic_class: str | None
+    stall_ms: float
+    keep_records: int | None
+
+
+def _values(environment: Mapping[str, str], signal: Signal, what: str) -> list[str]:
+    """Return what the OTLP variables say, the one of the signal first."""
+    variables = (f"OTEL_EXPORTER_OTLP_{signal.upper()}_{what}", f"OTEL_EXPORTER_OTLP_{what}")
+    return [environment.get(variable, "").strip() for variable in variables]
+
+
+def _check_positive(name: str, value: object) -> None:
+    """Refuse what is no finite number above 0; callers are not all type-checked."""
+    usable = isinstance(value, int | float) and 0 < value < math.inf
+    if value is not None and not usable:
+        raise ConfigError(f"{name} is {value!r}", hint="use a number greater than 0")
+
+
+def _check_kept(value: object) -> None:
+    if value is not None and not (isinstance(value, int) and value >= 0):
+        raise ConfigError(f"keep_records is {value!r}", hint="use 0 or more, or None to keep all")
+
+
+def _check_endpoint(endpoint: object) -> None:
     try:
-        parts = urlsplit(endpoint)
+        parts = urlsplit(str(endpoint))
         usable = parts.scheme in {"http", "https"} and bool(parts.hostname)
         _ = parts.port
     except ValueError:

@@ -8,7 +8,7 @@ import os
 import threading
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final, Unpack
 
 from latspan import _runtime
 from latspan._request import abandon_open_calls
@@ -16,21 +16,22 @@ from latspan._runtime import Runtime
 from latspan._spans import NoSink, SpanSink
 from latspan.clock import SystemClock
 from latspan.recording import NoopRecorder, Recorder, Snapshot
-from latspan.sdk._config import Config
+from latspan.sdk._config import Config, ConfigFields
 from latspan.sdk._sinks import Sinks
 from latspan.sdk._worker import Worker
 
 if TYPE_CHECKING:
-    from opentelemetry.sdk.trace import SpanProcessor
+    from opentelemetry.sdk.trace import TracerProvider
 
     from latspan.export import MetricsExport
+    from latspan.sdk._span_export import SpanExport
 
 __all__ = ["configure", "force_flush", "shutdown", "snapshot"]
 
 _logger = logging.getLogger("latspan")
 
 _FLUSH_TIMEOUT_S: Final = 10.0
-_SHUTDOWN_TIMEOUT_S: Final = 10.0
+_SHUTDOWN_TIMEOUT_S: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,15 +39,16 @@ class _Live:
     """What must be flushed and stopped again."""
 
     worker: Worker
-    spans: SpanProcessor | None
+    spans: SpanExport | None
     metrics: MetricsExport | None
 
 
 _live: _Live | None = None
+_global_provider: TracerProvider | None = None
 _lock = threading.Lock()
 
 
-def configure(**settings: Any) -> None:
+def configure(**settings: Unpack[ConfigFields]) -> None:
     """
     Switch latspan on: ``latspan.configure(endpoint="http://localhost:4318")``.
 
@@ -116,10 +118,12 @@ def force_flush(timeout_s: float = _FLUSH_TIMEOUT_S) -> bool:
         return True
     deadline = time.monotonic() + timeout_s
     flushed = live.worker.drain(timeout_s)
-    if live.spans is not None:
-        flushed &= live.spans.force_flush(_left_ms(deadline))
+    # Side by side: spans and metrics may go to different places, of which one is slow.
+    spans_sent = None if live.spans is None else live.spans.flushing()
     if live.metrics is not None:
-        flushed &= live.metrics.force_flush(_left_ms(deadline) / 1000)
+        flushed &= live.metrics.force_flush(_left_s(deadline))
+    if spans_sent is not None:
+        flushed &= spans_sent(_left_s(deadline))
     return flushed
 
 
@@ -141,40 +145,46 @@ def shutdown(timeout_s: float = _SHUTDOWN_TIMEOUT_S) -> None:
         _runtime.install(None)
         deadline = time.monotonic() + timeout_s
         live.worker.stop(timeout_s)
+        wait_for_spans = None if live.spans is None else live.spans.closing()
         if live.metrics is not None:
-            live.metrics.shutdown(_left_ms(deadline) / 1000)
-        if live.spans is not None:
-            live.spans.shutdown()
+            live.metrics.shutdown(_left_s(deadline))
+        if wait_for_spans is not None:
+            wait_for_spans(_left_s(deadline))
 
 
 atexit.register(shutdown)
 
 
-def _left_ms(deadline: float) -> int:
-    return max(1, round((deadline - time.monotonic()) * 1000))
+def _left_s(deadline: float) -> float:
+    return max(deadline - time.monotonic(), 0)
 
 
 def _exports(config: Config, variable: str) -> bool:
     return config.export and os.environ.get(variable, "").strip().lower() != "none"
 
 
-def _private_spans(config: Config) -> tuple[SpanSink, SpanProcessor | None]:
+def _private_spans(config: Config) -> tuple[SpanSink, SpanExport | None]:
+    global _global_provider
     if not _exports(config, "OTEL_TRACES_EXPORTER"):
         return NoSink(), None
     from opentelemetry import trace
     from opentelemetry.sdk.trace import TracerProvider
-    from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
     from latspan.export import PrivateSink, otlp_span_exporter, resource_of
+    from latspan.sdk._span_export import SpanExport
 
-    processor = BatchSpanProcessor(
-        otlp_span_exporter(config.resolved_protocol(), config.signal_endpoint("traces"))
+    spans = SpanExport(
+        otlp_span_exporter(config.protocol_of("traces"), config.endpoint_of("traces"))
     )
     provider = TracerProvider(resource=resource_of(config.service_name), shutdown_on_exit=False)
-    if config.set_global:
-        provider.add_span_processor(processor)
+    if _global_provider is not None:
+        # A process's provider can be set once: what was configured before made it ours.
+        _global_provider.add_span_processor(spans.processor)
+    elif config.set_global:
+        provider.add_span_processor(spans.processor)
         trace.set_tracer_provider(provider)
-    return PrivateSink(provider, processor), processor
+        _global_provider = provider
+    return PrivateSink(provider, spans.processor), spans
 
 
 def _metrics(config: Config, recorder: Recorder) -> MetricsExport | None:
@@ -184,7 +194,7 @@ def _metrics(config: Config, recorder: Recorder) -> MetricsExport | None:
 
     return MetricsExport(
         recorder,
-        otlp_metric_exporter(config.resolved_protocol(), config.signal_endpoint("metrics")),
+        otlp_metric_exporter(config.protocol_of("metrics"), config.endpoint_of("metrics")),
         resource=resource_of(config.service_name),
         interval_s=config.metrics_interval_s,
     )

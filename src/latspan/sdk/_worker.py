@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+import os
 import threading
+import weakref
 from collections.abc import Callable
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Final
 
 __all__ = ["Worker"]
@@ -22,13 +24,28 @@ class Worker:
 
     The queue is a ``SimpleQueue``, the one whose ``put`` may be called from a finaliser: a
     stream that is garbage collected ends its call wherever the collector happens to run.
+
+    Args:
+        name: The thread's name.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, name: str = "latspan-worker") -> None:
+        self._name = name
+        self._stopped = False
+        self._begin()
+        begin_again = weakref.WeakMethod(self._begin)
+
+        def after_in_child() -> None:
+            if begin := begin_again():
+                begin()
+
+        os.register_at_fork(after_in_child=after_in_child)
+
+    def _begin(self) -> None:
+        # A forked child has no thread, and what waits is the parent's to do.
         self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
         self._starting = threading.Lock()
-        self._stopped = False
 
     def submit(self, job: Callable[[], None]) -> None:
         """Run ``job`` soon; at once, on this thread, when too many wait or it has stopped."""
@@ -44,9 +61,24 @@ class Worker:
 
     def _start(self) -> None:
         if self._thread is None:
-            thread = threading.Thread(target=self._run, name="latspan-worker", daemon=True)
-            thread.start()
+            thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+            try:
+                thread.start()
+            except RuntimeError:
+                # From Python 3.12 on no thread starts any more when the interpreter goes down.
+                self._stopped = True
+                self._finish_here()
+                return
             self._thread = thread
+
+    def _finish_here(self) -> None:
+        while True:
+            try:
+                job = self._jobs.get_nowait()
+            except Empty:
+                return
+            if job is not None:
+                _do(job)
 
     def drain(self, timeout_s: float | None = None) -> bool:
         """
@@ -76,7 +108,11 @@ class Worker:
             job = self._jobs.get()
             if job is None:
                 return
-            try:
-                job()
-            except Exception:
-                _logger.exception("latspan lost the telemetry of a request")
+            _do(job)
+
+
+def _do(job: Callable[[], None]) -> None:
+    try:
+        job()
+    except Exception:
+        _logger.exception("latspan lost the telemetry of a request")

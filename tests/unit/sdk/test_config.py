@@ -11,6 +11,7 @@ from opentelemetry.sdk.trace import TracerProvider
 
 from latspan.errors import ConfigError, UnknownNameError
 from latspan.sdk import Config
+from latspan.sdk._config import ConfigFields
 
 FROM_ENVIRONMENT: dict[str, tuple[str, Any]] = {
     "endpoint": ("http://collector:4318", "http://collector:4318"),
@@ -149,11 +150,21 @@ def test_an_unknown_setting_is_refused() -> None:
         (Config(endpoint="http://c:9"), {"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}, "grpc"),
         (Config(), {"OTEL_EXPORTER_OTLP_PROTOCOL": "http/json"}, "http/protobuf"),
         (Config(), {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://c:4317"}, "grpc"),
+        (Config(), {"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://c:4317"}, "grpc"),
+        (
+            Config(),
+            {
+                "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf",
+                "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL": "grpc",
+            },
+            "grpc",
+        ),
+        (Config(), {"OTEL_EXPORTER_OTLP_METRICS_PROTOCOL": "grpc"}, "http/protobuf"),
     ],
 )
 def test_the_protocol(config: Config, environment: dict[str, str], protocol: str) -> None:
     """What is said, then what OpenTelemetry's variable says, then what the port says."""
-    assert config.resolved_protocol(environment) == protocol
+    assert config.protocol_of("traces", environment) == protocol
 
 
 @pytest.mark.parametrize(
@@ -181,12 +192,17 @@ def test_the_protocol(config: Config, environment: dict[str, str], protocol: str
 )
 def test_where_traces_go(config: Config, environment: dict[str, str], endpoint: str | None) -> None:
     """``None`` leaves it to the exporter, which reads the same environment."""
-    assert config.signal_endpoint("traces", environment) == endpoint
+    assert config.endpoint_of("traces", environment) == endpoint
 
 
 def test_metrics_have_a_path_of_their_own() -> None:
     """One endpoint serves both signals."""
-    assert Config(endpoint="http://c").signal_endpoint("metrics", {}) == "http://c/v1/metrics"
+    assert Config(endpoint="http://c").endpoint_of("metrics", {}) == "http://c/v1/metrics"
+
+
+def test_keywords_are_the_fields() -> None:
+    """What ``configure`` is typed to take is what a configuration has."""
+    assert set(ConfigFields.__annotations__) == {field.name for field in fields(Config)}
 
 
 def test_what_requests_are_about_by_default() -> None:

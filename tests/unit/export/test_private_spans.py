@@ -1,0 +1,54 @@
+"""Spans of the private provider carry the trace flags that the SDK's own would."""
+
+from __future__ import annotations
+
+import pytest
+from opentelemetry import context, trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.sdk.trace.id_generator import IdGenerator
+from opentelemetry.trace import NonRecordingSpan, SpanContext, SpanKind, TraceFlags
+
+from latspan.export import PrivateSink
+
+
+class Counting(IdGenerator):
+    """Gives identities that are anything but random."""
+
+    def generate_span_id(self) -> int:
+        """Return the same every time."""
+        return 1
+
+    def generate_trace_id(self) -> int:
+        """Return the same every time."""
+        return 1
+
+
+def flags_of_span(provider: TracerProvider) -> int:
+    sink = PrivateSink(provider, SimpleSpanProcessor(InMemorySpanExporter()))
+    span = sink.open("x", kind=SpanKind.CLIENT, start_epoch_ns=0, attributes={})
+    return int(span.span_context.trace_flags)
+
+
+def test_a_random_trace_id_is_said_to_be_random() -> None:
+    """Sampled, and random."""
+    assert flags_of_span(TracerProvider(shutdown_on_exit=False)) == 0b11
+
+
+def test_an_identity_of_the_applications_own_making_is_not() -> None:
+    """Nobody knows whether it is."""
+    provider = TracerProvider(id_generator=Counting(), shutdown_on_exit=False)
+
+    assert flags_of_span(provider) == 0b01
+
+
+@pytest.mark.parametrize("flags", [0b00, 0b01, 0b10, 0b11])
+def test_what_the_root_said_travels_on(flags: int) -> None:
+    """Flags of a remote parent are handed on; its sampling decision rules."""
+    remote = SpanContext(1, 2, is_remote=True, trace_flags=TraceFlags(flags))
+    token = context.attach(trace.set_span_in_context(NonRecordingSpan(remote)))
+    try:
+        assert flags_of_span(TracerProvider(shutdown_on_exit=False)) == flags
+    finally:
+        context.detach(token)
