@@ -1,0 +1,354 @@
+"""What an OTLP receiver gets from real programs, whoever's tracer provider is in use."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from opentelemetry.proto.metrics.v1.metrics_pb2 import (
+    AggregationTemporality,
+    ExponentialHistogramDataPoint,
+    Metric,
+)
+from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
+
+from latspan import __version__
+from latspan.testing import Script, ScriptedServer, ServedRequest
+from support.otlp import (
+    attributes_of,
+    percentile_of,
+    receiving,
+    rotel_agent,
+    rotel_before,
+    tapping,
+)
+from support.programs import run_program
+
+pytest.importorskip("openai", reason="the openai client is not installed")
+
+CALLS = 24
+SERVED = 25
+RETRIED = 19
+"""The call that is tried twice, counted from 0."""
+
+SEGMENTS = {"send", "queue", "prefill", "decode", "stream_close", "prepare"}
+"""Some that must have spans, so that comparing nothing with nothing is no success."""
+
+INTERLEAVED = {"consumer", "retry"}
+EXPORTED = {
+    "segment": "latspan.segment.duration",
+    "time_to_first_token": "latspan.time_to_first_token",
+    "time_to_first_visible_token": "latspan.time_to_first_visible_token",
+    "time_per_output_token": "latspan.time_per_output_token",
+    "chunk_gap": "latspan.chunk_gap",
+    "stall_duration": "latspan.stall.duration",
+}
+
+Document = dict[str, Any]
+
+
+def plan() -> Iterator[Script]:
+    """Yield the answer to each request of ``programs/traffic.py``, in order."""
+    for number in range(16):
+        yield Script.chat(tokens=5, queue_ms=1, prefill_ms=2 + number % 7, gap_ms=2)
+    yield Script.chat(tokens=2, prefill_ms=3, gap_ms=1)
+    yield Script.chat(tokens=20, prefill_ms=3, gap_ms=2)
+    yield Script.refused(500)
+    yield Script.refused(429, retry_after_s=0.01)
+    for number in range(5):
+        yield Script.chat(tokens=5, queue_ms=1, prefill_ms=2 + number, gap_ms=2)
+
+
+@pytest.fixture
+def model() -> Iterator[ScriptedServer]:
+    with ScriptedServer(plan()) as server:
+        yield server
+
+
+def check_traces(document: Document, spans: list[Span], served: list[ServedRequest]) -> None:
+    """Compare spans with what the program itself recorded and the model server received."""
+    records = document["records"]
+    by_id = {span.span_id.hex(): span for span in spans}
+    assert len(by_id) == len(spans), "a span came twice"
+    assert len({span.trace_id for span in spans}) == roots_of(spans)
+
+    calls = [record for record in records if record["kind"] == "call"]
+    assert len(calls) == CALLS
+    assert Counter(record["kind"] for record in records) == {
+        "call": CALLS,
+        "request": 2,
+        "stage": 2,
+    }
+    assert Counter(call["outcome"] for call in calls) == {
+        "completed": CALLS - 2,
+        "closed_early": 1,
+        "error": 1,
+    }
+    children: defaultdict[str, list[Span]] = defaultdict(list)
+    for span in spans:
+        children[span.parent_span_id.hex()].append(span)
+    accounted = 0
+    for record in records:
+        span = by_id[record["span_id"]]
+        below = children[record["span_id"]]
+        accounted += 1 + check_record(record, span, below)
+        check_inside(span, below)
+    check_requests(records, by_id, children)
+    assert {span.name for span in spans if is_segment(span)} >= SEGMENTS
+    assert [span.parent_span_id.hex() for span in spans if span.name == "POST"] == [
+        calls[RETRIED]["span_id"]
+    ] * 2
+    applications_own = [span for span in spans if span.name == "handle"]
+    assert accounted + len(applications_own) == len(spans)
+    assert sent_contexts(served) == expected_contexts(calls)
+
+
+def roots_of(spans: list[Span]) -> int:
+    return sum(not span.parent_span_id for span in spans)
+
+
+def check_record(record: dict[str, Any], span: Span, below: list[Span]) -> int:
+    """Check the span of a record and its segments and attempts; return how many those are."""
+    client = record["kind"] == "call"
+    assert span.trace_id.hex() == record["trace_id"]
+    assert span.name == record["name"]
+    assert not client or span.name == "chat small"
+    assert span.kind == (Span.SPAN_KIND_CLIENT if client else Span.SPAN_KIND_INTERNAL)
+    assert (span.start_time_unix_nano, span.end_time_unix_nano) == (
+        record["start_epoch_ns"],
+        record["start_epoch_ns"] + record["duration_ns"],
+    )
+    assert attributes_of(span.attributes)["latspan.outcome"] == record["outcome"]
+    assert is_error(span) is record["failed"]
+    segments = [child for child in below if is_segment(child)]
+    assert {intervals_of(child) for child in segments} == expected_segments(record)
+    assert len(segments) == len(expected_segments(record))
+    attempts = [child for child in below if child.name == "POST"]
+    if attempts:
+        check_attempts(attempts)
+    if client:
+        assert len(segments) + len(attempts) == len(below)
+    return len(segments) + len(attempts)
+
+
+def is_error(span: Span) -> bool:
+    return span.status.code == Status.STATUS_CODE_ERROR
+
+
+def is_segment(span: Span) -> bool:
+    """Whether it is a segment; a stage names its segment too, but says no source of it."""
+    return "latspan.source" in attributes_of(span.attributes)
+
+
+def intervals_of(segment: Span) -> tuple[Any, ...]:
+    said = attributes_of(segment.attributes)
+    assert said["latspan.segment"] == segment.name
+    assert segment.kind == Span.SPAN_KIND_INTERNAL
+    return (
+        segment.name,
+        segment.start_time_unix_nano,
+        segment.end_time_unix_nano,
+        said["latspan.source"],
+    )
+
+
+def expected_segments(record: dict[str, Any]) -> set[tuple[Any, ...]]:
+    """Return the segments of a record that are one interval, not empty, and of a known source."""
+    segments = record["segments"]
+    edges = [segment[1] for segment in segments] + [record["duration_ns"]]
+    assert edges == [0, *(segment[2] for segment in segments)], "segments do not tile"
+    how_often = Counter(segment[0] for segment in segments)
+    own = {"prepare", "postprocess"} if record["kind"] == "request" else set(how_often)
+    start = record["start_epoch_ns"]
+    return {
+        (name, start + begin, start + end, source)
+        for name, begin, end, source in segments
+        if how_often[name] == 1
+        and name not in INTERLEAVED
+        and name in own
+        and source != "unknown"
+        and begin < end
+        and record["kind"] != "stage"
+    }
+
+
+def check_attempts(attempts: list[Span]) -> None:
+    """The call that was tried twice: a refusal, and then an answer."""
+    said = [attributes_of(attempt.attributes) for attempt in attempts]
+    assert [attempt.kind for attempt in attempts] == [Span.SPAN_KIND_CLIENT] * 2
+    order = sorted(range(2), key=lambda at: attempts[at].start_time_unix_nano)
+    assert [said[at].get("http.request.resend_count") for at in order] == [None, 1]
+    assert [said[at]["http.response.status_code"] for at in order] == [429, 200]
+    assert [is_error(attempts[at]) for at in order] == [True, False]
+
+
+def check_inside(span: Span, below: list[Span]) -> None:
+    for child in below:
+        assert child.trace_id == span.trace_id
+        assert span.start_time_unix_nano <= child.start_time_unix_nano
+        assert child.start_time_unix_nano <= child.end_time_unix_nano
+        assert child.end_time_unix_nano <= span.end_time_unix_nano
+
+
+def check_requests(
+    records: list[dict[str, Any]], by_id: dict[str, Span], children: dict[str, list[Span]]
+) -> None:
+    """Requests hold their stage and their two calls; all other calls stand alone."""
+    inside: set[str] = set()
+    for record in records:
+        if record["kind"] == "request":
+            assert record["name"] == "checkout"
+            held = [child for child in children[record["span_id"]] if not is_segment(child)]
+            held.sort(key=lambda child: child.start_time_unix_nano)
+            assert [child.name for child in held] == ["retrieve", "chat small", "chat small"]
+            inside |= {child.span_id.hex() for child in held}
+    for record in records:
+        if record["span_id"] not in inside:
+            parent = by_id[record["span_id"]].parent_span_id.hex()
+            assert parent == "" or by_id[parent].name == "handle"
+
+
+def sent_contexts(served: list[ServedRequest]) -> list[tuple[str, str, bool]]:
+    """Return trace, span and whether it is sampled, of each request that the server received."""
+    contexts: list[tuple[str, str, bool]] = []
+    for request in served:
+        version, trace_id, span_id, flags = request.request_headers["traceparent"].split("-")
+        assert version == "00"
+        contexts.append((trace_id, span_id, bool(int(flags, 16) & 1)))
+    return contexts
+
+
+def expected_contexts(calls: list[dict[str, Any]]) -> list[tuple[str, str, bool]]:
+    """Return the contexts of the calls in order; one call was sent twice."""
+    contexts = [(call["trace_id"], call["span_id"], True) for call in calls]
+    return [*contexts[: RETRIED + 1], *contexts[RETRIED:]]
+
+
+def check_metrics(document: Document, metrics: list[Metric]) -> None:
+    """Compare histograms with the snapshot of the program that sent them."""
+    names = [metric.name for metric in metrics]
+    assert len(set(names)) == len(names)
+    points = {metric.name: metric.exponential_histogram.data_points for metric in metrics}
+    for metric in metrics:
+        assert metric.unit == "s"
+        temporality = metric.exponential_histogram.aggregation_temporality
+        assert temporality == AggregationTemporality.AGGREGATION_TEMPORALITY_CUMULATIVE
+    expected: Counter[str] = Counter()
+    compared: set[str] = set()
+    for distribution in document["distributions"]:
+        name = EXPORTED[distribution["metric"]]
+        found = [point for point in points[name] if belongs(point, distribution)]
+        count = sum(point.count for point in found)
+        assert count == distribution["count"]
+        expected[name] += count
+        p95_s = distribution["p95_s"]
+        if p95_s is not None:
+            assert percentile_of(found, 95) == pytest.approx(p95_s, rel=0.003)
+            compared.add(distribution["segment"] or distribution["metric"])
+    received = Counter({name: sum(p.count for p in points[name]) for name in points})
+    assert received == expected
+    assert compared >= {"queue", "prefill", "decode", "send", "time_to_first_token", "chunk_gap"}
+
+
+def belongs(point: ExponentialHistogramDataPoint, distribution: dict[str, Any]) -> bool:
+    said = attributes_of(point.attributes)
+    return (said["latspan.kind"], said.get("latspan.segment")) == (
+        distribution["kind"],
+        distribution["segment"],
+    )
+
+
+@pytest.mark.parametrize("ending", ["flush", "exit"])
+async def test_an_application_without_a_provider(model: ScriptedServer, ending: str) -> None:
+    """``latspan.force_flush`` delivers everything, and so does leaving without it."""
+    async with tapping() as tap:
+        printed = await asyncio.to_thread(
+            run_program, "has_no_provider", model.base_url, ending, LATSPAN_ENDPOINT=tap.url
+        )
+        await tap.everything()
+
+    document = json.loads(printed)
+    check_traces(document, tap.spans, model.truth(requests=SERVED))
+    check_metrics(document, tap.metrics)
+
+
+@pytest.mark.parametrize("when", ["first", "later", "handed_over"])
+async def test_an_application_with_a_provider_of_its_own(model: ScriptedServer, when: str) -> None:
+    """Its own ``force_flush`` delivers every span of the requests that had ended."""
+    async with tapping() as tap:
+        printed = await asyncio.to_thread(
+            run_program, "has_a_provider", model.base_url, tap.url, when
+        )
+        await tap.everything()
+
+    document = json.loads(printed)
+    check_traces(document, tap.spans, model.truth(requests=SERVED))
+    check_metrics(document, tap.metrics)
+
+
+async def test_an_application_that_lets_latspan_be_global(model: ScriptedServer) -> None:
+    """Its own spans are exported too, and are the roots."""
+    async with tapping() as tap:
+        printed = await asyncio.to_thread(
+            run_program, "lets_latspan_be_global", model.base_url, LATSPAN_ENDPOINT=tap.url
+        )
+        await tap.everything()
+
+    document = json.loads(printed)
+    check_traces(document, tap.spans, model.truth(requests=SERVED))
+    check_metrics(document, tap.metrics)
+    assert {span.name for span in tap.spans if not span.parent_span_id} == {"handle"}
+
+
+@pytest.mark.parametrize("protocol", ["grpc", "http/protobuf"])
+def test_a_collector_on_the_way(model: ScriptedServer, protocol: str, tmp_path: Path) -> None:
+    """A hop that takes gRPC or HTTP changes nothing; oteltap cannot decode what this one sends."""
+    agent = rotel_agent()
+    if agent is None:
+        pytest.skip("rotel is not installed")
+    with (
+        receiving() as receiver,
+        rotel_before(agent, receiver.url, tmp_path / "rotel.log") as (grpc, http, process),
+    ):
+        printed = run_program(
+            "has_no_provider",
+            model.base_url,
+            "flush",
+            LATSPAN_ENDPOINT=grpc if protocol == "grpc" else http,
+            LATSPAN_PROTOCOL=protocol,
+        )
+        process.terminate()
+        process.wait(30)
+
+    document = json.loads(printed)
+    check_traces(document, receiver.all_spans, model.truth(requests=SERVED))
+    check_metrics(document, receiver.all_metrics)
+
+
+def test_what_is_sent_says_who_sent_it(model: ScriptedServer) -> None:
+    """Resource and scope are on spans and on metrics alike."""
+    with receiving() as receiver:
+        run_program(
+            "has_no_provider",
+            model.base_url,
+            "flush",
+            LATSPAN_ENDPOINT=receiver.url,
+            LATSPAN_SERVICE_NAME="shop",
+        )
+
+    resources = [
+        *((held.resource, held.scope_spans) for held in receiver.resource_spans),
+        *((held.resource, held.scope_metrics) for held in receiver.resource_metrics),
+    ]
+    assert len(resources) == 2
+    for resource, scopes in resources:
+        assert attributes_of(resource.attributes)["service.name"] == "shop"
+        assert [(scope.scope.name, scope.scope.version) for scope in scopes] == [
+            ("latspan", __version__)
+        ]
+        assert scopes[0].schema_url == "https://opentelemetry.io/schemas/1.41.0"

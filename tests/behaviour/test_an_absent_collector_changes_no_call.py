@@ -1,0 +1,67 @@
+"""Nobody takes what latspan sends: calls do not notice, and shutting down keeps its time."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Callable, Generator, Iterator
+from contextlib import AbstractContextManager, contextmanager
+
+import pytest
+
+from latspan.testing import Script, ScriptedServer
+from support.otlp import free_port
+from support.programs import run_program
+
+pytest.importorskip("openai", reason="the openai client is not installed")
+
+CALLS = 5
+TIMEOUT_S = 0.5
+LIMIT_S = 3.0
+"""Room for a busy machine; left to themselves the exporters try for 8 to 10 s."""
+
+
+@pytest.fixture(scope="module")
+def model() -> Iterator[ScriptedServer]:
+    with ScriptedServer(Script.chat(tokens=5, prefill_ms=1, gap_ms=1)) as server:
+        yield server
+
+
+@contextmanager
+def closed_port() -> Generator[str]:
+    yield f"http://127.0.0.1:{free_port()}"
+
+
+@contextmanager
+def silent_listener() -> Generator[str]:
+    """A collector that takes connections and never answers."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+
+
+@pytest.mark.parametrize("protocol", ["http/protobuf", "grpc"])
+@pytest.mark.parametrize("ending", ["shutdown", "force_flush"])
+@pytest.mark.parametrize("collector", [closed_port, silent_listener])
+def test_calls_and_endings_do_not_wait_for_it(
+    model: ScriptedServer,
+    collector: Callable[[], AbstractContextManager[str]],
+    ending: str,
+    protocol: str,
+) -> None:
+    """Answers are the same chunk by chunk, and the process ends by itself."""
+    with collector() as url:
+        printed = run_program(
+            "has_an_absent_collector",
+            model.base_url,
+            url,
+            ending,
+            str(TIMEOUT_S),
+            LATSPAN_PROTOCOL=protocol,
+        )
+
+    document = json.loads(printed)
+    assert document["traced"] == document["plain"]
+    assert len(document["plain"]) == document["recorded"] == CALLS
+    assert document["took_s"] < LIMIT_S
+    if ending == "force_flush":
+        assert document["said"] is False

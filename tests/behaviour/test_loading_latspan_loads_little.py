@@ -1,0 +1,104 @@
+"""What is loaded when a program only imports latspan, and in a test run that does not use it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+CLIENTS = {
+    "openai",
+    "httpx",
+    "httpx2",
+    "httpcore",
+    "httpcore2",
+    "requests",
+    "aiohttp",
+    "anthropic",
+}
+
+LOADED = """
+import json, sys
+before = set(sys.modules)
+{statement}
+print(json.dumps(sorted(set(sys.modules) - before)))
+"""
+
+TRIVIAL_TEST = """
+def test_that_does_not_use_latspan():
+    pass
+"""
+
+CONFTEST = """
+import pathlib, sys
+
+def pytest_sessionfinish(session):
+    assert session.config.pluginmanager.hasplugin("latspan"), "the plugin is not active"
+    pathlib.Path("loaded").write_text("\\n".join(sys.modules))
+"""
+
+
+def loaded_by(statement: str) -> set[str]:
+    done = subprocess.run(
+        [sys.executable, "-c", LOADED.format(statement=statement)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return set(json.loads(done.stdout))
+
+
+def among(loaded: set[str], *packages: str) -> set[str]:
+    """Return the modules that are one of the packages or lie in it."""
+    return {
+        module
+        for module in loaded
+        for package in packages
+        if module == package or module.startswith(f"{package}.")
+    }
+
+
+def test_import_latspan_loads_nothing_of_anyone_elses() -> None:
+    """Neither OpenTelemetry, nor wrapt, nor a client library, nor an integration."""
+    loaded = loaded_by("import latspan")
+
+    assert among(loaded, "latspan") == {"latspan", "latspan._version"}
+    assert among(loaded, "opentelemetry", "wrapt", "numpy", *CLIENTS) == set()
+    assert among(loaded, "latspan_openai", "latspan_httpx") == set()
+
+
+def test_names_used_in_application_code_load_neither_sdk_nor_wrapt() -> None:
+    """Decorating, naming stages and the function that configures are cheap to import."""
+    loaded = loaded_by("from latspan import traced, request, stage, configure")
+
+    assert among(loaded, "latspan.sdk") != set()
+    assert among(loaded, "opentelemetry.sdk", "opentelemetry.exporter", "wrapt", *CLIENTS) == set()
+    assert among(loaded, "latspan_openai", "latspan_httpx", "latspan.export") == set()
+
+
+@pytest.mark.parametrize("statement", ["import latspan.sdk", "import latspan.instrument"])
+def test_looking_at_the_packages_loads_no_sdk(statement: str) -> None:
+    """Configuring imports the SDK; importing what configures does not."""
+    assert among(loaded_by(statement), "opentelemetry.sdk", "wrapt", *CLIENTS) == set()
+
+
+def test_a_test_run_without_the_fixture_imports_no_opentelemetry(tmp_path: Path) -> None:
+    """The plugin is loaded in every test run of everyone who has latspan installed."""
+    (tmp_path / "test_trivial.py").write_text(TRIVIAL_TEST)
+    (tmp_path / "conftest.py").write_text(CONFTEST)
+
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:asyncio", "--rootdir", str(tmp_path)],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "1 passed" in done.stdout
+    loaded = set((tmp_path / "loaded").read_text().split())
+    assert "latspan.testing.plugin" in loaded
+    assert among(loaded, "opentelemetry", "wrapt", *CLIENTS) == set()

@@ -1,0 +1,58 @@
+"""Forking, configuring again, ending in the middle of a stream: each span arrives once."""
+
+from __future__ import annotations
+
+import pytest
+from opentelemetry.proto.trace.v1.trace_pb2 import Span
+
+from latspan.testing import Script, ScriptedServer
+from support.otlp import attributes_of, receiving
+from support.programs import run_program
+
+
+def names_of(spans: list[Span]) -> list[str]:
+    """Return the names of spans, segments aside."""
+    return sorted(span.name for span in spans if span.name != "unattributed")
+
+
+def test_a_forked_child_sends_its_own() -> None:
+    """It waits for no thread of its parent's, and sends nothing of its parent's again."""
+    with receiving() as receiver:
+        run_program(
+            "forks_after_configuring",
+            LATSPAN_ENDPOINT=receiver.url,
+            OTEL_METRICS_EXPORTER="none",
+        )
+
+    assert names_of(receiver.all_spans) == ["before the fork", "in the child", "in the parent"]
+
+
+@pytest.mark.parametrize("second_time", ["global", "private"])
+def test_a_process_may_be_configured_again(second_time: str) -> None:
+    """A global provider stays for good, so it must go on delivering."""
+    with receiving() as receiver:
+        run_program("configures_twice", second_time, LATSPAN_ENDPOINT=receiver.url)
+
+    assert names_of(receiver.all_spans) == [
+        "first",
+        "second",
+        "the application's first",
+        "the application's second",
+    ]
+    parents = {span.span_id: span.name for span in receiver.all_spans}
+    assert {
+        span.name: parents[span.parent_span_id]
+        for span in receiver.all_spans
+        if span.name in {"first", "second"}
+    } == {"first": "the application's first", "second": "the application's second"}
+
+
+def test_a_stream_that_is_open_at_exit_is_abandoned() -> None:
+    """Its span leaves with the rest, though it is the only one and the process is ending."""
+    pytest.importorskip("openai", reason="the openai client is not installed")
+    with receiving() as receiver, ScriptedServer(Script.chat(tokens=500)) as model:
+        run_program("leaves_a_stream_open", model.base_url, LATSPAN_ENDPOINT=receiver.url)
+
+    (call,) = [span for span in receiver.all_spans if span.name == "chat small"]
+    said = attributes_of(call.attributes)
+    assert said["latspan.outcome"] == "abandoned"

@@ -1,0 +1,298 @@
+"""Real OTLP receivers on loopback, and how to read what they got."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import math
+import socket
+import subprocess
+import threading
+import time
+import urllib.request
+from collections import Counter
+from collections.abc import AsyncGenerator, Generator, Iterable
+from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
+    ExportMetricsServiceRequest,
+)
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.common.v1.common_pb2 import KeyValue
+from opentelemetry.proto.metrics.v1.metrics_pb2 import (
+    ExponentialHistogramDataPoint,
+    Metric,
+    ResourceMetrics,
+    ScopeMetrics,
+)
+from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, Span
+from oteltap import OtelTapHttpProtobufReceiver, OtelTapHttpProtobufReceiverSettings
+
+__all__ = [
+    "Attributes",
+    "Receiver",
+    "Tap",
+    "attributes_of",
+    "free_port",
+    "percentile_of",
+    "receiving",
+    "rotel_agent",
+    "rotel_before",
+    "tapping",
+]
+
+_LAST: Final = "the last one"
+_DEADLINE_S: Final = 30.0
+
+Attributes = dict[str, str | bool | int | float | tuple[str, ...]]
+
+
+def free_port() -> int:
+    """Return a port on loopback that nobody listens on, for what cannot choose its own."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+@dataclass(slots=True)
+class Tap:
+    """
+    What ``oteltap`` has received.
+
+    Args:
+        url: Where it listens, without a path.
+    """
+
+    url: str
+    spans: list[Span] = field(default_factory=list[Span])
+    metrics: list[Metric] = field(default_factory=list[Metric])
+    _last: asyncio.Future[tuple[Span, Metric]] | None = None
+
+    def listen(self, receiver: OtelTapHttpProtobufReceiver) -> None:
+        """Hear everything from now on; what nobody waits for is forgotten."""
+        self._last = asyncio.gather(
+            receiver.await_trace(self._hear_span), receiver.await_metric(self._hear_metric)
+        )
+
+    async def everything(self) -> None:
+        """
+        Return when all that was sent so far is in :attr:`spans` and :attr:`metrics`.
+
+        It hands over in order of arrival, so what is sent now comes last.
+        """
+        assert self._last is not None
+        await asyncio.to_thread(self._send_last)
+        await asyncio.wait_for(self._last, _DEADLINE_S)
+
+    def _hear_span(self, span: Span) -> bool:
+        if span.name != _LAST:
+            self.spans.append(span)
+        return span.name == _LAST
+
+    def _hear_metric(self, metric: Metric) -> bool:
+        if metric.name != _LAST:
+            self.metrics.append(metric)
+        return metric.name == _LAST
+
+    def _send_last(self) -> None:
+        traces = ExportTraceServiceRequest(
+            resource_spans=[ResourceSpans(scope_spans=[ScopeSpans(spans=[Span(name=_LAST)])])]
+        )
+        metrics = ExportMetricsServiceRequest(
+            resource_metrics=[
+                ResourceMetrics(scope_metrics=[ScopeMetrics(metrics=[Metric(name=_LAST)])])
+            ]
+        )
+        _post(f"{self.url}/v1/traces", traces.SerializeToString())
+        _post(f"{self.url}/v1/metrics", metrics.SerializeToString())
+
+
+@asynccontextmanager
+async def tapping() -> AsyncGenerator[Tap]:
+    """Run ``oteltap`` inside the block."""
+    port = free_port()
+    async with OtelTapHttpProtobufReceiver(
+        OtelTapHttpProtobufReceiverSettings(http_port=port)
+    ) as receiver:
+        tap = Tap(f"http://127.0.0.1:{port}")
+        tap.listen(receiver)
+        yield tap
+
+
+def _post(url: str, body: bytes) -> None:
+    request = urllib.request.Request(  # noqa: S310 - loopback
+        url, body, {"content-type": "application/x-protobuf"}
+    )
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    with opener.open(request, timeout=_DEADLINE_S) as response:
+        response.read()
+
+
+@dataclass(slots=True)
+class Receiver:
+    """
+    Whole export requests, resource and scope included, which ``oteltap`` leaves out.
+
+    Args:
+        url: Where it listens, without a path.
+    """
+
+    url: str
+    traces: list[ExportTraceServiceRequest] = field(default_factory=list[ExportTraceServiceRequest])
+    metrics: list[ExportMetricsServiceRequest] = field(
+        default_factory=list[ExportMetricsServiceRequest]
+    )
+
+    @property
+    def resource_spans(self) -> list[ResourceSpans]:
+        """All spans so far, by resource and request."""
+        return [held for sent in self.traces for held in sent.resource_spans]
+
+    @property
+    def resource_metrics(self) -> list[ResourceMetrics]:
+        """All metrics so far, by resource and request."""
+        return [held for sent in self.metrics for held in sent.resource_metrics]
+
+    @property
+    def all_spans(self) -> list[Span]:
+        """All spans so far."""
+        scopes = [scope for held in self.resource_spans for scope in held.scope_spans]
+        return [span for scope in scopes for span in scope.spans]
+
+    @property
+    def all_metrics(self) -> list[Metric]:
+        """All metrics so far."""
+        scopes = [scope for held in self.resource_metrics for scope in held.scope_metrics]
+        return [metric for scope in scopes for metric in scope.metrics]
+
+
+@contextmanager
+def receiving() -> Generator[Receiver]:
+    """Run a small OTLP/HTTP receiver inside the block."""
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["content-length"]))
+            if self.headers["content-encoding"] == "gzip":
+                body = gzip.decompress(body)
+            if self.path == "/v1/traces":
+                receiver.traces.append(ExportTraceServiceRequest.FromString(body))
+            elif self.path == "/v1/metrics":
+                receiver.metrics.append(ExportMetricsServiceRequest.FromString(body))
+            self.send_response(200)
+            self.send_header("content-length", "0")
+            self.end_headers()
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        receiver = Receiver(f"http://127.0.0.1:{server.server_port}")
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
+        thread.start()
+        try:
+            yield receiver
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def rotel_agent() -> Path | None:
+    """Return rotel's program, ``None`` where it is not installed."""
+    package = find_spec("rotel")
+    if package is None or package.origin is None:
+        return None
+    agent = Path(package.origin).with_name("rotel-agent")
+    return agent if agent.exists() else None
+
+
+@contextmanager
+def rotel_before(
+    agent: Path, receiver_url: str, log: Path
+) -> Generator[tuple[str, str, subprocess.Popen[bytes]]]:
+    """
+    Run rotel inside the block: OTLP in over gRPC and HTTP, OTLP over HTTP out.
+
+    Yields:
+        Where it takes gRPC and where HTTP, and the process: asked to end, it first sends on what
+        it holds.
+    """
+    grpc, http = free_port(), free_port()
+    with (
+        log.open("wb") as output,
+        subprocess.Popen(
+            [
+                agent,
+                "start",
+                f"--otlp-grpc-endpoint=127.0.0.1:{grpc}",
+                f"--otlp-http-endpoint=127.0.0.1:{http}",
+                "--exporter=otlp",
+                f"--otlp-exporter-endpoint={receiver_url}",
+                "--otlp-exporter-protocol=http",
+                f"--pid-file={log.with_suffix('.pid')}",
+                f"--log-file={log.with_suffix('.agent.log')}",
+            ],
+            stdout=output,
+            stderr=output,
+        ) as process,
+    ):
+        try:
+            for port in (grpc, http):
+                _await_listener(port)
+            yield f"http://127.0.0.1:{grpc}", f"http://127.0.0.1:{http}", process
+        finally:
+            process.kill()
+
+
+def _await_listener(port: int) -> None:
+    deadline = time.monotonic() + _DEADLINE_S
+    while True:
+        with suppress(ConnectionRefusedError), socket.create_connection(("127.0.0.1", port)):
+            return
+        assert time.monotonic() < deadline, f"nobody listens on port {port}"
+
+
+def attributes_of(attributes: Iterable[KeyValue]) -> Attributes:
+    """Return OTLP attributes as plain values."""
+    plain: Attributes = {}
+    for attribute in attributes:
+        value = attribute.value
+        kind = value.WhichOneof("value")
+        if kind == "array_value":
+            plain[attribute.key] = tuple(item.string_value for item in value.array_value.values)
+        elif kind is not None:
+            plain[attribute.key] = getattr(value, kind)
+    return plain
+
+
+def percentile_of(points: Iterable[ExponentialHistogramDataPoint], percentile: float) -> float:
+    """
+    Return a percentile of all points together, in seconds, as a backend computes it.
+
+    The rank is a ceiling, the value the geometric middle of its bucket. The points must be of
+    one scale.
+    """
+    counts: Counter[int] = Counter()
+    scales: set[int] = set()
+    zeros = 0
+    for point in points:
+        zeros += point.zero_count
+        scales.add(point.scale)
+        for number, count in enumerate(point.positive.bucket_counts):
+            counts[point.positive.offset + number] += count
+    (scale,) = scales
+    rank = math.ceil(percentile * (zeros + sum(counts.values())) / 100) - zeros
+    if rank <= 0:
+        return 0.0
+    for index in sorted(counts):
+        rank -= counts[index]
+        if rank <= 0:
+            return 2 ** ((index + 0.5) * 2**-scale)
+    raise AssertionError("no values")
