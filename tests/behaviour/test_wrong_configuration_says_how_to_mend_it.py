@@ -5,11 +5,18 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 import latspan
 from latspan.errors import ConfigError, LatspanError, UnknownNameError
+
+
+def _configure_unchecked(**settings: Any) -> None:
+    """Configure as a program does that no type checker has seen."""
+    latspan.configure(**settings)
+
 
 MISTAKES: dict[str, tuple[Callable[[], object], type[LatspanError], str]] = {
     "endpoint without a scheme": (
@@ -33,8 +40,7 @@ MISTAKES: dict[str, tuple[Callable[[], object], type[LatspanError], str]] = {
         "'tftt'",
     ),
     "setting": (
-        # The type checker knows the settings; a program that is not checked may not.
-        lambda: cast("Any", latspan).configure(endpont="http://localhost:4318"),
+        lambda: _configure_unchecked(endpont="http://localhost:4318"),
         UnknownNameError,
         "no setting 'endpont'",
     ),
