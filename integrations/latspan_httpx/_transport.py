@@ -164,11 +164,13 @@ class _Exchange:
         call, attempt = self._call, self._attempt
         attempt.end_ns = call.now()
         attempt.status = status = response.status_code
-        call.headers = {name.lower(): value for name, value in response.headers.items()}
+        call.headers = response.headers
         if status >= _FIRST_ERROR_STATUS:
             attempt.error_type = str(status)
         if self._alone:
-            weakref.finalize(response, call.finish, Outcome.ABANDONED).atexit = False
+            weakref.finalize(
+                response, call.finish, Outcome.ABANDONED, finalizing=True
+            ).atexit = False
 
     def failed(self, error: BaseException) -> None:
         """Hear that the transport raised."""

@@ -201,6 +201,7 @@ class LiveCall:
         *,
         done_ns: int | None = None,
         error_type: str | None = None,
+        finalizing: bool = False,
     ) -> None:
         """
         End it, once; later calls change nothing.
@@ -209,6 +210,8 @@ class LiveCall:
             outcome: How it ended.
             done_ns: When, monotonic nanoseconds; now, if not given.
             error_type: A status code or the name of an exception type.
+            finalizing: A finaliser says so. The collector may run it inside any lock, that of an
+                application's span processor too, so spans are finished on latspan's thread.
         """
         # Popping is atomic: of several threads and a finaliser exactly one gets through.
         if _open_calls.pop(self._handle, None) is None:
@@ -219,7 +222,7 @@ class LiveCall:
             with _runtime.guarded("the end of a call"):
                 self._conclude(outcome, ended_ns, error_type)
 
-        self._runtime.conclude(conclude, inline=self._inline)
+        self._runtime.conclude(conclude, inline=self._inline and not finalizing)
 
     def interval(self, until_ns: int) -> Interval:
         """Return it as the unit of work around it sees it, which ended at ``until_ns``."""
@@ -253,7 +256,8 @@ class LiveCall:
             if outcome is Outcome.COMPLETED and streamed and not reasons:
                 outcome, error_type = Outcome.TRUNCATED, semconv.ERROR_TYPE_OTHER
         tokens = counted_by_provider(usage)
-        reported = evidence.read(Answer(streamed, bodies, self.headers))
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        reported = evidence.read(Answer(streamed, bodies, headers))
         timeline = self._timeline = call_timeline(
             CallObservation(
                 start_ns=self._start_ns,

@@ -128,8 +128,14 @@ def _whole_answer(
     body_end_ns = next(instant for instant in known if instant is not None)
     begin, end = tiling.cursor_ns, tiling.clamp(body_end_ns)
     marks[Mark.STREAM_END] = end
-    fitted = fit(seen.reported, wait=(begin, end), headers_ns=None, generation=None)
-    for name, source, length_ns in fitted.wait(end - begin):
+    fitted = fit(
+        seen.reported,
+        sending_ns=begin if attempt is None else attempt.sending_ns,
+        wait=(begin, end),
+        headers_ns=None,
+        stream_end_ns=None,
+    )
+    for name, source, length_ns in fitted.parts(end - begin):
         tiling.exactly(length_ns, name, source)
     return _timeline(
         seen, marks, tiling.finish(_after(attempt, seen.outcome)), rejected=fitted.rejected
@@ -151,8 +157,7 @@ def _streamed_answer(
     if reads.end is not None:
         marks[Mark.STREAM_END] = reads.end[1]
     fitted = _fit_stream(tiling, attempt, stream, seen)
-    _lay_wait(tiling, stream, fitted)
-    _lay_generation(tiling, stream, fitted)
+    _lay_stream(tiling, stream, fitted)
     tail = SegmentName.STREAM_CLOSE
     if seen.outcome not in _WHOLE_ENDS:
         tail = SegmentName.SERVER_WAIT
@@ -176,32 +181,29 @@ def _fit_stream(
         return NO_EVIDENCE
     return fit(
         seen.reported,
+        sending_ns=tiling.cursor_ns if attempt is None else attempt.sending_ns,
         wait=(tiling.cursor_ns, first.instant_ns),
         headers_ns=None if attempt is None else attempt.headers_ns,
-        generation=(first.instant_ns, stream.last_return_ns),
+        stream_end_ns=stream.last_return_ns,
     )
 
 
-def _lay_wait(tiling: Tiling, stream: Stream, fitted: Fitted) -> None:
-    """Lay the wait from the last byte sent to the first token, or to the stream's end."""
-    tiling.until(fitted.queue_until_ns, SegmentName.QUEUE, Source.ESTIMATED)
+def _lay_stream(tiling: Tiling, stream: Stream, fitted: Fitted) -> None:
+    """Lay everything from the last byte sent to the last token, or to the end without one."""
+    if fitted.queue_until_ns is not None:
+        queue_ns = fitted.queue_until_ns - tiling.cursor_ns
+        tiling.exactly(queue_ns, SegmentName.QUEUE, Source.ESTIMATED)
     handed_over = tiling.clamp(stream.handed_over_ns)
-    available = handed_over - tiling.cursor_ns + stream.flowing_ns(Phase.WAIT)
-    parts = _Parts(tiling, fitted.wait(available))
+    parts = _Parts(
+        tiling,
+        fitted.parts(
+            handed_over - tiling.cursor_ns + stream.flowing_ns(Phase.WAIT),
+            stream.flowing_ns(Phase.REASONING),
+            stream.flowing_ns(Phase.DECODE),
+        ),
+    )
     parts.lay(handed_over)
-    for piece in stream.pieces(Phase.WAIT):
-        parts.lay_piece(piece.end_ns, held=piece.held)
-
-
-def _lay_generation(tiling: Tiling, stream: Stream, fitted: Fitted) -> None:
-    """Lay the tokens, reasoning and answer apart."""
-    reasoning_ns = stream.flowing_ns(Phase.REASONING)
-    decode_ns = stream.flowing_ns(Phase.DECODE)
-    for phase, name, flowing_ns in (
-        (Phase.REASONING, SegmentName.REASONING, reasoning_ns),
-        (Phase.DECODE, SegmentName.DECODE, decode_ns),
-    ):
-        parts = _Parts(tiling, fitted.generation(name, flowing_ns, reasoning_ns + decode_ns))
+    for phase in (Phase.WAIT, Phase.REASONING, Phase.DECODE):
         for piece in stream.pieces(phase):
             parts.lay_piece(piece.end_ns, held=piece.held)
 

@@ -52,6 +52,12 @@ class Attempt:
     error_type: str | None = None
 
     @property
+    def sending_ns(self) -> int:
+        """When the connection stood and sending began, as far as that was seen."""
+        known = (self.pool_acquired_ns, self.connected_ns, self.tls_done_ns)
+        return max((instant for instant in known if instant is not None), default=self.start_ns)
+
+    @property
     def failed(self) -> bool:
         """Whether it ended without an answer that the caller can use."""
         return self.error_type is not None

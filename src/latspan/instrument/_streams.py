@@ -76,20 +76,26 @@ class Watch:
         Inside ``with`` the exit is still to come, and is the end; otherwise this is.
         """
         if not self._entered:
+            self._finish_unread(finalizing=False)
+
+    def iterator_dropped(self) -> None:
+        """Hear the same from the finaliser of an iterator."""
+        if not self._entered:
             self.dropped()
 
     def dropped(self) -> None:
-        """
-        Hear that nobody can read the stream any more.
+        """Hear from its finaliser that nobody can read the stream any more."""
+        with _runtime.guarded("the finalisation of a stream"):
+            self._finish_unread(finalizing=True)
 
-        The end is the last read's return, never the time at which garbage was collected.
-        """
+    def _finish_unread(self, *, finalizing: bool) -> None:
+        """End the call at the last read's return, never at the time of garbage collection."""
         call = self.call
         last_ns = None if call.reads is None else call.reads.last_return_ns
         if last_ns is None:
-            call.finish(Outcome.ABANDONED, done_ns=call.returned_ns)
+            call.finish(Outcome.ABANDONED, done_ns=call.returned_ns, finalizing=finalizing)
         else:
-            call.finish(Outcome.CLOSED_EARLY, done_ns=last_ns)
+            call.finish(Outcome.CLOSED_EARLY, done_ns=last_ns, finalizing=finalizing)
 
     def closing(self) -> None:
         """Hear that the caller begins to close the stream."""
@@ -111,13 +117,8 @@ def watch(call: LiveCall, dialect: Dialect, stream: object) -> Watch:
     """
     watching = Watch(call, dialect)
     # At exit `shutdown` ends what is open; a finaliser then would be later and know less.
-    weakref.finalize(stream, _on_garbage, watching).atexit = False
+    weakref.finalize(stream, watching.dropped).atexit = False
     return watching
-
-
-def _on_garbage(watching: Watch) -> None:
-    with _runtime.guarded("the finalisation of a stream"):
-        watching.dropped()
 
 
 def iterate(
@@ -145,17 +146,14 @@ def iterate(
     kind_of, stamps, kinds = watching.kind_of, reads.stamps, reads.kinds
     before = now()
     try:
-        while True:
-            before = now()
-            try:
-                chunk = next(source)
-            except StopIteration:
-                watching.ended(before)
-                return
+        for chunk in source:
+            # At once: an interrupt between the two would leave a stamp without its pair.
             stamps += (before, now())
             kinds.append(kind_of(chunk))
             tail.append(chunk)
             yield chunk
+            before = now()
+        watching.ended(before)
     except GeneratorExit:
         watching.left()
         raise
@@ -173,7 +171,7 @@ def aiterate(source: AsyncIterator[_T], watching: Watch, stream: object) -> Asyn
     :func:`iterate`.
     """
     generator = _aiterate(source, watching, stream)
-    weakref.finalize(generator, watching.left).atexit = False
+    weakref.finalize(generator, watching.iterator_dropped).atexit = False
     return generator
 
 
@@ -189,20 +187,16 @@ async def _aiterate(
             yield chunk
         return
     kind_of, stamps, kinds = watching.kind_of, reads.stamps, reads.kinds
-    step = source.__anext__
     before = now()
     try:
-        while True:
-            before = now()
-            try:
-                chunk = await step()
-            except StopAsyncIteration:
-                watching.ended(before)
-                return
+        async for chunk in source:
+            # At once: an interrupt between the two would leave a stamp without its pair.
             stamps += (before, now())
             kinds.append(kind_of(chunk))
             tail.append(chunk)
             yield chunk
+            before = now()
+        watching.ended(before)
     except GeneratorExit:
         watching.left()
         raise
