@@ -1,0 +1,182 @@
+"""
+What every benchmark shares: the yardstick, interleaved pairs, and the row of a result.
+
+A cost that is added to something is the difference of two measurements that take turns in one
+process, so that whatever else the machine does falls on both.
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Final
+
+__all__ = [
+    "REFERENCE_YARDSTICK_US",
+    "Figure",
+    "Row",
+    "Scale",
+    "Target",
+    "added",
+    "figure",
+    "interleaved",
+    "settled_heap",
+    "yardstick",
+]
+
+REFERENCE_YARDSTICK_US: Final = 0.05
+"""The yardstick of the machine that targets in microseconds are stated for."""
+
+Measure = Callable[[], float]
+"""Measures once and returns microseconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """
+    How long a run may take.
+
+    Args:
+        quick: Fewer repeats, and so less certain numbers.
+    """
+
+    quick: bool
+
+    def of(self, repeats: int) -> int:
+        """Return how often to repeat what takes ``repeats`` in a full run."""
+        return max(5, repeats // 5) if self.quick else repeats
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """
+    One result in microseconds.
+
+    Args:
+        least: Of all repeats: what it costs when nothing disturbs. Of an added cost, the
+            difference of the two least.
+        middle: The median of all repeats; of an added cost, of the differences pair by pair.
+    """
+
+    least: float
+    middle: float
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """
+    What design says a cost may be; the one or the other.
+
+    Args:
+        us: Microseconds on a machine whose yardstick is 0.05 µs, so 20 yardsticks each.
+        ratio: Multiples of the rival.
+        due: Whether the code has been built for it yet.
+    """
+
+    us: float | None = None
+    ratio: float | None = None
+    due: bool = True
+
+    def limit(self, yardstick: float, rival: float) -> float:
+        """Return it in microseconds for a machine of that yardstick, and for that rival."""
+        if self.us is not None:
+            return self.us / REFERENCE_YARDSTICK_US * yardstick
+        return (self.ratio or 0) * rival
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """
+    One line of the table.
+
+    Args:
+        what: What was done.
+        latspan: What it costs with latspan; an added cost unless ``what`` says otherwise.
+        rival: What stands beside it, measured in the same run, if anything does.
+        rival_name: What that is.
+        target: What was to be reached, if anything was.
+    """
+
+    what: str
+    latspan: Figure
+    rival: Figure | None = None
+    rival_name: str = ""
+    target: Target | None = None
+
+    @property
+    def ratio(self) -> float | None:
+        """The cost as a multiple of the rival's, ``None`` without one."""
+        return None if self.rival is None else self.latspan.least / self.rival.least
+
+    def verdict(self, yardstick: Figure) -> str:
+        """
+        Return whether the target is met on this machine, or the empty string without one.
+
+        Least is held against least and median against median: where other work slows the
+        machine down, it slows the yardstick too.
+
+        Args:
+            yardstick: This machine's, in microseconds.
+        """
+        if self.target is None:
+            return ""
+        rival = self.rival or Figure(0, 0)
+        if self.latspan.least <= self.target.limit(yardstick.least, rival.least):
+            if self.latspan.middle <= self.target.limit(yardstick.middle, rival.middle):
+                return "yes"
+            return "at its least"
+        return "no" if self.target.due else "no, not due yet"
+
+
+def yardstick(repeats: int = 100) -> list[float]:
+    """Return what ``append(perf_counter_ns())`` took, over and over, in microseconds."""
+    times = 1_000
+    results: list[float] = []
+    for _ in range(repeats):
+        stamps: list[int] = []
+        append, now = stamps.append, time.perf_counter_ns
+        before = time.thread_time_ns()
+        for _ in range(times):
+            append(now())
+        results.append((time.thread_time_ns() - before) / times / 1000)
+    return results
+
+
+def settled_heap() -> None:
+    """Put what exists now beyond the garbage collector's reach, which else walks it at random."""
+    gc.collect()
+    gc.freeze()
+
+
+def interleaved(measures: Sequence[Measure], repeats: int) -> list[list[float]]:
+    """
+    Measure each in turn, over and over, beginning with another one each time.
+
+    Args:
+        measures: What to measure.
+        repeats: How often.
+
+    Returns:
+        The results of each.
+    """
+    results: list[list[float]] = [[] for _ in measures]
+    order = list(range(len(measures)))
+    for _ in range(repeats):
+        for index in order:
+            results[index].append(measures[index]())
+        order.append(order.pop(0))
+    return results
+
+
+def figure(results: Sequence[float]) -> Figure:
+    """Return the least and the median."""
+    return Figure(min(results), median(results))
+
+
+def added(bare: Sequence[float], more: Sequence[float]) -> Figure:
+    """Return what ``more`` costs above ``bare``, measured in pairs."""
+    differences = [with_it - without for without, with_it in zip(bare, more, strict=True)]
+    return Figure(min(more) - min(bare), median(differences))

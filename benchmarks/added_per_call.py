@@ -1,0 +1,234 @@
+"""
+What latspan adds to each call, all segment spans and histograms included.
+
+How: the real OpenAI client 3 reads a short streamed answer (role, three words, end, usage with
+llama.cpp's timings; no delays) through a transport that ``latspan_httpx`` patches, a subclass of
+``httpx2.HTTPTransport`` over bytes in this process. Each call opens a connection and ends in ten
+spans: nine segments and the call itself. Calls with latspan configured and without it take turns
+in one process.
+
+*On the caller's thread* is CPU time of that thread, call by call. Under latspan's own provider the
+rest happens on its worker thread; under an application's provider all of it happens on the
+caller's, and the recorder's arithmetic too, once in 513 calls: its share is added.
+
+*In all* is CPU time of the process over 20 calls, until the worker is idle, the in-memory exporter
+has every span and the histograms are filled.
+
+*When off* is what patched methods cost before ``configure()``, against ``uninstrument()``.
+
+Caveats: no encoding and no network, as for the rivals that design names; encoding ten spans as
+OTLP is another 0.3 ms, in the background. The client takes about 1 ms for such a call, so single
+differences are noise; only the least and the median of many mean anything, and no more than the
+control row, the client against itself, lets them. A call of 500 chunks
+costs more at its end: see ``added_per_chunk`` for each chunk's share while it runs.
+
+Reproduce: ``make bench ARGS=added_per_call``
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+import latspan
+from _bench import Figure, Row, Scale, Target, added, figure, interleaved, settled_heap
+from _openai import MESSAGES, client, stream_of
+from latspan import _runtime
+from latspan._runtime import Runtime
+from latspan._spans import NoSink
+from latspan.clock import SystemClock
+from latspan.export import PrivateSink
+from latspan.recording import Recorder, RequestRecord
+from latspan.sdk._sinks import Sinks
+from latspan.sdk._worker import Worker
+
+if TYPE_CHECKING:
+    from openai import OpenAI
+
+__all__ = ["measure", "recorded_us"]
+
+_BLOCK: Final = 20
+_DRAINED: Final = 513
+"""The records at which a recorder that nobody reads counts what waits."""
+
+
+def measure(scale: Scale) -> Iterator[Row]:
+    """Yield the rows of this benchmark."""
+    openai = client(stream_of(3))
+    latspan.auto_instrument()
+    repeats = scale.of(800)
+    with _own_provider() as own:
+        measures = [_by_call(openai), _by_call(openai), _by_call(openai, own)]
+        bare, control, traced = interleaved(measures, repeats)
+        yield _row("control: nothing", [bare, control])
+        yield _row("own provider, caller's thread", [bare, traced], Target(us=100))
+        results = interleaved([_by_block(openai), _by_block(openai, own)], scale.of(60))
+        yield _row("own provider, in all", results, Target(us=300))
+    with _application_provider() as theirs:
+        results = interleaved([_by_call(openai), _by_call(openai, theirs)], repeats)
+        share = recorded_us(scale.of(25))
+        yield _row("application's provider, caller's thread", results, Target(us=300), more=share)
+    switches = [latspan.uninstrument, latspan.auto_instrument]
+    results = interleaved([_switched(switch, openai) for switch in switches], scale.of(30))
+    yield _row("when off", results)
+    latspan.uninstrument()
+
+
+def _row(
+    where: str,
+    results: list[list[float]],
+    target: Target | None = None,
+    *,
+    more: Figure | None = None,
+) -> Row:
+    bare, traced = results
+    cost = added(bare, traced)
+    if more is not None:
+        cost = Figure(cost.least + more.least, cost.middle + more.middle)
+    return Row(
+        what=f"added a call, {where}",
+        latspan=cost,
+        rival=figure(bare),
+        rival_name="the client alone",
+        target=target,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _On:
+    """latspan switched on, with what it exports to."""
+
+    runtime: Runtime
+    recorder: Recorder
+    processor: BatchSpanProcessor
+    exporter: InMemorySpanExporter
+
+    def settle(self) -> None:
+        """Wait until everything that has ended is exported and counted, and forget it."""
+        self.runtime.drain()
+        self.processor.force_flush()
+        self.exporter.clear()
+        self.recorder.swap_interval()
+
+
+@contextmanager
+def _own_provider() -> Generator[_On]:
+    """Set up what ``configure()`` does without a provider, but for where spans go."""
+    exporter = InMemorySpanExporter()
+    processor = BatchSpanProcessor(exporter)
+    sink = PrivateSink(TracerProvider(shutdown_on_exit=False), processor)
+    worker, recorder = Worker(), Recorder(SystemClock())
+    runtime = Runtime(
+        clock=SystemClock(),
+        recorder=recorder,
+        sink=lambda: sink,
+        settle=worker.submit,
+        drain=worker.drain,
+    )
+    try:
+        yield _On(runtime, recorder, processor, exporter)
+    finally:
+        worker.stop(10)
+        processor.shutdown()
+
+
+@contextmanager
+def _application_provider() -> Generator[_On]:
+    """Set up what ``configure()`` does with an application's provider."""
+    exporter = InMemorySpanExporter()
+    processor = BatchSpanProcessor(exporter)
+    provider = TracerProvider(shutdown_on_exit=False)
+    provider.add_span_processor(processor)
+    recorder = Recorder(SystemClock())
+    runtime = Runtime(clock=SystemClock(), recorder=recorder, sink=Sinks(NoSink(), provider))
+    try:
+        yield _On(runtime, recorder, processor, exporter)
+    finally:
+        provider.shutdown()
+
+
+def _call(openai: OpenAI) -> None:
+    for _ in openai.chat.completions.create(model="gpt-4o-mini", messages=MESSAGES, stream=True):
+        pass
+
+
+def _by_call(openai: OpenAI, on: _On | None = None) -> Callable[[], float]:
+    _call(openai)
+    settled_heap()
+    calls = itertools.count(1)
+
+    def measured() -> float:
+        _runtime.install(None if on is None else on.runtime)
+        before = time.thread_time_ns()
+        _call(openai)
+        after = time.thread_time_ns()
+        _runtime.install(None)
+        if on is not None:
+            on.runtime.drain()
+            if next(calls) % _BLOCK == 0:
+                on.settle()
+        return (after - before) / 1000
+
+    return measured
+
+
+def _by_block(openai: OpenAI, on: _On | None = None) -> Callable[[], float]:
+    def measured() -> float:
+        _runtime.install(None if on is None else on.runtime)
+        before = time.process_time_ns()
+        for _ in range(_BLOCK):
+            _call(openai)
+        if on is not None:
+            on.settle()
+        after = time.process_time_ns()
+        _runtime.install(None)
+        return (after - before) / _BLOCK / 1000
+
+    return measured
+
+
+def _switched(switch: Callable[[], object], openai: OpenAI) -> Callable[[], float]:
+    def measured() -> float:
+        switch()
+        # Patching a class makes the interpreter forget what it knew of it.
+        for _ in range(_BLOCK):
+            _call(openai)
+        before = time.thread_time_ns()
+        for _ in range(_BLOCK):
+            _call(openai)
+        return (time.thread_time_ns() - before) / _BLOCK / 1000
+
+    return measured
+
+
+def recorded_us(repeats: int) -> Figure:
+    """Return what counting a call's record costs, where 513 are counted at once."""
+    record = _record_of_a_call()
+
+    def measured() -> float:
+        recorder = Recorder(SystemClock())
+        before = time.thread_time_ns()
+        for _ in range(_DRAINED):
+            recorder.record(record)
+        return (time.thread_time_ns() - before) / _DRAINED / 1000
+
+    return figure([measured() for _ in range(repeats)])
+
+
+def _record_of_a_call() -> RequestRecord:
+    recorder = Recorder(SystemClock(), keep=1)
+    sink = NoSink()
+    runtime = Runtime(clock=SystemClock(), recorder=recorder, sink=lambda: sink)
+    latspan.auto_instrument()
+    with _runtime.overridden(runtime):
+        _call(client(stream_of(3)))
+    latspan.uninstrument()
+    return recorder.snapshot().records[0]

@@ -1,0 +1,140 @@
+#!/usr/bin/env python3
+"""
+Measure what latspan costs, and print one table.
+
+``run.py`` runs every benchmark, ``run.py NAME ...`` those named. What each measures, how, and what
+to beware of stands at the top of its file; how to read the table in ``docs/benchmarks.md``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import sys
+import time
+from collections.abc import Iterable
+from importlib import import_module
+from importlib.metadata import version
+from typing import Any, Final
+
+from _bench import REFERENCE_YARDSTICK_US, Figure, Row, Scale, figure, yardstick
+
+BENCHMARKS: Final = ("added_per_chunk", "added_per_call", "record_one_value", "import_time")
+HEADINGS: Final = (
+    "what",
+    "latspan",
+    "median",
+    "yardsticks",
+    "beside it",
+    "",
+    "ratio",
+    "target",
+    "met",
+)
+PACKAGES: Final = ("latspan", "openai", "httpx2", "opentelemetry-sdk", "hdrhistogram")
+
+
+def shown(us: float) -> str:
+    """Return microseconds in the unit that suits them."""
+    if abs(us) < 10:
+        return f"{us:.2f} µs"
+    return f"{us:.0f} µs" if abs(us) < 1000 else f"{us / 1000:.1f} ms"
+
+
+def target_of(row: Row) -> str:
+    """Return the row's target in words."""
+    if row.target is None:
+        return ""
+    if row.target.us is not None:
+        return f"≤ {row.target.us:g} µs ({row.target.us / REFERENCE_YARDSTICK_US:g} yardsticks)"
+    return f"≤ {row.target.ratio:g} x"
+
+
+def cells(row: Row, stick: Figure) -> tuple[str, ...]:
+    """Return the row as text, one cell a heading."""
+    return (
+        row.what,
+        shown(row.latspan.least),
+        shown(row.latspan.middle),
+        f"{row.latspan.least / stick.least:,.{1 if row.latspan.least < 10 else 0}f}",
+        row.rival_name,
+        "" if row.rival is None else shown(row.rival.least),
+        "" if row.ratio is None else f"{row.ratio:.2f} x",
+        target_of(row),
+        row.verdict(stick),
+    )
+
+
+def table(rows: Iterable[tuple[str, ...]]) -> str:
+    """Return rows of cells as a Markdown table whose columns line up."""
+    lines = [HEADINGS, *rows]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    aligned = [
+        "| "
+        + " | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True))
+        + " |"
+        for line in lines
+    ]
+    rule = "|" + "|".join("-" * (width + 2) for width in widths) + "|"
+    return "\n".join([aligned[0], rule, *aligned[1:]])
+
+
+def as_data(row: Row, stick: Figure) -> dict[str, Any]:
+    """Return the row for ``--json``; every number but ratios in microseconds."""
+    return {
+        "what": row.what,
+        "latspan_us": {"least": row.latspan.least, "median": row.latspan.middle},
+        "yardsticks": row.latspan.least / stick.least,
+        "rival": row.rival_name or None,
+        "rival_us": row.rival and {"least": row.rival.least, "median": row.rival.middle},
+        "ratio": row.ratio,
+        "target": target_of(row) or None,
+        "met": row.verdict(stick) or None,
+    }
+
+
+def main() -> int:
+    """Do what the command line says, and return the exit status."""
+    parser = argparse.ArgumentParser(description="Measure what latspan costs")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(BENCHMARKS))
+    parser.add_argument("--json", action="store_true", help="print one document instead of a table")
+    parser.add_argument("--quick", action="store_true", help="a fifth of the repeats")
+    arguments = parser.parse_args()
+    names: list[str] = arguments.names or list(BENCHMARKS)
+    for name in names:
+        if name not in BENCHMARKS:
+            parser.error(f"no benchmark '{name}'; there are {', '.join(BENCHMARKS)}")
+    began = time.monotonic()
+    sticks = yardstick()
+    measured: list[tuple[str, Row]] = []
+    for name in names:
+        sys.stderr.write(f"measuring {name} ...\n")
+        for row in import_module(name).measure(Scale(quick=arguments.quick)):
+            measured.append((name, row))
+            sticks += yardstick()
+    stick = figure(sticks)
+    machine = f"Python {platform.python_version()} on {platform.system()} {platform.machine()}"
+    versions = {package: version(package) for package in PACKAGES}
+    if arguments.json:
+        document = {
+            "machine": machine,
+            "versions": versions,
+            "yardstick_us": {"least": stick.least, "median": stick.middle},
+            "rows": [{"benchmark": name, **as_data(row, stick)} for name, row in measured],
+        }
+        print(json.dumps(document, indent=2))
+        return 0
+    print(table(cells(row, stick) for _, row in measured))
+    print()
+    print(
+        f"yardstick, append(perf_counter_ns()): {stick.least:.3f} µs at its least,"
+        f" {stick.middle:.3f} µs median; targets are for {REFERENCE_YARDSTICK_US} µs"
+    )
+    print(machine + ", " + ", ".join(f"{name} {number}" for name, number in versions.items()))
+    print(f"{time.monotonic() - began:.0f} s{', quick' if arguments.quick else ''}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
