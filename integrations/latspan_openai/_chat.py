@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
@@ -91,7 +92,7 @@ def _open(instance: Any, kwargs: Mapping[str, Any]) -> Call | None:
         attributes[semconv.GEN_AI_REQUEST_CHOICE_COUNT] = choices
     return open_call(
         operation="chat",
-        provider=_provider(client),
+        provider=_provider(client.__class__),
         model=model if isinstance(model, str) else None,
         dialect=OPENAI_CHAT,
         server=_server(client),
@@ -101,8 +102,9 @@ def _open(instance: Any, kwargs: Mapping[str, Any]) -> Call | None:
     )
 
 
-def _provider(client: Any) -> str:
-    azure = any("Azure" in cls.__name__ for cls in type(client).__mro__)
+@functools.cache
+def _provider(client_class: type) -> str:
+    azure = any("Azure" in cls.__name__ for cls in client_class.__mro__)
     return "azure.ai.openai" if azure else "openai"
 
 

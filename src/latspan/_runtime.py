@@ -11,11 +11,15 @@ import logging
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from latspan._spans import SpanSink
-from latspan.clock import Clock
 from latspan.metrics import DEFAULT_STALL_NS
-from latspan.recording import Recorder
+
+if TYPE_CHECKING:
+    # Whoever decorates a function pays for this module, and not for what it is told of.
+    from latspan._spans import SpanSink
+    from latspan.clock import Clock
+    from latspan.recording import Recorder
 
 __all__ = ["Runtime", "current", "guarded", "install", "overridden", "report_bug"]
 
@@ -62,6 +66,8 @@ class Runtime:
         """Run what follows a request's end, here and now where its span must not wait."""
         if inline:
             conclude()
+            # Otherwise the caller whose record is one too many would count all that wait.
+            self.settle(self.recorder.drain)
         else:
             self.settle(conclude)
 

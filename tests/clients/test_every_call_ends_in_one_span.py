@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import gc
+from collections.abc import Callable
 from typing import Any
 
 import pytest
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
+from latspan import _runtime
 from latspan._request import abandon_open_calls
-from latspan.recording import RequestRecord
+from latspan._runtime import Runtime
+from latspan._spans import ApiSink
+from latspan.recording import Recorder, RequestRecord
 from latspan.segments import Outcome
 from latspan.testing import Script
 from latspan.testing._capture import Captured
@@ -156,6 +163,40 @@ def test_a_stream_that_is_never_read_is_abandoned(driver: Driver, seen: Captured
     assert record.outcome is Outcome.ABANDONED
     assert record.duration_ns == 0
     assert not _is_error(seen)
+
+
+def test_a_finaliser_leaves_the_spans_to_latspans_thread(driver: Driver) -> None:
+    """The collector may run it inside a lock of the application's own span processor."""
+    exporter = InMemorySpanExporter()
+    provider = TracerProvider(shutdown_on_exit=False)
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    jobs: list[Callable[[], None]] = []
+    runtime = Runtime(
+        clock=driver.clock,
+        recorder=Recorder(driver.clock, keep=None),
+        sink=lambda: ApiSink(provider.get_tracer("application")),
+        settle=jobs.append,
+        strict=True,
+    )
+
+    async def program(client: Any) -> None:
+        stream = await driver.create(client, stream=True)
+        response = stream.response
+        del stream
+        gc.collect()
+        assert exporter.get_finished_spans() == ()
+        for job in jobs:
+            job()
+        if driver.asynchronous:
+            await response.aclose()
+        else:
+            response.close()
+
+    with _runtime.overridden(runtime):
+        driver.run(driver.transport(SCRIPT), program)
+    assert [span.name for span in exporter.get_finished_spans()][-1] == "chat m"
+    (record,) = runtime.recorder.snapshot().records
+    assert record.outcome is Outcome.ABANDONED
 
 
 def test_a_stream_that_is_still_open_at_shutdown_is_abandoned(

@@ -13,21 +13,21 @@ from typing import TYPE_CHECKING
 
 from latspan.instrument._by_hand import attributes, request
 from latspan.instrument._discovery import auto_instrument, instrumented, uninstrument
-from latspan.instrument._hooks import (
-    Attempt,
-    Call,
-    active_call,
-    inject_trace_context,
-    open_call,
-    open_exchange,
-)
 from latspan.instrument._outcomes import error_type_of, outcome_of
-from latspan.instrument._streams import Watch, aiterate, iterate, watch
 from latspan.instrument._traced import traced
 
 if TYPE_CHECKING:
+    from latspan.instrument._hooks import (
+        Attempt,
+        Call,
+        active_call,
+        inject_trace_context,
+        open_call,
+        open_exchange,
+    )
     from latspan.instrument._instrumentor import Instrumentor
     from latspan.instrument._patching import Patches
+    from latspan.instrument._streams import Watch, aiterate, iterate, watch
 
 __all__ = [
     "Attempt",
@@ -52,15 +52,28 @@ __all__ = [
     "watch",
 ]
 
-# What patches client libraries brings wrapt and OpenTelemetry's instrumentation package with it;
-# an application that only decorates its own functions needs neither.
-_PATCHING = {
-    "Instrumentor": "latspan.instrument._instrumentor",
-    "Patches": "latspan.instrument._patching",
+# What integrations build on brings live requests, wrapt and OpenTelemetry with it; an application
+# that only decorates its own functions needs none of them until it is configured.
+_FOR_INTEGRATIONS = {
+    "Attempt": "_hooks",
+    "Call": "_hooks",
+    "Instrumentor": "_instrumentor",
+    "Patches": "_patching",
+    "Watch": "_streams",
+    "active_call": "_hooks",
+    "aiterate": "_streams",
+    "inject_trace_context": "_hooks",
+    "iterate": "_streams",
+    "open_call": "_hooks",
+    "open_exchange": "_hooks",
+    "watch": "_streams",
 }
 
 
 def __getattr__(name: str) -> object:
-    if name in _PATCHING:
-        return getattr(import_module(_PATCHING[name]), name)
-    raise AttributeError(f"module 'latspan.instrument' has no attribute '{name}'")
+    home = _FOR_INTEGRATIONS.get(name)
+    if home is None:
+        raise AttributeError(f"module 'latspan.instrument' has no attribute '{name}'")
+    value = getattr(import_module(f"latspan.instrument.{home}"), name)
+    globals()[name] = value
+    return value

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from latspan import _runtime
-from latspan._request import LiveWork, with_attributes
-from latspan._spans import AttributeValue
 from latspan.instrument._outcomes import error_type_of, outcome_of
 from latspan.segments import Kind, Outcome
+
+if TYPE_CHECKING:
+    from latspan._request import LiveWork
+    from latspan._spans import AttributeValue
 
 __all__ = ["WorkScope", "attributes", "request"]
 
@@ -49,6 +52,8 @@ def attributes(
         traffic_class: For example ``interactive`` or ``batch``.
         tenant: On whose behalf; recorded only where it is said here.
     """
+    from latspan._request import with_attributes
+
     said = {
         "path": path,
         "route": route,
@@ -85,6 +90,8 @@ class WorkScope:
         runtime = _runtime.current()
         if runtime is None:
             return
+        from latspan._request import LiveWork
+
         with _runtime.guarded("the start of a unit of work"):
             self._open.append(
                 LiveWork(runtime, kind=self._kind, name=self._name, attributes=self._attributes)

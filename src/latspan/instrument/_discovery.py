@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
-from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
     from opentelemetry.instrumentation.instrumentor import BaseInstrumentor
 
 __all__ = ["auto_instrument", "instrumented", "uninstrument"]
@@ -47,6 +48,8 @@ def _is_on(instrumentor: BaseInstrumentor | None) -> bool:
 
 
 def _ours() -> list[EntryPoint]:
+    from importlib.metadata import entry_points
+
     return [point for point in entry_points(group=_GROUP) if point.name.startswith(_PREFIX)]
 
 

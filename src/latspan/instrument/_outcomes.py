@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
+import sys
 
 from latspan.segments import Outcome
 
@@ -19,7 +19,7 @@ def outcome_of(error: BaseException) -> Outcome:
     Client libraries are known by shape, not by import: a ``status_code``, a ``response`` with
     ``headers``, a timeout by its class's name.
     """
-    if isinstance(error, asyncio.CancelledError | KeyboardInterrupt | SystemExit):
+    if isinstance(error, KeyboardInterrupt | SystemExit) or _is_cancellation(error):
         return Outcome.CANCELLED
     if isinstance(error, GeneratorExit):
         return Outcome.CLOSED_EARLY
@@ -48,6 +48,12 @@ def error_type_of(error: BaseException) -> str:
     if cls.__module__ == "builtins":
         return cls.__qualname__
     return f"{cls.__module__}.{cls.__qualname__}"
+
+
+def _is_cancellation(error: BaseException) -> bool:
+    # A program without asyncio cannot be cancelled by it, and need not pay for its import.
+    asyncio = sys.modules.get("asyncio")
+    return asyncio is not None and isinstance(error, asyncio.CancelledError)
 
 
 def _status_of(error: BaseException) -> int | None:

@@ -6,16 +6,15 @@ import functools
 import inspect
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import contextmanager
-from typing import Any, ParamSpec, TypeVar, cast, overload
-
-from opentelemetry import context
-from opentelemetry.trace import SpanKind
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast, overload
 
 from latspan import _runtime, semconv
 from latspan._runtime import Runtime
-from latspan._spans import AttributeValue, FinishedSpan, OpenSpan
 from latspan.instrument._outcomes import error_type_of, outcome_of
 from latspan.segments import Outcome
+
+if TYPE_CHECKING:
+    from latspan._spans import AttributeValue, OpenSpan
 
 __all__ = ["traced"]
 
@@ -60,6 +59,8 @@ class _Traced:
     __slots__ = ("_inline", "_offset_ns", "_runtime", "_span")
 
     def __init__(self, runtime: Runtime, name: str) -> None:
+        from opentelemetry.trace import SpanKind
+
         sink = runtime.sink()
         self._runtime = runtime
         self._inline = sink.inline
@@ -74,6 +75,8 @@ class _Traced:
     @contextmanager
     def current(self) -> Generator[None]:
         """Be the current span for one step."""
+        from opentelemetry import context
+
         token = context.attach(self._span.context)
         try:
             yield
@@ -81,6 +84,8 @@ class _Traced:
             context.detach(token)
 
     def finish(self, error: BaseException | None = None) -> None:
+        from latspan._spans import FinishedSpan
+
         end_epoch_ns = self._runtime.clock.monotonic_ns() + self._offset_ns
         outcome = Outcome.COMPLETED if error is None else outcome_of(error)
         attributes: dict[str, AttributeValue] = {semconv.LATSPAN_OUTCOME: outcome.value}

@@ -6,7 +6,19 @@ Importing this package imports no OpenTelemetry SDK; configuring does.
 
 from __future__ import annotations
 
-from latspan.sdk._config import Config
+from typing import TYPE_CHECKING
+
 from latspan.sdk._lifecycle import configure, force_flush, shutdown, snapshot
 
+if TYPE_CHECKING:
+    from latspan.sdk._config import Config
+
 __all__ = ["Config", "configure", "force_flush", "shutdown", "snapshot"]
+
+
+def __getattr__(name: str) -> object:
+    if name == "Config":
+        from latspan.sdk._config import Config
+
+        return Config
+    raise AttributeError(f"module 'latspan.sdk' has no attribute '{name}'")

@@ -7,24 +7,15 @@ import logging
 import os
 import threading
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Unpack
 
 from latspan import _runtime
-from latspan._request import abandon_open_calls
-from latspan._runtime import Runtime
-from latspan._spans import NoSink, SpanSink
-from latspan.clock import SystemClock
-from latspan.recording import NoopRecorder, Recorder, Snapshot
-from latspan.sdk._config import Config, ConfigFields
-from latspan.sdk._sinks import Sinks
-from latspan.sdk._worker import Worker
 
 if TYPE_CHECKING:
-    from opentelemetry.sdk.trace import TracerProvider
-
-    from latspan.export import MetricsExport
-    from latspan.sdk._span_export import SpanExport
+    # Importing `configure` must stay cheap; what it puts together is imported when it does.
+    from latspan.recording import Snapshot
+    from latspan.sdk._assembly import Assembly
+    from latspan.sdk._config import ConfigFields
 
 __all__ = ["configure", "force_flush", "shutdown", "snapshot"]
 
@@ -34,17 +25,7 @@ _FLUSH_TIMEOUT_S: Final = 10.0
 _SHUTDOWN_TIMEOUT_S: Final = 5.0
 
 
-@dataclass(frozen=True, slots=True)
-class _Live:
-    """What must be flushed and stopped again."""
-
-    worker: Worker
-    spans: SpanExport | None
-    metrics: MetricsExport | None
-
-
-_live: _Live | None = None
-_global_provider: TracerProvider | None = None
+_live: Assembly | None = None
 _lock = threading.Lock()
 
 
@@ -65,29 +46,17 @@ def configure(**settings: Unpack[ConfigFields]) -> None:
         UnknownNameError: There is no such setting.
     """
     global _live
+    from latspan.sdk._assembly import assemble
+    from latspan.sdk._config import Config
+
     config = Config.of(settings)
     if os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         _logger.info("OTEL_SDK_DISABLED is true: latspan stays off")
         return
     shutdown()
     with _lock:
-        recorder = Recorder(SystemClock(), keep=config.keep_records)
-        worker = Worker()
-        private, spans = _private_spans(config)
-        metrics = _metrics(config, recorder)
-        _live = _Live(worker, spans, metrics)
-        _runtime.install(
-            Runtime(
-                clock=SystemClock(),
-                recorder=recorder,
-                sink=Sinks(private, config.tracer_provider),
-                settle=worker.submit,
-                drain=worker.drain,
-                propagate=config.propagate,
-                defaults=config.defaults,
-                stall_ns=config.stall_ns,
-            )
-        )
+        _live = assemble(config)
+        _runtime.install(_live.runtime)
 
 
 def snapshot() -> Snapshot:
@@ -98,6 +67,8 @@ def snapshot() -> Snapshot:
     """
     runtime = _runtime.current()
     if runtime is None:
+        from latspan.recording import NoopRecorder
+
         return NoopRecorder().snapshot()
     runtime.drain()
     return runtime.recorder.snapshot()
@@ -141,6 +112,8 @@ def shutdown(timeout_s: float = _SHUTDOWN_TIMEOUT_S) -> None:
         live, _live = _live, None
         if live is None:
             return
+        from latspan._request import abandon_open_calls
+
         abandon_open_calls()
         _runtime.install(None)
         deadline = time.monotonic() + timeout_s
@@ -157,44 +130,3 @@ atexit.register(shutdown)
 
 def _left_s(deadline: float) -> float:
     return max(deadline - time.monotonic(), 0)
-
-
-def _exports(config: Config, variable: str) -> bool:
-    return config.export and os.environ.get(variable, "").strip().lower() != "none"
-
-
-def _private_spans(config: Config) -> tuple[SpanSink, SpanExport | None]:
-    global _global_provider
-    if not _exports(config, "OTEL_TRACES_EXPORTER"):
-        return NoSink(), None
-    from opentelemetry import trace
-    from opentelemetry.sdk.trace import TracerProvider
-
-    from latspan.export import PrivateSink, otlp_span_exporter, resource_of
-    from latspan.sdk._span_export import SpanExport
-
-    spans = SpanExport(
-        otlp_span_exporter(config.protocol_of("traces"), config.endpoint_of("traces"))
-    )
-    provider = TracerProvider(resource=resource_of(config.service_name), shutdown_on_exit=False)
-    if _global_provider is not None:
-        # A process's provider can be set once: what was configured before made it ours.
-        _global_provider.add_span_processor(spans.processor)
-    elif config.set_global:
-        provider.add_span_processor(spans.processor)
-        trace.set_tracer_provider(provider)
-        _global_provider = provider
-    return PrivateSink(provider, spans.processor), spans
-
-
-def _metrics(config: Config, recorder: Recorder) -> MetricsExport | None:
-    if not _exports(config, "OTEL_METRICS_EXPORTER"):
-        return None
-    from latspan.export import MetricsExport, otlp_metric_exporter, resource_of
-
-    return MetricsExport(
-        recorder,
-        otlp_metric_exporter(config.protocol_of("metrics"), config.endpoint_of("metrics")),
-        resource=resource_of(config.service_name),
-        interval_s=config.metrics_interval_s,
-    )
