@@ -103,7 +103,12 @@ class Source(StrEnum):
 
     def weaker(self, other: Source) -> Source:
         """Return the less certain of the two: what a sum of both may claim."""
-        return max(self, other, key=_CERTAINTY.index)
+        return self if self is other else max(self, other, key=_CERTAINTY.index)
+
+    @classmethod
+    def weakest(cls, sources: Iterable[Source]) -> Source:
+        """Return the least certain of ``sources``, of which there is at least one."""
+        return max(set(sources), key=_CERTAINTY.index)
 
 
 _CERTAINTY: Final = list(Source)

@@ -271,7 +271,7 @@ def _timeline(
 
 
 def _gap_metrics(gaps: Sequence[MetricValue], stall_ns: int) -> dict[str, MetricValue]:
-    source = max((gap.source for gap in gaps), key=list(Source).index)
+    source = Source.weakest(gap.source for gap in gaps)
     count, excess_ns = stalls((gap.value for gap in gaps), stall_ns)
     return {
         "chunk_gap_max": MetricValue(max(gap.value for gap in gaps), source),

@@ -10,7 +10,7 @@ from typing import Final
 from latspan.segments import SegmentName
 from latspan.units import NS_PER_MS
 
-__all__ = ["READER_BOUND_NS", "Attempt", "Read", "Reads"]
+__all__ = ["READER_BOUND_NS", "Attempt", "Reads"]
 
 READER_BOUND_NS: Final = NS_PER_MS
 """A read that waited less, after the caller held the stream longer, says nothing of arrival."""
@@ -63,27 +63,6 @@ class Attempt:
         return self.error_type is not None
 
 
-@dataclass(frozen=True, slots=True)
-class Read:
-    """
-    One read of a stream.
-
-    A server goes on producing while the caller works, so a read that returned at once tells when
-    its chunk arrived only if the stream had just been waited for. After the caller held the
-    stream the chunk may have been there for any part of that time, and so may those that are
-    read at once behind it.
-
-    Args:
-        previous_ns: When the caller got the stream, or the read before returned.
-        after_ns: When the read returned.
-        reader_bound: The return says nothing about when the chunk arrived.
-    """
-
-    previous_ns: int
-    after_ns: int
-    reader_bound: bool
-
-
 @dataclass(slots=True)
 class Reads:
     """
@@ -106,9 +85,14 @@ class Reads:
             return self.end[1]
         return self.stamps[-1] if self.stamps else None
 
-    def walk(self, handed_over_ns: int) -> Iterator[Read]:
+    def returns(self, handed_over_ns: int) -> Iterator[tuple[int, bool]]:
         """
-        Yield the reads in order, the one that found the end last.
+        Yield when each read returned and whether that was reader-bound, the end's read last.
+
+        A server goes on producing while the caller works, so a read that returned at once tells
+        when its chunk arrived only if the stream had just been waited for. After the caller held
+        the stream the chunk may have been there for any part of that time, and so may those that
+        are read at once behind it.
 
         Args:
             handed_over_ns: When the caller got the stream.
@@ -120,5 +104,5 @@ class Reads:
             at_once = after - before < READER_BOUND_NS
             held = before - previous > READER_BOUND_NS
             behind = at_once and (held or behind)
-            yield Read(previous, after, behind)
+            yield after, behind
             previous = after

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
-from itertools import pairwise
+from itertools import groupby, pairwise
 
-from latspan._timeline._marks import Read, Reads
+from latspan._timeline._marks import Reads
 from latspan.metrics import MetricValue
 from latspan.segments import Mark, Source
 from latspan.wire import ChunkKind
@@ -45,18 +45,18 @@ class Arrival:
 @dataclass(frozen=True, slots=True)
 class Piece:
     """
-    The interval that ends with a read's return.
+    An interval in which a stream did one thing, between two reads' returns.
 
     Args:
-        end_ns: When the read returned.
-        length_ns: Since the read before returned.
+        begin_ns: When it began, monotonic nanoseconds.
+        end_ns: When it ended.
         phase: What the stream was doing.
-        held: The caller held the stream and the read found its chunk waiting: the interval is
-            the caller's time, not the stream's.
+        held: The caller held the stream and the reads found their chunks waiting: the interval
+            is the caller's time, not the stream's.
     """
 
+    begin_ns: int
     end_ns: int
-    length_ns: int
     phase: Phase
     held: bool
 
@@ -70,7 +70,7 @@ class Stream:
         handed_over_ns: When the caller got it.
         arrivals: When the chunks that matter arrived.
         token_arrivals: Of every token-bearing chunk, in order.
-        all_pieces: The intervals between the reads' returns, in order.
+        all_pieces: What it did from the handing-over to the last read's return, in order.
     """
 
     handed_over_ns: int
@@ -89,7 +89,9 @@ class Stream:
 
     def flowing_ns(self, phase: Phase) -> int:
         """Return how long the stream, not its reader, took in ``phase``."""
-        return sum(piece.length_ns for piece in self.pieces(phase) if not piece.held)
+        return sum(
+            max(0, piece.end_ns - piece.begin_ns) for piece in self.pieces(phase) if not piece.held
+        )
 
     def gaps(self) -> tuple[MetricValue, ...]:
         """Return the differences of successive arrivals of token-bearing chunks."""
@@ -107,25 +109,37 @@ def read_stream(reads: Reads, handed_over_ns: int) -> Stream:
         reads: The reads as they were stamped.
         handed_over_ns: When the caller got the stream, monotonic nanoseconds.
     """
-    walked = list(reads.walk(handed_over_ns))
+    returns = list(reads.returns(handed_over_ns))
     kinds = reads.kinds
     tokens = [index for index, kind in enumerate(kinds) if kind]
     visible = next((index for index in tokens if kinds[index] == ChunkKind.VISIBLE), None)
-    pieces = [_piece(read, _phase(index, tokens, visible)) for index, read in enumerate(walked)]
     arrivals: dict[Mark, Arrival] = {}
     if kinds:
-        arrivals[Mark.FIRST_CHUNK] = _arrival(walked[0])
+        arrivals[Mark.FIRST_CHUNK] = _arrival(*returns[0])
     if tokens:
-        arrivals[Mark.FIRST_TOKEN] = _arrival(walked[tokens[0]])
-        arrivals[Mark.LAST_TOKEN] = _arrival(walked[tokens[-1]])
+        arrivals[Mark.FIRST_TOKEN] = _arrival(*returns[tokens[0]])
+        arrivals[Mark.LAST_TOKEN] = _arrival(*returns[tokens[-1]])
     if visible is not None:
-        arrivals[Mark.FIRST_VISIBLE] = _arrival(walked[visible])
+        arrivals[Mark.FIRST_VISIBLE] = _arrival(*returns[visible])
     return Stream(
         handed_over_ns=handed_over_ns,
         arrivals=arrivals,
-        token_arrivals=tuple(_arrival(walked[index]) for index in tokens),
-        all_pieces=tuple(pieces),
+        token_arrivals=tuple(_arrival(*returns[index]) for index in tokens),
+        all_pieces=tuple(_pieces(returns, handed_over_ns, tokens, visible)),
     )
+
+
+def _pieces(
+    returns: list[tuple[int, bool]], begin_ns: int, tokens: list[int], visible: int | None
+) -> Iterator[Piece]:
+    """Yield a piece for each run of reads of one phase, held or not."""
+    reads = (
+        (end_ns, held, _phase(at, tokens, visible)) for at, (end_ns, held) in enumerate(returns)
+    )
+    for (phase, held), run in groupby(reads, key=lambda read: (read[2], read[1])):
+        *_, (end_ns, _, _) = run
+        yield Piece(begin_ns, end_ns, phase, held)
+        begin_ns = end_ns
 
 
 def _phase(index: int, tokens: list[int], visible: int | None) -> Phase:
@@ -138,14 +152,5 @@ def _phase(index: int, tokens: list[int], visible: int | None) -> Phase:
     return Phase.DECODE
 
 
-def _piece(read: Read, phase: Phase) -> Piece:
-    return Piece(
-        end_ns=read.after_ns,
-        length_ns=max(0, read.after_ns - read.previous_ns),
-        phase=phase,
-        held=read.reader_bound,
-    )
-
-
-def _arrival(read: Read) -> Arrival:
-    return Arrival(read.after_ns, Source.ESTIMATED if read.reader_bound else Source.MEASURED)
+def _arrival(instant_ns: int, reader_bound: bool) -> Arrival:
+    return Arrival(instant_ns, Source.ESTIMATED if reader_bound else Source.MEASURED)
