@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Any, Final, cast
 
@@ -14,9 +15,11 @@ from latspan.instrument import (
     Call,
     active_call,
     error_type_of,
+    guarded,
     inject_trace_context,
     open_exchange,
     outcome_of,
+    outcome_of_status,
 )
 from latspan.segments import Outcome, SegmentName
 
@@ -36,16 +39,12 @@ def handle_request(
     exchange = _Exchange.begin(request)
     if exchange is None:
         return wrapped(*args, **kwargs)
-    extensions = request.extensions
-    request.extensions = {**extensions, "trace": exchange.trace(extensions.get("trace"))}
     try:
-        response = wrapped(*args, **kwargs)
+        with exchange.sending(request, exchange.trace(request.extensions.get("trace"))):
+            response = wrapped(*args, **kwargs)
     except BaseException as error:
         exchange.failed(error)
         raise
-    finally:
-        # httpcore holds on to its own reference; the caller sees the request as it was.
-        request.extensions = extensions
     exchange.answered(response)
     return response
 
@@ -64,23 +63,16 @@ def handle_async_request(core: str) -> Callable[..., Awaitable[Any]]:
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
     ) -> Any:
-        _start_up(core)
         request = args[0] if args else kwargs["request"]
-        exchange = _Exchange.begin(request)
+        exchange = _Exchange.begin(request, lambda: _start_up(core))
         if exchange is None:
             return await wrapped(*args, **kwargs)
-        extensions = request.extensions
-        request.extensions = {
-            **extensions,
-            "trace": exchange.async_trace(extensions.get("trace")),
-        }
         try:
-            response = await wrapped(*args, **kwargs)
+            with exchange.sending(request, exchange.async_trace(request.extensions.get("trace"))):
+                response = await wrapped(*args, **kwargs)
         except BaseException as error:
             exchange.failed(error)
             raise
-        finally:
-            request.extensions = extensions
         exchange.answered(response)
         return response
 
@@ -123,19 +115,45 @@ class _Exchange:
         self._connected_here = False
 
     @classmethod
-    def begin(cls, request: Any) -> _Exchange | None:
-        """Return the exchange of ``request``, ``None`` where there is nothing to do."""
-        call = active_call()
-        host: str = request.url.host
-        alone = call is None or (call.host is not None and call.host != host)
-        if alone:
-            call = open_exchange(request.method, attributes=_attributes(request))
-        if call is None:
-            return None
-        call.method = request.method
-        exchange = cls(call, alone=alone)
-        inject_trace_context(call, request.headers)
-        return exchange
+    def begin(cls, request: Any, start_up: Callable[[], None] | None = None) -> _Exchange | None:
+        """
+        Return the exchange of ``request``, ``None`` where there is nothing to do.
+
+        Args:
+            request: What the transport was handed.
+            start_up: Done before the attempt begins.
+        """
+        with guarded("the start of a request"):
+            call = active_call()
+            server = _server(request.url)
+            alone = call is None or call.server not in {None, server}
+            if alone:
+                call = open_exchange(request.method, attributes=_attributes(request, server))
+            if call is None:
+                return None
+            if start_up is not None:
+                start_up()
+            call.method = request.method
+            return cls(call, alone=alone)
+        return None
+
+    @contextmanager
+    def sending(self, request: Any, trace: Callable[..., Any]) -> Generator[None]:
+        """
+        Lend ``request`` our trace context and ``trace`` callback.
+
+        The caller has its request back as it was: sent again, or on to where a redirect points,
+        it must not carry this exchange's identity. httpcore holds on to its own references.
+        """
+        headers, extensions = request.headers, request.extensions
+        with guarded("the trace context of a request"):
+            request.headers = headers.copy()
+            inject_trace_context(self._call, request.headers)
+        request.extensions = {**extensions, "trace": trace}
+        try:
+            yield
+        finally:
+            request.headers, request.extensions = headers, extensions
 
     def trace(self, chained: Callable[..., Any] | None) -> Callable[[str, Any], None]:
         """Return the callback for a synchronous transport; ``chained`` is the caller's own."""
@@ -163,14 +181,23 @@ class _Exchange:
         """Hear that the response headers were handed over."""
         call, attempt = self._call, self._attempt
         attempt.end_ns = call.now()
-        attempt.status = status = response.status_code
-        call.headers = response.headers
-        if status >= _FIRST_ERROR_STATUS:
-            attempt.error_type = str(status)
-        if self._alone:
-            weakref.finalize(
-                response, call.finish, Outcome.ABANDONED, finalizing=True
-            ).atexit = False
+        with guarded("the response headers"):
+            if attempt.headers_ns is None:
+                # A transport beneath that gives no events.
+                attempt.headers_ns = attempt.end_ns
+            attempt.status = response.status_code
+            call.headers = response.headers
+            if response.status_code >= _FIRST_ERROR_STATUS:
+                attempt.error_type = str(response.status_code)
+            if self._alone:
+                # What nobody reads or closes was over, for its caller, with the headers.
+                weakref.finalize(
+                    response,
+                    call.finish,
+                    Outcome.ABANDONED,
+                    done_ns=attempt.end_ns,
+                    finalizing=True,
+                ).atexit = False
 
     def failed(self, error: BaseException) -> None:
         """Hear that the transport raised."""
@@ -207,42 +234,38 @@ class _Exchange:
             attempt.tls_done_ns = now
         elif step == "receive_response_body.complete":
             attempt.body_end_ns = now
-        elif step == "receive_response_body.failed":
-            self._body_failed(now, info)
-        elif step == "response_closed.complete" and self._alone:
-            self._end(now)
+        elif self._alone and step in {
+            "receive_response_body.failed",
+            "response_closed.complete",
+        }:
+            # In a call these are its own to judge: a client library that stops at its end mark
+            # closes the body early, and that is no failure.
+            with guarded("the end of an HTTP exchange"):
+                self._end(now, cast("dict[str, Any]", info).get("exception"))
 
-    def _body_failed(self, now: int, info: Any) -> None:
-        if not self._alone:
-            # A client library that stops at its end mark closes the body early: no failure, and
-            # if it is one the stream itself will say so.
+    def _end(self, now: int, error: BaseException | None) -> None:
+        """End an exchange of its own: its body failed, or its response was closed."""
+        attempt = self._attempt
+        if error is not None and not isinstance(error, GeneratorExit):
+            self._call.finish(outcome_of(error), done_ns=now, error_type=error_type_of(error))
             return
-        error = cast("dict[str, Any]", info).get("exception")
-        if isinstance(error, BaseException):
-            self._call.finish(
-                outcome_of(error), done_ns=now, error_type=_error_type_unless_left(error)
-            )
-
-    def _end(self, now: int) -> None:
-        status = self._attempt.status
-        if status is None or status < _FIRST_ERROR_STATUS:
-            self._call.finish(Outcome.COMPLETED, done_ns=now)
-        else:
-            outcome = Outcome.REJECTED if status == 429 else Outcome.ERROR
-            self._call.finish(outcome, done_ns=now, error_type=str(status))
+        outcome = outcome_of_status(attempt.status, self._call.headers)
+        if outcome is Outcome.COMPLETED and attempt.body_end_ns is None:
+            outcome = Outcome.CLOSED_EARLY
+        self._call.finish(outcome, done_ns=now, error_type=attempt.error_type)
 
 
-def _error_type_unless_left(error: BaseException) -> str | None:
-    return None if isinstance(error, GeneratorExit) else error_type_of(error)
+def _server(url: Any) -> tuple[str, int]:
+    return url.host, url.port or (80 if url.scheme == "http" else 443)
 
 
-def _attributes(request: Any) -> dict[str, str | int]:
+def _attributes(request: Any, server: tuple[str, int]) -> dict[str, str | int]:
     url = request.url
-    port: int = url.port or (80 if url.scheme == "http" else 443)
+    host, port = server
     return {
         semconv.HTTP_REQUEST_METHOD: request.method,
-        semconv.SERVER_ADDRESS: url.host,
+        semconv.SERVER_ADDRESS: host,
         semconv.SERVER_PORT: port,
         # Neither credentials nor the query leave the process.
-        semconv.URL_FULL: f"{url.scheme}://{url.host}:{port}{url.path}",
+        semconv.URL_FULL: f"{url.scheme}://{host}:{port}{url.path}",
     }

@@ -9,7 +9,7 @@ from typing import Any, Final
 from openai import AsyncStream, Stream
 
 from latspan import semconv
-from latspan.instrument import Call, error_type_of, open_call, outcome_of
+from latspan.instrument import Call, error_type_of, guarded, open_call, outcome_of
 from latspan.segments import Outcome
 from latspan.wire.openai_chat import OPENAI_CHAT
 from latspan_openai._streams import follow
@@ -46,19 +46,24 @@ def create(
     return answer
 
 
-async def acreate(
+def acreate(
     wrapped: Callable[..., Awaitable[Any]],
     instance: Any,
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
-) -> Any:
+) -> Awaitable[Any]:
     """Stand in for ``AsyncCompletions.create``; the call begins when it is awaited."""
+    # The SDK refuses wrong arguments here and now, and begins nothing before it is awaited.
+    return _acreate(wrapped(*args, **kwargs), instance, kwargs)
+
+
+async def _acreate(begun: Awaitable[Any], instance: Any, kwargs: dict[str, Any]) -> Any:
     call = _open(instance, kwargs)
     if call is None:
-        return await wrapped(*args, **kwargs)
+        return await begun
     try:
         with call.active():
-            answer = await wrapped(*args, **kwargs)
+            answer = await begun
     except BaseException as error:
         call.finish(outcome_of(error), error_type=error_type_of(error))
         raise
@@ -68,17 +73,24 @@ async def acreate(
 
 def _hand_over(call: Call, answer: Any) -> None:
     """End the call where its answer is whole, or follow the stream that it is."""
-    call.returned()
-    if isinstance(answer, Stream | AsyncStream):
-        follow(call, answer)  # pyright: ignore[reportUnknownArgumentType]
-        return
-    # A raw response is handed to the caller unread: the call ends where we lose sight of it.
-    call.reads = None
-    call.answer = answer
-    call.finish(Outcome.COMPLETED, done_ns=call.returned_ns)
+    with guarded("the answer of a call"):
+        call.returned()
+        if isinstance(answer, Stream | AsyncStream):
+            follow(call, answer)  # pyright: ignore[reportUnknownArgumentType]
+            return
+        # A raw response is handed to the caller unread: the call ends where we lose sight of it.
+        call.reads = None
+        call.answer = answer
+        call.finish(Outcome.COMPLETED, done_ns=call.returned_ns)
 
 
 def _open(instance: Any, kwargs: Mapping[str, Any]) -> Call | None:
+    with guarded("the start of a chat"):
+        return _open_chat(instance, kwargs)
+    return None
+
+
+def _open_chat(instance: Any, kwargs: Mapping[str, Any]) -> Call | None:
     client: Any = getattr(instance, "_client", None)
     model = kwargs.get("model")
     choices = kwargs.get("n")

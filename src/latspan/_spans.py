@@ -19,7 +19,7 @@ from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode
 
 from latspan import semconv
 from latspan._timeline import Attempt, Timeline
-from latspan.metrics import MetricValue
+from latspan.metrics import METRICS
 from latspan.segments import Outcome, ReportedTimings, Segment, SegmentName, Source
 from latspan.tokens import TokenCounts
 from latspan.units import to_seconds
@@ -219,27 +219,26 @@ class _NoSpan:
         pass
 
 
-def segment_spans(timeline: Timeline, epoch_offset_ns: int) -> tuple[ChildSpan, ...]:
+def segment_spans(segments: Sequence[Segment], start_epoch_ns: int) -> tuple[ChildSpan, ...]:
     """
-    Return a child for each segment that is one interval and whose source is known.
+    Return a child for each segment that is one interval, not empty, and whose source is known.
 
     Args:
-        timeline: The finished timeline.
-        epoch_offset_ns: What to add to a monotonic instant to get Unix time.
+        segments: Of a finished timeline.
+        start_epoch_ns: When that timeline began, Unix nanoseconds.
     """
-    origin = timeline.start_ns + epoch_offset_ns
-    contiguous = _contiguous(timeline.segments)
+    contiguous = _contiguous(segments)
     return tuple(
         ChildSpan(
             name=segment.name,
-            start_epoch_ns=origin + segment.start_ns,
-            end_epoch_ns=origin + segment.end_ns,
+            start_epoch_ns=start_epoch_ns + segment.start_ns,
+            end_epoch_ns=start_epoch_ns + segment.end_ns,
             attributes={
                 semconv.LATSPAN_SEGMENT: segment.name,
                 semconv.LATSPAN_SOURCE: segment.source.value,
             },
         )
-        for segment in timeline.segments
+        for segment in segments
         if segment.name in contiguous
         and segment.source is not Source.UNKNOWN
         and segment.duration_ns
@@ -283,12 +282,14 @@ def _attempt_attributes(attempt: Attempt, resend_count: int) -> dict[str, Attrib
     return attributes
 
 
-_TIMES: Final = {
+_NAMED: Final = {
     "time_to_first_chunk": semconv.GEN_AI_RESPONSE_TIME_TO_FIRST_CHUNK,
     "time_to_first_token": semconv.LATSPAN_TIME_TO_FIRST_TOKEN,
     "time_to_first_visible_token": semconv.LATSPAN_TIME_TO_FIRST_VISIBLE_TOKEN,
     "time_per_output_token": semconv.LATSPAN_TIME_PER_OUTPUT_TOKEN,
     "chunk_gap_max": semconv.LATSPAN_CHUNK_GAP_MAX,
+    "stall_count": semconv.LATSPAN_STALL_COUNT,
+    "stall_duration": semconv.LATSPAN_STALL_DURATION,
 }
 
 
@@ -298,44 +299,32 @@ def latency_attributes(
     """Return what a client span says of its time; seconds as doubles."""
     attributes: dict[str, AttributeValue] = {semconv.LATSPAN_OUTCOME: outcome.value}
     estimated: list[str] = []
-    for name, key in _TIMES.items():
+    for name, key in _NAMED.items():
         value = timeline.metrics.get(name)
         if value is not None:
-            attributes[key] = to_seconds(value.value)
+            seconds = METRICS[name].unit == "s"
+            attributes[key] = to_seconds(value.value) if seconds else value.value
             if value.source is not Source.MEASURED:
                 estimated.append(key)
+    gaps = timeline.chunk_gaps
+    if len(gaps) >= _PERCENTILE_95_NEEDS:
+        ordered = sorted(gap.value for gap in gaps)
+        rank = -(-len(ordered) * 95 // 100)
+        attributes[semconv.LATSPAN_CHUNK_GAP_P95] = to_seconds(ordered[rank - 1])
+        if any(gap.source is not Source.MEASURED for gap in gaps):
+            estimated.append(semconv.LATSPAN_CHUNK_GAP_P95)
     if estimated:
         attributes[semconv.LATSPAN_ESTIMATED] = estimated
-    attributes |= _gap_attributes(timeline)
     contiguous = _contiguous(timeline.segments)
     for total in timeline.totals:
         if total.name not in contiguous:
-            attributes[f"latspan.{total.name}.duration"] = to_seconds(total.duration_ns)
+            attributes[semconv.segment_duration(total.name)] = to_seconds(total.duration_ns)
     if reported is not None:
         prefix = f"{semconv.LATSPAN_REPORTED_PREFIX}{reported.system}."
         attributes |= {prefix + name: value for name, value in reported.raw.items()}
         if "evidence_rejected" in timeline.metrics:
             attributes[semconv.LATSPAN_EVIDENCE_REJECTED] = reported.system
     return attributes
-
-
-def _gap_attributes(timeline: Timeline) -> dict[str, AttributeValue]:
-    gaps = timeline.chunk_gaps
-    if not gaps:
-        return {}
-    attributes: dict[str, AttributeValue] = {
-        semconv.LATSPAN_STALL_COUNT: _value(timeline.metrics, "stall_count"),
-        semconv.LATSPAN_STALL_DURATION: to_seconds(_value(timeline.metrics, "stall_duration")),
-    }
-    if len(gaps) >= _PERCENTILE_95_NEEDS:
-        ordered = sorted(gap.value for gap in gaps)
-        rank = -(-len(ordered) * 95 // 100)
-        attributes[semconv.LATSPAN_CHUNK_GAP_P95] = to_seconds(ordered[rank - 1])
-    return attributes
-
-
-def _value(metrics: Mapping[str, MetricValue], name: str) -> int:
-    return metrics[name].value
 
 
 def token_attributes(tokens: TokenCounts) -> dict[str, AttributeValue]:

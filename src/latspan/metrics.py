@@ -111,8 +111,9 @@ LATENCY_METRICS: Final = _by_name(
     Metric(
         "time_per_output_token",
         "s",
-        "(last_token - first_token) / (n - 1), n the provider's output tokens",
-        "n < 2, no count from the provider, or several choices at once",
+        "(last_token - first_token) / (n - 1), n the provider's output tokens without"
+        " reasoning that it does not stream",
+        "n < 2, no count from the provider, several choices at once, or all tokens in one chunk",
         "MLPerf inference rules; (E2E - TTFT) / (n - 1) where the stream ends with its tokens",
         ("tpot",),
     ),

@@ -34,7 +34,6 @@ GEN_AI_REQUEST_TOP_P: Final = "gen_ai.request.top_p"
 GEN_AI_REQUEST_SEED: Final = "gen_ai.request.seed"
 GEN_AI_REQUEST_FREQUENCY_PENALTY: Final = "gen_ai.request.frequency_penalty"
 GEN_AI_REQUEST_PRESENCE_PENALTY: Final = "gen_ai.request.presence_penalty"
-GEN_AI_REQUEST_STOP_SEQUENCES: Final = "gen_ai.request.stop_sequences"
 GEN_AI_REQUEST_CHOICE_COUNT: Final = "gen_ai.request.choice.count"
 GEN_AI_RESPONSE_MODEL: Final = "gen_ai.response.model"
 GEN_AI_RESPONSE_ID: Final = "gen_ai.response.id"
@@ -60,8 +59,6 @@ LATSPAN_CHUNK_GAP_P95: Final = "latspan.chunk_gap.p95"
 LATSPAN_CHUNK_GAP_MAX: Final = "latspan.chunk_gap.max"
 LATSPAN_STALL_COUNT: Final = "latspan.stall.count"
 LATSPAN_STALL_DURATION: Final = "latspan.stall.duration"
-LATSPAN_CONSUMER_DURATION: Final = "latspan.consumer.duration"
-LATSPAN_RETRY_DURATION: Final = "latspan.retry.duration"
 LATSPAN_ATTEMPT_COUNT: Final = "latspan.attempt.count"
 LATSPAN_CONNECTION_REUSED: Final = "latspan.connection.reused"
 LATSPAN_TOKEN_SOURCE: Final = "latspan.token_source"
@@ -93,3 +90,13 @@ SERIES_ATTRIBUTES: Final = {
     "side": LATSPAN_SIDE,
 }
 """What a series' own attribute names are called where they leave the process."""
+
+
+def segment_duration(segment: str) -> str:
+    """
+    Return the attribute that holds a segment's time where that has no span of its own.
+
+    Args:
+        segment: The segment's name, for example ``consumer`` or ``retry``.
+    """
+    return f"latspan.{segment}.duration"

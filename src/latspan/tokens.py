@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, cast
+from typing import Any, Final, cast
 
 __all__ = ["UNKNOWN_TOKENS", "TokenCounts", "TokenSource", "counted_by_provider"]
 
@@ -47,6 +47,9 @@ class TokenCounts:
     source: TokenSource = TokenSource.UNKNOWN
 
 
+_MOST: Final = 2**63 - 1
+"""The most that OTLP can carry; a server that says more is not believed."""
+
 UNKNOWN_TOKENS = TokenCounts()
 """The counts of an answer that carried no usage."""
 
@@ -74,4 +77,5 @@ def _count(usage: Mapping[str, Any], *path: str) -> int | None:
         if not isinstance(value, Mapping):
             return None
         value = cast("Mapping[str, Any]", value).get(name)
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+    usable = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MOST
+    return value if usable else None

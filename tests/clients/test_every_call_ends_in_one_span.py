@@ -12,10 +12,11 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
+import latspan
 from latspan import _runtime
-from latspan._request import abandon_open_calls
+from latspan._request import abandon_open_calls, active_work
 from latspan._runtime import Runtime
-from latspan._spans import ApiSink
+from latspan._spans import ApiSink, NoSink
 from latspan.recording import Recorder, RequestRecord
 from latspan.segments import Outcome
 from latspan.testing import Script
@@ -323,17 +324,107 @@ def test_a_timeout_is_a_timeout(driver: Driver, seen: Captured) -> None:
     assert {t.name: t.duration_ns for t in record.segment_totals}["server_wait"] == 2_000 * MS
 
 
-def test_a_wrong_call_raises_what_it_raised_before(driver: Driver, seen: Captured) -> None:
-    """An error of the caller's own is still theirs, and still ends a span."""
+def test_a_wrong_call_raises_where_it_raised_before(driver: Driver, seen: Captured) -> None:
+    """Wrong arguments are refused at the call, by the asynchronous client too."""
 
     async def program(client: Any) -> None:
-        create = client.chat.completions.create
         with pytest.raises(TypeError):
-            await create(messages=MESSAGES) if driver.asynchronous else create(messages=MESSAGES)
+            client.chat.completions.create(messages=MESSAGES)
 
     driver.run(driver.transport(SCRIPT), program)
+    assert len(seen.records) == (0 if driver.asynchronous else 1)
+
+
+def test_reading_on_after_a_break_changes_nothing_of_the_record(
+    driver: Driver, seen: Captured
+) -> None:
+    """The call ended at the break; what is read later is no part of it, whenever it is counted."""
+    jobs: list[Callable[[], None]] = []
+    runtime = Runtime(
+        clock=driver.clock,
+        recorder=seen.recorder,
+        sink=NoSink,
+        settle=jobs.append,
+        strict=True,
+    )
+
+    async def program(client: Any) -> None:
+        stream = await driver.create(client, stream=True)
+        await driver.read(stream, _leave_after(3))
+        await driver.read(stream)
+
+    with _runtime.overridden(runtime):
+        driver.run(driver.transport(SCRIPT), program)
+    for job in jobs:
+        job()
     (record,) = seen.records
-    assert record.outcome is Outcome.ERROR
+    assert record.outcome is Outcome.CLOSED_EARLY
+    assert len(record.chunk_gaps) == 1
+    assert record.duration_ns == 70 * MS
+
+
+def test_a_server_that_sends_nonsense_costs_its_evidence_and_not_the_span(
+    driver: Driver, seen: Captured
+) -> None:
+    """A number that is no number, and counts that nothing can hold."""
+
+    async def program(client: Any) -> None:
+        stream = await driver.create(client, stream=True)
+
+        def spoil(chunk: Any) -> None:
+            timings = getattr(chunk, "timings", None)
+            if timings is not None:
+                timings["prompt_ms"] = 10**400
+            if chunk.usage is not None:
+                chunk.usage.prompt_tokens = 2**70
+
+        await driver.read(stream, spoil)
+
+    driver.run(driver.transport(Script.chat(tokens=5)), program)
+    record = _only(seen)
+    assert record.outcome is Outcome.COMPLETED
+    assert "prefill" not in {total.name for total in record.segment_totals}
+    assert record.tokens.input is None
+
+
+def test_content_of_another_shape_warns_nobody(driver: Driver, seen: Captured) -> None:
+    """The SDK does not check what a server sends, and neither does latspan."""
+
+    async def program(client: Any) -> None:
+        stream = await driver.create(client, stream=True)
+
+        def odd(chunk: Any) -> None:
+            if chunk.choices:
+                chunk.choices[0].delta.content = ["a", "list"]
+
+        await driver.read(stream, odd)
+
+    driver.run(driver.transport(SCRIPT), program)
+    assert _only(seen).outcome is Outcome.COMPLETED
+
+
+def test_a_task_begun_inside_a_request_outlives_it_alone(driver: Driver, seen: Captured) -> None:
+    """Its later calls are no part of the request, which holds on to none of them."""
+
+    async def program(client: Any) -> None:
+        over = asyncio.Event()
+
+        async def background() -> None:
+            await over.wait()
+            await driver.read(await driver.create(client, stream=True))
+            assert active_work() is None
+
+        with latspan.request("answer"):
+            task = asyncio.create_task(background())
+            await asyncio.sleep(0)
+        over.set()
+        await task
+
+    driver.run(driver.transport(SCRIPT), program)
+    request, call = seen.records
+    assert request.name == "answer"
+    assert call.name == "chat m"
+    assert [segment.name for segment in request.segments] in ([], ["unattributed"])
 
 
 def test_a_cancelled_task_is_cancelled() -> None:

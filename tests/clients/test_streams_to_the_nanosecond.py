@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -126,6 +126,31 @@ def test_tool_call_arguments_are_tokens(driver: Driver, seen: Captured) -> None:
     record = _only(seen)
     assert record.metrics["time_to_first_visible_token"].value == 75 * MS
     assert _totals(record)["decode"] == (30 * MS, "measured")
+
+
+def test_the_pace_of_tokens_that_came_at_once_is_not_known(driver: Driver, seen: Captured) -> None:
+    """A gateway that buffers leaves nothing between the first token and the last: no zero."""
+    _stream(driver, Script.chat(tokens=6, tokens_per_chunk=6, dialect="plain"))
+    assert "time_per_output_token" not in _only(seen).metrics
+
+
+def test_what_rests_on_an_unknown_arrival_is_estimated_on_the_span_too(
+    driver: Driver, seen: Captured
+) -> None:
+    """Stalls and percentiles of gaps as well as single times."""
+
+    def hold(chunk: Any) -> None:
+        driver.clock.advance(700 * MS)
+
+    _stream(driver, Script.chat(tokens=25, dialect="plain"), visit=hold)
+    (span,) = [span for span in seen.spans if span.name == "chat m"]
+    estimated = set(cast("tuple[str, ...]", (span.attributes or {})["latspan.estimated"]))
+    assert {
+        "latspan.chunk_gap.max",
+        "latspan.chunk_gap.p95",
+        "latspan.stall.count",
+        "latspan.stall.duration",
+    } <= estimated
 
 
 def test_a_stall_is_seen_as_one(driver: Driver, seen: Captured) -> None:

@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 
 import latspan
+from latspan.instrument import open_call
 from latspan.segments import Kind, Outcome
 from latspan.testing import Script, capture
 from latspan.testing._capture import Captured
+from latspan.wire.openai_chat import OPENAI_CHAT
 from tests.clients.conftest import LIBRARY, Driver, http, openai
 
 MS = 1_000_000
@@ -142,6 +144,116 @@ def test_an_exchange_outside_any_call_is_one_of_its_own(driver: Driver, seen: Ca
     (span,) = [span for span in seen.spans if span.name == "GET"]
     assert (span.attributes or {})["url.full"] == "https://tool.test:443/search"
     assert "secret" not in span.to_json()
+
+
+def _exchange(driver: Driver, script: Script, use: Any, **times: int) -> None:
+    """Send a plain request, and use its open response."""
+
+    async def program(client: Any) -> None:
+        http_client = client._client
+        request = http_client.build_request("POST", URL, json=BODY)
+        if driver.asynchronous:
+            response = await http_client.send(request, stream=True)
+            await use(response, request, http_client)
+        else:
+            response = http_client.send(request, stream=True)
+            await use(response, request, http_client)
+
+    driver.run(driver.transport(script, **times), program)
+
+
+URL = "https://model.test/v1/chat/completions"
+BODY = {"model": "m", "stream": True, "messages": [{"role": "user", "content": "hello"}]}
+
+
+async def _read(response: Any, *_: Any) -> None:
+    await response.aread() if hasattr(response.stream, "aclose") else response.read()
+
+
+async def _close(response: Any, *_: Any) -> None:
+    if hasattr(response.stream, "aclose"):
+        await response.aclose()
+    else:
+        response.close()
+
+
+@pytest.mark.parametrize(
+    ("script", "use", "outcome"),
+    [
+        (Script.chat(tokens=3), _read, Outcome.COMPLETED),
+        (Script.chat(tokens=3), _close, Outcome.CLOSED_EARLY),
+        (Script.refused(429), _read, Outcome.REJECTED),
+        (Script.refused(503, retry_after_s=1), _read, Outcome.REJECTED),
+        (Script.refused(503), _read, Outcome.ERROR),
+    ],
+    ids=["read", "closed unread", "429", "503 with Retry-After", "503"],
+)
+def test_an_exchange_ends_with_its_response(
+    driver: Driver, seen: Captured, script: Script, use: Any, outcome: Outcome
+) -> None:
+    """Read to its end, closed unread, or refused."""
+    _exchange(driver, script, use)
+    (record,) = seen.records
+    assert record.kind is Kind.HTTP
+    assert record.outcome is outcome
+
+
+def test_the_body_of_an_exchange_is_nobodys_to_explain(driver: Driver, seen: Captured) -> None:
+    """The caller reads it, unseen: after the headers the time is as much theirs."""
+
+    async def slowly(response: Any, *_: Any) -> None:
+        driver.clock.advance(400 * MS)
+        await _read(response)
+
+    _exchange(driver, Script.chat(tokens=3, queue_ms=20, prefill_ms=30), slowly)
+    (record,) = seen.records
+    totals = {total.name: total for total in record.segment_totals}
+    assert totals["server_wait"].duration_ns == 20 * MS
+    assert totals["unattributed"].duration_ns == 400 * MS
+
+
+def test_the_callers_request_is_as_it_was_and_carries_no_old_trace(
+    driver: Driver, seen: Captured
+) -> None:
+    """Sent a second time it is a second exchange, with an identity of its own."""
+    transport = driver.transport(Script.chat(tokens=2))
+
+    async def program(client: Any) -> None:
+        request = client._client.build_request("POST", URL, json=BODY)
+        for _ in range(2):
+            headers, extensions = dict(request.headers), request.extensions
+            sent = client._client.send(request)
+            if driver.asynchronous:
+                await sent
+            assert dict(request.headers) == headers
+            assert request.extensions is extensions
+
+    driver.run(transport, program)
+    sent = [served.request_headers["traceparent"] for served in transport.truth()]
+    assert len(set(sent)) == 2
+
+
+def test_what_a_call_sends_to_another_port_is_no_try_of_it(driver: Driver, seen: Captured) -> None:
+    """A token that a client library fetches meanwhile is an exchange of its own."""
+
+    async def program(client: Any) -> None:
+        call = open_call(
+            operation="chat",
+            provider="openai",
+            model="m",
+            dialect=OPENAI_CHAT,
+            server=("model.test", 8000),
+        )
+        assert call is not None
+        with call.active():
+            sent = client._client.get("https://model.test:9000/token")
+            if driver.asynchronous:
+                await sent
+        call.finish(Outcome.COMPLETED)
+        assert call.attempts == []
+
+    driver.run(driver.transport(Script.refused(404)), program)
+    assert [record.kind for record in seen.records] == [Kind.HTTP, Kind.CALL]
 
 
 def test_a_raw_response_is_handed_over_untouched(driver: Driver, seen: Captured) -> None:

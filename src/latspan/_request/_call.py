@@ -12,8 +12,9 @@ from typing import Any, Final
 
 from opentelemetry.trace import SpanKind
 
-from latspan import _runtime, evidence, semconv
+from latspan import _runtime, semconv
 from latspan._request._context import Entered, series_attributes, span_attributes
+from latspan._request._said import Said, read_answer
 from latspan._request._work import enclosing_works
 from latspan._runtime import Runtime
 from latspan._spans import (
@@ -34,8 +35,8 @@ from latspan._timeline import (
 )
 from latspan.recording import RequestRecord
 from latspan.segments import Kind, Mark, Outcome, Source
-from latspan.tokens import counted_by_provider
-from latspan.wire import Answer, Body, Dialect
+from latspan.tokens import TokenCounts
+from latspan.wire import ChunkKind, Dialect
 
 __all__ = ["LiveCall", "abandon_open_calls", "active_call"]
 
@@ -53,8 +54,13 @@ os.register_at_fork(after_in_child=_open_calls.clear)
 
 
 def active_call() -> LiveCall | None:
-    """Return the call that a client library is making in this context, if any."""
-    return _call.get()
+    """
+    Return the call that a client library is making in this context, if any.
+
+    A task that was begun inside a call carries it in its context, long after its end.
+    """
+    call = _call.get()
+    return None if call is None or call.finished else call
 
 
 def abandon_open_calls() -> None:
@@ -73,8 +79,8 @@ class LiveCall:
         name: The span's name.
         attributes: The span's attributes at its start, which a sampler may read.
         series: What series are keyed by, beside what the surrounding code has said.
-        host: The server it goes to; what the client library sends elsewhere meanwhile, for a
-            token say, is no try of this call. ``None`` where anything it sends is.
+        server: Host and port it goes to; what the client library sends elsewhere meanwhile, for
+            a token say, is no try of this call. ``None`` where anything it sends is.
         dialect: How to read the answer; ``None`` where it is nobody's business.
         streamed: Whether the answer comes in chunks.
         choices: How many answers were asked for at once.
@@ -94,13 +100,13 @@ class LiveCall:
         "choices",
         "dialect",
         "headers",
-        "host",
         "kind",
         "method",
         "name",
         "reads",
         "returned_ns",
         "series",
+        "server",
         "span",
         "tail",
     )
@@ -113,7 +119,7 @@ class LiveCall:
         name: str,
         attributes: Mapping[str, AttributeValue],
         series: Mapping[str, str],
-        host: str | None = None,
+        server: tuple[str, int] | None = None,
         dialect: Dialect | None = None,
         streamed: bool = False,
         choices: int = 1,
@@ -124,7 +130,7 @@ class LiveCall:
         self._offset_ns = runtime.clock.epoch_offset_ns()
         self.kind = kind
         self.name = name
-        self.host = host
+        self.server = server
         self.dialect = dialect
         self.choices = choices
         self.series = series_attributes(runtime, series)
@@ -217,6 +223,10 @@ class LiveCall:
         if _open_calls.pop(self._handle, None) is None:
             return
         ended_ns = self._now() if done_ns is None else done_ns
+        # Who goes on reading after a `break` goes on appending; that is no part of this call.
+        self.tail = self.tail.copy()
+        if self.reads is not None:
+            self.reads = self.reads.copy()
 
         def conclude() -> None:
             with _runtime.guarded("the end of a call"):
@@ -239,25 +249,17 @@ class LiveCall:
             first_visible_source=Source.MEASURED if visible is None else visible.source,
         )
 
-    def _bodies(self) -> tuple[Body, ...]:
+    def _said(self) -> Said:
         if self.dialect is None:
-            return ()
-        answers = self.tail if self.reads is not None else (self.answer,)
-        return tuple(self.dialect.body_of(answer) for answer in answers)
+            return Said()
+        streamed = self.reads is not None
+        answers = self.tail if streamed else (self.answer,)
+        return read_answer(self.dialect, answers, self.headers, streamed=streamed)
 
     def _conclude(self, outcome: Outcome, done_ns: int, error_type: str | None) -> None:
-        bodies = self._bodies()
-        streamed = self.reads is not None
-        reasons: tuple[str, ...] = ()
-        usage: Body | None = None
-        if self.dialect is not None:
-            reasons = self.dialect.finish_reasons(bodies)
-            usage = self.dialect.usage(bodies)
-            if outcome is Outcome.COMPLETED and streamed and not reasons:
-                outcome, error_type = Outcome.TRUNCATED, semconv.ERROR_TYPE_OTHER
-        tokens = counted_by_provider(usage)
-        headers = {name.lower(): value for name, value in self.headers.items()}
-        reported = evidence.read(Answer(streamed, bodies, headers))
+        said = self._said()
+        if outcome is Outcome.COMPLETED and self.reads is not None and not said.ended:
+            outcome, error_type = Outcome.TRUNCATED, semconv.ERROR_TYPE_OTHER
         timeline = self._timeline = call_timeline(
             CallObservation(
                 start_ns=self._start_ns,
@@ -267,9 +269,10 @@ class LiveCall:
                 returned_ns=self.returned_ns,
                 reads=self.reads,
                 close_started_ns=self._close_started_ns,
-                reported=reported,
-                output_tokens=tokens.output,
+                reported=said.reported,
+                output_tokens=self._streamed_tokens(said.tokens),
                 choices=self.choices,
+                body_is_the_callers=self.kind is Kind.HTTP,
                 stall_ns=self._runtime.stall_ns,
             )
         )
@@ -277,9 +280,9 @@ class LiveCall:
             timeline,
             outcome,
             {
-                **latency_attributes(timeline, outcome, reported),
-                **token_attributes(tokens),
-                **_answer_attributes(bodies, reasons),
+                **latency_attributes(timeline, outcome, said.reported),
+                **token_attributes(said.tokens),
+                **said.attributes,
                 **self._transport_attributes(),
                 **({} if error_type is None else {semconv.ERROR_TYPE: error_type}),
             },
@@ -295,7 +298,7 @@ class LiveCall:
                 segments=timeline.segments,
                 metrics=timeline.metrics,
                 chunk_gaps=timeline.chunk_gaps,
-                tokens=tokens,
+                tokens=said.tokens,
                 attributes=self.series,
                 trace_id=identity.trace_id,
                 span_id=identity.span_id,
@@ -303,7 +306,15 @@ class LiveCall:
         )
         # A unit of work around it may hold on to the call; it needs the timeline alone.
         self.tail.clear()
-        self.answer = None
+        self.reads = self.answer = None
+        self.headers = {}
+
+    def _streamed_tokens(self, tokens: TokenCounts) -> int | None:
+        """Return how many tokens the stream showed; a provider may count hidden reasoning."""
+        if tokens.output is None or not tokens.reasoning or self.reads is None:
+            return tokens.output
+        shown = ChunkKind.REASONING in self.reads.kinds
+        return tokens.output if shown else tokens.output - tokens.reasoning
 
     def _finish_span(
         self, timeline: Timeline, outcome: Outcome, attributes: Mapping[str, AttributeValue]
@@ -320,7 +331,7 @@ class LiveCall:
                         epoch_offset_ns=self._offset_ns,
                         done_ns=timeline.done_ns,
                     ),
-                    *segment_spans(timeline, self._offset_ns),
+                    *segment_spans(timeline.segments, timeline.start_ns + self._offset_ns),
                 ),
             )
         )
@@ -335,20 +346,3 @@ class LiveCall:
         if self.kind is Kind.HTTP and last.status is not None:
             attributes[semconv.HTTP_RESPONSE_STATUS_CODE] = last.status
         return attributes
-
-
-def _answer_attributes(
-    bodies: tuple[Body, ...], reasons: tuple[str, ...]
-) -> dict[str, AttributeValue]:
-    attributes: dict[str, AttributeValue] = {}
-    if reasons:
-        attributes[semconv.GEN_AI_RESPONSE_FINISH_REASONS] = reasons
-    for body in bodies:
-        for name, key in (
-            ("id", semconv.GEN_AI_RESPONSE_ID),
-            ("model", semconv.GEN_AI_RESPONSE_MODEL),
-        ):
-            value = body.get(name)
-            if isinstance(value, str):
-                attributes[key] = value
-    return attributes

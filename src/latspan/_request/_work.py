@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
-from typing import Final
 
 from opentelemetry.trace import SpanKind
 
@@ -20,15 +19,17 @@ __all__ = ["LiveWork", "active_work", "enclosing_works"]
 
 _work: ContextVar[LiveWork | None] = ContextVar("latspan_work", default=None)
 
-_OWN_TIME_OF_A_REQUEST: Final = frozenset(
-    {SegmentName.PREPARE, SegmentName.POSTPROCESS, SegmentName.UNATTRIBUTED}
-)
-_REPORTED_OF_A_REQUEST: Final = _OWN_TIME_OF_A_REQUEST | {SegmentName.CALL}
-
 
 def active_work() -> LiveWork | None:
-    """Return the innermost request or stage that is open in this context, if any."""
-    return _work.get()
+    """
+    Return the innermost request or stage that is open in this context, if any.
+
+    A task that was begun inside a unit of work carries it in its context, long after its end.
+    """
+    work = _work.get()
+    while work is not None and work.finished:
+        work = work.outer
+    return work
 
 
 def enclosing_works() -> tuple[LiveWork, ...]:
@@ -36,7 +37,8 @@ def enclosing_works() -> tuple[LiveWork, ...]:
     works: list[LiveWork] = []
     work = _work.get()
     while work is not None:
-        works.append(work)
+        if not work.finished:
+            works.append(work)
         work = work.outer
     return tuple(works)
 
@@ -85,7 +87,7 @@ class LiveWork:
         self._open = [True]
         self.kind = kind
         self.name = name
-        self.outer = _work.get()
+        self.outer = active_work()
         self.calls: list[Callable[[int], Interval]] = []
         self.stages: list[Callable[[int], Interval]] = []
         if kind is Kind.STAGE:
@@ -100,6 +102,11 @@ class LiveWork:
             attributes={**(attributes or {}), **span_attributes(kind, self._series)},
         )
         self._entered = Entered(_work, self, self._span)
+
+    @property
+    def finished(self) -> bool:
+        """Whether it has ended."""
+        return not self._open
 
     def interval(self, until_ns: int) -> Interval:
         """Return it as the unit around it sees it, which ended at ``until_ns``."""
@@ -129,27 +136,32 @@ class LiveWork:
 
     def _conclude(self, outcome: Outcome, done_ns: int, error_type: str | None) -> None:
         stage_name = self.name if self.kind is Kind.STAGE else None
-        timeline = work_timeline(
+        work = work_timeline(
             self._start_ns,
             done_ns,
             calls=[interval(done_ns) for interval in self.calls],
             stages=[interval(done_ns) for interval in self.stages],
             own_name=stage_name,
         )
+        timeline = work.timeline
+        # Whoever still holds this unit of work needs none of what was inside it.
+        self.calls.clear()
+        self.stages.clear()
         attributes: dict[str, AttributeValue] = {semconv.LATSPAN_OUTCOME: outcome.value}
         if error_type is not None:
             attributes[semconv.ERROR_TYPE] = error_type
         if stage_name is not None:
             attributes[semconv.LATSPAN_SEGMENT] = stage_name
-        # A stage is a span itself; of a request only its own time has no span yet.
-        own = () if stage_name is not None else _OWN_TIME_OF_A_REQUEST
+        # A stage is a span itself, and an earlier call has its own; the rest has no span yet.
+        unseen = () if stage_name is not None else work.own
         self._span.finish(
             FinishedSpan(
                 end_epoch_ns=timeline.done_ns + self._offset_ns,
                 attributes=attributes,
                 failed=outcome.failed,
-                children=tuple(
-                    child for child in segment_spans(timeline, self._offset_ns) if child.name in own
+                children=segment_spans(
+                    [each for each in unseen if each.name != SegmentName.CALL],
+                    self._start_ns + self._offset_ns,
                 ),
             )
         )
@@ -166,6 +178,6 @@ class LiveWork:
                 attributes=self._series,
                 trace_id=identity.trace_id,
                 span_id=identity.span_id,
-                reports=_REPORTED_OF_A_REQUEST if stage_name is None else frozenset({stage_name}),
+                reports=work.own,
             )
         )

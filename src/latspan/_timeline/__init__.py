@@ -11,7 +11,7 @@ from __future__ import annotations
 from latspan._timeline._call import CallObservation, call_timeline
 from latspan._timeline._marks import Attempt, Reads
 from latspan._timeline._tiling import Timeline
-from latspan._timeline._work import Interval, work_timeline
+from latspan._timeline._work import Interval, WorkTimeline, work_timeline
 
 __all__ = [
     "Attempt",
@@ -19,6 +19,7 @@ __all__ = [
     "Interval",
     "Reads",
     "Timeline",
+    "WorkTimeline",
     "call_timeline",
     "work_timeline",
 ]

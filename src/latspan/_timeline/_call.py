@@ -39,6 +39,8 @@ class CallObservation:
         reported: What the server said of its own time.
         output_tokens: The provider's own count, reasoning included.
         choices: How many answers were asked for at once.
+        body_is_the_callers: The response's body is read by the caller, unseen: the time after
+            the headers is as much the caller's as the server's.
         stall_ns: The longest chunk gap that is no stall.
     """
 
@@ -52,6 +54,7 @@ class CallObservation:
     reported: ReportedTimings | None = None
     output_tokens: int | None = None
     choices: int = 1
+    body_is_the_callers: bool = False
     stall_ns: int = DEFAULT_STALL_NS
 
 
@@ -135,7 +138,10 @@ def _whole_answer(
         headers_ns=None,
         stream_end_ns=None,
     )
-    for name, source, length_ns in fitted.parts(end - begin):
+    if seen.body_is_the_callers and attempt is not None:
+        tiling.until(attempt.headers_ns, SegmentName.SERVER_WAIT)
+        tiling.until(end, SegmentName.UNATTRIBUTED, Source.UNKNOWN)
+    for name, source, length_ns in fitted.parts(end - tiling.cursor_ns):
         tiling.exactly(length_ns, name, source)
     return _timeline(
         seen, marks, tiling.finish(_after(attempt, seen.outcome)), rejected=fitted.rejected
@@ -287,6 +293,9 @@ def _pace(seen: CallObservation, stream: Stream, *, rejected: bool) -> MetricVal
     if first is None or last is None or seen.choices != 1 or seen.output_tokens is None:
         return None
     source = first.source.weaker(last.source)
+    if len(stream.token_arrivals) < 2:
+        # All tokens came in one chunk: their pace was not seen here.
+        source = Source.UNKNOWN
     generation_ns = last.instant_ns - first.instant_ns
     reported = seen.reported
     if (
@@ -296,5 +305,7 @@ def _pace(seen: CallObservation, stream: Stream, *, rejected: bool) -> MetricVal
         and not rejected
     ):
         source, generation_ns = Source.SERVER_REPORTED, reported.decode_ns
+    if source is Source.UNKNOWN:
+        return None
     value = time_per_output_token(generation_ns, seen.output_tokens)
     return None if value is None else MetricValue(value, source)

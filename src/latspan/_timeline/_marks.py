@@ -78,6 +78,12 @@ class Reads:
     kinds: list[int] = field(default_factory=list[int])
     end: tuple[int, int] | None = None
 
+    def copy(self) -> Reads:
+        """Return the reads so far; later ones are not added to it."""
+        # The kinds first: a reader in another thread may be between the two.
+        kinds = self.kinds.copy()
+        return Reads(self.stamps[: 2 * len(kinds)], kinds, self.end)
+
     @property
     def last_return_ns(self) -> int | None:
         """When the last read returned, ``None`` before the first."""

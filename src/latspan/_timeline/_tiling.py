@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
 from latspan.metrics import MetricValue
 from latspan.segments import Mark, Segment, SegmentTotal, Source, totals
@@ -69,6 +69,11 @@ class Tiling:
         """The instant up to which segments are laid."""
         return self._cursor
 
+    @property
+    def done_ns(self) -> int:
+        """The instant at which the last segment ends."""
+        return self._done
+
     def clamp(self, instant_ns: int) -> int:
         """Return ``instant_ns`` moved into what is left."""
         return min(max(instant_ns, self._cursor), self._done)
@@ -101,6 +106,23 @@ class Tiling:
             self._segments.pop()
         self._segments.append(Segment(name, begin - self._start, end - self._start, source))
         self._cursor = end
+
+    def append(self, laid: Iterable[Segment]) -> list[Segment]:
+        """
+        Lay a tiling that began at the cursor behind this one, its edges kept as they are.
+
+        Returns:
+            The same segments, since this tiling's start.
+        """
+        offset = self._cursor - self._start
+        moved = [
+            replace(segment, start_ns=offset + segment.start_ns, end_ns=offset + segment.end_ns)
+            for segment in laid
+        ]
+        self._segments += moved
+        if moved:
+            self._cursor = self._start + moved[-1].end_ns
+        return moved
 
     def finish(self, name: str, source: Source = Source.MEASURED) -> tuple[Segment, ...]:
         """Lay ``name`` up to the end and return the tiling; a zero stands only for itself."""

@@ -36,9 +36,7 @@ def read(answer: Answer) -> ReportedTimings | None:
 
 def _reported(timings: Mapping[str, Any], *, streamed: bool) -> ReportedTimings | None:
     raw = {
-        name: float(value)
-        for name, value in timings.items()
-        if isinstance(value, int | float) and math.isfinite(value)
+        name: number for name, value in timings.items() if (number := _number(value)) is not None
     }
     if any(name not in raw for name in _REQUIRED):
         return None
@@ -49,3 +47,14 @@ def _reported(timings: Mapping[str, Any], *, streamed: bool) -> ReportedTimings 
         queue_until_headers=streamed,
         raw=raw,
     )
+
+
+def _number(value: object) -> float | None:
+    """Return a finite number as one, anything else as nothing: a body may hold what it likes."""
+    if not isinstance(value, int | float):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    return number if math.isfinite(number) else None

@@ -16,6 +16,7 @@ from opentelemetry.sdk.metrics.export import (
 )
 from opentelemetry.sdk.resources import Resource
 
+from latspan._fork import begin_again_in_child
 from latspan.errors import ConfigError
 from latspan.export._environment import (
     export_interval_s,
@@ -95,16 +96,20 @@ class MetricsExport:
         self._unsent: Snapshot | None = None
         self._logged: set[type[Exception]] = set()
 
+        self._begin()
+        begin_again_in_child(self._begin)
+        self._thread = threading.Thread(
+            target=self._run, name="latspan-metrics-export", daemon=True
+        )
+        self._thread.start()
+
+    def _begin(self) -> None:
         # Guarded by the condition: flushes asked for and answered, and the last answer.
         self._condition = threading.Condition()
         self._asked = 0
         self._answered = 0
         self._exported = True
         self._stopping = False
-        self._thread = threading.Thread(
-            target=self._run, name="latspan-metrics-export", daemon=True
-        )
-        self._thread.start()
 
     def force_flush(self, timeout_s: float = 10.0) -> bool:
         """

@@ -11,9 +11,10 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from latspan._runtime import guarded
 from latspan.instrument._by_hand import attributes, request
 from latspan.instrument._discovery import auto_instrument, instrumented, uninstrument
-from latspan.instrument._outcomes import error_type_of, outcome_of
+from latspan.instrument._outcomes import error_type_of, outcome_of, outcome_of_status
 from latspan.instrument._traced import traced
 
 if TYPE_CHECKING:
@@ -40,12 +41,14 @@ __all__ = [
     "attributes",
     "auto_instrument",
     "error_type_of",
+    "guarded",
     "inject_trace_context",
     "instrumented",
     "iterate",
     "open_call",
     "open_exchange",
     "outcome_of",
+    "outcome_of_status",
     "request",
     "traced",
     "uninstrument",

@@ -35,10 +35,15 @@ def instrumented() -> tuple[str, ...]:
     return tuple(sorted(point.name for point in _ours() if _is_on(_load(point))))
 
 
-def uninstrument() -> None:
-    """Take every instrumentation of latspan's off again."""
+def uninstrument(*names: str) -> None:
+    """
+    Take instrumentation of latspan's off again.
+
+    Args:
+        names: Which integrations, as :func:`auto_instrument` returned them; all, if none is given.
+    """
     for point in _ours():
-        instrumentor = _load(point)
+        instrumentor = _load(point) if not names or point.name in names else None
         if instrumentor is not None and _is_on(instrumentor):
             instrumentor.uninstrument()
 

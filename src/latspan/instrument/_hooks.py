@@ -92,7 +92,7 @@ def open_call(
             name=operation if model is None else f"{operation} {model}",
             attributes=known,
             series=series,
-            host=None if server is None else server[0],
+            server=server,
             dialect=dialect,
             streamed=streamed,
             choices=choices,
@@ -134,6 +134,7 @@ def inject_trace_context(call: Call, headers: MutableMapping[str, str]) -> None:
     """
     if not call.propagates or "traceparent" in headers:
         return
-    if "tracecontext" not in os.environ.get("OTEL_PROPAGATORS", "tracecontext"):
+    # A variable that is set to nothing is not set, says the specification.
+    if "tracecontext" not in (os.environ.get("OTEL_PROPAGATORS") or "tracecontext"):
         return
     _trace_context.inject(headers, context=call.span.context)

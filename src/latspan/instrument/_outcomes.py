@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Container
+from typing import cast
 
+from latspan._runtime import guarded
 from latspan.segments import Outcome
 
-__all__ = ["error_type_of", "outcome_of"]
+__all__ = ["error_type_of", "outcome_of", "outcome_of_status"]
 
+_FIRST_ERROR_STATUS = 400
 _TOO_MANY_REQUESTS = 429
 _SERVICE_UNAVAILABLE = 503
 
@@ -28,9 +32,24 @@ def outcome_of(error: BaseException) -> Outcome:
     ):
         return Outcome.TIMEOUT
     status = _status_of(error)
+    if status is None:
+        return Outcome.ERROR
+    return outcome_of_status(status, _headers_of(error))
+
+
+def outcome_of_status(status: int | None, headers: object) -> Outcome:
+    """
+    Return the outcome of a response.
+
+    Args:
+        status: The HTTP status code, ``None`` if unknown.
+        headers: The response's headers, whatever holds them.
+    """
+    if status is None or status < _FIRST_ERROR_STATUS:
+        return Outcome.COMPLETED
     if status == _TOO_MANY_REQUESTS:
         return Outcome.REJECTED
-    if status == _SERVICE_UNAVAILABLE and _has_retry_after(error):
+    if status == _SERVICE_UNAVAILABLE and _has_retry_after(headers):
         return Outcome.REJECTED
     return Outcome.ERROR
 
@@ -56,14 +75,24 @@ def _is_cancellation(error: BaseException) -> bool:
     return asyncio is not None and isinstance(error, asyncio.CancelledError)
 
 
+# An exception's attributes are its author's code, which may raise: we are in its way already.
+
+
 def _status_of(error: BaseException) -> int | None:
-    status = getattr(error, "status_code", None)
-    return status if isinstance(status, int) else None
+    with guarded("the status of an exception"):
+        status = getattr(error, "status_code", None)
+        return status if isinstance(status, int) else None
+    return None
 
 
-def _has_retry_after(error: BaseException) -> bool:
-    headers = getattr(getattr(error, "response", None), "headers", None)
+def _headers_of(error: BaseException) -> object:
+    with guarded("the headers of an exception"):
+        return getattr(getattr(error, "response", None), "headers", None)
+    return None
+
+
+def _has_retry_after(headers: object) -> bool:
     try:
-        return headers is not None and "retry-after" in headers
+        return "retry-after" in cast("Container[str]", headers)
     except TypeError:
         return False

@@ -43,7 +43,7 @@ class Watch:
         call = self.call
         after_ns = call.now()
         reads = call.reads
-        if reads is not None:
+        if reads is not None and not call.finished:
             reads.stamps += (before_ns, after_ns)
             reads.kinds.append(self.kind_of(chunk))
             call.tail.append(chunk)
@@ -140,7 +140,7 @@ def iterate(
     """
     now = watching.call.now
     reads, tail = watching.call.reads, watching.call.tail
-    if reads is None:
+    if reads is None or watching.call.finished:
         yield from source
         return
     kind_of, stamps, kinds = watching.kind_of, reads.stamps, reads.kinds
@@ -182,7 +182,7 @@ async def _aiterate(
 ) -> AsyncGenerator[_T]:
     now = watching.call.now
     reads, tail = watching.call.reads, watching.call.tail
-    if reads is None:
+    if reads is None or watching.call.finished:
         async for chunk in source:
             yield chunk
         return

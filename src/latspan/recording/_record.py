@@ -32,7 +32,7 @@ class RequestRecord:
             ``traffic_class``, ``tenant``; absent where unsaid.
         trace_id: The trace it belongs to, 0 where there is none.
         span_id: Its span, 0 where there is none.
-        reports: Names of the segments that go into histograms, ``None`` for all. A request
+        reports: The segments that go into histograms, ``None`` for all of them. A request
             reports only what its calls do not, so that nothing is counted twice.
     """
 
@@ -49,7 +49,7 @@ class RequestRecord:
     side: Side = Side.CLIENT
     trace_id: int = 0
     span_id: int = 0
-    reports: frozenset[str] | None = None
+    reports: tuple[Segment, ...] | None = None
 
     @property
     def segment_totals(self) -> tuple[SegmentTotal, ...]:

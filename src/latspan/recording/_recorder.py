@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Final
 
+from latspan._fork import begin_again_in_child
 from latspan.clock import Clock
 from latspan.histogram import Histogram
 from latspan.recording._record import RequestRecord
@@ -36,8 +37,14 @@ class Recorder:
 
     def __init__(self, clock: Clock, *, keep: int | None = 0) -> None:
         self._clock = clock
+        self._keep = keep
+        self._begin()
+        begin_again_in_child(self._begin)
+
+    def _begin(self) -> None:
+        # A forked child starts empty: what was recorded before is the parent's to export.
         self._pending: deque[RequestRecord] = deque()
-        self._kept: deque[RequestRecord] = deque(maxlen=keep)
+        self._kept: deque[RequestRecord] = deque(maxlen=self._keep)
         self._before_interval: dict[SeriesKey, Histogram] = {}
         self._interval: dict[SeriesKey, Histogram] = {}
         # Reentrant, because a garbage collection inside the lock may end an abandoned stream,

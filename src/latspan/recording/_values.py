@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from latspan.metrics import MetricValue
 from latspan.recording._record import RequestRecord
 from latspan.recording._series import SEGMENT, SeriesKey
-from latspan.segments import Source
+from latspan.segments import Source, totals
 
 __all__ = ["values_of"]
 
@@ -29,9 +29,9 @@ def values_of(record: RequestRecord) -> Iterator[tuple[SeriesKey, list[int]]]:
         attributes = {**common, **more, "source": source}
         return SeriesKey(metric, record.kind, tuple(sorted(attributes.items())))
 
-    for total in record.segment_totals:
-        if record.reports is None or total.name in record.reports:
-            yield series(SEGMENT, total.source.value, segment=total.name), [total.duration_ns]
+    reported = record.segments if record.reports is None else record.reports
+    for total in totals(reported):
+        yield series(SEGMENT, total.source.value, segment=total.name), [total.duration_ns]
     # Whatever stands under that name, the duration is the one that the segments sum to.
     metrics = {**record.metrics, "duration": MetricValue(record.duration_ns)}
     for name, value in metrics.items():

@@ -28,6 +28,7 @@ _DEFAULT_ENDPOINTS: Final[Mapping[Protocol, str]] = {
 }
 _TRUE: Final = frozenset({"true", "1", "yes", "on"})
 _FALSE: Final = frozenset({"false", "0", "no", "off"})
+_SWITCHES: Final = ("export", "propagate", "set_global")
 _CODE_ONLY: Final = frozenset({"tracer_provider"})
 
 
@@ -119,9 +120,12 @@ class Config:
                 f"protocol is '{self.protocol}'",
                 hint=f"use one of {', '.join(get_args(Protocol))}",
             )
-        for name in ("metrics_interval_s", "stall_ms"):
-            _check_positive(name, getattr(self, name))
+        if self.metrics_interval_s is not None:
+            _check_positive("metrics_interval_s", self.metrics_interval_s)
+        _check_positive("stall_ms", self.stall_ms)
         _check_kept(self.keep_records)
+        for name in _SWITCHES:
+            _check_switch(name, getattr(self, name))
 
     @property
     def stall_ns(self) -> int:
@@ -142,7 +146,8 @@ class Config:
             if said == "grpc" or said == "http/protobuf":
                 return said
         endpoints = [self.endpoint, *_values(environment, signal, "ENDPOINT")]
-        where = next(filter(None, endpoints), "")
+        where = next(filter(None, endpoints), _DEFAULT_ENDPOINTS["http/protobuf"])
+        _check_endpoint(where)
         return "grpc" if urlsplit(where).port == _GRPC_PORT else "http/protobuf"
 
     def endpoint_of(
@@ -191,8 +196,13 @@ def _values(environment: Mapping[str, str], signal: Signal, what: str) -> list[s
 def _check_positive(name: str, value: object) -> None:
     """Refuse what is no finite number above 0; callers are not all type-checked."""
     usable = isinstance(value, int | float) and 0 < value < math.inf
-    if value is not None and not usable:
+    if not usable:
         raise ConfigError(f"{name} is {value!r}", hint="use a number greater than 0")
+
+
+def _check_switch(name: str, value: object) -> None:
+    if not isinstance(value, bool):
+        raise ConfigError(f"{name} is {value!r}", hint="use True or False")
 
 
 def _check_kept(value: object) -> None:
@@ -218,7 +228,7 @@ def _check_endpoint(endpoint: object) -> None:
 def _parsed(name: str, variable: str, text: str) -> Any:
     """Return the value of a ``LATSPAN_*`` variable as its field's type."""
     text = text.strip()
-    if name in {"export", "propagate", "set_global"}:
+    if name in _SWITCHES:
         lowered = text.lower()
         if lowered in _TRUE | _FALSE:
             return lowered in _TRUE

@@ -26,7 +26,17 @@ _SHUTDOWN_TIMEOUT_S: Final = 5.0
 
 
 _live: Assembly | None = None
-_lock = threading.Lock()
+# Reentrant, because a signal handler may shut down while its thread does just that. Held for the
+# exchange alone, never while waiting.
+_lock = threading.RLock()
+
+
+def _unlock_in_child() -> None:
+    global _lock
+    _lock = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_unlock_in_child)
 
 
 def configure(**settings: Unpack[ConfigFields]) -> None:
@@ -112,17 +122,17 @@ def shutdown(timeout_s: float = _SHUTDOWN_TIMEOUT_S) -> None:
         live, _live = _live, None
         if live is None:
             return
-        from latspan._request import abandon_open_calls
-
-        abandon_open_calls()
         _runtime.install(None)
-        deadline = time.monotonic() + timeout_s
-        live.worker.stop(timeout_s)
-        wait_for_spans = None if live.spans is None else live.spans.closing()
-        if live.metrics is not None:
-            live.metrics.shutdown(_left_s(deadline))
-        if wait_for_spans is not None:
-            wait_for_spans(_left_s(deadline))
+    from latspan._request import abandon_open_calls
+
+    abandon_open_calls()
+    deadline = time.monotonic() + timeout_s
+    live.worker.stop(timeout_s)
+    wait_for_spans = None if live.spans is None else live.spans.closing()
+    if live.metrics is not None:
+        live.metrics.shutdown(_left_s(deadline))
+    if wait_for_spans is not None:
+        wait_for_spans(_left_s(deadline))
 
 
 atexit.register(shutdown)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-import os
 import threading
-import weakref
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from typing import Final
+
+from latspan._fork import begin_again_in_child
 
 __all__ = ["Worker"]
 
@@ -33,13 +33,7 @@ class Worker:
         self._name = name
         self._stopped = False
         self._begin()
-        begin_again = weakref.WeakMethod(self._begin)
-
-        def after_in_child() -> None:
-            if begin := begin_again():
-                begin()
-
-        os.register_at_fork(after_in_child=after_in_child)
+        begin_again_in_child(self._begin)
 
     def _begin(self) -> None:
         # A forked child has no thread, and what waits is the parent's to do.
@@ -50,7 +44,7 @@ class Worker:
     def submit(self, job: Callable[[], None]) -> None:
         """Run ``job`` soon; at once, on this thread, when too many wait or it has stopped."""
         if self._stopped or self._jobs.qsize() >= _LIMIT:
-            job()
+            _do(job)
             return
         self._jobs.put(job)
         if self._thread is None and self._starting.acquire(blocking=False):

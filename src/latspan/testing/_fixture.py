@@ -86,11 +86,11 @@ class LatspanFixture:
 @contextmanager
 def recording_fixture() -> Generator[LatspanFixture]:
     """Record inside the block, with every supported client that is installed instrumented."""
-    before = instrumented()
-    auto_instrument()
+    before = set(instrumented())
+    added = set(auto_instrument()) - before
     try:
         with capture() as captured:
             yield LatspanFixture(captured)
     finally:
-        if not before:
-            uninstrument()
+        if added:
+            uninstrument(*added)

@@ -86,7 +86,21 @@ def usage(bodies: Iterable[Body]) -> Body | None:
 def body_of(answer: Any) -> Body:
     """Return a chunk or completion of the SDK as a plain mapping, ``{}`` for anything else."""
     dump = getattr(answer, "model_dump", None)
-    return cast("Body", dump()) if callable(dump) else {}
+    # The SDK builds its models without checking them; what they warn of is the server's affair.
+    return cast("Body", dump(warnings=False)) if callable(dump) else {}
 
 
-OPENAI_CHAT = Dialect("openai.chat", kind_of, body_of, finish_reasons, usage)
+def ended(bodies: Iterable[Body]) -> bool:
+    """
+    Return whether the stream came to its end.
+
+    A finish reason says so, and so does usage in a chunk without choices, which comes after all
+    finish reasons: of several choices at once they may be further back than what is kept.
+    """
+    bodies = tuple(bodies)
+    return bool(finish_reasons(bodies)) or any(
+        body.get("usage") and not body.get("choices") for body in bodies
+    )
+
+
+OPENAI_CHAT = Dialect("openai.chat", kind_of, body_of, ended, finish_reasons, usage)

@@ -5,12 +5,16 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from latspan._timeline import Interval, Timeline, work_timeline
+from latspan._timeline import Interval, WorkTimeline, work_timeline
 from latspan.segments import Segment, Source
 
 
-def _names(timeline: Timeline) -> list[tuple[str, int]]:
-    return [(segment.name, segment.duration_ns) for segment in timeline.segments]
+def _names(work: WorkTimeline) -> list[tuple[str, int]]:
+    return [(segment.name, segment.duration_ns) for segment in work.timeline.segments]
+
+
+def _own(work: WorkTimeline) -> list[tuple[str, int]]:
+    return [(segment.name, segment.duration_ns) for segment in work.own]
 
 
 def _call(start: int, done: int, *segments: Segment) -> Interval:
@@ -76,7 +80,7 @@ def test_a_request_without_a_call_says_that_its_time_is_unattributed() -> None:
     """Nothing explains it, so nothing is claimed."""
     timeline = work_timeline(0, 100, stages=[Interval("retrieve", 10, 60)])
     assert _names(timeline) == [("unattributed", 10), ("retrieve", 50), ("unattributed", 40)]
-    assert timeline.segments[0].source is Source.UNKNOWN
+    assert timeline.timeline.segments[0].source is Source.UNKNOWN
 
 
 def test_a_stage_has_its_own_time_under_its_own_name() -> None:
@@ -97,6 +101,47 @@ def test_a_stage_has_its_own_time_under_its_own_name() -> None:
     ]
 
 
+def test_a_request_reports_what_its_calls_and_stages_do_not() -> None:
+    """Its last call's own preparation is the call's to report, though both go by one name."""
+    timeline = work_timeline(
+        0,
+        100,
+        calls=[
+            _call(20, 30),
+            _call(40, 80, Segment("prepare", 0, 5), Segment("decode", 5, 40)),
+        ],
+        stages=[Interval("retrieve", 0, 10)],
+    )
+    assert _names(timeline) == [
+        ("retrieve", 10),
+        ("prepare", 10),
+        ("call", 10),
+        ("prepare", 10),
+        ("prepare", 5),
+        ("decode", 35),
+        ("postprocess", 20),
+    ]
+    assert _own(timeline) == [
+        ("prepare", 10),
+        ("call", 10),
+        ("prepare", 10),
+        ("postprocess", 20),
+    ]
+
+
+def test_a_stage_reports_its_own_time_alone() -> None:
+    """Calls and stages inside it report theirs."""
+    timeline = work_timeline(
+        0,
+        100,
+        calls=[_call(50, 90), _call(10, 15)],
+        stages=[Interval("rerank", 20, 30)],
+        own_name="retrieve",
+    )
+    assert {name for name, _ in _own(timeline)} == {"retrieve"}
+    assert sum(length for _, length in _own(timeline)) == 100 - 40 - 5 - 10
+
+
 def test_a_call_that_outlives_its_request_counts_up_to_the_requests_end() -> None:
     """Its own segments are not known yet."""
     timeline = work_timeline(0, 100, calls=[Interval("chat m", 40, 100)])
@@ -107,7 +152,9 @@ def test_the_first_visible_token_of_any_call_counts_for_the_request() -> None:
     """What the user saw first, whichever call it came from."""
     early = Interval("chat m", 10, 30, first_visible_ns=25)
     late = Interval("chat m", 40, 90, first_visible_ns=70, first_visible_source=Source.ESTIMATED)
-    metric = work_timeline(5, 100, calls=[late, early]).metrics["time_to_first_visible_token"]
+    metric = work_timeline(5, 100, calls=[late, early]).timeline.metrics[
+        "time_to_first_visible_token"
+    ]
     assert metric.value == 20
     assert metric.source is Source.MEASURED
 
@@ -137,7 +184,7 @@ def test_segments_tile_the_duration_whatever_lies_inside(
     own_name: str | None,
 ) -> None:
     """In any order and overlap: no gap, no overlap, no nanosecond lost."""
-    timeline = work_timeline(start, done, calls=calls, stages=stages, own_name=own_name)
+    timeline = work_timeline(start, done, calls=calls, stages=stages, own_name=own_name).timeline
     edge = 0
     for segment in timeline.segments:
         assert segment.start_ns == edge

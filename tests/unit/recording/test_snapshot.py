@@ -12,6 +12,8 @@ from latspan.segments import Kind, Outcome, Segment, Source
 from latspan.tokens import TokenCounts, TokenSource
 from latspan.units import NS_PER_MS
 
+RERANK = (Segment("rerank", 0, 3 * NS_PER_MS),)
+
 
 def call(
     duration_ms: int = 100,
@@ -19,7 +21,7 @@ def call(
     kind: Kind = Kind.CALL,
     model: str = "m",
     source: Source = Source.MEASURED,
-    reports: frozenset[str] | None = None,
+    reports: tuple[Segment, ...] | None = None,
 ) -> RequestRecord:
     duration_ns = duration_ms * NS_PER_MS
     return RequestRecord(
@@ -103,9 +105,7 @@ def test_the_share_above_a_limit_takes_the_limit_in_its_unit() -> None:
 
 def test_the_outermost_kind_is_meant_unless_said() -> None:
     """The user waits for the request; what is inside has to be asked for."""
-    snapshot = snapshot_of(
-        call(10), call(20), call(50, kind=Kind.REQUEST, reports=frozenset({"rerank"}))
-    )
+    snapshot = snapshot_of(call(10), call(20), call(50, kind=Kind.REQUEST, reports=RERANK))
 
     assert snapshot.count() == 1
     assert snapshot.count(of=Kind.CALL) == snapshot.count(of="call") == 2
@@ -116,7 +116,7 @@ def test_the_outermost_kind_is_meant_unless_said() -> None:
 
 def test_a_request_reports_only_what_its_calls_do_not() -> None:
     """Segments outside ``reports``, gaps and tokens of a request are its calls' to record."""
-    snapshot = snapshot_of(call(kind=Kind.REQUEST, reports=frozenset({"rerank"})))
+    snapshot = snapshot_of(call(kind=Kind.REQUEST, reports=RERANK))
 
     assert snapshot.segments() == ("rerank",)
     assert sorted({key.metric for key in snapshot.series}) == [

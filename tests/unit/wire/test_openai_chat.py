@@ -74,6 +74,21 @@ def test_finish_reasons_are_by_choice() -> None:
     assert OPENAI_CHAT.finish_reasons(bodies) == ("stop", "length")
 
 
+ENDINGS: list[tuple[tuple[dict[str, Any], ...], bool]] = [
+    (({"choices": [{"finish_reason": "stop"}]},), True),
+    (({"choices": [], "usage": {"prompt_tokens": 1}},), True),
+    # Some servers count in every chunk; that is no end.
+    (({"choices": [{"finish_reason": None}], "usage": {"prompt_tokens": 1}},), False),
+    (({"choices": []}, {}), False),
+]
+
+
+@pytest.mark.parametrize(("bodies", "ended"), ENDINGS)
+def test_what_ends_a_stream(bodies: tuple[dict[str, Any], ...], ended: bool) -> None:
+    """A finish reason, or usage in a chunk of its own."""
+    assert OPENAI_CHAT.ended(bodies) is ended
+
+
 def test_usage_is_the_last_one_and_a_missing_detail_is_not_zero() -> None:
     """Counts grow while a stream runs; what nobody said is ``None``."""
     bodies = (

@@ -1,0 +1,75 @@
+"""What a finished answer said beside its content: how it ended, its tokens, the server's times."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from latspan import _runtime, evidence, semconv
+from latspan._spans import AttributeValue
+from latspan.segments import ReportedTimings
+from latspan.tokens import UNKNOWN_TOKENS, TokenCounts, counted_by_provider
+from latspan.wire import Answer, Body, Dialect
+
+__all__ = ["Said", "read_answer"]
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """
+    What an answer said.
+
+    Args:
+        ended: It came to its own end.
+        tokens: Token counts and who counted.
+        reported: The server's times of itself, if it gave any.
+        attributes: What the span says of it.
+    """
+
+    ended: bool = False
+    tokens: TokenCounts = UNKNOWN_TOKENS
+    reported: ReportedTimings | None = None
+    attributes: Mapping[str, AttributeValue] = field(default_factory=dict[str, AttributeValue])
+
+
+def read_answer(
+    dialect: Dialect, answers: Iterable[Any], headers: Mapping[str, str], *, streamed: bool
+) -> Said:
+    """
+    Return what an answer said; nothing where it cannot be read.
+
+    A server may send anything. What it sends may cost its own evidence, never the span.
+
+    Args:
+        dialect: How to read it.
+        answers: The last chunks of a stream, or the one answer, as the client library has them.
+        headers: Response headers.
+        streamed: Whether it came in chunks.
+    """
+    with _runtime.guarded("reading an answer"):
+        bodies = tuple(dialect.body_of(answer) for answer in answers)
+        reasons = dialect.finish_reasons(bodies)
+        lowered = {name.lower(): value for name, value in headers.items()}
+        return Said(
+            ended=dialect.ended(bodies),
+            tokens=counted_by_provider(dialect.usage(bodies)),
+            reported=evidence.read(Answer(streamed, bodies, lowered)),
+            attributes=_attributes(bodies, reasons),
+        )
+    return Said()
+
+
+def _attributes(bodies: tuple[Body, ...], reasons: tuple[str, ...]) -> dict[str, AttributeValue]:
+    attributes: dict[str, AttributeValue] = {}
+    if reasons:
+        attributes[semconv.GEN_AI_RESPONSE_FINISH_REASONS] = reasons
+    for body in bodies:
+        for name, key in (
+            ("id", semconv.GEN_AI_RESPONSE_ID),
+            ("model", semconv.GEN_AI_RESPONSE_MODEL),
+        ):
+            value = body.get(name)
+            if isinstance(value, str):
+                attributes[key] = value
+    return attributes
