@@ -49,7 +49,7 @@ def _undo(variable: ContextVar[_T], token: Token[_T]) -> bool:
     Undo a ``set``; return whether this is the context it happened in.
 
     A generator or a response body may be closed from another task than the one that opened it.
-    That task's context is gone, with everything that was set in it, and nothing needs undoing.
+    What was set there cannot be undone from here; who looks there finds it finished.
     """
     try:
         variable.reset(token)
