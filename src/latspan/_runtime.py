@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from types import TracebackType
 from typing import TYPE_CHECKING
 
 from latspan.metrics import DEFAULT_STALL_NS
@@ -116,10 +117,29 @@ def report_bug(error: Exception, doing: str) -> None:
         _logger.error("latspan failed at %s; the call is not affected", doing, exc_info=error)
 
 
-@contextmanager
-def guarded(doing: str) -> Generator[None]:
-    """Keep a bug of latspan's own from reaching the application."""
-    try:
-        yield
-    except Exception as error:  # noqa: BLE001 - whatever it is, it is ours
-        report_bug(error, doing)
+class guarded:  # noqa: N801 - read as a statement: `with guarded("…"):`
+    """
+    Keep a bug of latspan's own from reaching the application.
+
+    Args:
+        doing: What is being done, for the log.
+    """
+
+    __slots__ = ("_doing",)
+
+    def __init__(self, doing: str) -> None:
+        self._doing = doing
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> bool:
+        if not isinstance(error, Exception):
+            return False
+        report_bug(error, self._doing)
+        return True

@@ -5,8 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 from collections import deque
-from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from typing import Any, Final
 
@@ -172,14 +171,9 @@ class LiveCall:
         """Whether ``traceparent`` is to be added to what is sent."""
         return self._runtime.propagate
 
-    @contextmanager
-    def active(self) -> Generator[None]:
-        """Be the call that transports beneath find, and its span the current one."""
-        entered = Entered(_call, self, self.span)
-        try:
-            yield
-        finally:
-            entered.leave()
+    def active(self) -> Entered[LiveCall | None]:
+        """Inside ``with`` be the call that transports find, and its span the current one."""
+        return Entered(_call, self, self.span)
 
     def open_attempt(self) -> Attempt:
         """Begin a try on the transport, now."""

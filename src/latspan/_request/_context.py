@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar, Token
+from types import TracebackType
 from typing import Final, Generic, TypeVar
 
 from opentelemetry import context
@@ -74,6 +75,17 @@ class Entered(Generic[_T]):
         self._variable = variable
         self._token = variable.set(value)
         self._attached = context.attach(span.context)
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.leave()
 
     def leave(self) -> None:
         """Make current again what was before, if this is the same context."""
