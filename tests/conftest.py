@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Sequence
 from statistics import median
 
@@ -11,6 +12,11 @@ from hypothesis import settings
 # A deadline is a timed assertion, and this machine may be busy.
 settings.register_profile("latspan", deadline=None)
 settings.load_profile("latspan")
+
+# A shell ignores interrupts for what it runs in the background, programs inherit that, and a test
+# that interrupts one would wait for ever.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _MEASURED = pytest.StashKey[list[str]]()
 
