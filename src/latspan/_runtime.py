@@ -63,14 +63,26 @@ class Runtime:
     strict: bool = False
     drain: Callable[[], object] = _nothing_waits
 
-    def conclude(self, conclude: Callable[[], None], *, inline: bool) -> None:
-        """Run what follows a request's end, here and now where its span must not wait."""
+    def conclude(self, conclude: Callable[[], None], doing: str, *, inline: bool) -> None:
+        """
+        Run what follows the end of something, guarded.
+
+        Args:
+            conclude: What follows.
+            doing: The end of what, for the log.
+            inline: Here and now, because its span must not wait.
+        """
+
+        def concluded() -> None:
+            with guarded(doing):
+                conclude()
+
         if inline:
-            conclude()
+            concluded()
             # Otherwise the caller whose record is one too many would count all that wait.
             self.settle(self.recorder.drain)
         else:
-            self.settle(conclude)
+            self.settle(concluded)
 
 
 _installed: Runtime | None = None

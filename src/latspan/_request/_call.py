@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from opentelemetry.trace import SpanKind
 
-from latspan import _runtime, semconv
+from latspan import semconv
 from latspan._request._context import Entered, series_attributes, span_attributes
 from latspan._request._said import Said, read_answer
 from latspan._request._work import enclosing_works
@@ -222,11 +222,11 @@ class LiveCall:
         if self.reads is not None:
             self.reads = self.reads.copy()
 
-        def conclude() -> None:
-            with _runtime.guarded("the end of a call"):
-                self._conclude(outcome, ended_ns, error_type)
-
-        self._runtime.conclude(conclude, inline=self._inline and not finalizing)
+        self._runtime.conclude(
+            lambda: self._conclude(outcome, ended_ns, error_type),
+            "the end of a call",
+            inline=self._inline and not finalizing,
+        )
 
     def interval(self, until_ns: int) -> Interval:
         """Return it as the unit of work around it sees it, which ended at ``until_ns``."""

@@ -7,7 +7,7 @@ from contextvars import ContextVar
 
 from opentelemetry.trace import SpanKind
 
-from latspan import _runtime, semconv
+from latspan import semconv
 from latspan._request._context import Entered, series_attributes, span_attributes
 from latspan._runtime import Runtime
 from latspan._spans import AttributeValue, FinishedSpan, segment_spans
@@ -128,11 +128,11 @@ class LiveWork:
         done_ns = self._done_ns = self._runtime.clock.monotonic_ns()
         self._entered.leave()
 
-        def conclude() -> None:
-            with _runtime.guarded("the end of a unit of work"):
-                self._conclude(outcome, done_ns, error_type)
-
-        self._runtime.conclude(conclude, inline=self._inline)
+        self._runtime.conclude(
+            lambda: self._conclude(outcome, done_ns, error_type),
+            "the end of a unit of work",
+            inline=self._inline,
+        )
 
     def _conclude(self, outcome: Outcome, done_ns: int, error_type: str | None) -> None:
         stage_name = self.name if self.kind is Kind.STAGE else None

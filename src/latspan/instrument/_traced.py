@@ -93,11 +93,11 @@ class _Traced:
             attributes[semconv.ERROR_TYPE] = error_type_of(error)
         finished = FinishedSpan(end_epoch_ns, attributes, failed=outcome.failed)
 
-        def conclude() -> None:
-            with _runtime.guarded("the end of a traced function"):
-                self._span.finish(finished)
-
-        self._runtime.conclude(conclude, inline=self._inline)
+        self._runtime.conclude(
+            lambda: self._span.finish(finished),
+            "the end of a traced function",
+            inline=self._inline,
+        )
 
 
 def _open(name: str) -> _Traced | None:
