@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
 
 from latspan._timeline._tiling import Tiling, Timeline
 from latspan.metrics import MetricValue
@@ -75,39 +76,36 @@ def work_timeline(
     done_ns = max(start_ns, done_ns)
     last = max(calls, key=lambda call: call.start_ns, default=None)
     earlier = [call for call in calls if call is not last]
-    inside = {stage.name for stage in stages}
-    # To a stage a call is not its own time; to a request earlier calls are something to report.
-    foreign = inside if own_name is None else {*inside, SegmentName.CALL}
     tiling = Tiling(start_ns, done_ns)
     own: list[Segment] = []
 
-    def lay(end_ns: int, name: str, source: Source = Source.MEASURED) -> None:
-        part = Tiling(tiling.cursor_ns, tiling.clamp(end_ns))
-        for edge_ns, in_call, stage in _sweep(part.cursor_ns, part.done_ns, earlier, stages):
-            if in_call:
-                part.until(edge_ns, SegmentName.CALL)
-            elif stage is not None:
-                part.until(edge_ns, stage)
-            else:
-                part.until(edge_ns, name, source)
-        laid = tiling.append(part.finish(name, source))
-        own.extend(segment for segment in laid if segment.name not in foreign)
+    def lay(pieces: Iterable[_Piece]) -> None:
+        # By whose it is, never by name: a stage may have any name, the unit's own among them.
+        for mine, run in groupby(pieces, key=lambda piece: piece.own):
+            run_pieces = list(run)
+            part = Tiling(tiling.cursor_ns, tiling.clamp(run_pieces[-1].end_ns))
+            for piece in run_pieces:
+                part.until(piece.end_ns, piece.name, piece.source)
+            laid = tiling.append(part.finish(run_pieces[-1].name))
+            if mine:
+                own.extend(laid)
+
+    def lay_own(until_ns: int, name: str, source: Source = Source.MEASURED) -> None:
+        # To a stage a call is not its own time; to a request earlier calls are its to report.
+        call = _Piece(0, SegmentName.CALL, Source.MEASURED, own=own_name is None)
+        rest = _Piece(0, name, source, own=True)
+        lay(_sweep(tiling.cursor_ns, tiling.clamp(until_ns), earlier, stages, call, rest))
 
     if last is None:
-        lay(
+        lay_own(
             done_ns,
             own_name or SegmentName.UNATTRIBUTED,
             Source.MEASURED if own_name else Source.UNKNOWN,
         )
     else:
-        lay(last.start_ns, own_name or SegmentName.PREPARE)
-        whole = Tiling(tiling.cursor_ns, tiling.clamp(last.done_ns))
-        for segment in last.segments:
-            whole.until(last.start_ns + segment.end_ns, segment.name, segment.source)
-        laid = tiling.append(whole.finish(SegmentName.CALL))
-        if own_name is None:
-            own.extend(segment for segment in laid if segment.name == SegmentName.CALL)
-        lay(done_ns, own_name or SegmentName.POSTPROCESS)
+        lay_own(last.start_ns, own_name or SegmentName.PREPARE)
+        lay(_opened(last, tiling.clamp(last.done_ns), own=own_name is None))
+        lay_own(done_ns, own_name or SegmentName.POSTPROCESS)
     metrics = {"duration": MetricValue(done_ns - start_ns)}
     visible = [
         (call.first_visible_ns, call.first_visible_source)
@@ -128,11 +126,42 @@ def work_timeline(
     )
 
 
-def _sweep(
-    begin_ns: int, end_ns: int, calls: Sequence[Interval], stages: Sequence[Interval]
-) -> Iterator[tuple[int, bool, str | None]]:
+@dataclass(frozen=True, slots=True)
+class _Piece:
     """
-    Yield, up to each edge, whether any call was running and which stage was the innermost.
+    What lies up to an instant, and whose it is.
+
+    Args:
+        end_ns: Where it ends, monotonic nanoseconds; it begins where the one before it ends.
+        name: The segment's name.
+        source: How its time is known.
+        own: The unit reports it; otherwise a call or a stage inside it does.
+    """
+
+    end_ns: int
+    name: str
+    source: Source
+    own: bool
+
+
+def _opened(call: Interval, end_ns: int, *, own: bool) -> Iterator[_Piece]:
+    """Yield a call's own segments up to ``end_ns``; what they do not tell is ``call``."""
+    for segment in call.segments:
+        edge_ns = min(call.start_ns + segment.end_ns, end_ns)
+        yield _Piece(edge_ns, segment.name, segment.source, own=False)
+    yield _Piece(end_ns, SegmentName.CALL, Source.MEASURED, own=own)
+
+
+def _sweep(
+    begin_ns: int,
+    end_ns: int,
+    calls: Sequence[Interval],
+    stages: Sequence[Interval],
+    in_call: _Piece,
+    otherwise: _Piece,
+) -> Iterator[_Piece]:
+    """
+    Yield, up to each edge, ``in_call`` while any call ran, else the innermost stage, if any.
 
     One pass over the edges in order: a request may hold thousands of calls.
     """
@@ -144,21 +173,27 @@ def _sweep(
         if stage.start_ns < stage.done_ns:
             edges += [(stage.start_ns, 1, stage), (stage.done_ns, -1, stage)]
     edges.sort(key=lambda edge: edge[0])
+    edges.append((end_ns, 0, None))
     running = 0
     inside: list[Interval] = []
     for instant_ns, step, stage in edges:
-        if instant_ns > end_ns:
-            break
-        if instant_ns > begin_ns:
-            yield instant_ns, running > 0, _innermost(inside)
+        edge_ns = min(instant_ns, end_ns)
+        # Edges at one instant enclose nothing, and nothing must not part what lies around it.
+        if edge_ns > begin_ns:
+            begin_ns = edge_ns
+            if running:
+                yield replace(in_call, end_ns=edge_ns)
+            elif inside:
+                # Of those that began at one instant the one opened last is the innermost.
+                name = max(reversed(inside), key=lambda stage: stage.start_ns).name
+                yield _Piece(edge_ns, name, Source.MEASURED, own=False)
+            else:
+                yield replace(otherwise, end_ns=edge_ns)
+        if instant_ns >= end_ns:
+            return
         if stage is None:
             running += step
         elif step > 0:
             inside.append(stage)
         else:
             inside.remove(stage)
-    yield end_ns, running > 0, _innermost(inside)
-
-
-def _innermost(inside: Sequence[Interval]) -> str | None:
-    return max(inside, key=lambda stage: stage.start_ns).name if inside else None

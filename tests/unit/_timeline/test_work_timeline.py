@@ -142,6 +142,60 @@ def test_a_stage_reports_its_own_time_alone() -> None:
     assert sum(length for _, length in _own(timeline)) == 100 - 40 - 5 - 10
 
 
+def test_a_stage_keeps_its_own_time_beside_a_stage_of_its_own_name() -> None:
+    """What was laid for the inner one is the inner one's to report, the rest is not."""
+    timeline = work_timeline(0, 100, stages=[Interval("retrieve", 20, 50)], own_name="retrieve")
+    assert _names(timeline) == [("retrieve", 20), ("retrieve", 30), ("retrieve", 50)]
+    assert _own(timeline) == [("retrieve", 20), ("retrieve", 50)]
+
+
+def test_a_request_reports_its_time_beside_stages_named_like_it() -> None:
+    """A stage may be called `prepare`, `call` or `postprocess`; that takes nothing away."""
+    timeline = work_timeline(
+        0,
+        100,
+        calls=[_call(20, 30), _call(40, 80)],
+        stages=[
+            Interval("prepare", 5, 15),
+            Interval("call", 32, 36),
+            Interval("postprocess", 85, 90),
+        ],
+    )
+    assert sum(length for _, length in _names(timeline)) == 100
+    assert _own(timeline) == [
+        ("prepare", 5),
+        ("prepare", 5),
+        ("call", 10),
+        ("prepare", 2),
+        ("prepare", 4),
+        ("postprocess", 5),
+        ("postprocess", 10),
+    ]
+
+
+def test_a_stage_named_call_reports_its_own_time_and_no_calls() -> None:
+    """Its calls report theirs."""
+    timeline = work_timeline(0, 100, calls=[_call(20, 30), _call(40, 80)], own_name="call")
+    assert _own(timeline) == [("call", 20), ("call", 10), ("call", 20)]
+
+
+def test_stages_that_follow_at_once_are_one_interval() -> None:
+    """No time lies between them, so nothing of the request's own parts them."""
+    timeline = work_timeline(
+        0, 100, stages=[Interval("retrieve", 0, 40), Interval("retrieve", 40, 70)]
+    )
+    assert _names(timeline) == [("retrieve", 70), ("unattributed", 30)]
+    assert _own(timeline) == [("unattributed", 30)]
+
+
+def test_of_stages_that_began_at_once_the_inner_one_has_the_time() -> None:
+    """The clock may not have moved between two openings; the later is the inner one."""
+    timeline = work_timeline(
+        0, 100, stages=[Interval("retrieve", 0, 60), Interval("rerank", 0, 20)]
+    )
+    assert _names(timeline) == [("rerank", 20), ("retrieve", 40), ("unattributed", 40)]
+
+
 def test_a_call_that_outlives_its_request_counts_up_to_the_requests_end() -> None:
     """Its own segments are not known yet."""
     timeline = work_timeline(0, 100, calls=[Interval("chat m", 40, 100)])
@@ -162,7 +216,7 @@ def test_the_first_visible_token_of_any_call_counts_for_the_request() -> None:
 _instants = st.integers(-20, 200)
 _intervals = st.builds(
     Interval,
-    name=st.sampled_from(["retrieve", "rerank"]),
+    name=st.sampled_from(["retrieve", "prepare", "call", "safety"]),
     start_ns=_instants,
     done_ns=_instants,
     segments=st.sampled_from([(), (Segment("queue", 0, 30), Segment("decode", 30, 400))]),
@@ -191,3 +245,28 @@ def test_segments_tile_the_duration_whatever_lies_inside(
         assert segment.end_ns > segment.start_ns
         edge = segment.end_ns
     assert edge == timeline.duration_ns == max(0, done - start)
+
+
+@given(
+    start=_instants,
+    done=_instants,
+    calls=st.lists(_intervals, max_size=4),
+    stages=st.lists(_intervals, max_size=4),
+    own_name=st.none() | st.just("safety"),
+)
+def test_own_time_is_exactly_what_nothing_inside_covers(
+    start: int,
+    done: int,
+    calls: list[Interval],
+    stages: list[Interval],
+    own_name: str | None,
+) -> None:
+    """Whatever the names: counted nanosecond by nanosecond, in every unit alike."""
+    work = work_timeline(start, done, calls=calls, stages=stages, own_name=own_name)
+
+    def covered(instant_ns: int, intervals: list[Interval]) -> bool:
+        return any(each.start_ns <= instant_ns < each.done_ns for each in intervals)
+
+    uncovered = sum(not covered(each, [*calls, *stages]) for each in range(start, done))
+    mine = [length for name, length in _own(work) if name != "call"]
+    assert sum(mine) == uncovered

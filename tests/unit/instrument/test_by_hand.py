@@ -157,6 +157,29 @@ def test_stages_split_the_applications_time(clock: ManualClock, seen: Captured) 
     assert rerank.span_id == retrieve.span_id
 
 
+def test_a_stage_inside_one_of_its_own_name_hides_nothing(
+    clock: ManualClock, seen: Captured
+) -> None:
+    """A recursive stage reports each level's own time, and a request its own beside `prepare`."""
+    with latspan.request("answer"):
+        clock.advance(5 * MS)
+        with latspan.stage("prepare"):
+            clock.advance(10 * MS)
+            with latspan.stage("prepare"):
+                clock.advance(4 * MS)
+            clock.advance(2 * MS)
+        _call(clock, 30)
+
+    own = [
+        (record.kind, sum(segment.duration_ns for segment in record.reports or ()) // MS)
+        for record in seen.records
+        if record.kind is not Kind.CALL
+    ]
+    assert own == [(Kind.STAGE, 4), (Kind.STAGE, 12), (Kind.REQUEST, 5)]
+    assert seen.snapshot().segment("prepare").count() == 1
+    assert seen.snapshot().segment("prepare", of="stage").count() == 2
+
+
 def test_a_stage_stands_alone_too(clock: ManualClock, seen: Captured) -> None:
     """Outside any request it is a span and a segment all the same."""
     with latspan.stage("tokenize"):
