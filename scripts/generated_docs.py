@@ -16,7 +16,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import fields
 from pathlib import Path
 
-from latspan.metrics import EVIDENCE_METRICS, LATENCY_METRICS, TOKEN_METRICS, Metric
+from latspan.metrics import (
+    CONVENTION_METRICS,
+    EVIDENCE_METRICS,
+    LATENCY_METRICS,
+    TOKEN_METRICS,
+    Metric,
+)
 from latspan.sdk import Config
 
 
@@ -68,6 +74,7 @@ def table_of_settings() -> str:
 
 
 PARTS: dict[str, tuple[str, Callable[[], str]]] = {
+    "convention metrics": ("metrics.md", lambda: table_of(CONVENTION_METRICS.values())),
     "metrics": (
         "metrics.md",
         lambda: table_of([*LATENCY_METRICS.values(), *EVIDENCE_METRICS.values()]),

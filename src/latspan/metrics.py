@@ -12,11 +12,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from latspan import semconv
 from latspan.errors import UnknownNameError
 from latspan.segments import Source
 from latspan.units import NS_PER_MS
 
 __all__ = [
+    "CONVENTION_METRICS",
     "DEFAULT_STALL_NS",
     "EVIDENCE_METRICS",
     "LATENCY_METRICS",
@@ -182,7 +184,44 @@ EVIDENCE_METRICS: Final = _by_name(
 )
 """Whether servers can be believed; ask for the count, the values say nothing."""
 
-METRICS: Final = {**LATENCY_METRICS, **TOKEN_METRICS, **EVIDENCE_METRICS}
+_CONVENTIONS: Final = f"OpenTelemetry GenAI conventions v{semconv.GENAI_REVISION}"
+
+CONVENTION_METRICS: Final = _by_name(
+    Metric(
+        semconv.METRIC_OPERATION_DURATION,
+        "s",
+        "done - start",
+        "no inference call, or an instrumentation beside latspan emits it",
+        _CONVENTIONS,
+    ),
+    Metric(
+        semconv.METRIC_OPERATION_TIME_TO_FIRST_CHUNK,
+        "s",
+        "first_chunk - start",
+        "as the duration; the call does not stream, or no chunk came",
+        _CONVENTIONS,
+    ),
+    Metric(
+        semconv.METRIC_OPERATION_TIME_PER_OUTPUT_CHUNK,
+        "s",
+        "return of the read of a chunk, token-bearing or not, less the return of the read"
+        " before it; the caller's own time between the two counts",
+        "as the duration; fewer than two chunks",
+        _CONVENTIONS,
+        distribution=True,
+    ),
+    Metric(
+        semconv.METRIC_TOKEN_USAGE,
+        "1",
+        f"input and output tokens, told apart by {semconv.GEN_AI_TOKEN_TYPE}",
+        "as the duration; nobody said",
+        _CONVENTIONS,
+        distribution=True,
+    ),
+)
+"""What the GenAI conventions define for a client, by the names that they are emitted under."""
+
+METRICS: Final = {**LATENCY_METRICS, **TOKEN_METRICS, **EVIDENCE_METRICS, **CONVENTION_METRICS}
 """Every metric that a snapshot can be asked for."""
 
 _BY_ANY_NAME: Final = {

@@ -8,6 +8,7 @@ modules that hold them may not be imported at run time.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 GENAI_REVISION: Final = "1.41.0"
@@ -43,6 +44,13 @@ GEN_AI_USAGE_INPUT_TOKENS: Final = "gen_ai.usage.input_tokens"
 GEN_AI_USAGE_OUTPUT_TOKENS: Final = "gen_ai.usage.output_tokens"
 GEN_AI_USAGE_CACHE_READ_INPUT_TOKENS: Final = "gen_ai.usage.cache_read.input_tokens"
 GEN_AI_USAGE_REASONING_OUTPUT_TOKENS: Final = "gen_ai.usage.reasoning.output_tokens"
+
+# GenAI conventions: metrics of a client, and what only they are keyed by.
+GEN_AI_TOKEN_TYPE: Final = "gen_ai.token.type"
+METRIC_OPERATION_DURATION: Final = "gen_ai.client.operation.duration"
+METRIC_OPERATION_TIME_TO_FIRST_CHUNK: Final = "gen_ai.client.operation.time_to_first_chunk"
+METRIC_OPERATION_TIME_PER_OUTPUT_CHUNK: Final = "gen_ai.client.operation.time_per_output_chunk"
+METRIC_TOKEN_USAGE: Final = "gen_ai.client.token.usage"
 
 # What the conventions do not define.
 LATSPAN_SEGMENT: Final = "latspan.segment"
@@ -90,6 +98,29 @@ SERIES_ATTRIBUTES: Final = {
     "side": LATSPAN_SIDE,
 }
 """What a series' own attribute names are called where they leave the process."""
+
+CONVENTION_ATTRIBUTES: Final[Mapping[str, str]] = {
+    "operation": GEN_AI_OPERATION_NAME,
+    "provider": GEN_AI_PROVIDER_NAME,
+    "model": GEN_AI_REQUEST_MODEL,
+    "response_model": GEN_AI_RESPONSE_MODEL,
+    "server_address": SERVER_ADDRESS,
+    "server_port": SERVER_PORT,
+    "error_type": ERROR_TYPE,
+}
+"""What the conventions' metrics are keyed by, from our names to theirs; the port is an integer."""
+
+# Powers of 2 from 10 ms, powers of 4 from one token.
+_DURATION_BOUNDS: Final = tuple(2**k / 100 for k in range(14))
+_TOKEN_BOUNDS: Final = tuple(4.0**k for k in range(14))
+
+EXPLICIT_BOUNDS: Final[Mapping[str, tuple[float, ...]]] = {
+    METRIC_OPERATION_DURATION: _DURATION_BOUNDS,
+    METRIC_OPERATION_TIME_TO_FIRST_CHUNK: _DURATION_BOUNDS,
+    METRIC_OPERATION_TIME_PER_OUTPUT_CHUNK: _DURATION_BOUNDS,
+    METRIC_TOKEN_USAGE: _TOKEN_BOUNDS,
+}
+"""The bucket boundaries that the conventions advise, by metric: seconds, or tokens."""
 
 
 def segment_duration(segment: str) -> str:

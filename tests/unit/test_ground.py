@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from latspan import semconv
 from latspan.clock import ManualClock, SystemClock
 from latspan.errors import (
     ConfigError,
@@ -14,7 +15,7 @@ from latspan.errors import (
     NotEnoughValuesError,
     UnknownNameError,
 )
-from latspan.metrics import METRICS, metric_named, stalls, time_per_output_token
+from latspan.metrics import CONVENTION_METRICS, METRICS, metric_named, stalls, time_per_output_token
 from latspan.segments import Segment, Source, totals
 from latspan.units import from_unit, in_unit, to_seconds
 
@@ -79,6 +80,26 @@ def test_metrics_go_by_name_and_alias() -> None:
         metric_named("ttftt")
     with pytest.raises(UnknownNameError, match="one of duration, "):
         metric_named("xyzzy")
+
+
+def test_the_conventions_metrics_go_by_their_own_names() -> None:
+    """Each has the boundaries that the conventions advise: seconds, or tokens."""
+    seconds = (
+        *(0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64),
+        *(1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92),
+    )
+    tokens = (
+        *(1, 4, 16, 64, 256, 1024, 4096),
+        *(16384, 65536, 262144, 1048576, 4194304, 16777216, 67108864),
+    )
+    assert {name: metric_named(name) for name in CONVENTION_METRICS} == CONVENTION_METRICS
+    assert {
+        "gen_ai.client.operation.duration": seconds,
+        "gen_ai.client.operation.time_to_first_chunk": seconds,
+        "gen_ai.client.operation.time_per_output_chunk": seconds,
+        "gen_ai.client.token.usage": tokens,
+    } == semconv.EXPLICIT_BOUNDS
+    assert set(CONVENTION_METRICS) == set(semconv.EXPLICIT_BOUNDS)
 
 
 def test_time_per_output_token_divides_by_the_tokens_after_the_first() -> None:
