@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
@@ -25,6 +26,8 @@ _ATTRIBUTES: Final = {
     "frequency_penalty": semconv.GEN_AI_REQUEST_FREQUENCY_PENALTY,
     "presence_penalty": semconv.GEN_AI_REQUEST_PRESENCE_PENALTY,
 }
+
+_OFFICIAL: Final = "opentelemetry.instrumentation.genai.openai"
 
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 
@@ -111,7 +114,20 @@ def _open_chat(instance: Any, kwargs: Mapping[str, Any]) -> Call | None:
         streamed=kwargs.get("stream") is True,
         choices=choices if isinstance(choices, int) else 1,
         attributes=attributes,
+        counted_elsewhere=_official_is_on(),
     )
+
+
+def _official_is_on() -> bool:
+    """
+    Return whether OpenTelemetry's own instrumentation of this SDK is on.
+
+    It patches the same methods. Where it was there first it is inside, and the context that it
+    marks is not to be seen from here.
+    """
+    instrumentor = getattr(sys.modules.get(_OFFICIAL), "OpenAIInstrumentor", None)
+    # There is one instance, which calling the class returns.
+    return instrumentor is not None and instrumentor().is_instrumented_by_opentelemetry is True
 
 
 @functools.cache

@@ -12,7 +12,12 @@ from typing import Any, Final
 from opentelemetry.trace import SpanKind
 
 from latspan import semconv
-from latspan._request._context import Entered, series_attributes, span_attributes
+from latspan._request._context import (
+    Entered,
+    convention_labels,
+    series_attributes,
+    span_attributes,
+)
 from latspan._request._said import Said, read_answer
 from latspan._request._work import enclosing_works
 from latspan._runtime import Runtime
@@ -83,16 +88,19 @@ class LiveCall:
         dialect: How to read the answer; ``None`` where it is nobody's business.
         streamed: Whether the answer comes in chunks.
         choices: How many answers were asked for at once.
+        convention_metrics: Whether its values belong in the metrics of the GenAI conventions.
     """
 
     __slots__ = (
         "_close_started_ns",
+        "_convention_metrics",
         "_handle",
         "_inline",
         "_now",
         "_offset_ns",
         "_runtime",
         "_start_ns",
+        "_started_with",
         "_timeline",
         "answer",
         "attempts",
@@ -122,6 +130,7 @@ class LiveCall:
         dialect: Dialect | None = None,
         streamed: bool = False,
         choices: int = 1,
+        convention_metrics: bool = False,
     ) -> None:
         self._runtime = runtime
         self._now = runtime.clock.monotonic_ns
@@ -142,6 +151,8 @@ class LiveCall:
         self.returned_ns: int | None = None
         self._close_started_ns: int | None = None
         self._timeline: Timeline | None = None
+        self._convention_metrics = convention_metrics
+        self._started_with: Mapping[str, AttributeValue] = attributes
         if kind is Kind.CALL:
             for work in enclosing_works():
                 work.calls.append(self.interval)
@@ -270,17 +281,14 @@ class LiveCall:
                 stall_ns=self._runtime.stall_ns,
             )
         )
-        self._finish_span(
-            timeline,
-            outcome,
-            {
-                **latency_attributes(timeline, outcome, said.reported),
-                **token_attributes(said.tokens),
-                **said.attributes,
-                **self._transport_attributes(),
-                **({} if error_type is None else {semconv.ERROR_TYPE: error_type}),
-            },
-        )
+        ended_with: dict[str, AttributeValue] = {
+            **latency_attributes(timeline, outcome, said.reported),
+            **token_attributes(said.tokens),
+            **said.attributes,
+            **self._transport_attributes(),
+            **({} if error_type is None else {semconv.ERROR_TYPE: error_type}),
+        }
+        self._finish_span(timeline, outcome, ended_with)
         identity = self.span.span_context
         self._runtime.recorder.record(
             RequestRecord(
@@ -296,12 +304,21 @@ class LiveCall:
                 attributes=self.series,
                 trace_id=identity.trace_id,
                 span_id=identity.span_id,
+                sampled=identity.trace_flags.sampled,
+                convention=self._convention(ended_with),
+                output_chunk_gaps_ns=() if self.reads is None else self.reads.gaps_ns(),
             )
         )
         # A unit of work around it may hold on to the call; it needs the timeline alone.
         self.tail.clear()
         self.reads = self.answer = None
         self.headers = {}
+        self._started_with = {}
+
+    def _convention(self, ended_with: Mapping[str, AttributeValue]) -> dict[str, str]:
+        if not self._convention_metrics:
+            return {}
+        return convention_labels({**self._started_with, **ended_with})
 
     def _streamed_tokens(self, tokens: TokenCounts) -> int | None:
         """Return how many tokens the stream showed; a provider may count hidden reasoning."""

@@ -18,6 +18,7 @@ from latspan.segments import Kind
 __all__ = [
     "Entered",
     "ambient_attributes",
+    "convention_labels",
     "series_attributes",
     "span_attributes",
     "with_attributes",
@@ -113,4 +114,13 @@ def span_attributes(kind: Kind, series: Mapping[str, str]) -> dict[str, Attribut
     return {
         semconv.LATSPAN_KIND: kind.value,
         **{semconv.SERIES_ATTRIBUTES[name]: value for name, value in series.items()},
+    }
+
+
+def convention_labels(attributes: Mapping[str, AttributeValue]) -> dict[str, str]:
+    """Return what the conventions' metrics are keyed by, of all that a call's span says."""
+    return {
+        name: str(attributes[key])
+        for name, key in semconv.CONVENTION_ATTRIBUTES.items()
+        if key in attributes
     }

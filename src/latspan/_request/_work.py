@@ -178,6 +178,7 @@ class LiveWork:
                 attributes=self._series,
                 trace_id=identity.trace_id,
                 span_id=identity.span_id,
+                sampled=identity.trace_flags.sampled,
                 reports=work.own,
             )
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import chain, pairwise
 from typing import Final
 
 from latspan.segments import SegmentName
@@ -90,6 +90,14 @@ class Reads:
         if self.end is not None:
             return self.end[1]
         return self.stamps[-1] if self.stamps else None
+
+    def gaps_ns(self) -> tuple[int, ...]:
+        """
+        Return the time between the returns of each two successive reads that gave a chunk.
+
+        Whose time that was is not asked: that is :meth:`returns`' question.
+        """
+        return tuple(later - earlier for earlier, later in pairwise(self.stamps[1::2]))
 
     def returns(self, handed_over_ns: int) -> Iterator[tuple[int, bool]]:
         """

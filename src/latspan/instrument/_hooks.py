@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, MutableMapping
+from typing import Final
 
 from opentelemetry import context
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
@@ -37,6 +38,9 @@ _HTTP_SUPPRESSION_KEYS = (
     context._SUPPRESS_HTTP_INSTRUMENTATION_KEY,  # pyright: ignore[reportPrivateUsage]
 )
 
+_OFFICIAL_INFERENCE_KEY: Final = "opentelemetry.genai.client.inference.context"
+"""Where `opentelemetry-util-genai` 1.3 holds the inference that is open in a context."""
+
 
 def _suppressed(keys: tuple[str, ...]) -> bool:
     current = context.get_current()
@@ -54,6 +58,7 @@ def open_call(
     streamed: bool = False,
     choices: int = 1,
     attributes: Mapping[str, AttributeValue] | None = None,
+    counted_elsewhere: bool = False,
 ) -> Call | None:
     """
     Open one logical call of a model's client library, retries inside.
@@ -67,6 +72,9 @@ def open_call(
         streamed: Whether the answer was asked for in chunks.
         choices: How many answers were asked for at once.
         attributes: Further attributes of the span, known before the call.
+        counted_elsewhere: Whether another instrumentation is known to emit the metrics of the
+            GenAI conventions for this call. One that has opened an inference of
+            ``opentelemetry-util-genai`` around it is found without that.
 
     Returns:
         ``None`` when latspan is not configured or instrumentation is suppressed here: then there
@@ -98,6 +106,8 @@ def open_call(
             dialect=dialect,
             streamed=streamed,
             choices=choices,
+            convention_metrics=not counted_elsewhere
+            and context.get_value(_OFFICIAL_INFERENCE_KEY) is None,
         )
     return None
 

@@ -34,6 +34,13 @@ class RequestRecord:
         span_id: Its span, 0 where there is none.
         reports: The segments that go into histograms, ``None`` for all of them. A request
             reports only what its calls do not, so that nothing is counted twice.
+        sampled: Whether its trace is kept, as its span's context says.
+        convention: What the metrics of the GenAI conventions are keyed by, under the names in
+            :data:`~latspan.semconv.CONVENTION_ATTRIBUTES` as far as known. Empty for what is no
+            inference call, and where an instrumentation beside latspan emits those metrics.
+        output_chunk_gaps_ns: One value for each chunk after the first, token-bearing or not, in
+            order: nanoseconds from the return of the read before to the return of its own.
+            Source: the conventions' ``gen_ai.client.operation.time_per_output_chunk``.
     """
 
     name: str
@@ -50,6 +57,9 @@ class RequestRecord:
     trace_id: int = 0
     span_id: int = 0
     reports: tuple[Segment, ...] | None = None
+    sampled: bool = False
+    convention: Mapping[str, str] = field(default_factory=dict[str, str])
+    output_chunk_gaps_ns: tuple[int, ...] = ()
 
     @property
     def segment_totals(self) -> tuple[SegmentTotal, ...]:
