@@ -68,8 +68,8 @@ demo: $(READY) ## Start a model server, send it chats, show where their time wen
 test: $(READY) $(READY_OPENAI2) ## Run every test, and those of the client libraries with openai 2 too
 	@$(BIN)/python scripts/run_tests.py $(BIN)/python tests $(VENV_OPENAI2)/bin/python tests/clients -- $(ARGS)
 
-.PHONY: check check-format check-lint check-types check-layers check-docs check-changelog
-check: check-format check-lint check-types check-layers check-docs check-changelog ## Format, lint, types, layers, docs, changelog (no tests)
+.PHONY: check check-format check-lint check-types check-layers check-docs check-api check-changelog
+check: check-format check-lint check-types check-layers check-docs check-api check-changelog ## Format, lint, types, layers, docs, public names, changelog (no tests)
 
 check-format: $(READY)
 	@$(BIN)/ruff format --quiet --diff .
@@ -86,6 +86,9 @@ check-layers: $(READY)
 check-docs: $(READY)
 	@$(BIN)/python scripts/generated_docs.py check
 	@$(BIN)/mkdocs build --quiet --strict --site-dir build/check-docs
+
+check-api: $(READY)
+	@$(BIN)/python scripts/public_api.py check
 
 check-changelog: $(READY)
 	@$(BIN)/python scripts/changelog.py check
