@@ -7,6 +7,7 @@ The error tree: what latspan raises at its own surface, never inside someone els
     ├── ConfigError              (ValueError)   a setting that cannot work
     ├── MissingExtraError        (ImportError)  a package behind an extra is absent
     ├── UnknownNameError         (LookupError)  no metric, segment or unit of that name
+    ├── InvalidValueError        (TypeError)    a histogram was given something that is no integer
     ├── EmptyHistogramError      (ValueError)   a question about no values at all
     ├── NotEnoughValuesError     (ValueError)   fewer values than the percentile needs
     ├── InstrumentationError     (RuntimeError) a client library could not be patched
@@ -19,6 +20,7 @@ __all__ = [
     "ConfigError",
     "EmptyHistogramError",
     "InstrumentationError",
+    "InvalidValueError",
     "LatspanError",
     "MissingExtraError",
     "NotEnoughValuesError",
@@ -69,6 +71,10 @@ class MissingExtraError(LatspanError, ImportError):
 
 class UnknownNameError(LatspanError, LookupError):
     """No metric, segment, unit or setting goes by the given name."""
+
+
+class InvalidValueError(LatspanError, TypeError):
+    """A histogram was given a value that is no integer."""
 
 
 class EmptyHistogramError(LatspanError, ValueError):

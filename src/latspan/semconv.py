@@ -85,6 +85,15 @@ METRIC_TIME_PER_OUTPUT_TOKEN: Final = "latspan.time_per_output_token"
 METRIC_CHUNK_GAP: Final = "latspan.chunk_gap"
 METRIC_STALL_DURATION: Final = "latspan.stall.duration"
 
+# What latspan says about itself.
+METRIC_DROPPED: Final = "latspan.dropped"
+METRIC_CLAMPED: Final = "latspan.clamped"
+METRIC_QUEUE_SIZE: Final = "latspan.queue.size"
+METRIC_SERIES_OVERFLOW: Final = "latspan.series.overflow"
+LATSPAN_SIGNAL: Final = "latspan.signal"
+LATSPAN_REASON: Final = "latspan.reason"
+LATSPAN_METRIC: Final = "latspan.metric"
+
 SERIES_ATTRIBUTES: Final = {
     "path": LATSPAN_PATH,
     "route": LATSPAN_ROUTE,

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import (
     AggregationTemporality,
-    ExponentialHistogramDataPoint,
     Metric,
 )
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
@@ -48,6 +47,13 @@ EXPORTED = {
     "chunk_gap": "latspan.chunk_gap",
     "stall_duration": "latspan.stall.duration",
 }
+CONVENTIONS = {
+    "gen_ai.client.operation.duration",
+    "gen_ai.client.operation.time_to_first_chunk",
+    "gen_ai.client.operation.time_per_output_chunk",
+    "gen_ai.client.token.usage",
+}
+EXPORTED |= {name: name for name in CONVENTIONS}
 
 Document = dict[str, Any]
 
@@ -231,33 +237,56 @@ def expected_contexts(calls: list[dict[str, Any]]) -> list[tuple[str, str, bool]
 
 def check_metrics(document: Document, metrics: list[Metric]) -> None:
     """Compare histograms with the snapshot of the program that sent them."""
-    names = [metric.name for metric in metrics]
-    assert len(set(names)) == len(names)
-    points = {metric.name: metric.exponential_histogram.data_points for metric in metrics}
-    for metric in metrics:
-        assert metric.unit == "s"
-        temporality = metric.exponential_histogram.aggregation_temporality
-        assert temporality == AggregationTemporality.AGGREGATION_TEMPORALITY_CUMULATIVE
+    by_name = {metric.name: metric for metric in metrics}
+    assert len(by_name) == len(metrics)
+    # A gauge about latspan itself, of what waits at that moment.
+    by_name.pop("latspan.queue.size")
     expected: Counter[str] = Counter()
     compared: set[str] = set()
     for distribution in document["distributions"]:
-        name = EXPORTED[distribution["metric"]]
-        found = [point for point in points[name] if belongs(point, distribution)]
+        name = EXPORTED.get(distribution["metric"])
+        if name is None:
+            continue
+        found = [point for point in points_of(by_name[name]) if belongs(point, distribution)]
         count = sum(point.count for point in found)
         assert count == distribution["count"]
         expected[name] += count
         p95_s = distribution["p95_s"]
-        if p95_s is not None:
+        if p95_s is not None and name.startswith("latspan."):
             assert percentile_of(found, 95) == pytest.approx(p95_s, rel=0.003)
             compared.add(distribution["segment"] or distribution["metric"])
-    received = Counter({name: sum(p.count for p in points[name]) for name in points})
+    received = {name: sum(p.count for p in points_of(by_name[name])) for name in by_name}
     assert received == expected
     assert compared >= {"queue", "prefill", "decode", "send", "time_to_first_token", "chunk_gap"}
+    assert expected.keys() >= CONVENTIONS
+    check_exemplars(document, by_name)
 
 
-def belongs(point: ExponentialHistogramDataPoint, distribution: dict[str, Any]) -> bool:
+def points_of(metric: Metric) -> list[Any]:
+    """Return a metric's points, whose form and unit are those of its name."""
+    data = metric.histogram if metric.name in CONVENTIONS else metric.exponential_histogram
+    assert metric.unit == ("{token}" if metric.name.endswith("token.usage") else "s")
+    assert data.aggregation_temporality == AggregationTemporality.AGGREGATION_TEMPORALITY_CUMULATIVE
+    return list(data.data_points)
+
+
+def check_exemplars(document: Document, metrics: dict[str, Metric]) -> None:
+    """Each leads to a record of the program, and has the slowest among them."""
+    records = {(each["trace_id"], each["span_id"]): each for each in document["records"]}
+    for metric in metrics.values():
+        for point in points_of(metric):
+            said = attributes_of(point.attributes)
+            for exemplar in point.exemplars:
+                record = records[exemplar.trace_id.hex(), exemplar.span_id.hex()]
+                assert record["kind"] == said.get("latspan.kind", "call")
+            values = [exemplar.as_double or exemplar.as_int for exemplar in point.exemplars]
+            assert not values or max(values) == point.max
+
+
+def belongs(point: Any, distribution: dict[str, Any]) -> bool:
     said = attributes_of(point.attributes)
-    return (said["latspan.kind"], said.get("latspan.segment")) == (
+    # The conventions' metrics are of calls, and have no attribute of latspan's.
+    return (said.get("latspan.kind", "call"), said.get("latspan.segment")) == (
         distribution["kind"],
         distribution["segment"],
     )

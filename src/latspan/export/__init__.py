@@ -6,16 +6,24 @@ This is the layer that knows the OpenTelemetry SDK; importing it imports the SDK
 
 from __future__ import annotations
 
-from latspan.export._metrics import metrics_data
-from latspan.export._metrics_export import MetricsExport
+from latspan.export._about import Reading, readings_of
+from latspan.export._interval_export import IntervalExport, Outlet
+from latspan.export._metrics import MetricsPart, metrics_parts
 from latspan.export._otlp import otlp_metric_exporter, otlp_span_exporter, resource_of
+from latspan.export._otlp_metrics import MetricsExporter, OtlpMetrics
 from latspan.export._private_spans import PrivateSink
 
 __all__ = [
-    "MetricsExport",
+    "IntervalExport",
+    "MetricsExporter",
+    "MetricsPart",
+    "OtlpMetrics",
+    "Outlet",
     "PrivateSink",
-    "metrics_data",
+    "Reading",
+    "metrics_parts",
     "otlp_metric_exporter",
     "otlp_span_exporter",
+    "readings_of",
     "resource_of",
 ]

@@ -10,10 +10,11 @@ from opentelemetry.sdk.environment_variables import (
     OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE,
     OTEL_METRIC_EXPORT_INTERVAL,
     OTEL_METRIC_EXPORT_TIMEOUT,
+    OTEL_METRICS_EXEMPLAR_FILTER,
 )
 from opentelemetry.sdk.metrics.export import AggregationTemporality
 
-__all__ = ["export_interval_s", "export_timeout_s", "histogram_temporality"]
+__all__ = ["export_interval_s", "export_timeout_s", "exports_exemplars", "histogram_temporality"]
 
 _logger: Final = logging.getLogger(__name__)
 
@@ -62,6 +63,16 @@ def histogram_temporality() -> AggregationTemporality:
         )
         return AggregationTemporality.CUMULATIVE
     return temporality
+
+
+def exports_exemplars() -> bool:
+    """
+    Return whether metrics may name traces.
+
+    Source: OpenTelemetry specification, ``OTEL_METRICS_EXEMPLAR_FILTER``: ``trace_based`` unless
+    set, and latspan names only traces that are kept, so only ``always_off`` makes a difference.
+    """
+    return os.environ.get(OTEL_METRICS_EXEMPLAR_FILTER, "").strip().lower() != "always_off"
 
 
 def _seconds(variable: str, *, default_ms: float) -> float:

@@ -10,12 +10,13 @@ Source: OpenTelemetry metrics data model, "ExponentialHistogram".
 from __future__ import annotations
 
 import math
-from collections import Counter
+from array import array
 from dataclasses import dataclass
+from functools import cache
 from typing import Final
 
 from latspan.errors import ConfigError
-from latspan.histogram import Histogram, middle_value_of
+from latspan.histogram import HIGHEST_NS, Histogram, index_of, middle_value_of
 from latspan.units import to_seconds
 
 __all__ = [
@@ -33,6 +34,7 @@ DEFAULT_MAX_BUCKETS: Final = 4096
 """At scale 8 enough for values that span a factor of 65,536, for example 1 ms to 65 s."""
 
 _SCALES: Final = range(-10, 21)
+_HDR_BUCKETS: Final = index_of(HIGHEST_NS) + 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,27 +85,35 @@ def exponential_buckets(
         ConfigError: ``scale`` or ``max_buckets`` is out of its range.
     """
     check_resolution(scale, max_buckets)
-    zero_count = 0
-    counts: Counter[int] = Counter()
-    for hdr_index, count in histogram:
-        if hdr_index == 0:
-            zero_count = count
-        else:
-            # The outermost buckets' middles may lie beyond the exact extremes.
-            middle_ns = min(max(middle_value_of(hdr_index), histogram.min_ns), histogram.max_ns)
-            counts[_index_of(to_seconds(middle_ns), scale)] += count
-    if not counts:
+    buckets = list(histogram)
+    zero_count = buckets.pop(0)[1] if buckets and buckets[0][0] == 0 else 0
+    if not buckets:
         return ExponentialBuckets(scale, 0, (), zero_count)
-    down = _scales_too_fine(min(counts), max(counts), max_buckets)
-    first, last = min(counts) >> down, max(counts) >> down
-    dense = [0] * (last - first + 1)
-    for index, count in counts.items():
-        dense[(index >> down) - first] += count
-    return ExponentialBuckets(scale - down, first, tuple(dense), zero_count)
+    table = _table_of(scale)
+    # The outermost buckets' middles may lie beyond the exact extremes.
+    lowest, highest = (
+        _index_of(min(max(middle_value_of(index), histogram.min_ns), histogram.max_ns), scale)
+        for index in (buckets[0][0], buckets[-1][0])
+    )
+    down = _scales_too_fine(lowest, highest, max_buckets)
+    first, last = lowest >> down, highest >> down
+    counts = [0] * (last - first + 1)
+    for hdr_index, count in buckets:
+        counts[(min(max(table[hdr_index], lowest), highest) >> down) - first] += count
+    return ExponentialBuckets(scale - down, first, tuple(counts), zero_count)
 
 
-def _index_of(value_s: float, scale: int) -> int:
-    return math.ceil(math.ldexp(math.log2(value_s), scale)) - 1
+@cache
+def _table_of(scale: int) -> array[int]:
+    """Return the exponential bucket of each HDR bucket's middle; 0 has none."""
+    return array(
+        "i",
+        [0, *(_index_of(middle_value_of(index), scale) for index in range(1, _HDR_BUCKETS))],
+    )
+
+
+def _index_of(value_ns: int, scale: int) -> int:
+    return math.ceil(math.ldexp(math.log2(to_seconds(value_ns)), scale)) - 1
 
 
 def _scales_too_fine(first: int, last: int, max_buckets: int) -> int:

@@ -2,164 +2,157 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
 
 from opentelemetry.sdk.metrics.export import (
     AggregationTemporality,
-    Buckets,
     ExponentialHistogram,
-    ExponentialHistogramDataPoint,
+    Histogram,
     Metric,
     MetricsData,
     ResourceMetrics,
     ScopeMetrics,
+    Sum,
 )
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
 from latspan import semconv
 from latspan._version import __version__
-from latspan.export._exponential import (
-    DEFAULT_MAX_BUCKETS,
-    DEFAULT_SCALE,
-    ExponentialBuckets,
-    exponential_buckets,
-)
-from latspan.histogram import Histogram
-from latspan.recording import SeriesKey, Snapshot
-from latspan.units import to_seconds
+from latspan.export._exponential import DEFAULT_MAX_BUCKETS, DEFAULT_SCALE, check_resolution
+from latspan.export._forms import FORMS, Form
+from latspan.export._points import DataPoint, data_point, largest_size, size_of_attributes
+from latspan.recording import Exemplar, SeriesKey, Snapshot
 
-__all__ = ["metrics_data"]
+__all__ = ["PART_BYTES", "SCOPE", "MetricsPart", "metrics_parts"]
 
-_EXPORTED: Final[Mapping[str, tuple[str, str]]] = {
-    "segment": (
-        semconv.METRIC_SEGMENT_DURATION,
-        "Time a request spent in one segment; a request's segments sum to its duration",
-    ),
-    "time_to_first_token": (
-        semconv.METRIC_TIME_TO_FIRST_TOKEN,
-        "From the start of a call to its first chunk that bears a token",
-    ),
-    "time_to_first_visible_token": (
-        semconv.METRIC_TIME_TO_FIRST_VISIBLE_TOKEN,
-        "From the start to the first token that is not reasoning",
-    ),
-    "time_per_output_token": (
-        semconv.METRIC_TIME_PER_OUTPUT_TOKEN,
-        "Time each output token after the first took",
-    ),
-    "chunk_gap": (
-        semconv.METRIC_CHUNK_GAP,
-        "Between the arrivals of two successive chunks that bear tokens",
-    ),
-    "stall_duration": (
-        semconv.METRIC_STALL_DURATION,
-        "By how much a stream's gaps exceeded the stall limit, summed over a request",
-    ),
-}
-"""What leaves the process: name and description by the name inside."""
+PART_BYTES: Final = 4_000_000
+"""Below the 4 MiB that a gRPC server takes at once unless told otherwise."""
 
-_Attributes = tuple[tuple[str, str], ...]
+SCOPE: Final = InstrumentationScope("latspan", __version__, semconv.SCHEMA_URL)
+
+_FIXED_BYTES: Final = 4_096
+"""What a message holds beside resource and points: names, descriptions, scope."""
+
+_NO_EXEMPLARS: Final[Mapping[SeriesKey, Sequence[Exemplar]]] = {}
 
 
-def metrics_data(
+@dataclass(frozen=True, slots=True)
+class MetricsPart:
+    """
+    As much as goes into one message.
+
+    Args:
+        data: To be handed to an exporter.
+        keys: The series in it.
+        has_about: Whether it holds the metrics about latspan itself.
+    """
+
+    data: MetricsData
+    keys: tuple[SeriesKey, ...]
+    has_about: bool
+
+
+def metrics_parts(
     snapshot: Snapshot,
     *,
     resource: Resource,
     temporality: AggregationTemporality,
-    start_epoch_ns: int | None = None,
+    exemplars: Mapping[SeriesKey, Sequence[Exemplar]] = _NO_EXEMPLARS,
+    about: Sequence[Metric] = (),
     scale: int = DEFAULT_SCALE,
     max_buckets: int = DEFAULT_MAX_BUCKETS,
-) -> MetricsData:
+    part_bytes: int = PART_BYTES,
+) -> Iterator[MetricsPart]:
     """
-    Return a snapshot as exponential histograms in seconds.
+    Yield a snapshot as OTLP metrics, in messages that every collector takes.
 
-    Everything is in one ``ResourceMetrics`` and one ``ScopeMetrics``: of two with an equal
-    resource or scope the OTLP encoder of the SDK 1.45 keeps the last and drops the first.
+    latspan's own metrics are exponential histograms in seconds; those of the GenAI conventions
+    have the buckets that these advise. Each message is made when it is asked for: all of them at
+    once would take far more memory than the snapshot.
+
+    Everything of a message is in one ``ResourceMetrics`` and one ``ScopeMetrics``: of two with an
+    equal resource or scope the OTLP encoder of the SDK 1.45 keeps the last and drops the first.
 
     Args:
         snapshot: Since the start for cumulative temporality, one interval for delta.
         resource: What the process is called.
         temporality: As the snapshot was taken.
-        start_epoch_ns: Since when the values count, Unix time in nanoseconds; the snapshot's
-            own start unless given.
+        exemplars: Requests that stand for a series.
+        about: Metrics about latspan itself, for the first message.
         scale: In [-10, 20]; 8 keeps the middle of a bucket within 0.3 % of a value in it.
         max_buckets: At least 2; where a histogram spans more, its scale is lowered.
+        part_bytes: How large a message may be. A single series is sent even where it is larger.
 
-    Returns:
-        Without any ``ResourceMetrics`` where the snapshot has nothing that is exported.
+    Yields:
+        Nothing where there is nothing to tell: no series that is exported, and no counter in
+        ``about``.
 
     Raises:
         ConfigError: ``scale`` or ``max_buckets`` is out of its range.
     """
-    start = snapshot.start_epoch_ns if start_epoch_ns is None else start_epoch_ns
-    metrics = [
-        Metric(
-            name=name,
-            description=description,
-            unit="s",
-            data=ExponentialHistogram(
-                [
-                    _data_point(
-                        histogram,
-                        exponential_buckets(histogram, scale=scale, max_buckets=max_buckets),
-                        dict(attributes),
-                        start_epoch_ns=start,
-                        end_epoch_ns=snapshot.end_epoch_ns,
-                    )
-                    for attributes, histogram in points.items()
-                ],
-                temporality,
-            ),
+    check_resolution(scale, max_buckets)
+    room = part_bytes - _FIXED_BYTES - size_of_attributes(resource.attributes)
+    part = _Part(list(about))
+    for form, key in _in_order(snapshot):
+        point = data_point(
+            form,
+            key,
+            snapshot.series[key],
+            end_epoch_ns=snapshot.end_epoch_ns,
+            exemplars=exemplars.get(key, ()),
+            scale=scale,
+            max_buckets=max_buckets,
         )
-        for metric, (name, description) in _EXPORTED.items()
-        if (points := _points(snapshot, metric))
-    ]
-    if not metrics:
-        return MetricsData([])
-    scope = InstrumentationScope("latspan", __version__, semconv.SCHEMA_URL)
-    scope_metrics = ScopeMetrics(scope, metrics, semconv.SCHEMA_URL)
-    return MetricsData([ResourceMetrics(resource, [scope_metrics], resource.schema_url)])
+        size = largest_size(point)
+        if part.keys and part.size + size > room:
+            yield part.finished(resource, temporality)
+            part = _Part([])
+        part.add(form, key, point, size)
+    if part.keys or any(isinstance(metric.data, Sum) for metric in part.about):
+        yield part.finished(resource, temporality)
 
 
-def _points(snapshot: Snapshot, metric: str) -> dict[_Attributes, Histogram]:
-    """Return the metric's histograms by what they are called outside; equal names are merged."""
-    points: dict[_Attributes, Histogram] = {}
-    for key, histogram in snapshot.series.items():
-        if key.metric == metric and histogram.count:
-            points.setdefault(_attributes_of(key), Histogram()).merge(histogram)
-    return points
+def _in_order(snapshot: Snapshot) -> Iterator[tuple[Form, SeriesKey]]:
+    """Yield what is exported, metric by metric."""
+    keys: defaultdict[str, list[SeriesKey]] = defaultdict(list)
+    for key, series in snapshot.series.items():
+        if key.metric in FORMS and series.histogram.count:
+            keys[key.metric].append(key)
+    for metric, form in FORMS.items():
+        for key in keys[metric]:
+            yield form, key
 
 
-def _attributes_of(key: SeriesKey) -> _Attributes:
-    named = {
-        semconv.SERIES_ATTRIBUTES[name]: value
-        for name, value in key.attributes
-        if name in semconv.SERIES_ATTRIBUTES
-    }
-    return tuple(sorted({**named, semconv.LATSPAN_KIND: key.kind.value}.items()))
+@dataclass(slots=True)
+class _Part:
+    """A message in the making."""
 
+    about: list[Metric]
+    keys: list[SeriesKey] = field(default_factory=list[SeriesKey])
+    points: dict[Form, list[Any]] = field(default_factory=dict[Form, list[Any]])
+    size: int = 0
 
-def _data_point(
-    histogram: Histogram,
-    buckets: ExponentialBuckets,
-    attributes: Mapping[str, str],
-    *,
-    start_epoch_ns: int,
-    end_epoch_ns: int,
-) -> ExponentialHistogramDataPoint:
-    return ExponentialHistogramDataPoint(
-        attributes=attributes,
-        start_time_unix_nano=start_epoch_ns,
-        time_unix_nano=end_epoch_ns,
-        count=histogram.count,
-        sum=to_seconds(histogram.sum_ns),
-        scale=buckets.scale,
-        zero_count=buckets.zero_count,
-        positive=Buckets(buckets.offset, buckets.counts),
-        negative=Buckets(0, ()),
-        flags=0,
-        min=to_seconds(histogram.min_ns),
-        max=to_seconds(histogram.max_ns),
-    )
+    def add(self, form: Form, key: SeriesKey, point: DataPoint, size: int) -> None:
+        self.keys.append(key)
+        self.points.setdefault(form, []).append(point)
+        self.size += size
+
+    def finished(self, resource: Resource, temporality: AggregationTemporality) -> MetricsPart:
+        metrics = [
+            Metric(
+                form.name,
+                form.description,
+                form.unit,
+                ExponentialHistogram(points, temporality)
+                if form.bounds is None
+                else Histogram(points, temporality),
+            )
+            for form, points in self.points.items()
+        ]
+        scope_metrics = ScopeMetrics(SCOPE, [*metrics, *self.about], semconv.SCHEMA_URL)
+        data = MetricsData([ResourceMetrics(resource, [scope_metrics], resource.schema_url)])
+        return MetricsPart(data, tuple(self.keys), bool(self.about))

@@ -14,14 +14,19 @@ from latspan.histogram._buckets import (
     middle_value_of,
 )
 from latspan.histogram._histogram import Histogram
+from latspan.histogram._numpy import loaded_numpy
 from latspan.histogram._rank import values_needed
+from latspan.histogram._spectrum import SpectrumPoint, percentile_spectrum
 
 __all__ = [
     "HIGHEST_NS",
     "Histogram",
+    "SpectrumPoint",
     "highest_value_of",
     "index_of",
+    "loaded_numpy",
     "lowest_value_of",
     "middle_value_of",
+    "percentile_spectrum",
     "values_needed",
 ]

@@ -7,17 +7,21 @@ It knows what a request's values are, and neither how they were observed nor whe
 from __future__ import annotations
 
 from latspan.recording._distribution import Distribution
+from latspan.recording._exemplars import Exemplar
 from latspan.recording._noop_recorder import NoopRecorder
 from latspan.recording._record import RequestRecord
 from latspan.recording._recorder import Recorder
-from latspan.recording._series import SeriesKey
+from latspan.recording._series import Series, SeriesKey, Subject
 from latspan.recording._snapshot import Snapshot
 
 __all__ = [
     "Distribution",
+    "Exemplar",
     "NoopRecorder",
     "Recorder",
     "RequestRecord",
+    "Series",
     "SeriesKey",
     "Snapshot",
+    "Subject",
 ]

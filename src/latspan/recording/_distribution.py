@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from latspan.errors import EmptyHistogramError, NotEnoughValuesError
-from latspan.histogram import Histogram, values_needed
+from latspan.histogram import Histogram, percentile_spectrum, values_needed
 from latspan.segments import Source
 from latspan.tokens import TokenSource
 from latspan.units import TimeUnit, from_unit, in_unit
@@ -40,8 +40,22 @@ class Distribution:
     hint: str | None = None
 
     def count(self) -> int:
-        """Return how many values there are."""
+        """Return how many values there are, clamped ones included."""
         return self.histogram.count
+
+    def rejected(self) -> int:
+        """Return how many values were negative, and are not held."""
+        return self.histogram.rejected
+
+    def clamped(self) -> int:
+        """Return how many values were above 24 hours, and are held as 24 hours."""
+        return self.histogram.clamped
+
+    def shares(self) -> dict[Source | TokenSource, float]:
+        """Return what share of the values comes from which source, in (0, 1], largest first."""
+        whole = sum(self.sources.values())
+        by_count = sorted(self.sources.items(), key=lambda item: -item[1])
+        return {source: count / whole for source, count in by_count if count}
 
     def percentile(self, percentile: float, *, unit: TimeUnit = "ms") -> float:
         """
@@ -66,6 +80,54 @@ class Distribution:
                 self.name, percentile=percentile, count=held.count, needed=needed
             )
         return self._shown(held.value_at_percentile(percentile), unit)
+
+    def spectrum(self, *, ticks: int = 5, unit: TimeUnit = "ms") -> list[tuple[float, float, int]]:
+        """
+        Return the percentile spectrum: the whole distribution, finer towards its tail.
+
+        Args:
+            ticks: Points on each half of the distance that is left to 100 %, at least 1.
+            unit: Of the values; without meaning for counts.
+
+        Returns:
+            Percentile in [0, 100], value, and how many values do not exceed it. The last line is
+            the largest value. What 100 values say of p99.9 is that largest value, no more.
+
+        Raises:
+            ConfigError: ``ticks`` is less than 1.
+            EmptyHistogramError: There are no values.
+
+        Source: HdrHistogram, percentile ticks per half distance.
+        """
+        return [
+            (point.percentile, self._shown(point.value, unit), point.count)
+            for point in percentile_spectrum(self._occupied(), ticks)
+        ]
+
+    def corrected_for_coordinated_omission(
+        self, expected_interval: float, *, unit: TimeUnit = "ms"
+    ) -> Distribution:
+        """
+        Return the values, and those that a generator which waits for answers never sent.
+
+        Only for a load test whose generator was to send at a fixed interval and sent nothing
+        while it waited. What an application's own users waited for needs no correction: it would
+        invent requests.
+
+        Args:
+            expected_interval: At which requests were to be sent, greater than 0.
+            unit: Of the interval.
+
+        Raises:
+            ConfigError: The interval is not positive, or far too short for the values.
+
+        Source: HdrHistogram, ``copyCorrectedForCoordinatedOmission``.
+        """
+        corrected = self.histogram.corrected_for_coordinated_omission(
+            from_unit(expected_interval, unit)
+        )
+        name = f"{self.name} (corrected for coordinated omission)"
+        return replace(self, name=name, histogram=corrected)
 
     def share_above(self, limit: float, *, unit: TimeUnit = "ms") -> float:
         """

@@ -4,48 +4,161 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple, Self
 
+from latspan.errors import UnknownNameError
 from latspan.histogram import Histogram
+from latspan.recording._exemplars import Exemplar
 from latspan.segments import Kind
 
-__all__ = ["SEGMENT", "SeriesKey", "merge_series"]
+__all__ = ["ATTRIBUTES", "SEGMENT", "Series", "SeriesKey", "Subject"]
 
 SEGMENT: Final = "segment"
 """The metric of every segment's series; the attribute of the same name says which segment."""
 
 
-@dataclass(frozen=True, slots=True)
-class SeriesKey:
+class Subject(NamedTuple):
+    """
+    Which requests the values of a series are of; ``None`` for what was not said.
+
+    A request's twenty series share one. The attributes are these and no others, so that nobody
+    opens a series a user or a prompt by accident.
+
+    Args:
+        kind: What the values were measured on, a :class:`~latspan.segments.Kind`.
+        side: The side of the network they were recorded on.
+        outcome: How the requests ended.
+        path: The inference path.
+        route: The application's route.
+        traffic_class: For example ``interactive`` or ``batch``.
+        tenant: On whose behalf.
+        model: The model that was asked for.
+        provider: ``gen_ai.provider.name``.
+        operation: ``gen_ai.operation.name``; like all below, of the conventions' metrics only.
+        response_model: The model that answered.
+        server_address: The host that was called.
+        server_port: Its port.
+        error_type: ``error.type``.
+        token_type: ``input`` or ``output``.
+        overflow: ``true`` for the series that takes in what is above the cardinality limit.
+    """
+
+    kind: str = Kind.CALL.value
+    side: str | None = None
+    outcome: str | None = None
+    path: str | None = None
+    route: str | None = None
+    traffic_class: str | None = None
+    tenant: str | None = None
+    model: str | None = None
+    provider: str | None = None
+    operation: str | None = None
+    response_model: str | None = None
+    server_address: str | None = None
+    server_port: str | None = None
+    error_type: str | None = None
+    token_type: str | None = None
+    overflow: str | None = None
+
+
+class SeriesKey(NamedTuple):
     """
     What the values of one histogram have in common.
 
     Args:
         metric: A metric's name, or ``segment``.
-        kind: What the values were measured on.
-        attributes: Names and values, sorted by name, so that equal series have equal keys.
+        subject: Which requests they are of.
+        source: How they are known; absent on the conventions' metrics.
+        segment: Which segment, where ``metric`` is ``segment``.
     """
 
     metric: str
-    kind: Kind
-    attributes: tuple[tuple[str, str], ...]
+    subject: Subject
+    source: str | None = None
+    segment: str | None = None
+
+    @classmethod
+    def of(cls, metric: str, attributes: Mapping[str, str]) -> Self:
+        """
+        Return the key of a metric's series that has these attributes.
+
+        Args:
+            metric: A metric's name, or ``segment``.
+            attributes: By the names that :attr:`attributes` gives.
+
+        Raises:
+            UnknownNameError: Series have no such attribute.
+        """
+        for name in attributes:
+            if name not in ATTRIBUTES:
+                raise UnknownNameError(
+                    f"no attribute '{name}'", hint=f"series have {', '.join(sorted(ATTRIBUTES))}"
+                )
+        of_requests = {name: value for name, value in attributes.items() if name in _OF_REQUESTS}
+        return cls(
+            metric,
+            Subject(**of_requests),
+            source=attributes.get("source"),
+            segment=attributes.get(SEGMENT),
+        )
+
+    @property
+    def attributes(self) -> dict[str, str]:
+        """Everything that is said, by name, ``kind`` included."""
+        said = {**self.subject._asdict(), "source": self.source, SEGMENT: self.segment}
+        return {name: value for name, value in said.items() if value is not None}
+
+    @property
+    def kind(self) -> Kind:
+        """What the values were measured on."""
+        return Kind(self.subject.kind)
 
     def attribute(self, name: str) -> str | None:
-        """Return the attribute's value, ``None`` where the series has no such attribute."""
-        return next((value for known, value in self.attributes if known == name), None)
+        """
+        Return the attribute's value, ``None`` where it is not said.
+
+        Args:
+            name: One of :data:`ATTRIBUTES`.
+        """
+        said: str | None = getattr(self if name in _OF_VALUES else self.subject, name)
+        return said
 
     def has(self, attributes: Mapping[str, str]) -> bool:
         """Return whether the series has every one of the attributes, with the same value."""
         return all(self.attribute(name) == value for name, value in attributes.items())
 
 
-def merge_series(
-    target: dict[SeriesKey, Histogram], series: Mapping[SeriesKey, Histogram]
-) -> dict[SeriesKey, Histogram]:
-    """Add ``series`` to ``target``, sharing no histogram between the two, and return it."""
-    for key, histogram in series.items():
-        if key in target:
-            target[key].merge(histogram)
-        else:
-            target[key] = histogram.copy()
-    return target
+_OF_REQUESTS: Final = frozenset(Subject._fields)
+_OF_VALUES: Final = frozenset({"source", SEGMENT})
+ATTRIBUTES: Final = _OF_REQUESTS | _OF_VALUES
+"""Every attribute that a series can have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """
+    What was recorded under one key.
+
+    Args:
+        histogram: The values; nobody changes it any more.
+        start_epoch_ns: Unix time since when they count, in nanoseconds. A series that was
+            forgotten and came back counts anew, from then on.
+        end_epoch_ns: Unix time of the interval's end in which the last of them came.
+        exemplars: Of a single interval: its slowest request and a typical one.
+    """
+
+    histogram: Histogram
+    start_epoch_ns: int
+    end_epoch_ns: int
+    exemplars: tuple[Exemplar, ...] = ()
+
+    def and_then(self, later: Series) -> Series:
+        """Return both as one, in a histogram of its own and with the later one's exemplars."""
+        merged = self.histogram.copy()
+        merged.merge(later.histogram)
+        return Series(
+            merged,
+            min(self.start_epoch_ns, later.start_epoch_ns),
+            max(self.end_epoch_ns, later.end_epoch_ns),
+            later.exemplars,
+        )

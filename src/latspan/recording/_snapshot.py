@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final, Literal
 
@@ -13,9 +13,8 @@ from latspan.histogram import Histogram
 from latspan.metrics import TOKEN_METRICS, metric_named
 from latspan.recording._distribution import Distribution
 from latspan.recording._record import RequestRecord
-from latspan.recording._series import SEGMENT, SeriesKey, merge_series
+from latspan.recording._series import ATTRIBUTES, SEGMENT, Series, SeriesKey
 from latspan.segments import SEGMENT_ORDER, Kind, Source
-from latspan.semconv import SERIES_ATTRIBUTES
 from latspan.tokens import TokenSource
 from latspan.units import TimeUnit
 
@@ -34,13 +33,13 @@ class Snapshot:
     before http before stage, because the user waits for the outermost.
 
     Args:
-        series: One histogram a series; nobody changes them any more.
+        series: What was recorded, by key; nobody changes it any more.
         start_epoch_ns: Unix time from which on values are held, in nanoseconds.
         end_epoch_ns: Unix time up to which values are held, at least ``start_epoch_ns``.
         records: The latest requests, as many as the recorder was told to keep.
     """
 
-    series: Mapping[SeriesKey, Histogram]
+    series: Mapping[SeriesKey, Series]
     start_epoch_ns: int
     end_epoch_ns: int
     records: tuple[RequestRecord, ...] = ()
@@ -127,27 +126,102 @@ class Snapshot:
 
     def segments(self) -> tuple[str, ...]:
         """Return the segments that were recorded: the client's in their order, then the rest."""
-        names = {name for key in self.series if (name := key.attribute(SEGMENT)) is not None}
+        names = {name for key in self.series if (name := key.segment) is not None}
         known = [name for name in SEGMENT_ORDER if name in names]
         return (*known, *sorted(names.difference(known)))
 
-    def followed_by(self, later: Snapshot) -> Snapshot:
-        """Return one snapshot of this span of time and the one that comes after it."""
+    def where(self, **where: str) -> Snapshot:
+        """
+        Return the part of the snapshot whose series have the attributes.
+
+        Args:
+            where: Attributes that the series must have; ``kind`` is one of them.
+
+        Raises:
+            UnknownNameError: There is no such attribute.
+        """
+        _refuse_unknown(where)
+        held = {key: series for key, series in self.series.items() if key.has(where)}
+        return replace(self, series=MappingProxyType(held), records=())
+
+    def group_by(self, attribute: str) -> dict[str | None, Snapshot]:
+        """
+        Return one snapshot for each value of an attribute, the busiest first.
+
+        Args:
+            attribute: For example ``model``, ``route`` or ``outcome``.
+
+        Returns:
+            By value; under ``None`` what does not say.
+
+        Raises:
+            UnknownNameError: There is no such attribute.
+        """
+        _refuse_unknown((attribute,))
+        groups: defaultdict[str | None, dict[SeriesKey, Series]] = defaultdict(dict)
+        for key, series in self.series.items():
+            groups[key.attribute(attribute)][key] = series
+        snapshots = {
+            value: replace(self, series=MappingProxyType(held), records=())
+            for value, held in groups.items()
+        }
+        return dict(sorted(snapshots.items(), key=lambda group: -group[1].count()))
+
+    def diff(self, earlier: Snapshot) -> Snapshot:
+        """
+        Return what came after an earlier snapshot of the same recorder.
+
+        Counts and sums are exact; extremes are within 1/1024, because the earlier values'
+        extremes may have been the same.
+
+        Args:
+            earlier: A snapshot that this one contains.
+
+        Raises:
+            ConfigError: It holds values that this one does not.
+        """
+        left: dict[SeriesKey, Series] = {}
+        for key, series in self.series.items():
+            before = earlier.series.get(key)
+            # One that was forgotten in between has begun anew.
+            if before is None or before.start_epoch_ns != series.start_epoch_ns:
+                left[key] = series
+                continue
+            histogram = series.histogram.subtract(before.histogram)
+            if histogram.count or histogram.rejected:
+                left[key] = Series(histogram, earlier.end_epoch_ns, series.end_epoch_ns)
         return Snapshot(
-            series=merge_series(merge_series({}, self.series), later.series),
-            start_epoch_ns=self.start_epoch_ns,
-            end_epoch_ns=later.end_epoch_ns,
-            records=self.records + later.records,
+            series=MappingProxyType(left),
+            start_epoch_ns=earlier.end_epoch_ns,
+            end_epoch_ns=self.end_epoch_ns,
+        )
+
+    def merge(self, other: Snapshot) -> Snapshot:
+        """
+        Return one snapshot of both: of two processes, two hosts or two spans of time.
+
+        Args:
+            other: Recorded elsewhere or at another time, so that nothing is in both.
+        """
+        series = dict(self.series)
+        for key, theirs in other.series.items():
+            ours = series.get(key)
+            series[key] = theirs if ours is None else ours.and_then(theirs)
+        return Snapshot(
+            series=MappingProxyType(series),
+            start_epoch_ns=min(self.start_epoch_ns, other.start_epoch_ns),
+            end_epoch_ns=max(self.end_epoch_ns, other.end_epoch_ns),
+            records=self.records + other.records,
         )
 
     def _select(
         self, metric: str, of: Kind | str | None, where: Mapping[str, str]
     ) -> dict[SeriesKey, Histogram]:
-        """Return the metric's series that have the attributes, all of one kind."""
-        self._refuse_unknown_attributes(where)
+        """Return the metric's histograms that have the attributes, all of one kind."""
+        _refuse_unknown(where)
         found = {
-            key: histogram
-            for key, histogram in self.series.items()
+            key: series.histogram
+            for key, series in self.series.items()
             if key.metric == metric and key.has(where)
         }
         kinds = {key.kind for key in found}
@@ -158,14 +232,13 @@ class Snapshot:
         )
         return {key: histogram for key, histogram in found.items() if key.kind == wanted}
 
-    def _refuse_unknown_attributes(self, where: Mapping[str, str]) -> None:
-        seen = {name for key in self.series for name, _ in key.attributes}
-        known = sorted(seen.union(SERIES_ATTRIBUTES))
-        for name in where:
-            if name not in known:
-                raise UnknownNameError(
-                    f"no attribute '{name}'", hint=f"series have {', '.join(known)}"
-                )
+
+def _refuse_unknown(attributes: Iterable[str]) -> None:
+    for name in attributes:
+        if name not in ATTRIBUTES:
+            raise UnknownNameError(
+                f"no attribute '{name}'", hint=f"series have {', '.join(sorted(ATTRIBUTES))}"
+            )
 
 
 def _kind_named(name: str) -> Kind:
@@ -182,10 +255,13 @@ def _distribution(
     sources: Counter[Source | TokenSource] = Counter()
     for key, histogram in series.items():
         merged.merge(histogram)
-        sources[_source_of(key)] += histogram.count
+        source = _source_of(key)
+        if source is not None:
+            sources[source] += histogram.count
     return Distribution(name, merged, unit=unit, sources=MappingProxyType(sources), hint=hint)
 
 
-def _source_of(key: SeriesKey) -> Source | TokenSource:
-    source = key.attribute("source") or Source.UNKNOWN
-    return TokenSource(source) if key.metric in TOKEN_METRICS else Source(source)
+def _source_of(key: SeriesKey) -> Source | TokenSource | None:
+    if key.source is None:
+        return None
+    return TokenSource(key.source) if key.metric in TOKEN_METRICS else Source(key.source)

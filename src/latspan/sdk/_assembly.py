@@ -6,6 +6,7 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from latspan import semconv
 from latspan._runtime import Runtime
 from latspan._spans import NoSink, SpanSink
 from latspan.clock import SystemClock
@@ -17,7 +18,7 @@ from latspan.sdk._worker import Worker
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
 
-    from latspan.export import MetricsExport
+    from latspan.export import IntervalExport
     from latspan.sdk._span_export import SpanExport
 
 __all__ = ["Assembly", "assemble"]
@@ -38,7 +39,7 @@ class Assembly:
     runtime: Runtime
     worker: Worker
     spans: SpanExport | None
-    metrics: MetricsExport | None
+    metrics: IntervalExport | None
 
 
 _global_provider: TracerProvider | None = None
@@ -60,7 +61,7 @@ def assemble(config: Config) -> Assembly:
         defaults=config.defaults,
         stall_ns=config.stall_ns,
     )
-    return Assembly(runtime, worker, spans, _metrics(config, recorder))
+    return Assembly(runtime, worker, spans, _metrics(config, recorder, worker))
 
 
 def _exports(config: Config, variable: str) -> bool:
@@ -91,14 +92,25 @@ def _private_spans(config: Config) -> tuple[SpanSink, SpanExport | None]:
     return PrivateSink(provider, spans.processor), spans
 
 
-def _metrics(config: Config, recorder: Recorder) -> MetricsExport | None:
+def _metrics(config: Config, recorder: Recorder, worker: Worker) -> IntervalExport | None:
     if not _exports(config, "OTEL_METRICS_EXPORTER"):
         return None
-    from latspan.export import MetricsExport, otlp_metric_exporter, resource_of
+    from latspan.export import (
+        IntervalExport,
+        OtlpMetrics,
+        Reading,
+        otlp_metric_exporter,
+        readings_of,
+        resource_of,
+    )
 
-    return MetricsExport(
+    metrics = OtlpMetrics(
         recorder,
         otlp_metric_exporter(config.protocol_of("metrics"), config.endpoint_of("metrics")),
         resource=resource_of(config.service_name),
-        interval_s=config.metrics_interval_s,
+        about=lambda: [
+            *readings_of(recorder),
+            Reading(semconv.METRIC_QUEUE_SIZE, worker.waiting() + recorder.waiting()),
+        ],
     )
+    return IntervalExport(recorder, [metrics], interval_s=config.metrics_interval_s)

@@ -74,6 +74,10 @@ class Worker:
             if job is not None:
                 _do(job)
 
+    def waiting(self) -> int:
+        """Return how many jobs wait, more or less."""
+        return self._jobs.qsize()
+
     def drain(self, timeout_s: float | None = None) -> bool:
         """
         Wait until every job that was submitted before is done.

@@ -23,6 +23,10 @@ METRICS = (
     "time_per_output_token",
     "chunk_gap",
     "stall_duration",
+    "gen_ai.client.operation.duration",
+    "gen_ai.client.operation.time_to_first_chunk",
+    "gen_ai.client.operation.time_per_output_chunk",
+    "gen_ai.client.token.usage",
 )
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from latspan.errors import EmptyHistogramError
+from latspan.errors import ConfigError, EmptyHistogramError, InvalidValueError
 from latspan.histogram import HIGHEST_NS, Histogram, index_of
 
 durations = st.integers(0, HIGHEST_NS) | st.integers(0, 5_000)
@@ -113,19 +114,112 @@ def test_extremes_and_mean_are_exact(values: list[int]) -> None:
     assert sum(values) / len(values) == histogram.mean_ns
 
 
-def test_a_value_may_come_many_times() -> None:
-    """A count stands for as many single values."""
-    histogram = Histogram()
+@pytest.mark.parametrize("odd", [1.5, math.nan, math.inf, -math.inf, "1", None])
+@pytest.mark.parametrize("others", [[], [7], [7] * 200])
+def test_what_is_no_integer_is_refused_and_nothing_with_it(odd: Any, others: list[int]) -> None:
+    """The error says what it was, and no value of the same call is counted."""
+    histogram = histogram_of([5])
 
-    histogram.record(3_000_000, 4)
+    with pytest.raises(InvalidValueError, match="integers"):
+        histogram.record_many([*others, odd])
+    with pytest.raises(InvalidValueError, match="integers"):
+        histogram.record(odd)
 
-    assert histogram_of([3_000_000] * 4) == histogram
+    assert histogram_of([5]) == histogram
 
 
-def test_a_value_cannot_come_less_than_once() -> None:
-    """A count that would take values away is refused."""
-    with pytest.raises(ValueError, match="0 times"):
-        Histogram().record(1, 0)
+@pytest.mark.parametrize("value", [-(1 << 70), -1, HIGHEST_NS + 1, 1 << 63, 1 << 70])
+def test_one_value_out_of_range_spoils_no_other(value: int) -> None:
+    """It is rejected or clamped, visibly, and the others are counted."""
+    many, single = histogram_of([7] * 200 + [value]), Histogram()
+    for each in [7] * 200 + [value]:
+        single.record(each)
+
+    assert many == single
+    assert (many.rejected, many.clamped) == (int(value < 0), int(value > 0))
+    assert 200 + many.clamped == many.count
+
+
+@given(any_values, any_values)
+def test_what_was_merged_can_be_taken_out_again(first: list[int], second: list[int]) -> None:
+    """Counts, sums and odd values are exact; extremes are within a bucket."""
+    a, b = histogram_of(first), histogram_of(second)
+
+    left = merged(a, b).subtract(b)
+
+    assert list(a) == list(left)
+    assert (a.count, a.sum_ns, a.rejected, a.clamped) == (
+        left.count,
+        left.sum_ns,
+        left.rejected,
+        left.clamped,
+    )
+    if a.count:
+        assert index_of(a.min_ns) == index_of(left.min_ns)
+        assert index_of(a.max_ns) == index_of(left.max_ns)
+
+
+def test_what_is_not_held_cannot_be_taken_out() -> None:
+    """No count becomes negative in silence."""
+    with pytest.raises(ConfigError, match="does not"):
+        histogram_of([1]).subtract(histogram_of([2]))
+
+
+def test_correction_adds_what_a_waiting_generator_did_not_send() -> None:
+    """After a stall of 100 at an interval of 25 three requests are missing: 75, 50 and 25."""
+    histogram = histogram_of([10, 100])
+
+    corrected = histogram.corrected_for_coordinated_omission(25)
+
+    assert histogram_of([10, 100, 75, 50, 25]) == corrected
+    assert histogram_of([10, 100]) == histogram
+
+
+@pytest.mark.parametrize("interval_ns", [0, -1, 1])
+def test_a_correction_that_makes_no_sense_is_refused(interval_ns: int) -> None:
+    """No such interval, or one so short that it would be busy for hours."""
+    with pytest.raises(ConfigError, match=r"interval|sent"):
+        histogram_of([HIGHEST_NS]).corrected_for_coordinated_omission(interval_ns)
+
+
+@given(any_values)
+def test_a_histogram_is_made_again_from_what_it_holds(values: list[int]) -> None:
+    """Buckets and the exact numbers beside them are all there is."""
+    histogram = histogram_of(values)
+    exact = (
+        {
+            "sum_ns": histogram.sum_ns,
+            "min_ns": histogram.min_ns,
+            "max_ns": histogram.max_ns,
+        }
+        if histogram.count
+        else {}
+    )
+
+    made = Histogram.from_buckets(
+        histogram, rejected=histogram.rejected, clamped=histogram.clamped, **exact
+    )
+
+    assert histogram == made
+
+
+def test_buckets_alone_say_sum_and_extremes_within_a_bucket() -> None:
+    """Where nobody knows the exact ones: middles, the lowest value, the highest."""
+    made = Histogram.from_buckets([(index_of(1_000_000), 2)])
+
+    assert made.count == 2
+    assert abs(made.sum_ns - 2_000_000) < 2_000
+    assert made.min_ns <= 1_000_000 <= made.max_ns < 1_001_000
+
+
+@pytest.mark.parametrize("total", [1 << 16, 1 << 32])
+def test_counters_grow_with_what_they_count(total: int) -> None:
+    """None overflows, whatever the order in which values come."""
+    histogram = Histogram.from_buckets([(7, total - 1)])
+
+    histogram.record_many([7, 7, 9])
+
+    assert list(histogram) == [(7, total + 1), (9, 1)]
 
 
 def test_a_copy_shares_nothing() -> None:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import threading
 import weakref
+from dataclasses import replace
+
+import pytest
 
 from latspan.clock import ManualClock
-from latspan.recording import NoopRecorder, Recorder, RequestRecord, SeriesKey
+from latspan.recording import NoopRecorder, Recorder, RequestRecord, SeriesKey, Snapshot
 from latspan.recording._recorder import PENDING_LIMIT
 from latspan.segments import Kind, Outcome, Segment
 
@@ -171,18 +174,146 @@ def test_equal_series_have_equal_keys() -> None:
         )
 
     assert [
-        SeriesKey(
+        SeriesKey.of(
             "duration",
-            Kind.HTTP,
-            (
-                ("model", "m"),
-                ("outcome", "error"),
-                ("path", "p"),
-                ("side", "client"),
-                ("source", "measured"),
-            ),
+            {
+                "kind": "http",
+                "outcome": "error",
+                "side": "client",
+                "path": "p",
+                "model": "m",
+                "source": "measured",
+            },
         )
     ] == list(recorder.snapshot().series)
+
+
+def with_model(model: str, duration_ns: int = 1, trace_id: int = 0) -> RequestRecord:
+    return replace(
+        record(duration_ns),
+        attributes={"model": model},
+        trace_id=trace_id,
+        span_id=trace_id,
+        sampled=trace_id > 0,
+    )
+
+
+def test_further_series_than_the_limit_are_counted_together(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """No value is lost, the overflow can be seen, and the log says so once a metric."""
+    recorder = Recorder(ManualClock(), series_limit=3)
+    for number in range(10):
+        recorder.record(with_model(f"model-{number}"))
+        recorder.record(with_model(f"model-{number}"))
+    recorder.swap_interval()
+    recorder.record(with_model("model-0"))
+    recorder.record(with_model("model-9"))
+
+    snapshot = recorder.snapshot()
+
+    assert snapshot.count() == 22
+    assert snapshot.count(overflow="true") == 15
+    assert snapshot.count(model="model-0") == 3
+    assert snapshot.count(model="model-9") == 0
+    assert [f"{metric} has more than 3 series" for metric in ("segment", "duration")] == [
+        message.partition(";")[0] for message in caplog.messages
+    ]
+
+
+def test_a_series_that_was_forgotten_begins_anew() -> None:
+    """Idle series make room, and when they come again their start says since when they count."""
+    clock = ManualClock(epoch_offset_ns=0)
+    recorder = Recorder(clock, series_limit=2)
+    for model in ("busy", "idle"):
+        recorder.record(with_model(model))
+    clock.advance(10)
+    recorder.swap_interval()
+    recorder.record(with_model("busy"))
+    clock.advance(10)
+    recorder.swap_interval()
+
+    forgotten = recorder.forget_idle(before_epoch_ns=20)
+    recorder.record(with_model("new"))
+    recorder.record(with_model("busy"))
+    clock.advance(10)
+    snapshot = recorder.snapshot()
+
+    starts = {
+        key.attribute("model"): series.start_epoch_ns
+        for key, series in snapshot.series.items()
+        if key.metric == "duration"
+    }
+    assert forgotten == 2
+    assert starts == {"busy": 0, "new": 20}
+    assert snapshot.count(model="busy") == 3
+
+
+def test_a_series_that_is_being_counted_is_not_idle() -> None:
+    """Nothing that waits for the next interval is cut off from its total."""
+    clock = ManualClock(epoch_offset_ns=0)
+    recorder = Recorder(clock)
+    recorder.record(record())
+    recorder.swap_interval()
+    clock.advance(10)
+    recorder.record(record())
+
+    assert recorder.forget_idle(before_epoch_ns=10) == 0
+    assert recorder.snapshot().count() == 2
+
+
+def test_an_interval_names_its_slowest_request_and_a_typical_one() -> None:
+    """The trace ids are those of requests whose traces are kept, in every series."""
+    recorder = Recorder(ManualClock())
+    for number in range(1, 100):
+        recorder.record(with_model("m", number, trace_id=number))
+    recorder.record(with_model("m", 1_000))
+
+    interval = recorder.swap_interval()
+    next_interval = recorder.swap_interval()
+
+    for series in interval.series.values():
+        slowest, typical = series.exemplars
+        assert (slowest.value, slowest.trace_id, slowest.span_id) == (99, 99, 99)
+        assert 1 < typical.value < 99
+        assert typical.trace_id == typical.value == typical.epoch_ns
+    assert not next_interval.series
+    assert not any(series.exemplars for series in recorder.snapshot().series.values())
+
+
+def test_a_request_whose_trace_is_not_kept_is_no_example() -> None:
+    """A link that leads nowhere is worse than none."""
+    recorder = Recorder(ManualClock())
+    recorder.record(with_model("m"))
+
+    assert not any(series.exemplars for series in recorder.swap_interval().series.values())
+
+
+def test_recording_does_not_wait_for_whoever_counts() -> None:
+    """An application's thread is never held up by a snapshot that is being taken."""
+    counting, recorded = threading.Event(), threading.Event()
+
+    class Waiting(ManualClock):
+        """Is asked for the time while a snapshot is being taken."""
+
+        def epoch_offset_ns(self) -> int:
+            if threading.current_thread() is thread:
+                counting.set()
+                assert recorded.wait(30)
+            return 0
+
+    snapshots: list[Snapshot] = []
+    thread = threading.Thread(target=lambda: snapshots.append(recorder.snapshot()))
+    recorder = Recorder(Waiting())
+    thread.start()
+    counting.wait()
+    for _ in range(PENDING_LIMIT * 2):
+        recorder.record(record())
+    recorded.set()
+    thread.join()
+
+    assert [snapshot.count() for snapshot in snapshots] == [0]
+    assert recorder.snapshot().count() == PENDING_LIMIT * 2
 
 
 def test_a_noop_recorder_has_nothing_to_show() -> None:

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from latspan.clock import ManualClock
-from latspan.errors import EmptyHistogramError, NotEnoughValuesError, UnknownNameError
+from latspan.errors import (
+    ConfigError,
+    EmptyHistogramError,
+    NotEnoughValuesError,
+    UnknownNameError,
+)
 from latspan.metrics import MetricValue
 from latspan.recording import Recorder, RequestRecord, Snapshot
 from latspan.segments import Kind, Outcome, Segment, Source
@@ -165,13 +172,13 @@ def test_unknown_names_are_refused_with_what_could_be_meant() -> None:
         snapshot.metric("input_token")
     with pytest.raises(UnknownNameError, match="one of duration"):
         snapshot.metric("xyzzy")
-    with pytest.raises(UnknownNameError, match="series have model, outcome, path"):
+    with pytest.raises(UnknownNameError, match="series have error_type, kind, model"):
         snapshot.count(modell="m")
     with pytest.raises(UnknownNameError, match="one of request, call, http, stage"):
         snapshot.count(of="calls")
 
 
-def test_one_snapshot_followed_by_another_is_both() -> None:
+def test_two_snapshots_merge_into_one_of_both() -> None:
     """Their values are added and their spans of time joined; neither changes."""
     clock = ManualClock()
     recorder = Recorder(clock)
@@ -181,10 +188,131 @@ def test_one_snapshot_followed_by_another_is_both() -> None:
     recorder.record(call(20))
     second = recorder.swap_interval()
 
-    both = first.followed_by(second)
+    both, reversed_both = first.merge(second), second.merge(first)
 
     assert (first.count(), second.count(), both.count()) == (1, 1, 2)
     assert (first.start_epoch_ns, second.end_epoch_ns) == (
         both.start_epoch_ns,
         both.end_epoch_ns,
     )
+    assert both.series == reversed_both.series
+
+
+def test_the_difference_of_two_snapshots_is_what_came_in_between() -> None:
+    """Counts and sums are those of the later values alone."""
+    clock = ManualClock()
+    recorder = Recorder(clock)
+    recorder.record(call(10))
+    before = recorder.snapshot()
+    clock.advance(5)
+    recorder.record(call(30))
+    recorder.record(call(70, model="other"))
+
+    between = recorder.snapshot().diff(before)
+
+    assert (between.count(), between.count(model="other")) == (2, 1)
+    assert between.metric("duration").mean() == 50
+    assert between.percentile("duration", 0, model="m") == pytest.approx(30, rel=0.001)
+    assert between.start_epoch_ns == before.end_epoch_ns == between.end_epoch_ns - 5
+    assert recorder.snapshot().diff(recorder.snapshot()).series == {}
+
+
+def test_what_a_snapshot_does_not_hold_cannot_be_taken_from_it() -> None:
+    """The order of the two is told, and not a negative count."""
+    recorder = Recorder(ManualClock())
+    earlier = recorder.snapshot()
+    recorder.record(call())
+
+    with pytest.raises(ConfigError, match="hint: subtract the earlier"):
+        snapshot_of(call(5)).diff(recorder.snapshot())
+    assert earlier.diff(earlier).count() == 0
+
+
+def test_a_snapshot_can_be_narrowed_and_split() -> None:
+    """By any attribute that series have; what does not say it stands under None."""
+    snapshot = snapshot_of(call(model="a"), call(model="b"), call(model="b"))
+
+    by_model = snapshot.group_by("model")
+
+    assert {name: part.count() for name, part in by_model.items()} == {"b": 2, "a": 1}
+    assert list(by_model) == ["b", "a"]
+    assert snapshot.where(model="b").segments() == snapshot.segments()
+    assert snapshot.where(model="b", kind="call").count() == 2
+    assert list(snapshot.group_by("tenant")) == [None]
+    for question in (lambda: snapshot.where(modell="b"), lambda: snapshot.group_by("modell")):
+        with pytest.raises(UnknownNameError, match="no attribute 'modell'"):
+            question()
+
+
+def test_a_segment_says_the_shares_of_its_sources() -> None:
+    """The largest share first."""
+    snapshot = snapshot_of(*[call(source=Source.ESTIMATED)] * 3, call())
+
+    assert list(snapshot.segment("queue").shares().items()) == [
+        ("estimated", 0.75),
+        ("measured", 0.25),
+    ]
+    assert snapshot.segment("xyzzy").shares() == {}
+
+
+def test_odd_values_are_counted_where_they_can_be_seen() -> None:
+    """A negative value is rejected, one above a day clamped; neither is lost in silence."""
+    day_ns = 24 * 3600 * 10**9
+    odd = replace(call(), metrics={"time_to_first_token": MetricValue(-1)})
+    far = replace(call(), metrics={"time_to_first_token": MetricValue(day_ns + 1)})
+
+    ttft = snapshot_of(odd, far).metric("ttft")
+
+    assert (ttft.count(), ttft.rejected(), ttft.clamped()) == (1, 1, 1)
+    assert ttft.max(unit="s") == 24 * 3600
+
+
+def test_a_spectrum_shows_the_whole_distribution() -> None:
+    """From the smallest value to the largest, in the unit asked for."""
+    spectrum = snapshot_of(*(call(ms) for ms in range(1, 101))).metric("duration").spectrum()
+
+    assert spectrum[-1] == (100.0, 100.0, 100)
+    assert (50.0, pytest.approx(50, rel=0.001), 50) in spectrum
+
+
+def test_correction_for_coordinated_omission_is_named() -> None:
+    """The corrected values are another distribution and say so; the recorded ones stay."""
+    durations = snapshot_of(call(10), call(100)).metric("duration")
+
+    corrected = durations.corrected_for_coordinated_omission(25)
+
+    assert (durations.count(), corrected.count()) == (2, 5)
+    assert corrected.name == "duration (corrected for coordinated omission)"
+
+
+def test_the_conventions_metrics_have_their_own_attributes() -> None:
+    """Only a call that names them has such values, keyed by what the conventions say."""
+    convention = {
+        "operation": "chat",
+        "provider": "openai",
+        "model": "m",
+        "server_address": "api.test",
+        "server_port": "443",
+    }
+    plain, streamed = (
+        call(),
+        replace(
+            call(),
+            convention=convention,
+            output_chunk_gaps_ns=(1_000, 2_000),
+            metrics={"time_to_first_chunk": MetricValue(7)},
+        ),
+    )
+    failed = replace(call(), convention={**convention, "error_type": "500"})
+
+    snapshot = snapshot_of(plain, streamed, failed)
+
+    duration = "gen_ai.client.operation.duration"
+    assert snapshot.metric(duration).count() == 2
+    assert snapshot.metric(duration, error_type="500").count() == 1
+    assert snapshot.metric("gen_ai.client.operation.time_to_first_chunk", **convention).count() == 1
+    assert snapshot.metric("gen_ai.client.operation.time_per_output_chunk").count() == 2
+    usage = "gen_ai.client.token.usage"
+    assert snapshot.metric(usage, token_type="input").mean() == 10
+    assert snapshot.metric(usage, token_type="output").mean() == 3000
+    assert {key.attribute("path") for key in snapshot.series if key.metric == duration} == {None}

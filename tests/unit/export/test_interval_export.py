@@ -18,11 +18,12 @@ from opentelemetry.sdk.metrics.export import (
 )
 from opentelemetry.sdk.resources import Resource
 
-from latspan.clock import SystemClock
+from latspan.clock import ManualClock, SystemClock
 from latspan.errors import ConfigError
-from latspan.export import MetricsExport
-from latspan.recording import Recorder, RequestRecord
+from latspan.export import IntervalExport, OtlpMetrics
+from latspan.recording import Recorder, RequestRecord, Snapshot
 from latspan.segments import Kind, Outcome, Segment
+from latspan.units import NS_PER_S
 
 RECORD = RequestRecord(
     name="x",
@@ -80,14 +81,9 @@ def exporting(
     temporality: AggregationTemporality = AggregationTemporality.CUMULATIVE,
     *,
     interval_s: float = float("inf"),
-) -> Generator[MetricsExport]:
-    export = MetricsExport(
-        recorder,
-        backend,
-        resource=Resource({}),
-        interval_s=interval_s,
-        temporality=temporality,
-    )
+) -> Generator[IntervalExport]:
+    outlet = OtlpMetrics(recorder, backend, resource=Resource({}), temporality=temporality)
+    export = IntervalExport(recorder, [outlet], interval_s=interval_s)
     try:
         yield export
     finally:
@@ -174,8 +170,8 @@ def test_what_an_exporter_raises_is_logged_once_a_type(caplog: pytest.LogCapture
     flush_after_each_record(backend, AggregationTemporality.CUMULATIVE, records=3)
 
     assert [record.getMessage() for record in caplog.records] == [
-        "metrics could not be exported: first",
-        "metrics could not be exported: third",
+        "histograms could not be exported: first",
+        "histograms could not be exported: third",
     ]
 
 
@@ -205,7 +201,8 @@ def test_any_exporter_of_the_sdk_will_do() -> None:
     recorder = Recorder(SystemClock())
     recorder.record(RECORD)
 
-    export = MetricsExport(recorder, ConsoleMetricExporter(printed), resource=Resource({}))
+    console = OtlpMetrics(recorder, ConsoleMetricExporter(printed), resource=Resource({}))
+    export = IntervalExport(recorder, [console])
 
     assert export.shutdown()
     assert '"latspan.segment.duration"' in printed.getvalue()
@@ -244,17 +241,65 @@ def test_a_flush_waits_no_longer_than_it_is_told() -> None:
         answer.set()
 
 
-@pytest.mark.parametrize(
-    ("interval_s", "scale", "max_buckets"), [(0, 8, 160), (60, 21, 160), (60, 8, 1)]
-)
-def test_impossible_settings_fail_at_start(interval_s: float, scale: int, max_buckets: int) -> None:
+@pytest.mark.parametrize(("scale", "max_buckets"), [(21, 160), (8, 1)])
+def test_impossible_settings_fail_at_start(scale: int, max_buckets: int) -> None:
     """Not an hour later, on a thread nobody watches."""
+    recorder = Recorder(SystemClock())
     with pytest.raises(ConfigError):
-        MetricsExport(
-            Recorder(SystemClock()),
-            Backend(),
-            resource=Resource({}),
-            interval_s=interval_s,
-            scale=scale,
-            max_buckets=max_buckets,
+        OtlpMetrics(
+            recorder, Backend(), resource=Resource({}), scale=scale, max_buckets=max_buckets
         )
+    with pytest.raises(ConfigError, match="every 0 s"):
+        IntervalExport(recorder, [], interval_s=0)
+
+
+class Shelf:
+    """An outlet that takes what it is given, or raises."""
+
+    def __init__(self, *, broken: bool = False) -> None:
+        self.broken = broken
+        self.held: list[int] = []
+
+    def send(self, interval: Snapshot) -> bool:
+        """Note how many calls an interval has."""
+        if self.broken:
+            raise OSError("no space left on device")
+        self.held.append(interval.count())
+        return True
+
+    def shutdown(self, timeout_s: float) -> None:
+        """Nothing to let go of."""
+
+
+def test_one_outlet_that_fails_keeps_nothing_from_the_others() -> None:
+    """Each gets every interval, and the flush says that not all of it was delivered."""
+    first, second = Shelf(broken=True), Shelf()
+    recorder = Recorder(SystemClock())
+    export = IntervalExport(recorder, [first, second], interval_s=float("inf"))
+    recorder.record(RECORD)
+    flushed = export.force_flush()
+    first.broken = False
+    recorder.record(RECORD)
+    flushed_again = export.force_flush()
+    export.shutdown()
+
+    assert (flushed, flushed_again) == (False, True)
+    assert (first.held, second.held) == ([1, 0], [1, 1, 0])
+
+
+def test_series_are_forgotten_once_they_are_idle_and_delivered() -> None:
+    """What was not delivered is kept; what was, and gets no more values, makes room."""
+    clock = ManualClock()
+    recorder = Recorder(clock)
+    shelf = Shelf(broken=True)
+    export = IntervalExport(recorder, [shelf], interval_s=float("inf"), idle_s=60)
+    recorder.record(RECORD)
+    export.force_flush()
+    clock.advance(61 * NS_PER_S)
+    export.force_flush()
+    undelivered = recorder.snapshot().count()
+    shelf.broken = False
+    export.force_flush()
+    export.shutdown()
+
+    assert (undelivered, recorder.snapshot().count()) == (1, 0)

@@ -1,0 +1,80 @@
+"""What leaves the process: which metrics, under which names, in which form."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from latspan import semconv
+
+__all__ = ["FORMS", "Form"]
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """
+    How one metric leaves.
+
+    Args:
+        name: What it is called outside.
+        description: One sentence.
+        unit: ``s`` or ``{token}``.
+        bounds: Of its buckets, where a convention advises them; an exponential histogram else.
+    """
+
+    name: str
+    description: str
+    unit: Literal["s", "{token}"] = "s"
+    bounds: tuple[float, ...] | None = None
+
+
+def _own(name: str, description: str) -> Form:
+    return Form(name, description)
+
+
+def _conventions(name: str, description: str, unit: Literal["s", "{token}"] = "s") -> Form:
+    return Form(name, description, unit, semconv.EXPLICIT_BOUNDS[name])
+
+
+FORMS: Final[Mapping[str, Form]] = {
+    "segment": _own(
+        semconv.METRIC_SEGMENT_DURATION,
+        "Time a request spent in one segment; a request's segments sum to its duration",
+    ),
+    "time_to_first_token": _own(
+        semconv.METRIC_TIME_TO_FIRST_TOKEN,
+        "From the start of a call to its first chunk that bears a token",
+    ),
+    "time_to_first_visible_token": _own(
+        semconv.METRIC_TIME_TO_FIRST_VISIBLE_TOKEN,
+        "From the start to the first token that is not reasoning",
+    ),
+    "time_per_output_token": _own(
+        semconv.METRIC_TIME_PER_OUTPUT_TOKEN,
+        "Time each output token after the first took",
+    ),
+    "chunk_gap": _own(
+        semconv.METRIC_CHUNK_GAP,
+        "Between the arrivals of two successive chunks that bear tokens",
+    ),
+    "stall_duration": _own(
+        semconv.METRIC_STALL_DURATION,
+        "By how much a stream's gaps exceeded the stall limit, summed over a request",
+    ),
+    semconv.METRIC_OPERATION_DURATION: _conventions(
+        semconv.METRIC_OPERATION_DURATION, "GenAI operation duration."
+    ),
+    semconv.METRIC_OPERATION_TIME_TO_FIRST_CHUNK: _conventions(
+        semconv.METRIC_OPERATION_TIME_TO_FIRST_CHUNK,
+        "Time to receive the first chunk, measured from when the client issues the request.",
+    ),
+    semconv.METRIC_OPERATION_TIME_PER_OUTPUT_CHUNK: _conventions(
+        semconv.METRIC_OPERATION_TIME_PER_OUTPUT_CHUNK,
+        "Time per output chunk, recorded for each chunk received after the first one.",
+    ),
+    semconv.METRIC_TOKEN_USAGE: _conventions(
+        semconv.METRIC_TOKEN_USAGE, "Number of input and output tokens used.", "{token}"
+    ),
+}
+"""By the metric's name inside, in the order of export."""

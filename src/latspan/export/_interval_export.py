@@ -1,0 +1,160 @@
+"""The thread that takes a recorder's intervals, one after the other, and sends them off."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final, Protocol, TypeVar
+
+from opentelemetry.instrumentation.utils import suppress_instrumentation
+
+from latspan.errors import ConfigError
+from latspan.export._environment import export_interval_s
+from latspan.recording import Recorder, Snapshot
+from latspan.units import from_unit
+
+__all__ = ["DEFAULT_IDLE_S", "IntervalExport", "Outlet"]
+
+_logger: Final = logging.getLogger(__name__)
+
+_T = TypeVar("_T")
+
+DEFAULT_IDLE_S: Final = 3600.0
+"""After an hour without a value a series is forgotten."""
+
+
+class Outlet(Protocol):
+    """A place to which intervals go. What it could not deliver it keeps for the next time."""
+
+    def send(self, interval: Snapshot) -> bool:
+        """Return whether everything so far has been delivered."""
+        ...
+
+    def shutdown(self, timeout_s: float) -> None:
+        """Let go of files and connections; nothing is sent after this."""
+        ...
+
+
+class IntervalExport:
+    """
+    Swaps a recorder's interval at an interval and hands it to outlets, on a daemon thread.
+
+    The thread starts at once. All sending happens on it, one after the other, under
+    OpenTelemetry's suppression of instrumentation. What an outlet raises is logged once a type
+    and goes no further. A forked child has no thread, and needs an object of its own.
+
+    Args:
+        recorder: No one else may swap its intervals.
+        outlets: Where intervals go; shut down together with this.
+        interval_s: Greater than 0, in seconds; ``OTEL_METRIC_EXPORT_INTERVAL`` unless given.
+        idle_s: How long a series is remembered, after its last value was delivered.
+
+    Raises:
+        ConfigError: ``interval_s`` is out of its range.
+    """
+
+    def __init__(
+        self,
+        recorder: Recorder,
+        outlets: Sequence[Outlet],
+        *,
+        interval_s: float | None = None,
+        idle_s: float = DEFAULT_IDLE_S,
+    ) -> None:
+        interval_s = export_interval_s() if interval_s is None else interval_s
+        if interval_s <= 0:
+            raise ConfigError(
+                f"metrics cannot be exported every {interval_s} s", hint="use more than 0 s"
+            )
+        self._recorder = recorder
+        self._outlets = tuple(outlets)
+        self._interval_s = min(interval_s, threading.TIMEOUT_MAX)
+        self._idle_ns = from_unit(idle_s, "s")
+        self._logged: set[type[Exception]] = set()
+
+        # Guarded by the condition: flushes asked for and answered, and the last answer.
+        self._condition = threading.Condition()
+        self._asked = 0
+        self._answered = 0
+        self._exported = True
+        self._stopping = False
+
+        self._thread = threading.Thread(
+            target=self._run, name="latspan-interval-export", daemon=True
+        )
+        self._thread.start()
+
+    def force_flush(self, timeout_s: float = 10.0) -> bool:
+        """
+        Export now what was recorded before this call.
+
+        Args:
+            timeout_s: How long to wait for it, in seconds.
+
+        Returns:
+            Whether it was exported in time; ``False`` after :meth:`shutdown`.
+        """
+        with self._condition:
+            if self._stopping or not self._thread.is_alive():
+                return False
+            self._asked += 1
+            ticket = self._asked
+            self._condition.notify_all()
+            answered = self._condition.wait_for(lambda: self._answered >= ticket, timeout_s)
+            return answered and self._exported
+
+    def shutdown(self, timeout_s: float = 30.0) -> bool:
+        """
+        Export once more, end the thread and shut the outlets down.
+
+        Args:
+            timeout_s: How long to wait for it, in seconds.
+
+        Returns:
+            Whether everything was exported in time. A second call changes nothing.
+        """
+        deadline_s = time.monotonic() + timeout_s
+        with self._condition:
+            first = not self._stopping
+            self._stopping = True
+            self._condition.notify_all()
+        self._thread.join(timeout_s)
+        if first:
+            for outlet in self._outlets:
+                left_s = max(deadline_s - time.monotonic(), 0)
+                self._guarded(partial(outlet.shutdown, left_s))
+        return self._exported and not self._thread.is_alive()
+
+    def _run(self) -> None:
+        stopping = False
+        while not stopping:
+            with self._condition:
+                self._condition.wait_for(
+                    lambda: self._stopping or self._asked > self._answered, self._interval_s
+                )
+                asked, stopping = self._asked, self._stopping
+            exported = self._guarded(self._export) or False
+            with self._condition:
+                self._answered, self._exported = asked, exported
+                self._condition.notify_all()
+
+    def _export(self) -> bool:
+        interval = self._recorder.swap_interval()
+        sent = [self._guarded(partial(outlet.send, interval)) or False for outlet in self._outlets]
+        if all(sent):
+            self._recorder.forget_idle(interval.end_epoch_ns - self._idle_ns)
+        return all(sent)
+
+    def _guarded(self, action: Callable[[], _T]) -> _T | None:
+        """Return what ``action`` returns, or ``None`` where it raises, logged once a type."""
+        try:
+            with suppress_instrumentation():
+                return action()
+        except Exception as error:
+            if type(error) not in self._logged:
+                self._logged.add(type(error))
+                _logger.warning("histograms could not be exported: %s", error, exc_info=True)
+            return None

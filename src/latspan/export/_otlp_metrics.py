@@ -1,0 +1,121 @@
+"""The outlet for OTLP metrics: what an interval adds, on its way to an exporter."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+from opentelemetry.sdk.metrics.export import (
+    AggregationTemporality,
+    MetricExportResult,
+    MetricsData,
+)
+from opentelemetry.sdk.resources import Resource
+
+from latspan.export._about import About, Reading
+from latspan.export._environment import export_timeout_s, exports_exemplars, histogram_temporality
+from latspan.export._exponential import DEFAULT_MAX_BUCKETS, DEFAULT_SCALE, check_resolution
+from latspan.export._metrics import metrics_parts
+from latspan.export._unsent import Unsent
+from latspan.recording import Recorder, Snapshot
+
+__all__ = ["MetricsExporter", "OtlpMetrics"]
+
+
+class MetricsExporter(Protocol):
+    """What is needed of the SDK's ``MetricExporter``."""
+
+    def export(self, metrics_data: MetricsData, timeout_millis: float = ...) -> MetricExportResult:
+        """Send the metrics off."""
+        ...
+
+    def shutdown(self, timeout_millis: float = ...) -> None:
+        """Let go of connections; nothing is exported after this."""
+        ...
+
+
+class OtlpMetrics:
+    """
+    Sends each interval's values, or all values since the start, to an OpenTelemetry exporter.
+
+    Under delta temporality what could not be sent is sent with the next interval.
+
+    Args:
+        recorder: Whose totals are sent under cumulative temporality.
+        exporter: Where metrics go, any of the SDK's; shut down together with this.
+        resource: What the process is called.
+        temporality: Since the start or since the last export;
+            ``OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE`` unless given.
+        about: Reads what there is to say about latspan itself.
+        scale: In [-10, 20]; see :func:`~latspan.export._metrics.metrics_parts`.
+        max_buckets: At least 2; see there.
+
+    Raises:
+        ConfigError: ``scale`` or ``max_buckets`` is out of its range.
+    """
+
+    def __init__(
+        self,
+        recorder: Recorder,
+        exporter: MetricsExporter,
+        *,
+        resource: Resource,
+        temporality: AggregationTemporality | None = None,
+        about: Callable[[], Iterable[Reading]] = tuple,
+        scale: int = DEFAULT_SCALE,
+        max_buckets: int = DEFAULT_MAX_BUCKETS,
+    ) -> None:
+        check_resolution(scale, max_buckets)
+        self._recorder = recorder
+        self._exporter = exporter
+        self._resource = resource
+        self._temporality = histogram_temporality() if temporality is None else temporality
+        self._scale = scale
+        self._max_buckets = max_buckets
+        self._timeout_ms = export_timeout_s() * 1000
+        self._exemplars = exports_exemplars()
+        self._about = About(
+            about,
+            start_epoch_ns=recorder.start_epoch_ns,
+            temporality=self._temporality,
+        )
+        self._unsent = Unsent()
+
+    def send(self, interval: Snapshot) -> bool:
+        """
+        Send what an interval adds.
+
+        Args:
+            interval: The one after that of the last call.
+
+        Returns:
+            Whether all of it was taken.
+        """
+        cumulative = self._temporality is AggregationTemporality.CUMULATIVE
+        snapshot = self._recorder.snapshot() if cumulative else self._unsent.joined_by(interval)
+        exemplars = interval if cumulative else snapshot
+        for part in metrics_parts(
+            snapshot,
+            resource=self._resource,
+            temporality=self._temporality,
+            exemplars={
+                key: series.exemplars
+                for key, series in exemplars.series.items()
+                if self._exemplars and series.exemplars
+            },
+            about=self._about.metrics(snapshot.end_epoch_ns),
+            scale=self._scale,
+            max_buckets=self._max_buckets,
+        ):
+            result = self._exporter.export(part.data, timeout_millis=self._timeout_ms)
+            if result is not MetricExportResult.SUCCESS:
+                return False
+            if part.has_about:
+                self._about.arrived()
+            self._unsent.delivered(part.keys)
+        self._unsent.all_delivered()
+        return True
+
+    def shutdown(self, timeout_s: float) -> None:
+        """Shut the exporter down, in so many seconds."""
+        self._exporter.shutdown(timeout_millis=timeout_s * 1000)

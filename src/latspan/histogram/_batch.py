@@ -1,0 +1,99 @@
+"""Many values at once: whether they can be counted as they are, and what is exact about them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from operator import index
+from typing import Any, Final, NamedTuple
+
+from latspan.errors import InvalidValueError
+from latspan.histogram._buckets import HIGHEST_NS
+from latspan.histogram._numpy import PAYS_FROM, loaded_numpy
+
+__all__ = ["Batch", "batches_of"]
+
+_LARGEST: Final = 1 << 16
+"""Values in a batch at most, so that their sum, up to 24 hours each, fits into 64 bits."""
+
+
+class Batch(NamedTuple):
+    """
+    Values that can be counted.
+
+    Args:
+        values: Integers in [0, 24 h], in any order; a numpy array where that is quicker.
+        sum_ns: Their exact sum.
+        lowest_ns: The smallest; without meaning where there is none.
+        highest_ns: The largest; without meaning where there is none.
+        rejected: How many more there were that are negative.
+        clamped: How many were above 24 hours, and are 24 hours now.
+    """
+
+    values: Any
+    sum_ns: int
+    lowest_ns: int
+    highest_ns: int
+    rejected: int = 0
+    clamped: int = 0
+
+
+def batches_of(values: Sequence[int]) -> Iterator[Batch]:
+    """
+    Yield the values as batches, in order.
+
+    Args:
+        values: At least one.
+
+    Raises:
+        InvalidValueError: One of them is no integer.
+    """
+    if len(values) <= _LARGEST:
+        yield _batch(values)
+        return
+    for begin in range(0, len(values), _LARGEST):
+        yield _batch(values[begin : begin + _LARGEST])
+
+
+def _batch(values: Sequence[int]) -> Batch:
+    numpy = loaded_numpy() if len(values) >= PAYS_FROM else None
+    if numpy is not None:
+        held = numpy.asarray(values)
+        if held.dtype.kind == "i":
+            lowest_ns, highest_ns = int(held.min()), int(held.max())
+            if lowest_ns >= 0 and highest_ns <= HIGHEST_NS:
+                return Batch(held, int(held.sum()), lowest_ns, highest_ns)
+        return _sorted_out(values)
+    try:
+        sum_ns = sum(values)
+        # A sum is an integer only if everything in it is.
+        if type(sum_ns) is int:
+            lowest_ns, highest_ns = min(values), max(values)
+            if lowest_ns >= 0 and highest_ns <= HIGHEST_NS:
+                return Batch(values, sum_ns, lowest_ns, highest_ns)
+    except TypeError:
+        pass
+    return _sorted_out(values)
+
+
+def _sorted_out(values: Sequence[object]) -> Batch:
+    """Look at each value by itself."""
+    integers = [_integer(value) for value in values]
+    held = [min(value, HIGHEST_NS) for value in integers if value >= 0]
+    return Batch(
+        held,
+        sum(held),
+        min(held, default=HIGHEST_NS),
+        max(held, default=0),
+        rejected=len(integers) - len(held),
+        clamped=sum(value > HIGHEST_NS for value in integers),
+    )
+
+
+def _integer(value: Any) -> int:
+    try:
+        return index(value)
+    except TypeError:
+        raise InvalidValueError(
+            f"a histogram holds integers, not {value!r}",
+            hint="times are whole nanoseconds: round(seconds * 1e9)",
+        ) from None
