@@ -6,7 +6,22 @@ import os
 import weakref
 from collections.abc import Callable
 
-__all__ = ["begin_again_in_child"]
+__all__ = ["begin_again_in_child", "this_process"]
+
+_this_process = object()
+
+
+def this_process() -> object:
+    """Return what is the same as long as nobody forks, and another in each forked child."""
+    return _this_process
+
+
+def _become_another() -> None:
+    global _this_process
+    _this_process = object()
+
+
+os.register_at_fork(after_in_child=_become_another)
 
 
 def begin_again_in_child(begin: Callable[[], None]) -> None:

@@ -8,6 +8,7 @@ from contextvars import ContextVar
 from opentelemetry.trace import SpanKind
 
 from latspan import semconv
+from latspan._fork import this_process
 from latspan._request._context import Entered, series_attributes, span_attributes
 from latspan._runtime import Runtime
 from latspan._spans import AttributeValue, FinishedSpan, segment_spans
@@ -60,6 +61,7 @@ class LiveWork:
         "_inline",
         "_offset_ns",
         "_open",
+        "_process",
         "_runtime",
         "_series",
         "_span",
@@ -85,6 +87,7 @@ class LiveWork:
         self._series = series_attributes(runtime, {})
         self._done_ns: int | None = None
         self._open = [True]
+        self._process = this_process()
         self.kind = kind
         self.name = name
         self.outer = active_work()
@@ -105,8 +108,8 @@ class LiveWork:
 
     @property
     def finished(self) -> bool:
-        """Whether it has ended."""
-        return not self._open
+        """Whether it has ended, or is that of the process that this one was forked from."""
+        return not self._open or self._process is not this_process()
 
     def interval(self, until_ns: int) -> Interval:
         """Return it as the unit around it sees it, which ended at ``until_ns``."""
@@ -127,6 +130,8 @@ class LiveWork:
             return
         done_ns = self._done_ns = self._runtime.clock.monotonic_ns()
         self._entered.leave()
+        if self._process is not this_process():
+            return
 
         self._runtime.conclude(
             lambda: self._conclude(outcome, done_ns, error_type),

@@ -7,11 +7,13 @@ This is the layer that knows the OpenTelemetry SDK; importing it imports the SDK
 from __future__ import annotations
 
 from latspan.export._about import Reading, readings_of
+from latspan.export._environment import SpanBatches, span_batches
 from latspan.export._interval_export import IntervalExport, Outlet
 from latspan.export._metrics import MetricsPart, metrics_parts
-from latspan.export._otlp import otlp_metric_exporter, otlp_span_exporter, resource_of
+from latspan.export._otlp import otlp_metric_exporter, otlp_span_exporter
 from latspan.export._otlp_metrics import MetricsExporter, OtlpMetrics
 from latspan.export._private_spans import PrivateSink
+from latspan.export._resource import resource_of, resource_of_child
 
 __all__ = [
     "IntervalExport",
@@ -21,9 +23,12 @@ __all__ = [
     "Outlet",
     "PrivateSink",
     "Reading",
+    "SpanBatches",
     "metrics_parts",
     "otlp_metric_exporter",
     "otlp_span_exporter",
     "readings_of",
     "resource_of",
+    "resource_of_child",
+    "span_batches",
 ]

@@ -1,12 +1,16 @@
-"""What the OpenTelemetry environment variables say about exporting metrics."""
+"""What the OpenTelemetry environment variables say about exporting."""
 
 from __future__ import annotations
 
 import logging
 import os
+from dataclasses import dataclass
 from typing import Final
 
 from opentelemetry.sdk.environment_variables import (
+    OTEL_BSP_MAX_EXPORT_BATCH_SIZE,
+    OTEL_BSP_MAX_QUEUE_SIZE,
+    OTEL_BSP_SCHEDULE_DELAY,
     OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE,
     OTEL_METRIC_EXPORT_INTERVAL,
     OTEL_METRIC_EXPORT_TIMEOUT,
@@ -14,7 +18,14 @@ from opentelemetry.sdk.environment_variables import (
 )
 from opentelemetry.sdk.metrics.export import AggregationTemporality
 
-__all__ = ["export_interval_s", "export_timeout_s", "exports_exemplars", "histogram_temporality"]
+__all__ = [
+    "SpanBatches",
+    "export_interval_s",
+    "export_timeout_s",
+    "exports_exemplars",
+    "histogram_temporality",
+    "span_batches",
+]
 
 _logger: Final = logging.getLogger(__name__)
 
@@ -75,13 +86,46 @@ def exports_exemplars() -> bool:
     return os.environ.get(OTEL_METRICS_EXEMPLAR_FILTER, "").strip().lower() != "always_off"
 
 
+@dataclass(frozen=True, slots=True)
+class SpanBatches:
+    """
+    How spans are sent.
+
+    Args:
+        queue: How many may wait, at least 1; then the oldest are dropped.
+        size: How many are sent at once at most, in [1, queue].
+        delay_s: How long one waits at most until a batch is sent, more than 0.
+    """
+
+    queue: int
+    size: int
+    delay_s: float
+
+
+def span_batches() -> SpanBatches:
+    """
+    Return how spans are sent.
+
+    Source: OpenTelemetry specification, ``OTEL_BSP_MAX_QUEUE_SIZE``, 2048 unless set,
+    ``OTEL_BSP_MAX_EXPORT_BATCH_SIZE``, 512, and ``OTEL_BSP_SCHEDULE_DELAY``, 5 s.
+    """
+    queue = int(_positive(OTEL_BSP_MAX_QUEUE_SIZE, default=2048, least=1))
+    size = int(_positive(OTEL_BSP_MAX_EXPORT_BATCH_SIZE, default=512, least=1))
+    return SpanBatches(queue, min(size, queue), _seconds(OTEL_BSP_SCHEDULE_DELAY, default_ms=5000))
+
+
 def _seconds(variable: str, *, default_ms: float) -> float:
+    return _positive(variable, default=default_ms) / 1000
+
+
+def _positive(variable: str, *, default: float, least: float = 0) -> float:
+    """Return what ``variable`` says if it is above 0 and not below ``least``."""
     text = os.environ.get(variable, "").strip()
     try:
-        value_ms = float(text) if text else default_ms
+        value = float(text) if text else default
     except ValueError:
-        value_ms = 0
-    if value_ms > 0:
-        return value_ms / 1000
-    _logger.warning("%s is '%s', not a positive number; using %g", variable, text, default_ms)
-    return default_ms / 1000
+        value = 0
+    if value > 0 and value >= least:
+        return value
+    _logger.warning("%s is '%s', not a positive number; using %g", variable, text, default)
+    return default

@@ -1,26 +1,15 @@
-"""OTLP exporters, over HTTP or gRPC, and the resource of what they send."""
+"""OTLP exporters, over HTTP or gRPC."""
 
 from __future__ import annotations
 
 from typing import Literal
 
 from opentelemetry.sdk.metrics.export import MetricExporter
-from opentelemetry.sdk.resources import SERVICE_NAME, Resource
 from opentelemetry.sdk.trace.export import SpanExporter
 
-__all__ = ["otlp_metric_exporter", "otlp_span_exporter", "resource_of"]
+__all__ = ["otlp_metric_exporter", "otlp_span_exporter"]
 
 _Protocol = Literal["http/protobuf", "grpc"]
-
-
-def resource_of(service_name: str | None) -> Resource:
-    """
-    Return the resource that the ``OTEL_*`` variables describe.
-
-    Args:
-        service_name: ``service.name``, wins over ``OTEL_SERVICE_NAME``; ``None`` leaves it.
-    """
-    return Resource.create({} if service_name is None else {SERVICE_NAME: service_name})
 
 
 def otlp_span_exporter(protocol: _Protocol, endpoint: str | None) -> SpanExporter:

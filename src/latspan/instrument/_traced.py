@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast, overload
 
 from latspan import _runtime, semconv
+from latspan._fork import this_process
 from latspan._runtime import Runtime
 from latspan.instrument._outcomes import error_type_of, outcome_of
 from latspan.segments import Outcome
@@ -56,13 +57,14 @@ def _trace(function: Callable[..., Any], *, name: str | None) -> Callable[..., A
 class _Traced:
     """One span of a traced function, ended once."""
 
-    __slots__ = ("_inline", "_offset_ns", "_runtime", "_span")
+    __slots__ = ("_inline", "_offset_ns", "_process", "_runtime", "_span")
 
     def __init__(self, runtime: Runtime, name: str) -> None:
         from opentelemetry.trace import SpanKind
 
         sink = runtime.sink()
         self._runtime = runtime
+        self._process = this_process()
         self._inline = sink.inline
         self._offset_ns = runtime.clock.epoch_offset_ns()
         self._span: OpenSpan = sink.open(
@@ -84,6 +86,9 @@ class _Traced:
             context.detach(token)
 
     def finish(self, error: BaseException | None = None) -> None:
+        if self._process is not this_process():
+            # The process that began it ends it too.
+            return
         from latspan._spans import FinishedSpan
 
         end_epoch_ns = self._runtime.clock.monotonic_ns() + self._offset_ns

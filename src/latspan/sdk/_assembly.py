@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -12,13 +13,16 @@ from latspan._spans import NoSink, SpanSink
 from latspan.clock import SystemClock
 from latspan.recording import Recorder
 from latspan.sdk._config import Config
+from latspan.sdk._last_export import run_before_a_child_ends
+from latspan.sdk._per_process import PerProcess
 from latspan.sdk._sinks import Sinks
 from latspan.sdk._worker import Worker
 
 if TYPE_CHECKING:
+    from opentelemetry.sdk.resources import Resource
     from opentelemetry.sdk.trace import TracerProvider
 
-    from latspan.export import IntervalExport
+    from latspan.export import IntervalExport, Reading
     from latspan.sdk._span_export import SpanExport
 
 __all__ = ["Assembly", "assemble"]
@@ -33,84 +37,144 @@ class Assembly:
         runtime: What live requests use.
         worker: Settles finished requests.
         spans: Sends the private provider's spans, if anything does.
-        metrics: Sends histograms, if anything does.
+        intervals: Sends this process's histograms, if anything does.
     """
 
     runtime: Runtime
     worker: Worker
     spans: SpanExport | None
-    metrics: IntervalExport | None
+    intervals: PerProcess[IntervalExport] | None
 
 
 _global_provider: TracerProvider | None = None
 
 
-def assemble(config: Config) -> Assembly:
-    """Put together what ``config`` says; threads and exporters begin here."""
+def assemble(config: Config, *, at_end: Callable[[], None]) -> Assembly:
+    """
+    Put together what ``config`` says; threads and exporters begin here.
+
+    In a forked child they begin once more, with its first request: until then a child has no
+    thread, opens no connection and imports nothing, as many a child only runs another program.
+
+    Args:
+        config: Validated.
+        at_end: What a child that ends without ``atexit`` is to do last.
+    """
     clock = SystemClock()
     recorder = Recorder(clock, keep=config.keep_records)
-    worker = Worker()
-    private, spans = _private_spans(config)
+    resource = _resource(config)
+    private, spans = _private_spans(config, resource, at_end)
+
+    def begin() -> None:
+        run_before_a_child_ends(at_end)
+        if spans is not None:
+            spans.start()
+        if intervals is not None:
+            intervals()
+
+    worker = Worker(on_start=begin)
+
+    def readings() -> list[Reading]:
+        return _readings(recorder, worker, spans)
+
+    intervals = _intervals(config, resource, recorder, readings)
     runtime = Runtime(
         clock=clock,
         recorder=recorder,
-        sink=Sinks(private, config.tracer_provider),
+        sink=Sinks(private, config.tracer_provider, begin=worker.start),
         settle=worker.submit,
         drain=worker.drain,
         propagate=config.propagate,
         defaults=config.defaults,
         stall_ns=config.stall_ns,
     )
-    return Assembly(runtime, worker, spans, _metrics(config, recorder, worker))
+    return Assembly(runtime, worker, spans, intervals)
 
 
 def _exports(config: Config, variable: str) -> bool:
     return config.export and os.environ.get(variable, "").strip().lower() != "none"
 
 
-def _private_spans(config: Config) -> tuple[SpanSink, SpanExport | None]:
+def _resource(config: Config) -> Callable[[], Resource]:
+    """Return what says what this process is called, once something is to be exported."""
+    own: PerProcess[Resource] | None = None
+
+    def of_this_process(parents: Resource | None) -> Resource:
+        from latspan.export import resource_of, resource_of_child
+
+        return resource_of(config.service_name) if parents is None else resource_of_child(parents)
+
+    def resource() -> Resource:
+        nonlocal own
+        if own is None:
+            own = PerProcess(of_this_process)
+        return own()
+
+    return resource
+
+
+def _private_spans(
+    config: Config, resource: Callable[[], Resource], at_end: Callable[[], None]
+) -> tuple[SpanSink, SpanExport | None]:
     global _global_provider
     if not _exports(config, "OTEL_TRACES_EXPORTER"):
         return NoSink(), None
     from opentelemetry import trace
     from opentelemetry.sdk.trace import TracerProvider
 
-    from latspan.export import PrivateSink, otlp_span_exporter, resource_of
+    from latspan.export import PrivateSink, otlp_span_exporter
     from latspan.sdk._span_export import SpanExport
 
+    protocol, endpoint = config.protocol_of("traces"), config.endpoint_of("traces")
     spans = SpanExport(
-        otlp_span_exporter(config.protocol_of("traces"), config.endpoint_of("traces"))
+        lambda: otlp_span_exporter(protocol, endpoint),
+        resource=resource,
+        on_start=lambda: run_before_a_child_ends(at_end),
     )
-    provider = TracerProvider(resource=resource_of(config.service_name), shutdown_on_exit=False)
+    # Held by nobody but a global one's users: in a forked child a provider looks for its
+    # resource on threads, at once.
+    provider = TracerProvider(resource=resource(), shutdown_on_exit=False)
     if _global_provider is not None:
         # A process's provider can be set once: what was configured before made it ours.
-        _global_provider.add_span_processor(spans.processor)
+        _global_provider.add_span_processor(spans)
     elif config.set_global:
-        provider.add_span_processor(spans.processor)
+        provider.add_span_processor(spans)
         trace.set_tracer_provider(provider)
         _global_provider = provider
-    return PrivateSink(provider, spans.processor), spans
+    return PrivateSink(provider, spans), spans
 
 
-def _metrics(config: Config, recorder: Recorder, worker: Worker) -> IntervalExport | None:
+def _readings(recorder: Recorder, worker: Worker, spans: SpanExport | None) -> list[Reading]:
+    """Return what there is to say about latspan itself, now."""
+    from latspan.export import Reading, readings_of
+
+    waiting = worker.waiting() + recorder.waiting()
+    return [
+        *readings_of(recorder),
+        *(() if spans is None else spans.readings()),
+        Reading(semconv.METRIC_QUEUE_SIZE, waiting),
+    ]
+
+
+def _intervals(
+    config: Config,
+    resource: Callable[[], Resource],
+    recorder: Recorder,
+    readings: Callable[[], Iterable[Reading]],
+) -> PerProcess[IntervalExport] | None:
     if not _exports(config, "OTEL_METRICS_EXPORTER"):
         return None
-    from latspan.export import (
-        IntervalExport,
-        OtlpMetrics,
-        Reading,
-        otlp_metric_exporter,
-        readings_of,
-        resource_of,
-    )
+    from latspan.export import IntervalExport, OtlpMetrics, otlp_metric_exporter
 
-    metrics = OtlpMetrics(
-        recorder,
-        otlp_metric_exporter(config.protocol_of("metrics"), config.endpoint_of("metrics")),
-        resource=resource_of(config.service_name),
-        about=lambda: [
-            *readings_of(recorder),
-            Reading(semconv.METRIC_QUEUE_SIZE, worker.waiting() + recorder.waiting()),
-        ],
-    )
-    return IntervalExport(recorder, [metrics], interval_s=config.metrics_interval_s)
+    protocol, endpoint = config.protocol_of("metrics"), config.endpoint_of("metrics")
+
+    def export(_: IntervalExport | None) -> IntervalExport:
+        metrics = OtlpMetrics(
+            recorder,
+            otlp_metric_exporter(protocol, endpoint),
+            resource=resource(),
+            about=readings,
+        )
+        return IntervalExport(recorder, [metrics], interval_s=config.metrics_interval_s)
+
+    return PerProcess(export)

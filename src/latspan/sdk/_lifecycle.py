@@ -45,7 +45,8 @@ def configure(**settings: Unpack[ConfigFields]) -> None:
 
     Spans go through the application's own tracer provider where it has one, now or later, and
     otherwise through a private one over OTLP. Histograms leave as OTLP metrics on a thread of
-    latspan's own. Calling it again replaces what was configured before.
+    latspan's own. Calling it again replaces what was configured before. A child that is forked
+    later need not call it: it exports what is its own, as an instance of its own.
 
     Args:
         settings: Fields of :class:`latspan.sdk.Config`. What is not given comes from
@@ -65,7 +66,7 @@ def configure(**settings: Unpack[ConfigFields]) -> None:
         return
     shutdown()
     with _lock:
-        _live = assemble(config)
+        _live = assemble(config, at_end=shutdown)
         _runtime.install(_live.runtime)
 
 
@@ -101,8 +102,9 @@ def force_flush(timeout_s: float = _FLUSH_TIMEOUT_S) -> bool:
     flushed = live.worker.drain(timeout_s)
     # Side by side: spans and metrics may go to different places, of which one is slow.
     spans_sent = None if live.spans is None else live.spans.flushing()
-    if live.metrics is not None:
-        flushed &= live.metrics.force_flush(_left_s(deadline))
+    intervals = None if live.intervals is None else live.intervals.made()
+    if intervals is not None:
+        flushed &= intervals.force_flush(_left_s(deadline))
     if spans_sent is not None:
         flushed &= spans_sent(_left_s(deadline))
     return flushed
@@ -112,7 +114,8 @@ def shutdown(timeout_s: float = _SHUTDOWN_TIMEOUT_S) -> None:
     """
     Switch latspan off: end open calls as ``abandoned``, export what is left, stop its threads.
 
-    Done by itself when the process exits. Calling it twice is once.
+    Done by itself when the process exits; in a child of ``multiprocessing`` or Celery too, but not
+    in one that is killed. Calling it twice is once.
 
     Args:
         timeout_s: How long to wait at most for the last export, in seconds.
@@ -129,8 +132,9 @@ def shutdown(timeout_s: float = _SHUTDOWN_TIMEOUT_S) -> None:
     deadline = time.monotonic() + timeout_s
     live.worker.stop(timeout_s)
     wait_for_spans = None if live.spans is None else live.spans.closing()
-    if live.metrics is not None:
-        live.metrics.shutdown(_left_s(deadline))
+    intervals = None if live.intervals is None else live.intervals.made()
+    if intervals is not None:
+        intervals.shutdown(_left_s(deadline))
     if wait_for_spans is not None:
         wait_for_spans(_left_s(deadline))
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from opentelemetry import trace
 from opentelemetry.trace import NoOpTracerProvider, ProxyTracerProvider, TracerProvider
 
@@ -22,11 +24,19 @@ class Sinks:
     Args:
         private: Where spans go as long as the application has no provider.
         chosen: A provider that is used whatever the global one is.
+        begin: Called each time; what a process starts with its first request.
     """
 
-    __slots__ = ("_api", "_chosen", "_private", "_provider")
+    __slots__ = ("_api", "_begin", "_chosen", "_private", "_provider")
 
-    def __init__(self, private: SpanSink, chosen: TracerProvider | None = None) -> None:
+    def __init__(
+        self,
+        private: SpanSink,
+        chosen: TracerProvider | None = None,
+        *,
+        begin: Callable[[], None] | None = None,
+    ) -> None:
+        self._begin = begin
         self._private = private
         self._chosen = chosen
         self._provider: TracerProvider | None = None
@@ -34,6 +44,8 @@ class Sinks:
 
     def __call__(self) -> SpanSink:
         """Return the sink to use now."""
+        if self._begin is not None:
+            self._begin()
         provider = self._chosen or trace.get_tracer_provider()
         if isinstance(provider, ProxyTracerProvider | NoOpTracerProvider):
             return self._private

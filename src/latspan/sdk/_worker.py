@@ -27,10 +27,23 @@ class Worker:
 
     Args:
         name: The thread's name.
+        on_start: Called in each process just before its thread starts, by who starts it.
+        when_idle: A job to do again and again when there is no other.
+        idle_s: After how long without a job, in seconds, more than 0.
     """
 
-    def __init__(self, name: str = "latspan-worker") -> None:
+    def __init__(
+        self,
+        name: str = "latspan-worker",
+        *,
+        on_start: Callable[[], None] | None = None,
+        when_idle: Callable[[], None] | None = None,
+        idle_s: float | None = None,
+    ) -> None:
         self._name = name
+        self._on_start = on_start
+        self._when_idle = when_idle
+        self._idle_s = None if idle_s is None else min(idle_s, threading.TIMEOUT_MAX)
         self._stopped = False
         self._begin()
         begin_again_in_child(self._begin)
@@ -47,6 +60,15 @@ class Worker:
             _do(job)
             return
         self._jobs.put(job)
+        self.start()
+
+    @property
+    def started(self) -> bool:
+        """Whether it has had a job in this process."""
+        return self._thread is not None
+
+    def start(self) -> None:
+        """Start the thread, unless it runs in this process."""
         if self._thread is None and self._starting.acquire(blocking=False):
             try:
                 self._start()
@@ -54,7 +76,9 @@ class Worker:
                 self._starting.release()
 
     def _start(self) -> None:
-        if self._thread is None:
+        if self._thread is None and not self._stopped:
+            if self._on_start is not None:
+                _do(self._on_start)
             thread = threading.Thread(target=self._run, name=self._name, daemon=True)
             try:
                 thread.start()
@@ -103,10 +127,17 @@ class Worker:
 
     def _run(self) -> None:
         while True:
-            job = self._jobs.get()
+            try:
+                job = self._jobs.get(timeout=self._idle_s)
+            except Empty:
+                job = self._when_idle or _nothing
             if job is None:
                 return
             _do(job)
+
+
+def _nothing() -> None:
+    pass
 
 
 def _do(job: Callable[[], None]) -> None:

@@ -42,14 +42,14 @@ class Backend(SpanExporter):
 
 def end_span(export: SpanExport, name: str) -> None:
     provider = TracerProvider(shutdown_on_exit=False)
-    provider.add_span_processor(export.processor)
+    provider.add_span_processor(export)
     provider.get_tracer("test").start_span(name).end()
 
 
 def test_a_flush_sends_what_has_ended() -> None:
     """And says so; one with nothing to send is as good."""
     backend = Backend()
-    export = SpanExport(backend)
+    export = SpanExport(lambda: backend)
     end_span(export, "one")
 
     assert export.flushing()(DEADLINE_S)
@@ -61,7 +61,7 @@ def test_a_flush_sends_what_has_ended() -> None:
 def test_a_flush_of_refused_spans_says_so_once() -> None:
     """Refused and raised are both lost, whatever the processor says."""
     backend = Backend(SpanExportResult.FAILURE, OSError("unreachable"))
-    export = SpanExport(backend)
+    export = SpanExport(lambda: backend)
     said: list[bool] = []
     for name in ("one", "two", "three"):
         end_span(export, name)
@@ -75,7 +75,7 @@ def test_a_flush_of_refused_spans_says_so_once() -> None:
 def test_a_flush_waits_no_longer_than_it_is_told() -> None:
     """The next one tells how it went on."""
     backend = Backend(hangs=True)
-    export = SpanExport(backend)
+    export = SpanExport(lambda: backend)
     end_span(export, "one")
 
     assert not export.flushing()(0.001)
@@ -86,7 +86,7 @@ def test_a_flush_waits_no_longer_than_it_is_told() -> None:
 def test_closing_sends_the_rest() -> None:
     """And shuts the exporter down, once."""
     backend = Backend()
-    export = SpanExport(backend)
+    export = SpanExport(lambda: backend)
     end_span(export, "one")
 
     export.closing()(DEADLINE_S)
@@ -98,7 +98,7 @@ def test_closing_sends_the_rest() -> None:
 def test_closing_cuts_short_what_hangs() -> None:
     """The exporter is shut down under the batch it holds, and only once."""
     backend = Backend(hangs=True)
-    export = SpanExport(backend)
+    export = SpanExport(lambda: backend)
     end_span(export, "one")
 
     export.closing()(0.001)
