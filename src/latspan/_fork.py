@@ -1,12 +1,18 @@
-"""What must begin again in a forked child, where no other thread lives to let go of a lock."""
+"""
+Processes that begin as a copy of another.
+
+In a forked child no other thread lives to let go of a lock, so much must begin again.
+"""
 
 from __future__ import annotations
 
 import os
+import sys
 import weakref
 from collections.abc import Callable
+from typing import Any
 
-__all__ = ["begin_again_in_child", "this_process"]
+__all__ = ["begin_again_in_child", "is_child_of", "this_process"]
 
 _this_process = object()
 
@@ -22,6 +28,20 @@ def _become_another() -> None:
 
 
 os.register_at_fork(after_in_child=_become_another)
+
+
+def is_child_of(package: str) -> bool:
+    """
+    Return whether ``package``, if it is loaded at all, started this process.
+
+    By its name, which a spawned child has before it imports the application; its parent, which
+    there is a function for, it knows only afterwards.
+
+    Args:
+        package: ``multiprocessing``, or billiard, which has the same modules.
+    """
+    process: Any = sys.modules.get(f"{package}.process")
+    return process is not None and process.current_process().name != "MainProcess"
 
 
 def begin_again_in_child(begin: Callable[[], None]) -> None:

@@ -38,6 +38,7 @@ __all__ = [
     "Receiver",
     "Tap",
     "attributes_of",
+    "await_listener",
     "free_port",
     "percentile_of",
     "receiving",
@@ -245,13 +246,14 @@ def rotel_before(
     ):
         try:
             for port in (grpc, http):
-                _await_listener(port)
+                await_listener(port)
             yield f"http://127.0.0.1:{grpc}", f"http://127.0.0.1:{http}", process
         finally:
             process.kill()
 
 
-def _await_listener(port: int) -> None:
+def await_listener(port: int) -> None:
+    """Return when somebody listens on ``port`` of the loopback interface."""
     deadline = time.monotonic() + _DEADLINE_S
     while True:
         with suppress(ConnectionRefusedError), socket.create_connection(("127.0.0.1", port)):

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-__all__ = ["run_program"]
+__all__ = ["run_program", "serving"]
 
 _PROGRAMS: Final = Path(__file__).parents[1] / "behaviour" / "programs"
 _DEADLINE_S: Final = 60
@@ -31,17 +33,53 @@ def run_program(name: str, *arguments: str, **variables: str) -> str:
     Returns:
         What it printed; it must have ended well, and said nothing on standard error.
     """
-    environment = {
-        variable: value
-        for variable, value in os.environ.items()
-        if not variable.startswith(("OTEL_", "LATSPAN_"))
-    }
     done = subprocess.run(
         [sys.executable, *_WARNINGS, str(_PROGRAMS / f"{name}.py"), *arguments],
-        env={**environment, **variables},
+        env=_environment(variables),
         capture_output=True,
         text=True,
         timeout=_DEADLINE_S,
     )
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout
+
+
+@contextmanager
+def serving(log: Path, *arguments: str, **variables: str) -> Generator[subprocess.Popen[bytes]]:
+    """
+    Run ``python -m ARGUMENTS`` beside the programs inside the block, and ask it to end after.
+
+    Args:
+        log: What it says goes here.
+        arguments: A server, its application, its command line.
+        variables: As for :func:`run_program`.
+
+    Yields:
+        The process, which must end by itself when it is asked to.
+    """
+    with (
+        log.open("wb") as output,
+        subprocess.Popen(
+            [sys.executable, "-m", *arguments],
+            cwd=_PROGRAMS,
+            env=_environment(variables),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+        ) as process,
+    ):
+        try:
+            yield process
+            process.terminate()
+            process.wait(_DEADLINE_S)
+        finally:
+            process.kill()
+
+
+def _environment(variables: dict[str, str]) -> dict[str, str]:
+    ours = {
+        variable: value
+        for variable, value in os.environ.items()
+        if not variable.startswith(("OTEL_", "LATSPAN_"))
+    }
+    return {**ours, **variables}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import uuid
 from pathlib import Path
 from typing import Final
@@ -16,6 +15,8 @@ from opentelemetry.sdk.resources import (
     SERVICE_NAME,
     Resource,
 )
+
+from latspan._fork import is_child_of
 
 __all__ = ["resource_of", "resource_of_child"]
 
@@ -63,8 +64,7 @@ def _instance_id() -> str:
 
 def _is_a_worker() -> bool:
     """Return whether this process is a copy that another made of itself."""
-    process = sys.modules.get("multiprocessing.process")
-    if process is not None and process.parent_process() is not None:
+    if is_child_of("multiprocessing"):
         return True
     try:
         stat = Path("/proc/self/stat").read_text(encoding="ascii", errors="replace")

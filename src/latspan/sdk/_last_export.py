@@ -6,6 +6,8 @@ import sys
 from collections.abc import Callable
 from typing import Any, Final
 
+from latspan._fork import is_child_of
+
 __all__ = ["run_before_a_child_ends"]
 
 _LAST: Final = -1_000_000
@@ -24,7 +26,7 @@ def run_before_a_child_ends(last: Callable[[], None]) -> None:
     Args:
         last: Called once or more often.
     """
-    if _is_child_of("multiprocessing") or _is_child_of("billiard"):
+    if is_child_of("multiprocessing") or is_child_of("billiard"):
         from multiprocessing import util  # billiard's finalisers are these
 
         util.Finalize(None, last, exitpriority=_LAST)
@@ -35,9 +37,3 @@ def run_before_a_child_ends(last: Callable[[], None]) -> None:
             last()
 
         signals.worker_process_shutdown.connect(shut_down, weak=False, dispatch_uid=__name__)
-
-
-def _is_child_of(package: str) -> bool:
-    """Return whether ``package``, if it is loaded at all, started this process."""
-    process: Any = sys.modules.get(f"{package}.process")
-    return process is not None and process.current_process().name != "MainProcess"

@@ -1,0 +1,37 @@
+"""Tasks, and what sends some: ``celery_tasks.py PIPE…``, one task a named pipe."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from celery import Celery
+
+import latspan
+
+folder = Path(os.environ["QUEUE_FOLDER"])
+app = Celery(broker="filesystem://")
+app.conf.update(
+    broker_transport_options={
+        "data_folder_in": folder / "queue",
+        "data_folder_out": folder / "queue",
+        "control_folder": folder / "control",
+        "polling_interval": 0.02,
+    },
+    task_ignore_result=True,
+    worker_prefetch_multiplier=1,
+)
+
+
+@app.task
+def work(pipe: str) -> None:
+    with latspan.stage("retrieve"):
+        Path(pipe).read_bytes()
+
+
+if __name__ == "__main__":
+    for pipe in sys.argv[1:]:
+        work.apply_async((pipe,))
+else:
+    latspan.configure()

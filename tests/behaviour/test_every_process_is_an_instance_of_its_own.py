@@ -1,0 +1,83 @@
+"""Forked, spawned and pooled: each process sends what is its own, once, under its own name."""
+
+from __future__ import annotations
+
+import pytest
+
+from support.fleet import instances_of
+from support.otlp import Receiver, receiving
+from support.programs import run_program
+
+
+def stages_of(receiver: Receiver) -> list[int]:
+    """Return how many stages each instance's histograms hold; its spans must agree."""
+    instances = instances_of(receiver)
+    assert [len(instance.pids) for instance in instances.values()] == [1] * len(instances)
+    assert len(set.union(*(instance.pids for instance in instances.values()))) == len(instances)
+    for instance in instances.values():
+        assert instance.spans == instance.stages
+    return sorted(instance.stages["retrieve"] for instance in instances.values())
+
+
+def test_forked_children_send_what_is_their_own_without_being_configured() -> None:
+    """The fork itself starts no thread and imports nothing; a child that does nothing sends nothing."""
+    with receiving() as receiver:
+        printed = run_program("forks_workers", LATSPAN_ENDPOINT=receiver.url)
+
+    assert printed == "[] [] []\n"
+    assert stages_of(receiver) == [10, 10, 11, 12, 13]
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+@pytest.mark.parametrize("kind", ["process", "pool", "executor"])
+def test_the_children_of_multiprocessing_send_the_last_they_have(method: str, kind: str) -> None:
+    """They leave by ``os._exit``, or have forgotten what their parent was to do at exit."""
+    with receiving() as receiver:
+        run_program("uses_processes", method, kind, LATSPAN_ENDPOINT=receiver.url)
+
+    assert sum(stages_of(receiver)) == 5
+
+
+def test_the_children_of_billiard_send_the_last_they_have() -> None:
+    """Celery's own ``multiprocessing``."""
+    pytest.importorskip("billiard", reason="billiard is not installed")
+    with receiving() as receiver:
+        run_program("uses_processes", "fork", "billiard", LATSPAN_ENDPOINT=receiver.url)
+
+    assert stages_of(receiver) == [1] * 5
+
+
+def test_the_threads_of_a_pool_are_one_instance() -> None:
+    """They need nothing."""
+    with receiving() as receiver:
+        run_program("uses_processes", "none", "threads", LATSPAN_ENDPOINT=receiver.url)
+
+    assert stages_of(receiver) == [5]
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_an_instance_id_of_the_environment_is_of_the_process_that_was_started(method: str) -> None:
+    """Its children inherit the variable, and may not send the same series under the same name."""
+    with receiving() as receiver:
+        run_program(
+            "uses_processes",
+            method,
+            "process",
+            LATSPAN_ENDPOINT=receiver.url,
+            OTEL_RESOURCE_ATTRIBUTES="service.instance.id=mine,team=search",
+        )
+
+    assert stages_of(receiver) == [1] * 5
+    assert "mine" in instances_of(receiver)
+
+
+def test_what_is_open_at_a_fork_is_ended_by_the_process_that_began_it() -> None:
+    """The child leaves the same blocks, and sends only the stage that it began itself."""
+    with receiving() as receiver:
+        run_program("forks_inside_a_request", LATSPAN_ENDPOINT=receiver.url)
+
+    sent = [dict(instance.spans) for instance in instances_of(receiver).values()]
+    assert sorted(sent, key=len) == [
+        {"retrieve": 1},
+        {"divide": 1, "answer": 1, "retrieve": 1},
+    ]

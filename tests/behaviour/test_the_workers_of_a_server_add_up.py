@@ -1,0 +1,134 @@
+"""gunicorn, uvicorn, Celery: each worker is an instance, and together they are the fleet."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from support.fleet import instances_of
+from support.otlp import Receiver, await_listener, free_port, receiving
+from support.pipes import all_at_once, pipes_in
+from support.programs import run_program, serving
+
+AT_ONCE: Final = "/dev/null"
+DEADLINE_S: Final = 30.0
+
+
+def ask(port: int, path: str) -> socket.socket:
+    """Send one request to a server on loopback."""
+    client = socket.create_connection(("127.0.0.1", port), timeout=DEADLINE_S)
+    client.sendall(f"GET {path} HTTP/1.0\r\nhost: localhost\r\n\r\n".encode())
+    return client
+
+
+def answer_of(client: socket.socket) -> bytes:
+    """Return all that the server says."""
+    with client, client.makefile("rb") as answer:
+        return answer.read()
+
+
+def ask_every_worker(port: int, folder: Path, *, workers: int, more: int) -> None:
+    """Make a request of each worker, all at once, and some more of whoever is free."""
+    clients: list[socket.socket] = []
+    await_listener(port)
+    with all_at_once(pipes_in(folder, workers), lambda pipe: clients.append(ask(port, str(pipe)))):
+        pass
+    clients += [ask(port, AT_ONCE) for _ in range(more)]
+    answers = [answer_of(client) for client in clients]
+    assert [answer.split()[1] for answer in answers] == [b"200"] * (workers + more)
+
+
+def stages_of(receiver: Receiver) -> list[int]:
+    """Return what each worker's histograms hold; each is one process, and its spans agree."""
+    instances = instances_of(receiver).values()
+    assert [len(instance.pids) for instance in instances] == [1] * len(instances)
+    assert len({pid for instance in instances for pid in instance.pids}) == len(instances)
+    assert [instance.spans for instance in instances] == [each.stages for each in instances]
+    return [instance.stages["retrieve"] for instance in instances]
+
+
+@contextmanager
+def gunicorn(receiver: Receiver, folder: Path, *options: str) -> Generator[int]:
+    pytest.importorskip("gunicorn", reason="gunicorn is not installed")
+    port = free_port()
+    with serving(
+        folder / "log",
+        "gunicorn",
+        "serves_wsgi:application",
+        f"--bind=127.0.0.1:{port}",
+        "--workers=4",
+        *options,
+        LATSPAN_ENDPOINT=receiver.url,
+        OTEL_RESOURCE_ATTRIBUTES="service.instance.id=pod-7",
+    ) as server:
+        yield port
+    assert server.returncode == 0
+
+
+@pytest.mark.parametrize("options", [["--preload"], []], ids=["preload", "plain"])
+def test_the_workers_of_gunicorn_add_up(tmp_path: Path, options: list[str]) -> None:
+    """Configured before they are forked, or each for itself; whatever the pod is called."""
+    with receiving() as receiver, gunicorn(receiver, tmp_path, *options) as port:
+        ask_every_worker(port, tmp_path, workers=4, more=20)
+
+    counts = stages_of(receiver)
+    assert (len(counts), sum(counts)) == (4, 24)
+
+
+def test_the_workers_of_uvicorn_add_up(tmp_path: Path) -> None:
+    """They end by the signal that asks them to, so the application's lifespan shuts latspan down."""
+    pytest.importorskip("uvicorn", reason="uvicorn is not installed")
+    port = free_port()
+    with (
+        receiving() as receiver,
+        serving(
+            tmp_path / "log",
+            "uvicorn",
+            "serves_asgi:application",
+            f"--port={port}",
+            "--workers=2",
+            LATSPAN_ENDPOINT=receiver.url,
+        ),
+    ):
+        ask_every_worker(port, tmp_path, workers=2, more=20)
+
+    counts = stages_of(receiver)
+    assert (len(counts), sum(counts)) == (2, 22)
+
+
+def test_the_workers_of_celery_add_up(tmp_path: Path) -> None:
+    """They leave without any of the usual endings, but for a signal of Celery's."""
+    pytest.importorskip("celery", reason="Celery is not installed")
+    for folder in ("queue", "control"):
+        (tmp_path / folder).mkdir()
+    pipes = pipes_in(tmp_path, 2)
+    with (
+        receiving() as receiver,
+        serving(
+            tmp_path / "log",
+            "celery",
+            "--app=celery_tasks",
+            "worker",
+            "--concurrency=2",
+            "--without-mingle",
+            "--without-gossip",
+            LATSPAN_ENDPOINT=receiver.url,
+            QUEUE_FOLDER=str(tmp_path),
+        ),
+    ):
+        run_program(
+            "celery_tasks",
+            *map(str, pipes),
+            *[AT_ONCE] * 6,
+            QUEUE_FOLDER=str(tmp_path),
+        )
+        with all_at_once(pipes, lambda _: None):
+            pass
+
+    counts = stages_of(receiver)
+    assert (len(counts), sum(counts)) == (2, 8)

@@ -1,0 +1,52 @@
+"""What several processes sent, told apart as a backend would."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from support.otlp import Receiver, attributes_of
+
+__all__ = ["Instance", "instances_of"]
+
+
+@dataclass(slots=True)
+class Instance:
+    """
+    One ``service.instance.id``.
+
+    Args:
+        pids: Every ``process.pid`` that came with it.
+        spans: How often each span came, by name; segments aside.
+        stages: How many values the histograms hold, by stage: the last of a cumulative series.
+    """
+
+    pids: set[int] = field(default_factory=set[int])
+    spans: Counter[str] = field(default_factory=Counter[str])
+    stages: Counter[str] = field(default_factory=Counter[str])
+
+
+def instances_of(receiver: Receiver) -> dict[str, Instance]:
+    """Return what was received, by ``service.instance.id``."""
+    instances: dict[str, Instance] = {}
+
+    def instance(resource: dict[str, object]) -> Instance:
+        found = instances.setdefault(str(resource["service.instance.id"]), Instance())
+        pid = resource["process.pid"]
+        assert isinstance(pid, int)
+        found.pids.add(pid)
+        return found
+
+    for held in receiver.resource_spans:
+        sender = instance(dict(attributes_of(held.resource.attributes)))
+        spans = [span for scope in held.scope_spans for span in scope.spans]
+        sender.spans.update(span.name for span in spans if span.name != "unattributed")
+    for held in receiver.resource_metrics:
+        sender = instance(dict(attributes_of(held.resource.attributes)))
+        sender.stages = Counter()
+        for metric in (metric for scope in held.scope_metrics for metric in scope.metrics):
+            if metric.name == "latspan.segment.duration":
+                for point in metric.exponential_histogram.data_points:
+                    said = attributes_of(point.attributes)
+                    sender.stages[str(said["latspan.segment"])] += point.count
+    return instances

@@ -1,0 +1,50 @@
+"""Named pipes that hold up whoever reads them, so that several work at once."""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+from collections.abc import Callable, Generator, Iterable
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Final
+
+__all__ = ["all_at_once", "pipes_in"]
+
+_DEADLINE_S: Final = 30.0
+
+
+def pipes_in(folder: Path, count: int) -> list[Path]:
+    """Make named pipes in ``folder``."""
+    pipes = [folder / f"pipe-{number}" for number in range(count)]
+    for pipe in pipes:
+        os.mkfifo(pipe)
+    return pipes
+
+
+@contextmanager
+def all_at_once(pipes: Iterable[Path], begin: Callable[[Path], None]) -> Generator[None]:
+    """
+    Have a reader at every pipe before any of them may go on, and let them go at the block's end.
+
+    Args:
+        pipes: One after the other.
+        begin: Makes somebody read the pipe.
+    """
+    with ExitStack() as held:
+        for pipe in pipes:
+            begin(pipe)
+            held.callback(os.close, _opened_with_a_reader(pipe))
+        yield
+
+
+def _opened_with_a_reader(pipe: Path) -> int:
+    deadline = time.monotonic() + _DEADLINE_S
+    while True:
+        try:
+            return os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
+        except OSError as error:
+            if error.errno != errno.ENXIO:
+                raise
+        assert time.monotonic() < deadline, f"nobody reads {pipe}"
