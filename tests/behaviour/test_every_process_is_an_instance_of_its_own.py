@@ -4,28 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from support.fleet import instances_of
-from support.otlp import Receiver, receiving
+from support.fleet import counts_of, instances_of
+from support.otlp import receiving
 from support.programs import run_program
 
 
-def stages_of(receiver: Receiver) -> list[int]:
-    """Return how many stages each instance's histograms hold; its spans must agree."""
-    instances = instances_of(receiver)
-    assert [len(instance.pids) for instance in instances.values()] == [1] * len(instances)
-    assert len(set.union(*(instance.pids for instance in instances.values()))) == len(instances)
-    for instance in instances.values():
-        assert instance.spans == instance.stages
-    return sorted(instance.stages["retrieve"] for instance in instances.values())
-
-
 def test_forked_children_send_what_is_their_own_without_being_configured() -> None:
-    """The fork itself starts no thread and imports nothing; a child that does nothing sends nothing."""
+    """The fork itself starts no thread and imports nothing; an idle child sends nothing."""
     with receiving() as receiver:
         printed = run_program("forks_workers", LATSPAN_ENDPOINT=receiver.url)
 
     assert printed == "[] [] []\n"
-    assert stages_of(receiver) == [10, 10, 11, 12, 13]
+    assert counts_of(receiver, "retrieve") == [10, 10, 11, 12, 13]
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
@@ -35,7 +25,7 @@ def test_the_children_of_multiprocessing_send_the_last_they_have(method: str, ki
     with receiving() as receiver:
         run_program("uses_processes", method, kind, LATSPAN_ENDPOINT=receiver.url)
 
-    assert sum(stages_of(receiver)) == 5
+    assert sum(counts_of(receiver, "retrieve")) == 5
 
 
 def test_the_children_of_billiard_send_the_last_they_have() -> None:
@@ -44,7 +34,7 @@ def test_the_children_of_billiard_send_the_last_they_have() -> None:
     with receiving() as receiver:
         run_program("uses_processes", "fork", "billiard", LATSPAN_ENDPOINT=receiver.url)
 
-    assert stages_of(receiver) == [1] * 5
+    assert counts_of(receiver, "retrieve") == [1] * 5
 
 
 def test_the_threads_of_a_pool_are_one_instance() -> None:
@@ -52,7 +42,7 @@ def test_the_threads_of_a_pool_are_one_instance() -> None:
     with receiving() as receiver:
         run_program("uses_processes", "none", "threads", LATSPAN_ENDPOINT=receiver.url)
 
-    assert stages_of(receiver) == [5]
+    assert counts_of(receiver, "retrieve") == [5]
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
@@ -67,7 +57,7 @@ def test_an_instance_id_of_the_environment_is_of_the_process_that_was_started(me
             OTEL_RESOURCE_ATTRIBUTES="service.instance.id=mine,team=search",
         )
 
-    assert stages_of(receiver) == [1] * 5
+    assert counts_of(receiver, "retrieve") == [1] * 5
     assert "mine" in instances_of(receiver)
 
 
@@ -81,3 +71,16 @@ def test_what_is_open_at_a_fork_is_ended_by_the_process_that_began_it() -> None:
         {"retrieve": 1},
         {"divide": 1, "answer": 1, "retrieve": 1},
     ]
+
+
+def test_the_applications_spans_leave_under_the_same_name() -> None:
+    """Where latspan's provider is the process's, made before the fork."""
+    with receiving() as receiver:
+        run_program("forks_a_global_provider", LATSPAN_ENDPOINT=receiver.url)
+
+    instances = list(instances_of(receiver).values())
+    assert [len(instance.pids) for instance in instances] == [1, 1]
+    assert [dict(instance.spans) for instance in instances] == [
+        {"the application's": 1, "retrieve": 1}
+    ] * 2
+    assert [dict(instance.stages) for instance in instances] == [{"retrieve": 1}] * 2

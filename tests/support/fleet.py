@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from support.otlp import Receiver, attributes_of
 
-__all__ = ["Instance", "instances_of"]
+__all__ = ["Instance", "counts_of", "instances_of"]
 
 
 @dataclass(slots=True)
@@ -50,3 +50,17 @@ def instances_of(receiver: Receiver) -> dict[str, Instance]:
                     said = attributes_of(point.attributes)
                     sender.stages[str(said["latspan.segment"])] += point.count
     return instances
+
+
+def counts_of(receiver: Receiver, stage: str) -> list[int]:
+    """
+    Return how often each instance went through ``stage``, in ascending order.
+
+    Each instance must be one process and no two the same, and spans and histograms agree.
+    """
+    instances = list(instances_of(receiver).values())
+    pids = [instance.pids for instance in instances]
+    assert [len(numbers) for numbers in pids] == [1] * len(instances)
+    assert len({number for numbers in pids for number in numbers}) == len(instances)
+    assert [instance.spans for instance in instances] == [each.stages for each in instances]
+    return sorted(instance.stages[stage] for instance in instances)

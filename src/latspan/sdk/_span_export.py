@@ -72,6 +72,7 @@ class SpanExport(SpanProcessor):
         # What waits in a parent is the parent's to send.
         self._waiting: deque[ReadableSpan] = deque(maxlen=self._batches.queue)
         self._woken = False
+        self._full = False
         self._failed = False
         self._cut_short = False
         self._unclosed = [True]
@@ -84,8 +85,9 @@ class SpanExport(SpanProcessor):
         """Take one ended span; on whichever thread, in a finaliser too."""
         if self._closed or span.context is None or not span.context.trace_flags.sampled:
             return
-        if len(self._waiting) == self._batches.queue:
-            _logger.debug("too many spans wait: the oldest is dropped")
+        if len(self._waiting) == self._batches.queue and not self._full:
+            self._full = True
+            _logger.warning("more than %d spans wait: the oldest are dropped", self._batches.queue)
         self._waiting.append(span)
         if not self._worker.started:
             self._worker.start()
@@ -164,7 +166,7 @@ class SpanExport(SpanProcessor):
 
     def _send(self) -> None:
         """Send what waits now; what others add meanwhile is for the next time."""
-        self._woken = False
+        self._woken = self._full = False
         left = len(self._waiting)
         while left > 0 and not self._cut_short:
             batch = [self._waiting.popleft() for _ in range(min(left, self._batches.size))]

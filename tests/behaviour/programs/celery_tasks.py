@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
 from pathlib import Path
-
-from celery import Celery
+from typing import Any
 
 import latspan
 
 folder = Path(os.environ["QUEUE_FOLDER"])
-app = Celery(broker="filesystem://")
+celery: Any = importlib.import_module("celery")
+app: Any = celery.Celery(broker="filesystem://")
 app.conf.update(
     broker_transport_options={
         "data_folder_in": folder / "queue",
@@ -24,14 +25,15 @@ app.conf.update(
 )
 
 
-@app.task
 def work(pipe: str) -> None:
     with latspan.stage("retrieve"):
         Path(pipe).read_bytes()
 
 
+task = app.task(work, name="work")
+
 if __name__ == "__main__":
     for pipe in sys.argv[1:]:
-        work.apply_async((pipe,))
+        task.apply_async((pipe,))
 else:
     latspan.configure()

@@ -23,9 +23,9 @@ def leave_without_a_trace(modules: set[str]) -> None:
     os._exit(0)
 
 
-def count_starts(thread: threading.Thread) -> None:
-    started.append(thread.name)
-    start(thread)
+def count_starts(self: threading.Thread) -> None:
+    started.append(self.name)
+    start(self)
 
 
 latspan.configure()

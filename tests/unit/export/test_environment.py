@@ -6,9 +6,11 @@ import pytest
 from opentelemetry.sdk.metrics.export import AggregationTemporality
 
 from latspan.export._environment import (
+    SpanBatches,
     export_interval_s,
     export_timeout_s,
     histogram_temporality,
+    span_batches,
 )
 
 TEMPORALITY = "OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE"
@@ -59,3 +61,23 @@ def test_an_impossible_time_is_the_default_and_said(
 
     assert export_interval_s() == 60
     assert f"OTEL_METRIC_EXPORT_INTERVAL is '{text}', not a positive number" in caplog.text
+
+
+def test_spans_leave_in_the_batches_that_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the SDK's processor does, no batch larger than what may wait."""
+    monkeypatch.setenv("OTEL_BSP_MAX_QUEUE_SIZE", "100")
+    monkeypatch.setenv("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "200")
+    monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "250")
+
+    assert span_batches() == SpanBatches(queue=100, size=100, delay_s=0.25)
+
+
+@pytest.mark.parametrize("text", ["", "0", "0.5", "-1", "many"])
+def test_batches_that_cannot_be_are_the_usual_ones(
+    text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A queue for no span would lose them all."""
+    monkeypatch.setenv("OTEL_BSP_MAX_QUEUE_SIZE", text)
+    monkeypatch.setenv("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", text)
+
+    assert span_batches() == SpanBatches(queue=2048, size=512, delay_s=5.0)

@@ -5,9 +5,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 
+import pytest
+from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
+from latspan.export import SpanBatches
 from latspan.sdk._span_export import SpanExport
 
 DEADLINE_S = 30.0
@@ -19,20 +22,35 @@ class Backend(SpanExporter):
     def __init__(self, *answers: SpanExportResult | Exception, hangs: bool = False) -> None:
         self.answers = list(answers)
         self.names: list[str] = []
+        self.resources: list[Resource] = []
+        self.arrivals = threading.Semaphore(0)
         self.shutdowns = 0
+        self.hangs = threading.Semaphore(0)
         self._free = threading.Event()
         if not hangs:
             self._free.set()
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         """Answer as told to."""
+        if not self._free.is_set():
+            self.hangs.release()
         assert self._free.wait(DEADLINE_S)
         answer = self.answers.pop(0) if self.answers else SpanExportResult.SUCCESS
         if isinstance(answer, Exception):
             raise answer
         if answer is SpanExportResult.SUCCESS:
             self.names += [span.name for span in spans]
+            self.resources += [span.resource for span in spans]
+        self.arrivals.release()
         return answer
+
+    def hang(self) -> None:
+        """Keep whoever comes waiting from now on."""
+        self._free.clear()
+
+    def go_on(self) -> None:
+        """Let go of whoever waits."""
+        self._free.set()
 
     def shutdown(self) -> None:
         """Let go of whoever hangs."""
@@ -103,4 +121,68 @@ def test_closing_cuts_short_what_hangs() -> None:
 
     export.closing()(0.001)
 
+    assert backend.shutdowns == 1
+
+
+def test_a_span_leaves_after_the_delay_by_itself() -> None:
+    """Though no batch is full, and nobody flushes."""
+    backend = Backend()
+    export = SpanExport(lambda: backend, batches=SpanBatches(queue=8, size=8, delay_s=0.01))
+    end_span(export, "one")
+
+    assert backend.arrivals.acquire(timeout=DEADLINE_S)
+    assert backend.names == ["one"]
+    export.closing()(DEADLINE_S)
+
+
+def test_a_full_batch_leaves_at_once() -> None:
+    """The delay is for the last ones."""
+    backend = Backend()
+    export = SpanExport(lambda: backend, batches=SpanBatches(queue=8, size=2, delay_s=3600))
+    for name in ("one", "two"):
+        end_span(export, name)
+
+    assert backend.arrivals.acquire(timeout=DEADLINE_S)
+    assert backend.names == ["one", "two"]
+    export.closing()(DEADLINE_S)
+
+
+def test_where_too_many_wait_the_oldest_are_dropped(caplog: pytest.LogCaptureFixture) -> None:
+    """Memory is bounded, whatever the backend does; it is said once."""
+    backend = Backend()
+    export = SpanExport(lambda: backend, batches=SpanBatches(queue=2, size=2, delay_s=3600))
+    backend.hang()
+    for name in ("sent", "sent too"):
+        end_span(export, name)
+    assert backend.hangs.acquire(timeout=DEADLINE_S)
+    for name in ("one", "two", "three", "four"):
+        end_span(export, name)
+    backend.go_on()
+
+    export.closing()(DEADLINE_S)
+    assert backend.names == ["sent", "sent too", "three", "four"]
+    assert len(caplog.records) == 1
+
+
+def test_after_closing_nothing_is_taken() -> None:
+    """A global provider goes on handing over what the application ends."""
+    backend = Backend()
+    export = SpanExport(lambda: backend)
+    export.closing()(DEADLINE_S)
+    end_span(export, "late")
+
+    assert export.flushing()(DEADLINE_S)
+    assert backend.names == []
+
+
+def test_spans_leave_under_the_name_of_the_process() -> None:
+    """The rest of them is as it was."""
+    backend = Backend()
+    own = Resource({"service.instance.id": "own"})
+    export = SpanExport(lambda: backend, resource=lambda: own)
+    end_span(export, "one")
+
+    assert export.force_flush()
+    assert (backend.names, backend.resources) == (["one"], [own])
+    export.shutdown()
     assert backend.shutdowns == 1

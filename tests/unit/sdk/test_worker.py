@@ -192,3 +192,28 @@ def test_where_no_thread_starts_jobs_are_done_at_once(monkeypatch: pytest.Monkey
     assert done == [0, 1, 2]
     assert worker.drain()
     assert worker.stop(DEADLINE_S)
+
+
+def test_starting_says_so_once_on_the_starters_thread() -> None:
+    """Before any job is done; and the thread then has had none."""
+    starters: list[str] = []
+    worker = Worker(on_start=lambda: starters.append(threading.current_thread().name))
+    assert not worker.started
+    worker.start()
+    worker.start()
+    worker.submit(nothing)
+
+    assert worker.started
+    assert worker.stop(DEADLINE_S)
+    assert starters == [threading.current_thread().name]
+
+
+def test_an_idle_worker_has_something_to_do() -> None:
+    """Again and again, until it is stopped."""
+    done = threading.Semaphore(0)
+    worker = Worker(when_idle=done.release, idle_s=0.001)
+    worker.start()
+
+    assert done.acquire(timeout=DEADLINE_S)
+    assert done.acquire(timeout=DEADLINE_S)
+    assert worker.stop(DEADLINE_S)
