@@ -39,6 +39,12 @@ SEGMENTS = {"send", "queue", "prefill", "decode", "stream_close", "prepare"}
 """Some that must have spans, so that comparing nothing with nothing is no success."""
 
 INTERLEAVED = {"consumer", "retry"}
+CONVENTIONS = {
+    "gen_ai.client.operation.duration",
+    "gen_ai.client.operation.time_to_first_chunk",
+    "gen_ai.client.operation.time_per_output_chunk",
+    "gen_ai.client.token.usage",
+}
 EXPORTED = {
     "segment": "latspan.segment.duration",
     "time_to_first_token": "latspan.time_to_first_token",
@@ -46,15 +52,8 @@ EXPORTED = {
     "time_per_output_token": "latspan.time_per_output_token",
     "chunk_gap": "latspan.chunk_gap",
     "stall_duration": "latspan.stall.duration",
+    **{name: name for name in CONVENTIONS},
 }
-CONVENTIONS = {
-    "gen_ai.client.operation.duration",
-    "gen_ai.client.operation.time_to_first_chunk",
-    "gen_ai.client.operation.time_per_output_chunk",
-    "gen_ai.client.token.usage",
-}
-EXPORTED |= {name: name for name in CONVENTIONS}
-
 Document = dict[str, Any]
 
 

@@ -73,6 +73,7 @@ class SpanExport(SpanProcessor):
         self._waiting: deque[ReadableSpan] = deque(maxlen=self._batches.queue)
         self._woken = False
         self._full = False
+        self._pushed_out = self._not_taken = 0
         self._failed = False
         self._cut_short = False
         self._unclosed = [True]
@@ -85,9 +86,10 @@ class SpanExport(SpanProcessor):
         """Take one ended span; on whichever thread, in a finaliser too."""
         if self._closed or span.context is None or not span.context.trace_flags.sampled:
             return
-        if len(self._waiting) == self._batches.queue and not self._full:
-            self._full = True
-            _logger.warning("more than %d spans wait: the oldest are dropped", self._batches.queue)
+        if len(self._waiting) == self._batches.queue:
+            # Two threads at once may count one: a lock is nothing to take in a finaliser.
+            self._pushed_out += 1
+            self._warn_once()
         self._waiting.append(span)
         if not self._worker.started:
             self._worker.start()

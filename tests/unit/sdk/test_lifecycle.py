@@ -54,7 +54,7 @@ def test_a_flush_delivers_and_a_shutdown_delivers_the_rest(receiver: Receiver) -
     latspan.shutdown()
     latspan.shutdown()
     assert names_of(receiver) == ["first", "second"]
-    assert [metric.name for metric in receiver.all_metrics][-1] == "latspan.segment.duration"
+    assert "latspan.segment.duration" in {metric.name for metric in receiver.all_metrics}
 
 
 def test_nothing_is_recorded_after_a_shutdown(receiver: Receiver) -> None:

@@ -64,6 +64,14 @@ def end_span(export: SpanExport, name: str) -> None:
     provider.get_tracer("test").start_span(name).end()
 
 
+def lost(export: SpanExport) -> dict[str, int]:
+    return {
+        reading.attributes["latspan.reason"]: reading.value
+        for reading in export.readings()
+        if reading.attributes["latspan.signal"] == "spans"
+    }
+
+
 def test_a_flush_sends_what_has_ended() -> None:
     """And says so; one with nothing to send is as good."""
     backend = Backend()
@@ -86,6 +94,7 @@ def test_a_flush_of_refused_spans_says_so_once() -> None:
         said.append(export.flushing()(DEADLINE_S))
 
     assert said == [False, False, True]
+    assert lost(export) == {"queue_full": 0, "not_taken": 2}
     assert backend.names == ["three"]
     export.closing()(DEADLINE_S)
 
@@ -162,6 +171,7 @@ def test_where_too_many_wait_the_oldest_are_dropped(caplog: pytest.LogCaptureFix
     export.closing()(DEADLINE_S)
     assert backend.names == ["sent", "sent too", "three", "four"]
     assert len(caplog.records) == 1
+    assert lost(export) == {"queue_full": 2, "not_taken": 0}
 
 
 def test_after_closing_nothing_is_taken() -> None:
