@@ -10,6 +10,9 @@ The error tree: what latspan raises at its own surface, never inside someone els
     ├── InvalidValueError        (TypeError)    a histogram was given something that is no integer
     ├── EmptyHistogramError      (ValueError)   a question about no values at all
     ├── NotEnoughValuesError     (ValueError)   fewer values than the percentile needs
+    ├── HistogramFormatError     (ValueError)   text or a file that holds no histogram
+    ├── HistogramPrecisionError  (ValueError)   histograms that cannot be one
+    ├── HistogramWriteError      (OSError)      a file that takes no more histograms
     ├── InstrumentationError     (RuntimeError) a client library could not be patched
     └── ServerStartError         (RuntimeError) a model server that latspan started is not serving
 """
@@ -19,6 +22,9 @@ from __future__ import annotations
 __all__ = [
     "ConfigError",
     "EmptyHistogramError",
+    "HistogramFormatError",
+    "HistogramPrecisionError",
+    "HistogramWriteError",
     "InstrumentationError",
     "InvalidValueError",
     "LatspanError",
@@ -100,6 +106,18 @@ class NotEnoughValuesError(LatspanError, ValueError):
         self.percentile = percentile
         self.count = count
         self.needed = needed
+
+
+class HistogramFormatError(LatspanError, ValueError):
+    """Text or a file is not what a histogram is written as, or was damaged since."""
+
+
+class HistogramPrecisionError(LatspanError, ValueError):
+    """Histograms of different precision were to become one."""
+
+
+class HistogramWriteError(LatspanError, OSError):
+    """A file of histograms could not be opened for writing, or did not take an interval."""
 
 
 class InstrumentationError(LatspanError, RuntimeError):

@@ -1,7 +1,8 @@
 """
 Sparse HDR histograms: percentiles to three digits, with exact counts, sums and extremes.
 
-It knows numbers only: no series, no requests, no OpenTelemetry.
+They are written and read as HdrHistogram's own text and logs. It knows numbers and files: no
+requests, no OpenTelemetry, and of series only their tags.
 """
 
 from __future__ import annotations
@@ -13,20 +14,38 @@ from latspan.histogram._buckets import (
     lowest_value_of,
     middle_value_of,
 )
+from latspan.histogram._codec import Decoded, decode, encode
 from latspan.histogram._histogram import Histogram
+from latspan.histogram._log_lines import LoggedSeries
+from latspan.histogram._log_reader import HistogramLog, LoggedInterval, TornInterval, read_log
+from latspan.histogram._log_totals import LogTotals
+from latspan.histogram._log_writer import HistogramLogWriter
 from latspan.histogram._numpy import loaded_numpy
+from latspan.histogram._precision import FULL_PRECISION, Precision
 from latspan.histogram._rank import values_needed
 from latspan.histogram._spectrum import SpectrumPoint, percentile_spectrum
 
 __all__ = [
+    "FULL_PRECISION",
     "HIGHEST_NS",
+    "Decoded",
     "Histogram",
+    "HistogramLog",
+    "HistogramLogWriter",
+    "LogTotals",
+    "LoggedInterval",
+    "LoggedSeries",
+    "Precision",
     "SpectrumPoint",
+    "TornInterval",
+    "decode",
+    "encode",
     "highest_value_of",
     "index_of",
     "loaded_numpy",
     "lowest_value_of",
     "middle_value_of",
     "percentile_spectrum",
+    "read_log",
     "values_needed",
 ]

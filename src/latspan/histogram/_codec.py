@@ -1,0 +1,225 @@
+"""
+Histograms as text: HdrHistogram's V2 format, compressed, in Base64 (``HISTFAAA…``).
+
+The text has the buckets' counts. The exact sum, smallest and largest value, and what was
+rejected or clamped are not in it; a log has them beside it.
+
+Source: HdrHistogram, ``AbstractHistogram.encodeIntoCompressedByteBuffer``.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import struct
+import zlib
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from latspan.errors import HistogramFormatError
+from latspan.histogram._buckets import HIGHEST_NS, index_of
+from latspan.histogram._counters import pack, unpack
+from latspan.histogram._histogram import Histogram
+from latspan.histogram._precision import OURS, Layout, Precision
+
+__all__ = ["Decoded", "DecodedBuckets", "decode", "decode_buckets", "encode"]
+
+_COMPRESSED: Final = 0x1C849304
+_PLAIN: Final = 0x1C849303
+_VARINTS: Final = 0x10
+_COOKIE_MASK: Final = 0xF0
+_OLD: Final = {0x1C849301: "V1", 0x1C849302: "V1", 0x1C849308: "V0", 0x1C849309: "V0"}
+_DOUBLES: Final = {0x0C72124E, 0x0C72124F}
+
+_ENVELOPE: Final = struct.Struct(">II")
+"""Cookie, and the length of what is compressed."""
+
+_HEADER: Final = struct.Struct(">IIiiqqd")
+"""Cookie, length of the counts, normalizing offset, digits, lowest, highest, ratio."""
+
+_NO_RATIO: Final = (1.0, 5e-324)
+"""1, and the bits of the integer 1, which HdrHistogram in JavaScript writes in its place."""
+
+_MOST_BYTES_A_COUNT: Final = 9
+_MOST_BYTES: Final = 16 * 1024 * 1024
+"""Of counts once decompressed: a bomb is refused, half a million of the longest are not."""
+
+_MEND: Final = "take the text as it was written, whole and on one line"
+_WHOLE: Final = "record whole numbers of nanoseconds, without a conversion ratio"
+_REWRITE: Final = "write it again with a version of HdrHistogram that writes format V2"
+
+
+@dataclass(frozen=True, slots=True)
+class DecodedBuckets:
+    """
+    The counts of a histogram that was read, in latspan's own buckets.
+
+    Args:
+        buckets: Each occupied bucket's index and count, lowest first.
+        precision: How well its values are known.
+        clamped: Values above 24 hours; each is counted as 24 hours.
+    """
+
+    buckets: tuple[tuple[int, int], ...]
+    precision: Precision
+    clamped: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """
+    A histogram that was read.
+
+    Where it was written with less precision than latspan's, each value stands as the highest that
+    its bucket holds. So percentiles are those of whoever wrote it.
+
+    Args:
+        histogram: The values. Sum, smallest and largest are estimated from the buckets.
+        precision: How well its values are known.
+    """
+
+    histogram: Histogram
+    precision: Precision
+
+    @property
+    def significant_digits(self) -> int:
+        """How many digits of its values are known, in [0, 3]."""
+        return self.precision.significant_digits
+
+
+def encode(histogram: Histogram) -> str:
+    """
+    Return a histogram's counts as text that every HdrHistogram reads.
+
+    Raises:
+        HistogramFormatError: A count is 2**62 or more.
+    """
+    counts = pack(list(histogram))
+    header = _HEADER.pack(
+        _PLAIN | _VARINTS, len(counts), 0, OURS.significant_digits, OURS.lowest, OURS.highest, 1.0
+    )
+    compressed = zlib.compress(header + counts)
+    envelope = _ENVELOPE.pack(_COMPRESSED | _VARINTS, len(compressed))
+    return base64.b64encode(envelope + compressed).decode("ascii")
+
+
+def decode(text: str) -> Decoded:
+    """
+    Return the histogram that the text is.
+
+    Args:
+        text: As :func:`encode` or any other HdrHistogram wrote it.
+
+    Raises:
+        HistogramFormatError: The text is damaged, or in a format that cannot be read exactly:
+            V0, V1, or with values that are no whole numbers.
+    """
+    decoded = decode_buckets(text)
+    histogram = Histogram.from_buckets(decoded.buckets, clamped=decoded.clamped)
+    return Decoded(histogram, decoded.precision)
+
+
+def decode_buckets(text: str) -> DecodedBuckets:
+    """
+    Return the counts of the histogram that the text is.
+
+    Args:
+        text: As for :func:`decode`.
+
+    Raises:
+        HistogramFormatError: As :func:`decode`.
+    """
+    layout, packed = _unwrapped(text)
+    counters = unpack(packed, layout.length)
+    if layout.is_ours and (not counters or counters[-1][0] <= index_of(HIGHEST_NS)):
+        return DecodedBuckets(tuple(counters), layout.precision)
+    return _in_our_buckets(layout, counters)
+
+
+def _in_our_buckets(layout: Layout, counters: Iterable[tuple[int, int]]) -> DecodedBuckets:
+    clamped = 0
+    counts: Counter[int] = Counter()
+    for index, count in counters:
+        value = layout.highest_value_of(index)
+        if value > HIGHEST_NS and layout.highest_value_of(index - 1) >= HIGHEST_NS:
+            clamped += count
+        counts[index_of(min(value, HIGHEST_NS))] += count
+    return DecodedBuckets(tuple(sorted(counts.items())), layout.precision, clamped)
+
+
+def _unwrapped(text: str) -> tuple[Layout, bytes]:
+    """Return what a histogram says of itself, and its counts, decompressed."""
+    try:
+        data = base64.b64decode(text.strip(), validate=True)
+    except (binascii.Error, ValueError):
+        raise HistogramFormatError("a histogram is no valid Base64", hint=_MEND) from None
+    if len(data) < _ENVELOPE.size:
+        raise HistogramFormatError("a histogram is cut short", hint=_MEND)
+    cookie, length = _ENVELOPE.unpack_from(data)
+    _refuse_foreign(cookie, _COMPRESSED)
+    held = len(data) - _ENVELOPE.size
+    if length != held:
+        raise HistogramFormatError(
+            f"a histogram says it has {length:,} bytes, and there are {held:,}", hint=_MEND
+        )
+    return _inflated(data[_ENVELOPE.size :])
+
+
+def _inflated(compressed: bytes) -> tuple[Layout, bytes]:
+    """Decompress as much as the header admits, and not a byte more."""
+    inflate = zlib.decompressobj()
+    try:
+        header = inflate.decompress(compressed, _HEADER.size)
+        if len(header) < _HEADER.size:
+            raise HistogramFormatError("a histogram's header is cut short", hint=_MEND)
+        layout, length = _read_header(header)
+        packed = inflate.decompress(inflate.unconsumed_tail, length) if length else b""
+        rest = inflate.decompress(inflate.unconsumed_tail, 1)
+    except zlib.error:
+        raise HistogramFormatError(
+            "a histogram cannot be decompressed: it is damaged", hint=_MEND
+        ) from None
+    if rest or len(packed) != length or not inflate.eof or inflate.unused_data:
+        raise HistogramFormatError(
+            f"a histogram has more or less than the {length:,} bytes of counts that it says",
+            hint=_MEND,
+        )
+    return layout, packed
+
+
+def _read_header(header: bytes) -> tuple[Layout, int]:
+    """Return what the header says, and how many bytes of counts follow, both possible."""
+    # The offset says how the writer's array was rotated. Counts are written as if it were not.
+    cookie, length, _, digits, lowest, highest, ratio = _HEADER.unpack(header)
+    _refuse_foreign(cookie, _PLAIN)
+    if ratio not in _NO_RATIO:
+        raise HistogramFormatError(
+            "a histogram's values are fractions, which cannot be read exactly", hint=_WHOLE
+        )
+    if not 0 <= digits <= 5 or lowest < 1 or highest < 2 * lowest:
+        raise HistogramFormatError(
+            f"a histogram claims {digits} digits from {lowest:,} to {highest:,}: it is damaged",
+            hint=_MEND,
+        )
+    layout = Layout(digits, lowest, highest)
+    most = min(layout.length * _MOST_BYTES_A_COUNT, _MOST_BYTES)
+    if length > most:
+        raise HistogramFormatError(
+            f"a histogram claims {length:,} bytes of counts, and at most {most:,} can be"
+        )
+    return layout, length
+
+
+def _refuse_foreign(cookie: int, wanted: int) -> None:
+    base = cookie & ~_COOKIE_MASK
+    if base == wanted and cookie & _COOKIE_MASK == _VARINTS:
+        return
+    if base in _OLD:
+        raise HistogramFormatError(f"a histogram has the old format {_OLD[base]}", hint=_REWRITE)
+    if cookie in _DOUBLES:
+        raise HistogramFormatError(
+            "a histogram's values are fractions, which cannot be read exactly", hint=_WHOLE
+        )
+    raise HistogramFormatError("this is no histogram in HdrHistogram's format V2", hint=_MEND)

@@ -1,0 +1,267 @@
+"""
+Reading logs of histograms, latspan's and those of every other HdrHistogram.
+
+In a log of latspan's only intervals count that are closed. In any other each line is one.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import zlib
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, NamedTuple, NoReturn
+
+from latspan.errors import HistogramFormatError
+from latspan.histogram._codec import decode
+from latspan.histogram._log_lines import (
+    FORMAT,
+    OURS_BEGINS,
+    Closing,
+    LoggedSeries,
+    read_closing,
+    read_data_line,
+    read_seconds_ns,
+    read_series,
+)
+from latspan.units import NS_PER_S
+
+__all__ = ["HistogramLog", "LoggedInterval", "TornInterval", "read_log"]
+
+_LONGEST_LINE: Final = 32 * 1024 * 1024
+_FUSED: Final = re.compile(rb"(?<!^)(?=#\[(?:latspan |Histogram log format ))")
+_TIME: Final = re.compile(r"#\[(?P<which>Start|Base)Time: *(?P<seconds>[\d.]+)")
+_A_YEAR_NS: Final = 365 * 24 * 3600 * NS_PER_S
+_MEND: Final = "take the file as it was written; if that is damaged, leave this line out"
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedInterval:
+    """
+    What a log has of one span of time.
+
+    Args:
+        start_epoch_ns: Unix time of its start, in nanoseconds; to the millisecond in logs that
+            are not latspan's.
+        end_epoch_ns: Unix time of its end.
+        series: Its histograms. A log that is not latspan's has one an interval.
+    """
+
+    start_epoch_ns: int
+    end_epoch_ns: int
+    series: tuple[LoggedSeries, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TornInterval:
+    """
+    Lines of an interval that its writer did not come to close; their values do not count.
+
+    Args:
+        first_line: From 1.
+        last_line: At least ``first_line``.
+    """
+
+    first_line: int
+    last_line: int
+
+    def __str__(self) -> str:
+        """Say which lines, in words."""
+        if self.first_line == self.last_line:
+            return f"line {self.first_line:,} is of a torn interval and was left out"
+        return (
+            f"lines {self.first_line:,} to {self.last_line:,} are of a torn interval"
+            " and were left out"
+        )
+
+
+class HistogramLog:
+    """
+    The intervals of a log, read from the file each time that they are iterated over.
+
+    Args:
+        path: The file.
+
+    Attributes:
+        path: The file.
+        torn: What was left out by the latest iteration, complete once that has ended.
+        bytes_read: How far it is.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        self.torn: list[TornInterval] = []
+        self.bytes_read = 0
+
+    def __iter__(self) -> Iterator[LoggedInterval]:
+        """
+        Yield one interval after the other, in the file's order.
+
+        Raises:
+            HistogramFormatError: A line is damaged, or the file is no log; the message has the
+                number of the line.
+            OSError: The file cannot be read.
+        """
+        self.torn, self.bytes_read = [], 0
+        return _Reading(self).intervals()
+
+
+def read_log(path: str | os.PathLike[str]) -> HistogramLog:
+    """
+    Return the intervals of a log.
+
+    Args:
+        path: A log of latspan's, or in log format 1.0 to 1.3 with histograms in V2.
+    """
+    return HistogramLog(path)
+
+
+class _Line(NamedTuple):
+    number: int
+    raw: bytes
+    """Without what ended it."""
+    ended: bool
+
+    @property
+    def text(self) -> str:
+        return self.raw.decode("utf-8", "replace").rstrip("\r")
+
+
+class _Reading:
+    """One pass over a log."""
+
+    def __init__(self, log: HistogramLog) -> None:
+        self._log = log
+        self._ours = False
+        self._start_ns: int | None = None
+        self._base_ns: int | None = None
+        self._open: list[_Line] = []
+
+    def intervals(self) -> Generator[LoggedInterval]:
+        for line in self._lines():
+            text = line.text
+            if text.startswith(FORMAT):
+                self._tear(self._open)
+                self._open = []
+                self._ours, self._start_ns, self._base_ns = False, None, None
+            elif text == OURS_BEGINS:
+                self._ours = True
+            elif (time := _TIME.match(text)) is not None:
+                self._read_time(line, time["which"], time["seconds"])
+            elif self._ours:
+                yield from self._read_ours(line, text)
+            elif text.strip() and not text.startswith(("#", '"')):
+                yield from self._read_foreign(line, text)
+        self._tear(self._open)
+
+    def _read_ours(self, line: _Line, text: str) -> Iterator[LoggedInterval]:
+        if text.startswith("#[latspan interval"):
+            closing = read_closing(text)
+            if closing is not None:
+                yield self._close(line, closing)
+            elif text.endswith("]"):
+                self._refuse(line, "a damaged end of an interval")
+            else:
+                self._open.append(line)
+        elif _is_of_ours(text):
+            self._open.append(line)
+
+    def _close(self, line: _Line, closing: Closing) -> LoggedInterval:
+        number = 2 * closing.series
+        first = len(self._open) - number
+        lines = self._open[first:] if first >= 0 else self._open
+        written = b"".join(each.raw + b"\n" for each in lines)
+        if first < 0 or zlib.crc32(written) != closing.crc32:
+            self._blame(lines)
+            self._refuse(line, "the interval that ends here is not as it was written")
+        series: list[LoggedSeries] = []
+        for comment, data in zip(lines[::2], lines[1::2], strict=True):
+            try:
+                series.append(read_series(comment.text, data.text))
+            except HistogramFormatError as error:
+                self._refuse(data, error.message, error.hint)
+        self._tear(self._open[:first])
+        self._open = []
+        return LoggedInterval(closing.start_epoch_ns, closing.end_epoch_ns, tuple(series))
+
+    def _blame(self, lines: Iterable[_Line]) -> None:
+        """Raise an error that names the first line that is damaged by itself, if one is."""
+        for line in lines:
+            if line.text.startswith("#"):
+                continue
+            try:
+                decode(read_data_line(line.text).text)
+            except HistogramFormatError as error:
+                self._refuse(line, error.message, error.hint)
+
+    def _read_foreign(self, line: _Line, text: str) -> Iterator[LoggedInterval]:
+        try:
+            fields = read_data_line(text)
+            decoded = decode(fields.text)
+        except HistogramFormatError as error:
+            if not line.ended and self._start_ns is not None:
+                self._tear([line])
+                return
+            self._refuse(line, error.message, error.hint)
+        start_ns = self._placed(fields.start_ns)
+        yield LoggedInterval(
+            start_ns,
+            start_ns + fields.length_ns,
+            (LoggedSeries(fields.tag, decoded.histogram, decoded.precision),),
+        )
+
+    def _placed(self, logged_ns: int) -> int:
+        """
+        Return the Unix time of an instant as it stands in a log that is not latspan's.
+
+        Source: HdrHistogram, ``HistogramLogReader``: more than a year before the log's start it
+        counts from there.
+        """
+        if self._start_ns is None:
+            self._start_ns = logged_ns
+        if self._base_ns is None:
+            relative = logged_ns < self._start_ns - _A_YEAR_NS
+            self._base_ns = self._start_ns if relative else 0
+        return self._base_ns + logged_ns
+
+    def _read_time(self, line: _Line, which: str, seconds: str) -> None:
+        try:
+            time_ns = read_seconds_ns(seconds)
+        except HistogramFormatError as error:
+            self._refuse(line, error.message)
+        if which == "Start":
+            self._start_ns = time_ns
+        else:
+            self._base_ns = time_ns
+
+    def _lines(self) -> Generator[_Line]:
+        """Yield the lines; where a torn one has no end, the next begins all the same."""
+        with self._log.path.open("rb") as file:
+            number = 0
+            while raw := file.readline(_LONGEST_LINE):
+                number += 1
+                self._log.bytes_read += len(raw)
+                ended = raw.endswith(b"\n")
+                if not ended and len(raw) == _LONGEST_LINE:
+                    self._refuse(_Line(number, raw, ended), "the line has no end")
+                for part in _FUSED.split(raw.removesuffix(b"\n")):
+                    yield _Line(number, part, ended)
+
+    def _tear(self, lines: Sequence[_Line]) -> None:
+        if lines:
+            self._log.torn.append(TornInterval(lines[0].number, lines[-1].number))
+
+    def _refuse(self, line: _Line, message: str, hint: str | None = None) -> NoReturn:
+        raise HistogramFormatError(
+            f"{self._log.path}, line {line.number:,}: {message}", hint=hint or _MEND
+        ) from None
+
+
+def _is_of_ours(text: str) -> bool:
+    """Return whether the line is part of an interval of latspan's, or what is left of one."""
+    if not text or text.startswith('"'):
+        return False
+    comment = "#[latspan "
+    return text[0] != "#" or text.startswith(comment) or comment.startswith(text)

@@ -1,0 +1,53 @@
+"""What one log or several hold together: one histogram a tag."""
+
+from __future__ import annotations
+
+from latspan.errors import HistogramPrecisionError
+from latspan.histogram._log_lines import LoggedSeries
+from latspan.histogram._log_reader import LoggedInterval
+
+__all__ = ["LogTotals"]
+
+
+class LogTotals:
+    """
+    The sum of intervals, from any number of logs in any order.
+
+    Attributes:
+        intervals: How many were added.
+        start_epoch_ns: Unix time of the earliest start, in nanoseconds; 0 where there was none.
+        end_epoch_ns: Unix time of the latest end.
+        series: By tag, what was added of each.
+    """
+
+    def __init__(self) -> None:
+        self.intervals = 0
+        self.start_epoch_ns = 0
+        self.end_epoch_ns = 0
+        self.series: dict[str | None, LoggedSeries] = {}
+
+    def add(self, interval: LoggedInterval) -> None:
+        """
+        Count what an interval holds.
+
+        Raises:
+            HistogramPrecisionError: A series is known better or less well than what was added of
+                it before.
+        """
+        start, end = interval.start_epoch_ns, interval.end_epoch_ns
+        self.start_epoch_ns = min(self.start_epoch_ns, start) if self.intervals else start
+        self.end_epoch_ns = max(self.end_epoch_ns, end) if self.intervals else end
+        self.intervals += 1
+        for series in interval.series:
+            held = self.series.get(series.tag)
+            if held is None:
+                self.series[series.tag] = series._replace(histogram=series.histogram.copy())
+                continue
+            if held.precision != series.precision:
+                name = "untagged values" if series.tag is None else f"values of {series.tag}"
+                raise HistogramPrecisionError(
+                    f"{name} were written with {held.precision} and with {series.precision}",
+                    hint="take files of one precision at a time: merged, all would be as coarse"
+                    " as the coarsest",
+                )
+            held.histogram.merge(series.histogram)

@@ -1,0 +1,178 @@
+"""Appending intervals of histograms to a log, each of them whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import stat
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType, TracebackType
+from typing import Final, Self
+
+from latspan.errors import HistogramFormatError, HistogramWriteError
+from latspan.histogram._histogram import Histogram
+from latspan.histogram._log_lines import (
+    FORMAT,
+    OURS_BEGINS,
+    LoggedSeries,
+    closing_line,
+    header_lines,
+    series_lines,
+)
+from latspan.histogram._precision import FULL_PRECISION, Precision
+
+__all__ = ["HistogramLogWriter"]
+
+_ALL_FULL: Final[Mapping[str | None, Precision]] = MappingProxyType({})
+_HEAD_BYTES: Final = 1024
+
+
+class HistogramLogWriter:
+    """
+    Appends intervals to a log that every HdrHistogram reads.
+
+    An interval is one write to the end of the file. Once :meth:`write` has returned, it is with
+    the operating system: a process that is killed loses none, a machine that loses power may,
+    unless ``fsync`` is on. A log that is there already goes on.
+
+    Args:
+        path: The file; its folder exists.
+        fsync: Wait for the disk after each interval.
+
+    Raises:
+        HistogramFormatError: The file holds something else than a log of latspan's.
+        HistogramWriteError: The file cannot be opened for writing.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, fsync: bool = False) -> None:
+        self._path = Path(path)
+        self._fsync = fsync
+        self._lock = threading.Lock()
+        try:
+            self._file = os.open(
+                self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666
+            )
+        except OSError as error:
+            raise HistogramWriteError(
+                f"cannot write to {self._path}: {error.strerror}",
+                hint="name a file in a folder that exists and may be written to",
+            ) from error
+        try:
+            self._begun, self._on_a_new_line = self._found()
+        except BaseException:
+            os.close(self._file)
+            raise
+
+    def write(
+        self,
+        start_epoch_ns: int,
+        end_epoch_ns: int,
+        histograms: Mapping[str | None, Histogram] | Mapping[str, Histogram],
+        *,
+        precisions: Mapping[str | None, Precision] = _ALL_FULL,
+    ) -> None:
+        """
+        Append an interval.
+
+        Args:
+            start_epoch_ns: Unix time of its start, in nanoseconds.
+            end_epoch_ns: Unix time of its end, at least the start.
+            histograms: By tag; ``None`` for one without. Tags have no comma and no white space.
+            precisions: By tag, of those histograms that are known less well than latspan's own.
+
+        Raises:
+            HistogramFormatError: A tag cannot be written, or a count is 2**62 or more.
+            HistogramWriteError: The file did not take the interval. What was written before is
+                as it was.
+        """
+        lines = "".join(
+            series_lines(
+                start_epoch_ns,
+                end_epoch_ns,
+                LoggedSeries(tag, histogram, precisions.get(tag, FULL_PRECISION)),
+            )
+            for tag, histogram in histograms.items()
+        ).encode()
+        closing = closing_line(start_epoch_ns, end_epoch_ns, series=len(histograms), lines=lines)
+        with self._lock:
+            before = "" if self._on_a_new_line else "\n"
+            if not self._begun:
+                before += header_lines(start_epoch_ns)
+            self._append(before.encode() + lines + closing.encode())
+            self._begun = self._on_a_new_line = True
+
+    def close(self) -> None:
+        """Close the file; closing it again does nothing."""
+        with self._lock:
+            if self._file >= 0:
+                os.close(self._file)
+                self._file = -1
+
+    def __enter__(self) -> Self:
+        """Return the writer."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Close the file."""
+        self.close()
+
+    def _append(self, data: bytes) -> None:
+        if self._file < 0:
+            raise HistogramWriteError(f"{self._path} was closed: it takes no more intervals")
+        written = 0
+        try:
+            # One write takes it all, unless the disk is full or a signal came.
+            while written < len(data):
+                written += os.write(self._file, data[written:])
+            if self._fsync:
+                os.fsync(self._file)
+        except OSError as error:
+            self._take_back(written)
+            raise HistogramWriteError(
+                f"{self._path} did not take an interval: {error.strerror}",
+                hint="make room; the intervals before it are whole",
+            ) from error
+
+    def _take_back(self, written: int) -> None:
+        """Cut off the part of an interval that was written, unless somebody wrote after it."""
+        if not written:
+            return
+        self._on_a_new_line = False
+        try:
+            end = os.lseek(self._file, 0, os.SEEK_CUR)
+            if os.fstat(self._file).st_size == end:
+                os.ftruncate(self._file, end - written)
+                self._on_a_new_line = True
+        except OSError:
+            # Then it stays, without its last line, and readers say that it is torn.
+            pass
+
+    def _found(self) -> tuple[bool, bool]:
+        """Return whether the file has begun already, and whether its last line has ended."""
+        state = os.fstat(self._file)
+        if not stat.S_ISREG(state.st_mode) or not state.st_size:
+            return False, True
+        head = os.pread(self._file, _HEAD_BYTES, 0).decode("utf-8", "replace")
+        ended = os.pread(self._file, 1, state.st_size - 1) == b"\n"
+        if f"\n{OURS_BEGINS}\n" in head:
+            return True, ended
+        # Whoever made it was killed, or found the disk full, before it had its first lines.
+        if state.st_size < _HEAD_BYTES and _is_a_torn_header(head):
+            return False, ended
+        raise HistogramFormatError(
+            f"{self._path} is there already, and is no log of latspan's",
+            hint="name another file",
+        )
+
+
+def _is_a_torn_header(head: str) -> bool:
+    first, *rest = head.split("\n")
+    return FORMAT.startswith(first[: len(FORMAT)]) and all(
+        line.startswith("#") for line in rest if line
+    )

@@ -1,0 +1,1 @@
+"""latspan and other implementations read each other's files."""
