@@ -14,15 +14,15 @@ import binascii
 import struct
 import zlib
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from latspan.errors import HistogramFormatError
 from latspan.histogram._buckets import HIGHEST_NS, index_of
-from latspan.histogram._counters import pack, unpack
 from latspan.histogram._histogram import Histogram
 from latspan.histogram._precision import OURS, Layout, Precision
+from latspan.histogram._varints import pack, unpack
 
 __all__ = ["Decoded", "DecodedBuckets", "decode", "decode_buckets", "encode"]
 
@@ -60,11 +60,15 @@ class DecodedBuckets:
         buckets: Each occupied bucket's index and count, lowest first.
         precision: How well its values are known.
         clamped: Values above 24 hours; each is counted as 24 hours.
+        sum_ns: The sum of the middles of the writer's buckets, where those are not latspan's own.
+        min_ns: The lowest value of the writer's first bucket, where that is not latspan's own.
     """
 
     buckets: tuple[tuple[int, int], ...]
     precision: Precision
     clamped: int = 0
+    sum_ns: int | None = None
+    min_ns: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +121,9 @@ def decode(text: str) -> Decoded:
             V0, V1, or with values that are no whole numbers.
     """
     decoded = decode_buckets(text)
-    histogram = Histogram.from_buckets(decoded.buckets, clamped=decoded.clamped)
+    histogram = Histogram.from_buckets(
+        decoded.buckets, sum_ns=decoded.sum_ns, min_ns=decoded.min_ns, clamped=decoded.clamped
+    )
     return Decoded(histogram, decoded.precision)
 
 
@@ -138,15 +144,24 @@ def decode_buckets(text: str) -> DecodedBuckets:
     return _in_our_buckets(layout, counters)
 
 
-def _in_our_buckets(layout: Layout, counters: Iterable[tuple[int, int]]) -> DecodedBuckets:
-    clamped = 0
+def _in_our_buckets(layout: Layout, counters: Sequence[tuple[int, int]]) -> DecodedBuckets:
+    if not counters:
+        return DecodedBuckets((), layout.precision)
+    clamped = sum_ns = 0
     counts: Counter[int] = Counter()
     for index, count in counters:
-        value = layout.highest_value_of(index)
-        if value > HIGHEST_NS and layout.highest_value_of(index - 1) >= HIGHEST_NS:
+        lowest, highest = layout.lowest_value_of(index), layout.highest_value_of(index)
+        if lowest > HIGHEST_NS:
             clamped += count
-        counts[index_of(min(value, HIGHEST_NS))] += count
-    return DecodedBuckets(tuple(sorted(counts.items())), layout.precision, clamped)
+        counts[index_of(min(highest, HIGHEST_NS))] += count
+        sum_ns += min((lowest + highest + 1) // 2, HIGHEST_NS) * count
+    return DecodedBuckets(
+        tuple(sorted(counts.items())),
+        layout.precision,
+        clamped,
+        sum_ns,
+        min(layout.lowest_value_of(counters[0][0]), HIGHEST_NS),
+    )
 
 
 def _unwrapped(text: str) -> tuple[Layout, bytes]:

@@ -78,6 +78,10 @@ class Layout(NamedTuple):
         """Whether its indices mean what latspan's mean, for values up to 24 hours."""
         return self.unit_magnitude == 0 and self.significant_digits == _DIGITS
 
+    def lowest_value_of(self, index: int) -> int:
+        """Return the lowest value that falls into the counter's bucket."""
+        return self.highest_value_of(index - 1) + 1 if index else 0
+
     def highest_value_of(self, index: int) -> int:
         """Return the highest value that falls into the counter's bucket."""
         shift = max((index >> self.half_magnitude) - 1, 0)

@@ -13,6 +13,7 @@ from latspan.recording._record import RequestRecord
 from latspan.recording._recorder import Recorder
 from latspan.recording._series import Series, SeriesKey, Subject
 from latspan.recording._snapshot import Snapshot
+from latspan.recording._tags import TaggedName, read_tag, tag_of
 
 __all__ = [
     "Distribution",
@@ -24,4 +25,7 @@ __all__ = [
     "SeriesKey",
     "Snapshot",
     "Subject",
+    "TaggedName",
+    "read_tag",
+    "tag_of",
 ]

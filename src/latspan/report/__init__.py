@@ -11,6 +11,13 @@ import importlib
 from typing import TYPE_CHECKING, Final
 
 from latspan.errors import MissingExtraError
+from latspan.report._histogram_json import (
+    HISTOGRAM_DIFF_SCHEMA,
+    HISTOGRAM_SHOW_SCHEMA,
+    histogram_diff_document,
+    histogram_show_document,
+)
+from latspan.report._histogram_rows import HistogramRow, rows_of
 from latspan.report._json import DEMO_SCHEMA, demo_document
 from latspan.report._slow import (
     SegmentShare,
@@ -24,12 +31,18 @@ from latspan.report._slow import (
 
 if TYPE_CHECKING:
     from latspan.report._calls import CallsReport
+    from latspan.report._histogram_tables import HistogramDiffTable, HistogramsTable
     from latspan.report._tables import MetricsTable, SegmentsTable, TokensTable
     from latspan.report._waterfall import Waterfall
 
 __all__ = [
     "DEMO_SCHEMA",
+    "HISTOGRAM_DIFF_SCHEMA",
+    "HISTOGRAM_SHOW_SCHEMA",
     "CallsReport",
+    "HistogramDiffTable",
+    "HistogramRow",
+    "HistogramsTable",
     "MetricsTable",
     "SegmentShare",
     "SegmentsTable",
@@ -38,7 +51,10 @@ __all__ = [
     "Waterfall",
     "calls_of",
     "demo_document",
+    "histogram_diff_document",
+    "histogram_show_document",
     "median_of",
+    "rows_of",
     "sentence",
     "slowest_of",
     "slowest_tenth",
@@ -46,6 +62,8 @@ __all__ = [
 
 _DRAWN_BY: Final = {
     "CallsReport": "_calls",
+    "HistogramDiffTable": "_histogram_tables",
+    "HistogramsTable": "_histogram_tables",
     "MetricsTable": "_tables",
     "SegmentsTable": "_tables",
     "TokensTable": "_tables",

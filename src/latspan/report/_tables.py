@@ -7,7 +7,7 @@ needs instead. Columns are as wide as what stands in them: a number is never cut
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -17,6 +17,7 @@ from rich.text import Text
 from latspan.histogram import values_needed
 from latspan.metrics import DEFAULT_STALL_NS
 from latspan.recording import Distribution, Snapshot
+from latspan.report._layout import FAINT, MARGIN, aligned, heads, title
 from latspan.report._slow import calls_of, slowest_tenth
 from latspan.report._waterfall import style_of
 from latspan.report._words import SOURCE_LETTERS, count, listed, milliseconds, needs, percent
@@ -29,8 +30,6 @@ __all__ = ["MetricsTable", "SegmentsTable", "TokensTable"]
 _PERCENTILES: Final = (50, 95, 99)
 _PERCENTILE_HEADS: Final = tuple(f"p{percentile}" for percentile in _PERCENTILES)
 _SHARE_BAR_WIDTH: Final = 8
-_MARGIN: Final = "  "
-_FAINT: Final = "bright_black"
 
 _METRIC_LABELS: Final[dict[str, str]] = {
     "duration": "duration",
@@ -67,10 +66,10 @@ class SegmentsTable:
         one = len(slowest.slow) == 1
         slow = "slowest" if one else f"slowest {len(slowest.slow):,}"
         whose = "slowest one's" if one else f"{slow}'s"
-        yield _title(
+        yield title(
             f"segments of {count(len(calls), 'request')}", f"and their share of the {whose} time"
         )
-        rows = [_heads("segment", "n", *_PERCENTILE_HEADS, "source", slow)]
+        rows = [heads("segment", "n", *_PERCENTILE_HEADS, "source", slow)]
         for name in self.snapshot.segments():
             values = self.snapshot.segment(name, of=Kind.CALL)
             if not values.count():
@@ -89,7 +88,7 @@ class SegmentsTable:
                     ),
                 )
             )
-        yield from _aligned(rows, left=(0, 5, 6))
+        yield from aligned(rows, left=(0, 5, 6))
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +107,8 @@ class MetricsTable:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Yield the title, the table and the line."""
         del console, options
-        yield _title("time to answer, and how smoothly")
-        rows = [_heads("metric", "n", *_PERCENTILE_HEADS, "source")]
+        yield title("time to answer, and how smoothly")
+        rows = [heads("metric", "n", *_PERCENTILE_HEADS, "source")]
         for name, label in _METRIC_LABELS.items():
             values = self.snapshot.metric(name, of=Kind.CALL)
             rows.append(
@@ -120,8 +119,8 @@ class MetricsTable:
                     Text(_letters(values.sources) or "—"),
                 )
             )
-        yield from _aligned(rows, left=(0, 5))
-        yield Text(f"{_MARGIN}stalls: {self._stalls()}")
+        yield from aligned(rows, left=(0, 5))
+        yield Text(f"{MARGIN}stalls: {self._stalls()}")
 
     def _stalls(self) -> str:
         calls = calls_of(self.snapshot.records)
@@ -158,38 +157,17 @@ class TokensTable:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Yield the title and the table."""
         del console, options
-        yield _title("tokens")
-        rows = [_heads("kind", "n", "fewest", "most", "in all", "counted by")]
+        yield title("tokens")
+        rows = [heads("kind", "n", "fewest", "most", "in all", "counted by")]
         rows += _token_rows([call.tokens for call in calls_of(self.snapshot.records)])
-        yield from _aligned(rows, left=(0, 5))
-
-
-def _title(title: str, more: str = "") -> Text:
-    return Text.assemble((title, "bold"), f", {more}" if more else "")
-
-
-def _heads(*heads: str) -> tuple[Text, ...]:
-    return tuple(Text(head, style=_FAINT) for head in heads)
-
-
-def _aligned(rows: Sequence[Sequence[Text]], *, left: Sequence[int]) -> Iterator[Text]:
-    """Yield a line a row, its columns as wide as needed and to the right unless in ``left``."""
-    widths = [max(cell.cell_len for cell in column) for column in zip(*rows, strict=True)]
-    for row in rows:
-        line = Text(no_wrap=True, overflow="ignore")
-        for index, (cell, width) in enumerate(zip(row, widths, strict=True)):
-            space = " " * (width - cell.cell_len)
-            line.append(_MARGIN)
-            line.append_text(cell + space if index in left else Text(space) + cell)
-        line.rstrip()
-        yield line
+        yield from aligned(rows, left=(0, 5))
 
 
 def _percentiles(values: Distribution) -> Iterator[Text]:
     for percentile in _PERCENTILES:
         needed = values_needed(percentile)
         if values.count() < needed:
-            yield Text(needs(needed), style=_FAINT)
+            yield Text(needs(needed), style=FAINT)
         else:
             yield Text(milliseconds(values.percentile(percentile, unit="ns")))
 

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from datetime import UTC, datetime
+from typing import Final, Literal
 
 from latspan.segments import SegmentName, Source
-from latspan.units import NS_PER_MS
+from latspan.units import NS_PER_MS, NS_PER_S, TimeUnit, in_unit
 
 __all__ = [
     "GLOSSARY",
     "SOURCE_LETTERS",
     "SOURCE_WORDS",
     "count",
+    "instant",
     "listed",
     "milliseconds",
     "needs",
     "percent",
+    "quantity",
 ]
 
 GLOSSARY: Final[dict[str, str]] = {
@@ -88,3 +91,27 @@ def count(number: int, noun: str) -> str:
 def listed(parts: Sequence[str]) -> str:
     """Return ``a``, ``a and b`` or ``a, b and c``."""
     return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
+
+
+def quantity(value: int, unit: Literal["s", "1"], shown: TimeUnit) -> str:
+    """
+    Return a value with its unit, in as many digits as it is known with.
+
+    Args:
+        value: Nanoseconds for the unit ``s``, a plain number for ``1``.
+        unit: Of the metric.
+        shown: The unit to show a time in.
+    """
+    if unit == "1":
+        return f"{value:,}"
+    if shown == "ms":
+        return milliseconds(value)
+    decimals = {"ns": 0, "us": 1, "s": 3}[shown]
+    least = 10**-decimals
+    time = in_unit(value, shown)
+    return f"<{least:g} {shown}" if 0 < time < least / 2 else f"{time:,.{decimals}f} {shown}"
+
+
+def instant(epoch_ns: int) -> str:
+    """Return Unix time in nanoseconds as a date and a time of day, in UTC."""
+    return f"{datetime.fromtimestamp(epoch_ns // NS_PER_S, UTC):%Y-%m-%d %H:%M:%S}"

@@ -1,5 +1,5 @@
 """
-The counters of an HDR histogram as bytes: ZigZag LEB128, a negative number for a run of zeros.
+The counts of an HDR histogram as bytes: ZigZag LEB128, a negative number for a run of zeros.
 
 Source: HdrHistogram, ``ZigZagEncoding`` and ``AbstractHistogram.fillBufferFromCountsArray``.
 """

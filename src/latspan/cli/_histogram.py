@@ -1,0 +1,255 @@
+"""``latspan histogram``: what log files of histograms hold, together, and compared."""
+
+from __future__ import annotations
+
+import argparse
+import heapq
+import json
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from latspan.cli._command import Command
+from latspan.errors import HistogramFormatError, HistogramPrecisionError
+
+if TYPE_CHECKING:
+    from latspan.histogram import HistogramLogWriter, LoggedInterval, LoggedSeries
+
+__all__ = ["COMMAND"]
+
+_NOT_READABLE: Final = 4
+
+_DESCRIPTION: Final = """\
+Reads logs of histograms (.hlog), latspan's own and those of any other
+HdrHistogram, and loses nothing of them:
+
+  show    percentiles of what the files hold together
+  diff    percentiles of two files side by side
+  merge   the files of several processes or hosts as one
+
+Values of other programs are taken as nanoseconds. A percentile that has too
+few values says how many it needs."""
+
+_EXAMPLES: Final = (
+    ("latspan histogram show latspan.hlog", "every metric and segment"),
+    ("latspan histogram merge host1.hlog host2.hlog -o all.hlog", "two hosts as one"),
+    ("latspan histogram show *.hlog --metric ttft --by model", "one metric, model by model"),
+    (
+        "latspan histogram show a.hlog --where model=gpt-4o --spectrum",
+        "the whole distribution, finer towards its tail",
+    ),
+    ("latspan histogram diff before.hlog after.hlog", "what a change did"),
+    (
+        "latspan histogram diff before.hlog after.hlog --json | jq '.rows[].change.p95'",
+        "the same, for a script",
+    ),
+)
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.set_defaults(histogram=None)
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND")
+    show = commands.add_parser("show", help="percentiles of what files hold together")
+    show.add_argument("files", nargs="+", metavar="FILE", help="a log, or several to add up")
+    _add_selection(show)
+    show.add_argument("--spectrum", action="store_true", help="also each row's whole distribution")
+    _add_json(show, "latspan.histogram-show/1")
+    show.set_defaults(histogram=_show)
+
+    diff = commands.add_parser("diff", help="percentiles of two files side by side")
+    diff.add_argument("before", metavar="BEFORE", help="a log")
+    diff.add_argument("after", metavar="AFTER", help="another")
+    _add_selection(diff)
+    _add_json(diff, "latspan.histogram-diff/1")
+    diff.set_defaults(histogram=_diff)
+
+    merge = commands.add_parser("merge", help="the files of several processes as one")
+    merge.add_argument("files", nargs="+", metavar="FILE", help="a log")
+    merge.add_argument(
+        "-o", "--output", required=True, metavar="OUT", help="the log to write, or write anew"
+    )
+    merge.add_argument(
+        "--intervals",
+        action="store_true",
+        help="keep every interval, in order of time, in place of one over the whole span",
+    )
+    merge.set_defaults(histogram=_merge)
+
+
+def _add_selection(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--metric",
+        metavar="NAME",
+        help="only this metric, segment or tag, for example ttft or queue",
+    )
+    parser.add_argument(
+        "--where",
+        action="append",
+        default=[],
+        type=_attribute,
+        metavar="NAME=VALUE",
+        help="only series with this attribute; may be given again",
+    )
+    parser.add_argument(
+        "--by",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="a row for each value of this attribute; may be given again",
+    )
+    parser.add_argument(
+        "--unit",
+        choices=("ns", "us", "ms", "s"),
+        default="ms",
+        help="of times in the table (default: %(default)s)",
+    )
+
+
+def _add_json(parser: argparse.ArgumentParser, schema: str) -> None:
+    parser.add_argument(
+        "--json",
+        action="store_true",
+        help=f"print one JSON document ({schema}) in place of the table",
+    )
+
+
+def _attribute(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise argparse.ArgumentTypeError(f"'{text}' is not NAME=VALUE")
+    return name, value
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    chosen: Callable[[argparse.Namespace], int] | None = arguments.histogram
+    if chosen is None:
+        print("error: say show, diff or merge", file=sys.stderr)
+        print("hint: latspan histogram --help", file=sys.stderr)
+        return 2
+    try:
+        return chosen(arguments)
+    except (HistogramFormatError, HistogramPrecisionError) as error:
+        print(f"error: {error.message}", file=sys.stderr)
+        if error.hint is not None:
+            print(f"hint: {error.hint}", file=sys.stderr)
+        return _NOT_READABLE
+
+
+def _show(arguments: argparse.Namespace) -> int:
+    from latspan.cli._histogram_files import totals_of
+    from latspan.report import histogram_show_document, rows_of
+
+    by: list[str] = arguments.by
+    # What is missing is said before long files are read, not after it.
+    show = _print_json if arguments.json else _printer()
+    totals = totals_of(arguments.files)
+    rows = rows_of(totals, metric=arguments.metric, where=dict(arguments.where), by=by)
+    if arguments.json:
+        show(histogram_show_document(totals, rows, by=by))
+        return 0
+    from latspan.report import HistogramsTable
+
+    show(HistogramsTable(totals, rows, tuple(by), unit=arguments.unit, spectrum=arguments.spectrum))
+    return 0
+
+
+def _diff(arguments: argparse.Namespace) -> int:
+    from latspan.cli._histogram_files import totals_of
+    from latspan.report import histogram_diff_document, rows_of
+
+    by: list[str] = arguments.by
+    show = _print_json if arguments.json else _printer()
+    before, after = (
+        (
+            totals := totals_of([path]),
+            rows_of(totals, metric=arguments.metric, where=dict(arguments.where), by=by),
+        )
+        for path in (arguments.before, arguments.after)
+    )
+    if arguments.json:
+        show(histogram_diff_document(before, after, by=by))
+        return 0
+    from latspan.report import HistogramDiffTable
+
+    show(HistogramDiffTable(before, after, tuple(by), unit=arguments.unit))
+    return 0
+
+
+def _merge(arguments: argparse.Namespace) -> int:
+    from latspan.histogram import HistogramLogWriter
+
+    output = Path(arguments.output)
+    # Beside the file, so that it is replaced at once or not at all, also where it is read here.
+    beside = output.with_name(f"{output.name}.{os.getpid()}.tmp")
+    try:
+        with HistogramLogWriter(beside) as writer:
+            number = (_write_each if arguments.intervals else _write_one)(writer, arguments.files)
+        beside.replace(output)
+    finally:
+        beside.unlink(missing_ok=True)
+    print(f"{output}: {number}", file=sys.stderr)
+    return 0
+
+
+def _write_one(writer: HistogramLogWriter, files: Sequence[str]) -> str:
+    from latspan.cli._histogram_files import totals_of
+
+    totals = totals_of(files)
+    _write(writer, totals.start_epoch_ns, totals.end_epoch_ns, list(totals.series.values()))
+    return f"{len(totals.series):,} series of {totals.intervals:,} intervals as one"
+
+
+def _write_each(writer: HistogramLogWriter, files: Sequence[str]) -> str:
+    from latspan.cli._histogram_files import Logs
+
+    logs = Logs(files)
+    number = 0
+
+    def start(interval: LoggedInterval) -> int:
+        return interval.start_epoch_ns
+
+    for interval in logs.read(iter(heapq.merge(*logs.logs, key=start))):
+        _write(writer, interval.start_epoch_ns, interval.end_epoch_ns, interval.series)
+        number += 1
+    return f"{number:,} intervals"
+
+
+def _write(
+    writer: HistogramLogWriter, start_ns: int, end_ns: int, series: Sequence[LoggedSeries]
+) -> None:
+    writer.write(
+        start_ns,
+        end_ns,
+        {each.tag: each.histogram for each in series},
+        precisions={each.tag: each.precision for each in series},
+    )
+
+
+def _printer() -> Callable[[object], None]:
+    """Return what prints a table, having made sure that it can."""
+    from latspan.report import HistogramsTable
+
+    del HistogramsTable
+
+    def show(table: object) -> None:
+        from rich.console import Console
+
+        Console(highlight=False).print(table, crop=False)
+
+    return show
+
+
+def _print_json(document: object) -> None:
+    print(json.dumps(document, indent=2, allow_nan=False))
+
+
+COMMAND: Final = Command(
+    name="histogram",
+    summary="what log files of histograms hold, together and compared",
+    description=_DESCRIPTION,
+    examples=_EXAMPLES,
+    add_arguments=_add_arguments,
+    run=_run,
+)

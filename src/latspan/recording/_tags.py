@@ -1,0 +1,66 @@
+"""
+What a series is called in a log: ``metric?name=value&name=value``, quoted as in a URL.
+
+So a tag has neither comma nor white space, and anybody can read it. Tags that others chose are
+names of metrics without attributes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+from urllib.parse import parse_qsl, quote, unquote, urlencode
+
+__all__ = ["UNTAGGED", "TaggedName", "read_tag", "tag_of"]
+
+UNTAGGED: Final = "untagged"
+"""The metric of lines without a tag."""
+
+_KEPT: Final = ":/"
+_OURS: Final = re.compile(r"(?P<metric>[\w.%~:/-]+)\?(?P<attributes>\S*=\S*)", re.ASCII)
+
+
+class TaggedName(NamedTuple):
+    """
+    What a tag says.
+
+    Args:
+        metric: A metric's name, ``segment``, or the whole of a tag that somebody else chose.
+        attributes: By name.
+    """
+
+    metric: str
+    attributes: Mapping[str, str]
+
+
+def tag_of(metric: str, attributes: Mapping[str, str]) -> str:
+    """
+    Return the tag of a series.
+
+    Args:
+        metric: The metric's name, or ``segment``; not empty.
+        attributes: By name.
+    """
+    said = urlencode(sorted(attributes.items()), quote_via=quote, safe=_KEPT)
+    return quote(metric, safe=_KEPT) + (f"?{said}" if said else "")
+
+
+def read_tag(tag: str | None) -> TaggedName:
+    """
+    Return what a tag says; the inverse of :func:`tag_of`.
+
+    Args:
+        tag: Of any log; ``None`` for a line without one.
+    """
+    if tag is None:
+        return TaggedName(UNTAGGED, {})
+    match = _OURS.fullmatch(tag)
+    if match is not None:
+        metric = unquote(match["metric"])
+        attributes = dict(parse_qsl(match["attributes"], keep_blank_values=True))
+        if tag_of(metric, attributes) == tag:
+            return TaggedName(metric, attributes)
+    elif quote(unquote(tag), safe=_KEPT) == tag:
+        return TaggedName(unquote(tag), {})
+    return TaggedName(tag, {})

@@ -1,0 +1,120 @@
+"""
+The documents of ``latspan histogram … --json``.
+
+Times are integer nanoseconds, and ``null`` stands wherever a number is unknown or has too few
+values behind it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from latspan.histogram import LogTotals
+from latspan.report._histogram_rows import (
+    PERCENTILES,
+    HistogramRow,
+    RowKey,
+    change,
+    paired,
+    percentile,
+)
+
+__all__ = [
+    "HISTOGRAM_DIFF_SCHEMA",
+    "HISTOGRAM_SHOW_SCHEMA",
+    "histogram_diff_document",
+    "histogram_show_document",
+]
+
+HISTOGRAM_SHOW_SCHEMA: Final = "latspan.histogram-show/1"
+"""The kind and version of the document; a field that changes its meaning raises the version."""
+
+HISTOGRAM_DIFF_SCHEMA: Final = "latspan.histogram-diff/1"
+"""The same of the comparison."""
+
+
+def histogram_show_document(
+    totals: LogTotals, rows: Sequence[HistogramRow], *, by: Sequence[str] = ()
+) -> dict[str, object]:
+    """
+    Return what files hold as plain data, ready for ``json.dumps``.
+
+    Args:
+        totals: What they hold.
+        rows: The rows to show of it.
+        by: The attributes that the rows are kept apart by.
+    """
+    return {
+        "schema": HISTOGRAM_SHOW_SCHEMA,
+        **_span(totals),
+        "rows": [{**_named(row.key, by), **_values(row)} for row in rows],
+    }
+
+
+def histogram_diff_document(
+    before: tuple[LogTotals, Sequence[HistogramRow]],
+    after: tuple[LogTotals, Sequence[HistogramRow]],
+    *,
+    by: Sequence[str] = (),
+) -> dict[str, object]:
+    """
+    Return two measurements side by side as plain data, ready for ``json.dumps``.
+
+    Args:
+        before: What the one holds, and its rows.
+        after: The same of the other.
+        by: The attributes that the rows are kept apart by.
+    """
+    return {
+        "schema": HISTOGRAM_DIFF_SCHEMA,
+        "before": _span(before[0]),
+        "after": _span(after[0]),
+        "rows": [
+            {
+                **_named(key, by),
+                "before": None if old is None else _values(old),
+                "after": None if new is None else _values(new),
+                "change": {
+                    f"p{asked}": change(percentile(old, asked), percentile(new, asked))
+                    for asked in PERCENTILES
+                },
+            }
+            for key, old, new in paired(before[1], after[1])
+        ],
+    }
+
+
+def _span(totals: LogTotals) -> dict[str, object]:
+    return {
+        "intervals": totals.intervals,
+        "start_epoch_ns": totals.start_epoch_ns if totals.intervals else None,
+        "end_epoch_ns": totals.end_epoch_ns if totals.intervals else None,
+    }
+
+
+def _named(key: RowKey, by: Sequence[str]) -> dict[str, object]:
+    return {
+        "kind": key.kind,
+        "metric": key.metric,
+        "segment": key.segment,
+        "by": dict(zip(by, key.by, strict=True)),
+        "unit": "ns" if key.unit == "s" else "1",
+    }
+
+
+def _values(row: HistogramRow) -> dict[str, object]:
+    histogram = row.histogram
+    held = histogram.count > 0
+    return {
+        "series": row.series,
+        "sources": list(row.sources),
+        "significant_digits": row.precision.significant_digits,
+        "count": histogram.count,
+        "rejected": histogram.rejected,
+        "clamped": histogram.clamped,
+        "sum": histogram.sum_ns,
+        "min": histogram.min_ns if held else None,
+        **{f"p{asked}": percentile(row, asked) for asked in PERCENTILES},
+        "max": histogram.max_ns if held else None,
+    }

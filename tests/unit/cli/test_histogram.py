@@ -1,0 +1,361 @@
+"""``latspan histogram`` shows, compares and merges files, and says what it could not read."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from latspan.cli import main
+from latspan.histogram import Histogram, HistogramLogWriter, LogTotals, Precision, read_log
+from latspan.recording import tag_of
+from latspan.units import NS_PER_MS, NS_PER_S
+
+START_NS = 1_763_733_000_123_456_789
+DATA = Path(__file__).parents[2] / "data"
+
+
+def tag(metric: str, **attributes: str) -> str:
+    return tag_of(metric, {"kind": "call", "source": "measured", **attributes})
+
+
+def milliseconds(*values: int) -> Histogram:
+    histogram = Histogram()
+    histogram.record_many([value * NS_PER_MS for value in values])
+    return histogram
+
+
+def plain(*values: int) -> Histogram:
+    histogram = Histogram()
+    histogram.record_many(values)
+    return histogram
+
+
+def write(path: Path, *intervals: dict[str | None, Histogram], start_ns: int = START_NS) -> str:
+    with HistogramLogWriter(path) as writer:
+        for number, histograms in enumerate(intervals):
+            begin_ns = start_ns + number * NS_PER_S
+            writer.write(begin_ns, begin_ns + NS_PER_S, histograms)
+    return str(path)
+
+
+@pytest.fixture
+def host1(tmp_path: Path) -> str:
+    return write(
+        tmp_path / "host1.hlog",
+        {
+            tag("time_to_first_token", model="small"): milliseconds(*range(1, 101)),
+            tag("time_to_first_token", model="large"): milliseconds(200, 300),
+            tag("segment", segment="queue", model="small"): milliseconds(5, -1),
+            tag("output_tokens", model="small"): plain(7, 9),
+        },
+        {tag("time_to_first_token", model="small"): milliseconds(400)},
+    )
+
+
+@pytest.fixture
+def host2(tmp_path: Path) -> str:
+    return write(
+        tmp_path / "host2.hlog",
+        {tag("time_to_first_token", model="small"): milliseconds(1_000)},
+        start_ns=START_NS + NS_PER_S // 2,
+    )
+
+
+def shown(capsys: pytest.CaptureFixture[str], *line: str) -> list[str]:
+    assert main(["histogram", *line]) == 0
+    said = capsys.readouterr()
+    assert said.err == ""
+    return said.out.splitlines()
+
+
+def cells(capsys: pytest.CaptureFixture[str], *line: str) -> list[str]:
+    """Return the lines with one bar in the place of the blanks between two columns."""
+    return ["|".join(re.split("  +", each.strip())) for each in shown(capsys, *line)]
+
+
+def document(capsys: pytest.CaptureFixture[str], *line: str) -> Any:
+    return json.loads("\n".join(shown(capsys, *line, "--json")))
+
+
+def test_files_are_shown_together(
+    host1: str, host2: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Metrics before segments, counts without a unit, and no percentile of too few values."""
+    assert cells(capsys, "show", host1, host2) == [
+        "3 intervals from 2025-11-21 13:50:00 to 2025-11-21 13:50:02 UTC",
+        "metric|series|n|p50|p90|p95|p99|p99.9|max|rejected|source",
+        "time_to_first_token|2|104|52.0 ms|94.0 ms|99.0 ms|400.0 ms|needs 1,000|1,000.0 ms|0|m",
+        "output_tokens|1|2|7|needs 10|needs 20|needs 100|needs 1,000|9|0|m",
+        "queue|1|1|needs 2|needs 10|needs 20|needs 100|needs 1,000|5.0 ms|1|m",
+    ]
+
+
+def test_one_metric_model_by_model(host1: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cells(capsys, "show", host1, "--metric", "ttft", "--by", "model", "--unit", "s") == [
+        "2 intervals from 2025-11-21 13:50:00 to 2025-11-21 13:50:02 UTC",
+        "metric|model|series|n|p50|p90|p95|p99|p99.9|max|source",
+        "time_to_first_token|large|1|2|0.200 s|needs 10|needs 20|needs 100|needs 1,000|0.300 s|m",
+        "time_to_first_token|small|1|101|0.051 s|0.091 s|0.096 s|0.100 s|needs 1,000|0.400 s|m",
+    ]
+
+
+def test_kinds_are_never_mixed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The same metric of a call and of a whole request are two rows, the outermost first."""
+    path = write(
+        tmp_path / "a.hlog",
+        {
+            tag("duration"): milliseconds(1, 2),
+            tag_of("duration", {"kind": "request"}): milliseconds(3, 4),
+        },
+    )
+
+    rows = document(capsys, "show", path)["rows"]
+
+    assert [(row["kind"], row["count"], row["max"]) for row in rows] == [
+        ("request", 2, 4 * NS_PER_MS),
+        ("call", 2, 2 * NS_PER_MS),
+    ]
+    assert shown(capsys, "show", path)[1].split()[:3] == ["metric", "kind", "series"]
+
+
+def test_series_can_be_chosen(host1: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """By attribute, and by the name of a metric, its alias, or a segment."""
+    small = document(capsys, "show", host1, "--where", "model=small", "--metric", "ttft")
+    queue = document(capsys, "show", host1, "--metric", "queue")
+
+    assert [row["count"] for row in small["rows"]] == [101]
+    assert [(row["segment"], row["count"], row["rejected"]) for row in queue["rows"]] == [
+        ("queue", 1, 1)
+    ]
+
+
+def test_the_document_of_a_file(host1: str, capsys: pytest.CaptureFixture[str]) -> None:
+    read = document(capsys, "show", host1, "--metric", "time_to_first_token", "--by", "model")
+
+    assert (read["schema"], read["intervals"]) == ("latspan.histogram-show/1", 2)
+    assert read["start_epoch_ns"] == START_NS
+    assert read["end_epoch_ns"] == START_NS + 2 * NS_PER_S
+    assert read["rows"][0] == {
+        "kind": "call",
+        "metric": "time_to_first_token",
+        "segment": None,
+        "by": {"model": "large"},
+        "unit": "ns",
+        "series": 1,
+        "sources": ["measured"],
+        "significant_digits": 3,
+        "count": 2,
+        "rejected": 0,
+        "clamped": 0,
+        "sum": 500 * NS_PER_MS,
+        "min": 200 * NS_PER_MS,
+        "p50": 200_015_871,
+        "p90": None,
+        "p95": None,
+        "p99": None,
+        "p99.9": None,
+        "max": 300 * NS_PER_MS,
+    }
+
+
+def test_the_spectrum_ends_with_the_largest_value(
+    host1: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = shown(capsys, "show", host1, "--metric", "queue", "--spectrum", "--unit", "us")
+
+    assert lines[-3:] == [
+        "queue, spectrum of 1 value",
+        "  percentile       value  n up to it  1 in",
+        "  100.000000  5,000.0 us           1     —",
+    ]
+
+
+def test_two_measurements_side_by_side(
+    host1: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What only one of them has stands there too, and a change only where both are known."""
+    after = write(
+        tmp_path / "after.hlog",
+        {
+            tag("time_to_first_token", model="small"): milliseconds(*range(2, 202, 2)),
+            tag("duration"): milliseconds(1),
+        },
+    )
+
+    assert cells(capsys, "diff", host1, after, "--where", "source=measured") == [
+        "before, 2 intervals from 2025-11-21 13:50:00 to 2025-11-21 13:50:02 UTC",
+        "after, 1 interval from 2025-11-21 13:50:00 to 2025-11-21 13:50:01 UTC",
+        "metric|before|after|change",
+        "duration|n|0|1",
+        "time_to_first_token|n|103|100",
+        "p50|52.0 ms|100.0 ms|+92.3 %",
+        "p90|93.1 ms|180.1 ms|+93.5 %",
+        "p95|98.0 ms|190.1 ms|+93.9 %",
+        "p99|300.2 ms|198.0 ms|-34.0 %",
+        "output_tokens|n|2|0",
+        "p50|7|needs 2|—",
+        "queue|n|1|0",
+    ]
+
+
+def test_the_document_of_two_measurements(
+    host1: str, host2: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    read = document(capsys, "diff", host1, host2, "--metric", "ttft")
+
+    assert read["schema"] == "latspan.histogram-diff/1"
+    (row,) = read["rows"]
+    assert (row["before"]["count"], row["after"]["count"]) == (103, 1)
+    assert row["change"] == dict.fromkeys(("p50", "p90", "p95", "p99", "p99.9"))
+
+
+def totals_of(*paths: str | Path) -> LogTotals:
+    totals = LogTotals()
+    for path in paths:
+        for interval in read_log(path):
+            totals.add(interval)
+    return totals
+
+
+@pytest.mark.parametrize("options", [[], ["--intervals"]])
+def test_merging_loses_nothing(
+    host1: str, host2: str, tmp_path: Path, options: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Exact sums, extremes and rejected values are those of the files together."""
+    merged = tmp_path / "all.hlog"
+
+    assert main(["histogram", "merge", host1, host2, "-o", str(merged), *options]) == 0
+
+    before, after = totals_of(host1, host2), totals_of(merged)
+    assert before.series == after.series
+    assert (before.start_epoch_ns, before.end_epoch_ns) == (
+        after.start_epoch_ns,
+        after.end_epoch_ns,
+    )
+    starts = [interval.start_epoch_ns for interval in read_log(merged)]
+    assert starts == sorted(starts)
+    assert len(starts) == (3 if options else 1)
+    assert sorted(tmp_path.glob("*.tmp")) == []
+
+
+def test_a_file_can_be_merged_into_itself(host1: str, host2: str) -> None:
+    """It is replaced at the end, so what is read is what was there."""
+    before = totals_of(host1, host2)
+
+    assert main(["histogram", "merge", host1, host2, "-o", host1]) == 0
+
+    assert before.series == totals_of(host1).series
+
+
+def test_files_of_others_are_merged_with_their_precision(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What was coarse is marked as such in the new file, and shown so."""
+    merged = tmp_path / "all.hlog"
+    theirs = [str(DATA / "jHiccup-2.0.7S.logV2.hlog"), str(DATA / "tagged-Log.logV2.hlog")]
+
+    assert main(["histogram", "merge", *theirs, "-o", str(merged)]) == 0
+    capsys.readouterr()
+
+    assert {series.precision for series in totals_of(merged).series.values()} == {
+        Precision(2, 16_384)
+    }
+    assert [
+        (row["metric"], row["count"], row["significant_digits"])
+        for row in document(capsys, "show", str(merged))["rows"]
+    ] == [("A", 16_145, 2), ("untagged", 16_145 + 48_761, 2)]
+    assert "digits" in shown(capsys, "show", str(merged))[1]
+
+
+def test_precisions_are_not_merged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    fine = write(tmp_path / "fine.hlog", {None: milliseconds(1)})
+    coarse = str(DATA / "jHiccup-2.0.7S.logV2.hlog")
+    merged = tmp_path / "all.hlog"
+
+    assert main(["histogram", "merge", fine, coarse, "-o", str(merged)]) == 4
+
+    assert "error: untagged values were written with 3 significant digits and" in (
+        said := capsys.readouterr().err
+    )
+    assert "hint: " in said
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["fine.hlog"]
+
+
+def test_a_torn_interval_is_left_out_with_a_warning(
+    host1: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Path(host1).open("ab") as file:
+        file.write(b"Tag=a,1.0,1.0,1.0,HISTF")
+
+    assert main(["histogram", "show", host1, "--json"]) == 0
+
+    said = capsys.readouterr()
+    assert json.loads(said.out)["intervals"] == 2
+    assert said.err == (f"warning: {host1}: line 17 is of a torn interval and was left out\n")
+
+
+def test_a_damaged_file_is_named_with_its_line(
+    host1: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = Path(host1)
+    path.write_text(path.read_text().replace("rejected=1", "rejected=7"))
+
+    assert main(["histogram", "show", host1]) == 4
+
+    assert capsys.readouterr().err.startswith(f"error: {host1}, line 13: ")
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (["show", "{none}"], "cannot read {none}: No such file or directory"),
+        (["show", "{host1}", "--metric", "tftt"], "no metric or segment 'tftt'"),
+        (["show", "{host1}", "--by", "planet"], "no attribute 'planet'"),
+        (["show", "{host1}", "--where", "planet=mars"], "no attribute 'planet'"),
+        (["merge", "{host1}", "-o", "{none}/x.hlog"], "cannot write to {none}/x.hlog."),
+        ([], "say show, diff or merge"),
+    ],
+)
+def test_a_wrong_line_says_how_to_mend_it(
+    host1: str,
+    tmp_path: Path,
+    line: list[str],
+    message: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    names = {"host1": host1, "none": str(tmp_path / "none")}
+
+    assert main(["histogram", *(each.format(**names) for each in line)]) == 2
+
+    said = capsys.readouterr().err
+    assert said.startswith(f"error: {message.format(**names)}")
+    assert "hint: " in said
+
+
+def test_a_condition_is_a_name_and_a_value(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exit_:
+        main(["histogram", "show", "a.hlog", "--where", "model"])
+
+    assert exit_.value.code == 2
+    assert "'model' is not NAME=VALUE" in capsys.readouterr().err
+
+
+def test_a_long_file_is_read_with_progress(
+    host1: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On stderr, so that the table alone goes on."""
+    path = tmp_path / "long.hlog"
+    comment = "#" + "x" * 1_000_000 + "\n"
+    with path.open("w") as file:
+        for _ in range(9):
+            file.write(comment * 2 + Path(host1).read_text())
+
+    assert main(["histogram", "show", str(path), "--metric", "queue"]) == 0
+
+    said = capsys.readouterr()
+    assert said.err.startswith("  10 of 17 MB, ")
+    assert said.out.splitlines()[2].split()[:3] == ["queue", "1", "9"]
