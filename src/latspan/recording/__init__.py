@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from latspan.recording._distribution import Distribution
 from latspan.recording._exemplars import Exemplar
+from latspan.recording._log import read_snapshots, write_interval
 from latspan.recording._noop_recorder import NoopRecorder
 from latspan.recording._record import RequestRecord
 from latspan.recording._recorder import Recorder
@@ -26,6 +27,8 @@ __all__ = [
     "Snapshot",
     "Subject",
     "TaggedName",
+    "read_snapshots",
     "read_tag",
     "tag_of",
+    "write_interval",
 ]
