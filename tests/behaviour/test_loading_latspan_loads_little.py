@@ -85,6 +85,15 @@ def test_looking_at_the_packages_loads_no_sdk(statement: str) -> None:
     assert among(loaded_by(statement), "opentelemetry.sdk", "wrapt", *CLIENTS) == set()
 
 
+def test_recording_loads_nothing_that_reads_or_writes_files() -> None:
+    """An application that writes no log pays for none of it."""
+    loaded = loaded_by("import latspan.recording, latspan.histogram")
+
+    files = {module for module in loaded if module.startswith("latspan.histogram._log")}
+    assert files == set()
+    assert among(loaded, "latspan.histogram._codec", "latspan.recording._log", "pyhdrh") == set()
+
+
 def test_a_test_run_without_the_fixture_imports_no_opentelemetry(tmp_path: Path) -> None:
     """The plugin is loaded in every test run of everyone who has latspan installed."""
     (tmp_path / "test_trivial.py").write_text(TRIVIAL_TEST)

@@ -1,11 +1,15 @@
 """
 Sparse HDR histograms: percentiles to three digits, with exact counts, sums and extremes.
 
-They are written and read as HdrHistogram's own text and logs. It knows numbers and files: no
-requests, no OpenTelemetry, and of series only their tags.
+They are written and read as HdrHistogram's own text and logs; what does that is loaded when it is
+first asked for. It knows numbers and files: no requests, no OpenTelemetry, and of series only
+their tags.
 """
 
 from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Final
 
 from latspan.histogram._buckets import (
     HIGHEST_NS,
@@ -14,16 +18,18 @@ from latspan.histogram._buckets import (
     lowest_value_of,
     middle_value_of,
 )
-from latspan.histogram._codec import Decoded, decode, encode
 from latspan.histogram._histogram import Histogram
-from latspan.histogram._log_lines import LoggedSeries
-from latspan.histogram._log_reader import HistogramLog, LoggedInterval, TornInterval, read_log
-from latspan.histogram._log_totals import LogTotals
-from latspan.histogram._log_writer import HistogramLogWriter
 from latspan.histogram._numpy import loaded_numpy
-from latspan.histogram._precision import FULL_PRECISION, Precision
 from latspan.histogram._rank import values_needed
 from latspan.histogram._spectrum import SpectrumPoint, percentile_spectrum
+
+if TYPE_CHECKING:
+    from latspan.histogram._codec import Decoded, decode, encode
+    from latspan.histogram._log_lines import LoggedSeries
+    from latspan.histogram._log_reader import HistogramLog, LoggedInterval, TornInterval, read_log
+    from latspan.histogram._log_totals import LogTotals
+    from latspan.histogram._log_writer import HistogramLogWriter
+    from latspan.histogram._precision import FULL_PRECISION, Precision
 
 __all__ = [
     "FULL_PRECISION",
@@ -49,3 +55,24 @@ __all__ = [
     "read_log",
     "values_needed",
 ]
+
+_OF_FILES: Final = {
+    "FULL_PRECISION": "_precision",
+    "Decoded": "_codec",
+    "HistogramLog": "_log_reader",
+    "HistogramLogWriter": "_log_writer",
+    "LogTotals": "_log_totals",
+    "LoggedInterval": "_log_reader",
+    "LoggedSeries": "_log_lines",
+    "Precision": "_precision",
+    "TornInterval": "_log_reader",
+    "decode": "_codec",
+    "encode": "_codec",
+    "read_log": "_log_reader",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _OF_FILES:
+        raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+    return getattr(importlib.import_module(f"{__name__}.{_OF_FILES[name]}"), name)

@@ -1,20 +1,26 @@
 """
 Finished requests as data: recorded into histograms, read as immutable snapshots.
 
-It knows what a request's values are, and neither how they were observed nor where they go.
+It knows what a request's values are, and neither how they were observed nor where they go. What
+writes and reads files is loaded when it is first asked for.
 """
 
 from __future__ import annotations
 
+import importlib
+from typing import TYPE_CHECKING, Final
+
 from latspan.recording._distribution import Distribution
 from latspan.recording._exemplars import Exemplar
-from latspan.recording._log import read_snapshots, write_interval
 from latspan.recording._noop_recorder import NoopRecorder
 from latspan.recording._record import RequestRecord
 from latspan.recording._recorder import Recorder
 from latspan.recording._series import Series, SeriesKey, Subject
 from latspan.recording._snapshot import Snapshot
-from latspan.recording._tags import TaggedName, read_tag, tag_of
+
+if TYPE_CHECKING:
+    from latspan.recording._log import read_snapshots, write_interval
+    from latspan.recording._tags import TaggedName, read_tag, tag_of
 
 __all__ = [
     "Distribution",
@@ -32,3 +38,17 @@ __all__ = [
     "tag_of",
     "write_interval",
 ]
+
+_OF_FILES: Final = {
+    "TaggedName": "_tags",
+    "read_snapshots": "_log",
+    "read_tag": "_tags",
+    "tag_of": "_tags",
+    "write_interval": "_log",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _OF_FILES:
+        raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+    return getattr(importlib.import_module(f"{__name__}.{_OF_FILES[name]}"), name)
