@@ -19,11 +19,13 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
     ExportMetricsServiceRequest,
 )
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.common.v1.common_pb2 import KeyValue
+from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord
 from opentelemetry.proto.metrics.v1.metrics_pb2 import (
     ExponentialHistogramDataPoint,
     Metric,
@@ -148,6 +150,7 @@ class Receiver:
     metrics: list[ExportMetricsServiceRequest] = field(
         default_factory=list[ExportMetricsServiceRequest]
     )
+    logs: list[ExportLogsServiceRequest] = field(default_factory=list[ExportLogsServiceRequest])
 
     @property
     def resource_spans(self) -> list[ResourceSpans]:
@@ -171,6 +174,13 @@ class Receiver:
         scopes = [scope for held in self.resource_metrics for scope in held.scope_metrics]
         return [metric for scope in scopes for metric in scope.metrics]
 
+    @property
+    def all_logs(self) -> list[LogRecord]:
+        """All log records so far."""
+        held = [held for sent in self.logs for held in sent.resource_logs]
+        scopes = [scope for each in held for scope in each.scope_logs]
+        return [record for scope in scopes for record in scope.log_records]
+
 
 @contextmanager
 def receiving() -> Generator[Receiver]:
@@ -187,6 +197,8 @@ def receiving() -> Generator[Receiver]:
                 receiver.traces.append(ExportTraceServiceRequest.FromString(body))
             elif self.path == "/v1/metrics":
                 receiver.metrics.append(ExportMetricsServiceRequest.FromString(body))
+            elif self.path == "/v1/logs":
+                receiver.logs.append(ExportLogsServiceRequest.FromString(body))
             self.send_response(200)
             self.send_header("content-length", "0")
             self.end_headers()

@@ -8,23 +8,28 @@ from __future__ import annotations
 
 from latspan.export._about import Reading, readings_of
 from latspan.export._environment import SpanBatches, span_batches
+from latspan.export._histogram_log import HistogramLogs
 from latspan.export._interval_export import IntervalExport, Outlet
 from latspan.export._metrics import MetricsPart, metrics_parts
-from latspan.export._otlp import otlp_metric_exporter, otlp_span_exporter
+from latspan.export._otlp import otlp_log_exporter, otlp_metric_exporter, otlp_span_exporter
 from latspan.export._otlp_metrics import MetricsExporter, OtlpMetrics
+from latspan.export._otlp_payloads import OtlpPayloads
 from latspan.export._private_spans import PrivateSink
 from latspan.export._resource import resource_of, resource_of_child
 
 __all__ = [
+    "HistogramLogs",
     "IntervalExport",
     "MetricsExporter",
     "MetricsPart",
     "OtlpMetrics",
+    "OtlpPayloads",
     "Outlet",
     "PrivateSink",
     "Reading",
     "SpanBatches",
     "metrics_parts",
+    "otlp_log_exporter",
     "otlp_metric_exporter",
     "otlp_span_exporter",
     "readings_of",

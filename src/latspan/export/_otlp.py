@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Literal
 
+from opentelemetry.sdk._logs.export import LogRecordExporter
 from opentelemetry.sdk.metrics.export import MetricExporter
 from opentelemetry.sdk.trace.export import SpanExporter
 
-__all__ = ["otlp_metric_exporter", "otlp_span_exporter"]
+__all__ = ["otlp_log_exporter", "otlp_metric_exporter", "otlp_span_exporter"]
 
 _Protocol = Literal["http/protobuf", "grpc"]
 
@@ -48,3 +49,22 @@ def otlp_metric_exporter(protocol: _Protocol, endpoint: str | None) -> MetricExp
     from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
 
     return OTLPMetricExporter(endpoint=endpoint)
+
+
+def otlp_log_exporter(protocol: _Protocol, endpoint: str | None) -> LogRecordExporter:
+    """
+    Return an exporter of log records.
+
+    Args:
+        protocol: How it sends.
+        endpoint: Where to; ``None`` leaves that to the ``OTEL_*`` variables.
+    """
+    if protocol == "grpc":
+        from opentelemetry.exporter.otlp.proto.grpc._log_exporter import (
+            OTLPLogExporter as GrpcLogExporter,
+        )
+
+        return GrpcLogExporter(endpoint=endpoint)
+    from opentelemetry.exporter.otlp.proto.http._log_exporter import OTLPLogExporter
+
+    return OTLPLogExporter(endpoint=endpoint)

@@ -25,6 +25,9 @@ __all__ = ["PENDING_LIMIT", "SERIES_LIMIT", "Recorder", "Tally"]
 PENDING_LIMIT: Final = 512
 """How many records may wait: a long stream's takes 50 kB, and draining it some 0.1 ms."""
 
+OVERLOADED: Final = 8 * PENDING_LIMIT
+"""From how many on whoever records waits for whoever counts, rather than fill the memory."""
+
 SERIES_LIMIT: Final = 2_000
 """
 Series of one metric that are told apart.
@@ -95,6 +98,7 @@ class Recorder:
         self._totals_lock = threading.RLock()
         self._lock = threading.RLock()
         self._lock_is_held = False
+        self._awaited = False
         self._start_epoch_ns = self._epoch_ns_from(0)
         self._interval = self._interval_from(self._start_epoch_ns)
 
@@ -104,9 +108,16 @@ class Recorder:
         return self._start_epoch_ns
 
     def record(self, record: RequestRecord) -> None:
-        """Take in one finished request; never waits for whoever takes a snapshot."""
+        """
+        Take in one finished request.
+
+        It does not wait for whoever takes a snapshot, unless 4,096 records wait already.
+        """
         self._pending.append(record)
-        if len(self._pending) > PENDING_LIMIT and self._lock.acquire(blocking=False):
+        waiting = len(self._pending)
+        if waiting > OVERLOADED:
+            self.drain()
+        elif waiting > PENDING_LIMIT and not self._awaited and self._lock.acquire(blocking=False):
             try:
                 self.drain()
             finally:
@@ -193,7 +204,10 @@ class Recorder:
     @contextmanager
     def _drained(self) -> Generator[None]:
         """Hold the lock, with every record that waited when it was taken counted."""
+        # Whoever records in a loop would take the lock again before who waits for it wakes up.
+        self._awaited = True
         with self._lock:
+            self._awaited = False
             if self._lock_is_held:
                 yield
                 return

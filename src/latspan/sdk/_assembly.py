@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.resources import Resource
     from opentelemetry.sdk.trace import TracerProvider
 
-    from latspan.export import IntervalExport, Reading
+    from latspan.export import IntervalExport, Outlet, Reading
     from latspan.sdk._span_export import SpanExport
 
 __all__ = ["Assembly", "assemble"]
@@ -61,7 +61,7 @@ def assemble(config: Config, *, at_end: Callable[[], None]) -> Assembly:
         at_end: What a child that ends without ``atexit`` is to do last.
     """
     clock = SystemClock()
-    recorder = Recorder(clock, keep=config.keep_records)
+    recorder = Recorder(clock, keep=config.keep_records, series_limit=config.series_limit)
     resource = _resource(config)
     private, spans = _private_spans(config, resource, at_end)
 
@@ -162,19 +162,44 @@ def _intervals(
     recorder: Recorder,
     readings: Callable[[], Iterable[Reading]],
 ) -> PerProcess[IntervalExport] | None:
-    if not _exports(config, "OTEL_METRICS_EXPORTER"):
+    """Return what hands out the recorder's intervals, ``None`` where nobody wants them."""
+    metrics = _exports(config, "OTEL_METRICS_EXPORTER")
+    payloads = config.histogram_payloads and _exports(config, "OTEL_LOGS_EXPORTER")
+    folder = config.histogram_log
+    if not metrics and not payloads and folder is None:
         return None
-    from latspan.export import IntervalExport, OtlpMetrics, otlp_metric_exporter
 
-    protocol, endpoint = config.protocol_of("metrics"), config.endpoint_of("metrics")
+    def outlets() -> Iterator[Outlet]:
+        from latspan import export
 
-    def export(_: IntervalExport | None) -> IntervalExport:
-        metrics = OtlpMetrics(
+        # Files first: they keep nobody waiting.
+        if folder is not None:
+            yield export.HistogramLogs(folder)
+        if metrics:
+            yield export.OtlpMetrics(
+                recorder,
+                export.otlp_metric_exporter(
+                    config.protocol_of("metrics"), config.endpoint_of("metrics")
+                ),
+                resource=resource(),
+                about=readings,
+                scale=config.metrics_scale,
+                max_buckets=config.metrics_max_buckets,
+            )
+        if payloads:
+            yield export.OtlpPayloads(
+                export.otlp_log_exporter(config.protocol_of("logs"), config.endpoint_of("logs")),
+                resource=resource(),
+            )
+
+    def begin(_: IntervalExport | None) -> IntervalExport:
+        from latspan.export import IntervalExport
+
+        return IntervalExport(
             recorder,
-            otlp_metric_exporter(protocol, endpoint),
-            resource=resource(),
-            about=readings,
+            list(outlets()),
+            interval_s=config.metrics_interval_s,
+            idle_s=config.series_idle_s,
         )
-        return IntervalExport(recorder, [metrics], interval_s=config.metrics_interval_s)
 
-    return PerProcess(export)
+    return PerProcess(begin)

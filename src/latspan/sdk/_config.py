@@ -6,6 +6,7 @@ import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypedDict, get_args
 from urllib.parse import urlsplit
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["Config", "ConfigFields", "Protocol", "Signal"]
 
 Protocol = Literal["http/protobuf", "grpc"]
-Signal = Literal["traces", "metrics"]
+Signal = Literal["traces", "metrics", "logs"]
 
 _PREFIX: Final = "LATSPAN_"
 _GRPC_PORT: Final = 4317
@@ -28,7 +29,15 @@ _DEFAULT_ENDPOINTS: Final[Mapping[Protocol, str]] = {
 }
 _TRUE: Final = frozenset({"true", "1", "yes", "on"})
 _FALSE: Final = frozenset({"false", "0", "no", "off"})
-_SWITCHES: Final = ("export", "propagate", "set_global")
+_SWITCHES: Final = ("export", "propagate", "set_global", "histogram_payloads")
+_DURATIONS: Final = ("metrics_interval_s", "series_idle_s", "stall_ms")
+_INTEGERS: Final[Mapping[str, tuple[int, float]]] = {
+    "metrics_scale": (-10, 20),
+    "metrics_max_buckets": (2, math.inf),
+    "series_limit": (1, math.inf),
+}
+"""Settings that are whole numbers, and from where to where."""
+
 _CODE_ONLY: Final = frozenset({"tracer_provider"})
 
 
@@ -49,6 +58,18 @@ class Config:
         export: Whether anything is exported. Off, histograms can still be read in the process.
         metrics_interval_s: Seconds between two exports of metrics, more than 0. Unset,
             ``OTEL_METRIC_EXPORT_INTERVAL`` says, and otherwise it is 60.
+        metrics_scale: How fine exported histograms are, in [-10, 20]. 8 keeps the middle of a
+            bucket within 0.3 % of a value in it, and is the finest that Prometheus keeps.
+        metrics_max_buckets: How many buckets an exported histogram may have, at least 2. One that
+            spans more has its scale lowered.
+        series_limit: How many series of one metric are told apart, at least 1. What comes under
+            further keys is counted in one series more, and said so.
+        series_idle_s: Seconds after which a series without new values is forgotten, once its last
+            ones were delivered; more than 0.
+        histogram_log: A folder in which each process keeps a log of its exact histograms, one
+            interval after the other, whether or not anything is exported.
+        histogram_payloads: Send each interval's exact histograms too, as OTLP log records, so
+            that those of a fleet can be merged without loss.
         propagate: Whether ``traceparent`` and ``tracestate`` are added to requests.
         set_global: Make latspan's provider the process's own, for the application's spans too.
         tracer_provider: Use this provider for spans, whatever the global one is.
@@ -65,6 +86,12 @@ class Config:
     service_name: str | None = None
     export: bool = True
     metrics_interval_s: float | None = None
+    metrics_scale: int = 8
+    metrics_max_buckets: int = 4096
+    series_limit: int = 2000
+    series_idle_s: float = 3600.0
+    histogram_log: str | None = None
+    histogram_payloads: bool = False
     propagate: bool = True
     set_global: bool = False
     tracer_provider: TracerProvider | None = None
@@ -120,10 +147,15 @@ class Config:
                 f"protocol is '{self.protocol}'",
                 hint=f"use one of {', '.join(get_args(Protocol))}",
             )
-        if self.metrics_interval_s is not None:
-            _check_positive("metrics_interval_s", self.metrics_interval_s)
-        _check_positive("stall_ms", self.stall_ms)
+        for name in _DURATIONS:
+            value = getattr(self, name)
+            # Unset, an interval is what OpenTelemetry's variable says.
+            if value is not None or name != "metrics_interval_s":
+                _check_positive(name, value)
+        for name, (least, most) in _INTEGERS.items():
+            _check_integer(name, getattr(self, name), least, most)
         _check_kept(self.keep_records)
+        _check_folder(self.histogram_log)
         for name in _SWITCHES:
             _check_switch(name, getattr(self, name))
 
@@ -177,6 +209,12 @@ class ConfigFields(TypedDict, total=False):
     service_name: str | None
     export: bool
     metrics_interval_s: float | None
+    metrics_scale: int
+    metrics_max_buckets: int
+    series_limit: int
+    series_idle_s: float
+    histogram_log: str | None
+    histogram_payloads: bool
     propagate: bool
     set_global: bool
     tracer_provider: TracerProvider | None
@@ -200,6 +238,12 @@ def _check_positive(name: str, value: object) -> None:
         raise ConfigError(f"{name} is {value!r}", hint="use a number greater than 0")
 
 
+def _check_integer(name: str, value: object, least: int, most: float) -> None:
+    if not (type(value) is int and least <= value <= most):
+        reach = f"of {least} or more" if most == math.inf else f"from {least} to {most}"
+        raise ConfigError(f"{name} is {value!r}", hint=f"use a whole number {reach}")
+
+
 def _check_switch(name: str, value: object) -> None:
     if not isinstance(value, bool):
         raise ConfigError(f"{name} is {value!r}", hint="use True or False")
@@ -208,6 +252,14 @@ def _check_switch(name: str, value: object) -> None:
 def _check_kept(value: object) -> None:
     if value is not None and not (isinstance(value, int) and value >= 0):
         raise ConfigError(f"keep_records is {value!r}", hint="use 0 or more, or None to keep all")
+
+
+def _check_folder(path: str | None) -> None:
+    if path is not None and Path(path).exists() and not Path(path).is_dir():
+        raise ConfigError(
+            f"histogram_log is '{path}', which is no folder",
+            hint="name a folder; each process makes a file of its own in it",
+        )
 
 
 def _check_endpoint(endpoint: object) -> None:
@@ -233,8 +285,10 @@ def _parsed(name: str, variable: str, text: str) -> Any:
         if lowered in _TRUE | _FALSE:
             return lowered in _TRUE
         raise ConfigError(f"{variable} is '{text}'", hint="use true or false")
-    if name in {"metrics_interval_s", "stall_ms"}:
+    if name in _DURATIONS:
         return _number(float, variable, text)
+    if name in _INTEGERS:
+        return _number(int, variable, text)
     if name == "keep_records":
         return None if text.lower() == "all" else _number(int, variable, text)
     return text

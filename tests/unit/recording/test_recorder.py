@@ -10,7 +10,7 @@ import pytest
 
 from latspan.clock import ManualClock
 from latspan.recording import NoopRecorder, Recorder, RequestRecord, SeriesKey, Snapshot
-from latspan.recording._recorder import PENDING_LIMIT
+from latspan.recording._recorder import OVERLOADED, PENDING_LIMIT
 from latspan.segments import Kind, Outcome, Segment
 
 
@@ -307,13 +307,13 @@ def test_recording_does_not_wait_for_whoever_counts() -> None:
     recorder = Recorder(Waiting())
     thread.start()
     counting.wait()
-    for _ in range(PENDING_LIMIT * 2):
+    for _ in range(OVERLOADED):
         recorder.record(record())
     recorded.set()
     thread.join()
 
     assert [snapshot.count() for snapshot in snapshots] == [0]
-    assert recorder.snapshot().count() == PENDING_LIMIT * 2
+    assert recorder.snapshot().count() == OVERLOADED
 
 
 def test_a_noop_recorder_has_nothing_to_show() -> None:

@@ -19,6 +19,12 @@ FROM_ENVIRONMENT: dict[str, tuple[str, Any]] = {
     "service_name": ("shop", "shop"),
     "export": ("false", False),
     "metrics_interval_s": ("2.5", 2.5),
+    "metrics_scale": ("9", 9),
+    "metrics_max_buckets": ("160", 160),
+    "series_limit": ("500", 500),
+    "series_idle_s": ("60", 60.0),
+    "histogram_log": ("/var/log/shop", "/var/log/shop"),
+    "histogram_payloads": ("true", True),
     "propagate": ("off", False),
     "set_global": ("1", True),
     "path": ("checkout", "checkout"),
@@ -97,6 +103,13 @@ def test_all_records_can_be_kept() -> None:
         ("keep_records", -1),
         ("keep_records", 1.5),
         ("keep_records", "all"),
+        ("metrics_scale", 21),
+        ("metrics_scale", 8.0),
+        ("metrics_max_buckets", 1),
+        ("series_limit", 0),
+        ("series_idle_s", 0),
+        ("histogram_log", __file__),
+        ("histogram_payloads", 1),
     ],
 )
 def test_an_impossible_value_is_refused(field: str, value: object) -> None:
@@ -119,6 +132,8 @@ def test_an_impossible_value_is_refused(field: str, value: object) -> None:
         ("stall_ms", "0.5s"),
         ("keep_records", "many"),
         ("keep_records", "1.5"),
+        ("metrics_scale", "fine"),
+        ("series_limit", "1e3"),
     ],
 )
 def test_an_unreadable_variable_is_refused(field: str, text: str) -> None:

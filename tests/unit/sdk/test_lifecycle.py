@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 import latspan
 from latspan import _runtime
 from latspan._spans import NoSink
+from latspan.recording import read_snapshots
 from latspan.segments import Outcome
 from support.otlp import Receiver, receiving
 
@@ -55,6 +57,63 @@ def test_a_flush_delivers_and_a_shutdown_delivers_the_rest(receiver: Receiver) -
     latspan.shutdown()
     assert names_of(receiver) == ["first", "second"]
     assert "latspan.segment.duration" in {metric.name for metric in receiver.all_metrics}
+
+
+@pytest.mark.parametrize("export", [True, False])
+def test_a_log_of_histograms_is_kept_whether_or_not_anything_is_exported(
+    receiver: Receiver, tmp_path: Path, *, export: bool
+) -> None:
+    """Each flush is an interval; together they are what the snapshot holds."""
+    latspan.configure(export=export, histogram_log=str(tmp_path))
+    for name in ("first", "second"):
+        do_some_work(name)
+        assert latspan.force_flush()
+    whole = latspan.snapshot()
+    latspan.shutdown()
+
+    [log] = tmp_path.iterdir()
+    first, second = read_snapshots(log)
+    assert first.merge(second).series.keys() == whole.series.keys()
+    assert (first.count(), second.count()) == (1, 1)
+    assert bool(receiver.all_metrics) is export
+
+
+def test_exact_histograms_are_sent_on_request(receiver: Receiver) -> None:
+    """As log records, beside the metrics, unless OpenTelemetry's variable forbids it."""
+    latspan.configure(histogram_payloads=True)
+    do_some_work("first")
+    latspan.shutdown()
+
+    assert {record.event_name for record in receiver.all_logs} == {"latspan.histogram"}
+
+
+def test_no_logs_are_sent_where_none_are_wanted(
+    receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``OTEL_LOGS_EXPORTER=none`` wins."""
+    monkeypatch.setenv("OTEL_LOGS_EXPORTER", "none")
+    latspan.configure(histogram_payloads=True)
+    do_some_work("first")
+    latspan.shutdown()
+
+    assert receiver.all_metrics
+    assert not receiver.all_logs
+
+
+def test_settings_reach_the_histograms(receiver: Receiver) -> None:
+    """Scale and limit of series are those that were configured."""
+    latspan.configure(metrics_scale=3, series_limit=1)
+    for path in ("first", "second"):
+        with latspan.attributes(path=path):
+            do_some_work()
+    latspan.shutdown()
+
+    [segments] = [m for m in receiver.all_metrics if m.name == "latspan.segment.duration"]
+    points = segments.exponential_histogram.data_points
+    assert {point.scale for point in points} == {3}
+    assert sorted(
+        any(said.key == "otel.metric.overflow" for said in point.attributes) for point in points
+    ) == [False, True]
 
 
 def test_nothing_is_recorded_after_a_shutdown(receiver: Receiver) -> None:

@@ -1,0 +1,106 @@
+"""The outlet for exact histograms: HdrHistogram's own text, as OTLP log records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from opentelemetry._logs import LogRecord, SeverityNumber
+from opentelemetry.sdk._logs import ReadableLogRecord
+from opentelemetry.sdk._logs.export import LogRecordExporter, LogRecordExportResult
+from opentelemetry.sdk.resources import Resource
+
+from latspan import semconv
+from latspan.export._metrics import PART_BYTES, SCOPE
+from latspan.export._points import size_of_attributes
+from latspan.export._unsent import Unsent
+from latspan.histogram import encode
+from latspan.recording import Series, SeriesKey, Snapshot, tag_of
+
+__all__ = ["OtlpPayloads"]
+
+_FIXED_BYTES: Final = 160
+
+
+class OtlpPayloads:
+    """
+    Sends each interval's histograms as they are, one log record a series.
+
+    What backends keep of a histogram is approximate. These are exact and merge without loss,
+    so that a fleet's percentiles can be told later. What could not be sent is sent with the next
+    interval.
+
+    Args:
+        exporter: Where log records go, any of the SDK's; shut down together with this.
+        resource: What the process is called.
+        part_bytes: How large one message may be.
+    """
+
+    def __init__(
+        self, exporter: LogRecordExporter, *, resource: Resource, part_bytes: int = PART_BYTES
+    ) -> None:
+        self._exporter = exporter
+        self._resource = resource
+        self._part_bytes = part_bytes
+        self._unsent = Unsent()
+
+    def send(self, interval: Snapshot) -> bool:
+        """Return whether everything so far was taken."""
+        for keys, records in self._parts(self._unsent.joined_by(interval)):
+            if self._exporter.export(records) is not LogRecordExportResult.SUCCESS:
+                return False
+            self._unsent.delivered(keys)
+        self._unsent.all_delivered()
+        return True
+
+    def shutdown(self, timeout_s: float) -> None:  # noqa: ARG002 - the SDK's takes no time
+        """Shut the exporter down."""
+        self._exporter.shutdown()
+
+    def _parts(
+        self, snapshot: Snapshot
+    ) -> Iterator[tuple[list[SeriesKey], list[ReadableLogRecord]]]:
+        """Yield as much as goes into one message, again and again."""
+        room = self._part_bytes - size_of_attributes(self._resource.attributes)
+        keys: list[SeriesKey] = []
+        records: list[ReadableLogRecord] = []
+        size = 0
+        for key, series in snapshot.series.items():
+            record = _record(key, series, snapshot.end_epoch_ns)
+            more = (
+                _FIXED_BYTES + len(str(record.body)) + size_of_attributes(record.attributes or {})
+            )
+            if records and size + more > room:
+                yield keys, records
+                keys, records, size = [], [], 0
+            keys.append(key)
+            records.append(ReadableLogRecord(record, self._resource, SCOPE))
+            size += more
+        if records:
+            yield keys, records
+
+
+def _record(key: SeriesKey, series: Series, end_epoch_ns: int) -> LogRecord:
+    histogram = series.histogram
+    extremes = {}
+    if histogram.count:
+        extremes = {
+            semconv.LATSPAN_HISTOGRAM_MIN: histogram.min_ns,
+            semconv.LATSPAN_HISTOGRAM_MAX: histogram.max_ns,
+        }
+    return LogRecord(
+        timestamp=end_epoch_ns,
+        observed_timestamp=end_epoch_ns,
+        severity_number=SeverityNumber.INFO,
+        event_name=semconv.EVENT_HISTOGRAM,
+        body=encode(histogram),
+        attributes={
+            semconv.LATSPAN_SERIES: tag_of(key.metric, key.attributes),
+            semconv.LATSPAN_INTERVAL_START: series.start_epoch_ns,
+            # The text has buckets only; these are exact.
+            semconv.LATSPAN_HISTOGRAM_SUM: histogram.sum_ns,
+            **extremes,
+            semconv.LATSPAN_HISTOGRAM_REJECTED: histogram.rejected,
+            semconv.LATSPAN_HISTOGRAM_CLAMPED: histogram.clamped,
+        },
+    )

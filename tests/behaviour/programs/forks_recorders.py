@@ -1,0 +1,65 @@
+"""
+Four workers record values that their parent knows: ``forks_recorders.py FOLDER``.
+
+Each keeps a log in the folder and sends its histograms, intervals as short as can be.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import sys
+
+import latspan
+from latspan import _runtime
+from latspan.recording import RequestRecord
+from latspan.segments import Kind, Outcome, Segment
+
+WORKERS = 4
+RECORDS = 2_000
+
+
+def durations_ns(worker: int) -> list[int]:
+    """Return what a worker records: the same whenever it is asked."""
+    source = random.Random(worker)  # noqa: S311 - reproducible data, no secret
+    return [round(source.lognormvariate(18, 0.5 + worker / 4)) for _ in range(RECORDS)]
+
+
+def work(worker: int) -> None:
+    runtime = _runtime.current()
+    assert runtime is not None
+    for number, duration_ns in enumerate(durations_ns(worker)):
+        runtime.recorder.record(
+            RequestRecord(
+                name="x",
+                kind=Kind.CALL,
+                outcome=Outcome.COMPLETED,
+                start_epoch_ns=0,
+                duration_ns=duration_ns,
+                segments=(Segment("queue", 0, duration_ns),),
+                attributes={"model": f"m{number % 3}"},
+            )
+        )
+        if number % 500 == 0:
+            # Any job begins what sends; values are spread over several intervals.
+            runtime.settle(runtime.recorder.drain)
+            latspan.force_flush()
+    latspan.shutdown()
+
+
+def main() -> None:
+    latspan.configure(histogram_log=sys.argv[1], histogram_payloads=True)
+    children: list[int] = []
+    for worker in range(WORKERS):
+        child = os.fork()
+        if child == 0:
+            work(worker)
+            os._exit(0)
+        children.append(child)
+    for child in children:
+        assert os.waitpid(child, 0)[1] == 0
+    latspan.shutdown()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,136 @@
+"""Threads and tasks record for ten seconds while snapshots are taken and intervals leave."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from functools import reduce
+from pathlib import Path
+
+from opentelemetry.sdk.metrics.export import (
+    AggregationTemporality,
+    ExponentialHistogramDataPoint,
+    MetricExportResult,
+    MetricsData,
+)
+from opentelemetry.sdk.resources import Resource
+
+from latspan.clock import SystemClock
+from latspan.export import HistogramLogs, IntervalExport, OtlpMetrics
+from latspan.metrics import MetricValue
+from latspan.recording import Recorder, RequestRecord, Snapshot, read_snapshots
+from latspan.segments import Kind, Outcome, Segment
+
+WRITERS = 16
+SECONDS = 10.0
+GAPS = 20
+BURST = 5
+
+
+class Backend:
+    """Adds up the counts and sums of delta exports; refuses every third."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self.count = 0
+        self.buckets = 0
+        self.sum_s = 0.0
+
+    def export(self, metrics_data: MetricsData, timeout_millis: float = 0) -> MetricExportResult:
+        """Take the segments of what comes."""
+        self.asked += 1
+        if self.asked % 3 == 0 and timeout_millis:
+            return MetricExportResult.FAILURE
+        [scope_metrics] = metrics_data.resource_metrics[0].scope_metrics
+        for metric in scope_metrics.metrics:
+            if metric.name == "latspan.segment.duration":
+                for point in metric.data.data_points:
+                    assert isinstance(point, ExponentialHistogramDataPoint)
+                    self.count += point.count
+                    self.buckets += point.zero_count + sum(point.positive.bucket_counts)
+                    self.sum_s += point.sum
+        return MetricExportResult.SUCCESS
+
+    def shutdown(self, timeout_millis: float = 0) -> None:
+        """Nothing to let go of."""
+
+
+def records_of(writer: int) -> Iterator[RequestRecord]:
+    """Yield requests whose durations are 1, 2, 3 ... ns, each with chunk gaps of that length."""
+    duration_ns = 0
+    while True:
+        duration_ns += 1
+        yield RequestRecord(
+            name="x",
+            kind=Kind.CALL,
+            outcome=Outcome.COMPLETED,
+            start_epoch_ns=0,
+            duration_ns=duration_ns,
+            segments=(Segment("queue", 0, duration_ns),),
+            chunk_gaps=(MetricValue(duration_ns),) * GAPS,
+            attributes={"model": f"m{writer % 4}"},
+            trace_id=duration_ns,
+            span_id=writer + 1,
+            sampled=True,
+        )
+
+
+def test_threads_and_tasks_lose_and_double_nothing(tmp_path: Path) -> None:
+    """The totals, the delta exports and the log all hold what was recorded, no more, no less."""
+    recorder, backend = Recorder(SystemClock()), Backend()
+    delta = OtlpMetrics(
+        recorder, backend, resource=Resource({}), temporality=AggregationTemporality.DELTA
+    )
+    export = IntervalExport(recorder, [HistogramLogs(tmp_path), delta], interval_s=0.02)
+    over = threading.Event()
+    recorded = [0] * WRITERS * 2
+
+    def write(writer: int) -> None:
+        for record in records_of(writer):
+            recorder.record(record)
+            recorded[writer] += 1
+            # A burst, and then somebody else's turn, as in an application.
+            if recorded[writer] % BURST == 0 and over.wait(0.001):
+                return
+
+    async def write_as_tasks() -> None:
+        async def one(writer: int) -> None:
+            for record in records_of(writer):
+                recorder.record(record)
+                recorded[writer] += 1
+                if recorded[writer] % BURST == 0:
+                    await asyncio.sleep(0.001)
+                    if over.is_set():
+                        return
+
+        await asyncio.gather(*(one(WRITERS + number) for number in range(WRITERS)))
+
+    threads = [threading.Thread(target=write, args=(number,)) for number in range(WRITERS)]
+    threads.append(threading.Thread(target=asyncio.run, args=(write_as_tasks(),)))
+    threads.append(threading.Timer(SECONDS, over.set))
+    for thread in threads:
+        thread.start()
+    seen = [recorder.snapshot().count()]
+    while not over.wait(0.001):
+        seen.append(recorder.snapshot().count())
+    for thread in threads:
+        thread.join()
+    # The backend refuses one export in three; what it refused comes with the next.
+    assert export.force_flush(30) or export.force_flush(30)
+    export.shutdown()
+
+    whole = recorder.snapshot()
+    logged = reduce(Snapshot.merge, read_snapshots(next(tmp_path.iterdir())))
+    requests = sum(recorded)
+    sum_ns = sum(count * (count + 1) // 2 for count in recorded)
+    assert min(recorded) > 0
+    assert seen == sorted(seen)
+    assert min(len(seen), backend.asked) > 20
+    for snapshot in (whole, logged):
+        assert snapshot.count() == requests
+        assert snapshot.segment("queue").histogram.sum_ns == sum_ns
+        assert snapshot.metric("chunk_gap").count() == requests * GAPS
+        assert snapshot.metric("chunk_gap").histogram.sum_ns == sum_ns * GAPS
+    assert backend.count == backend.buckets == requests
+    assert abs(backend.sum_s * 1e9 / sum_ns - 1) < 1e-9
