@@ -8,11 +8,13 @@ process, so that whatever else the machine does falls on both.
 from __future__ import annotations
 
 import gc
+import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from statistics import median
-from typing import Final
+from typing import Final, Literal
 
 __all__ = [
     "REFERENCE_YARDSTICK_US",
@@ -20,10 +22,12 @@ __all__ = [
     "Row",
     "Scale",
     "Target",
+    "Unit",
     "added",
     "figure",
     "interleaved",
     "settled_heap",
+    "without_numpy",
     "yardstick",
 ]
 
@@ -32,6 +36,9 @@ REFERENCE_YARDSTICK_US: Final = 0.05
 
 Measure = Callable[[], float]
 """Measures once and returns microseconds."""
+
+Unit = Literal["µs", "MiB", "B", "%"]
+"""What a figure is in: CPU time, memory, size on the wire, or a relative error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,38 +60,34 @@ class Scale:
 @dataclass(frozen=True, slots=True)
 class Figure:
     """
-    One result in microseconds.
+    One result, in its row's unit.
 
     Args:
         least: Of all repeats: what it costs when nothing disturbs. Of an added cost, the
             difference of the two least.
         middle: The median of all repeats; of an added cost, of the differences pair by pair.
+            ``None`` where it was measured once, because nothing disturbs it.
     """
 
     least: float
-    middle: float
+    middle: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
     """
-    What design says a cost may be; the one or the other.
+    What design says a figure may be; the one or the other.
 
     Args:
-        us: Microseconds on a machine whose yardstick is 0.05 µs, so 20 yardsticks each.
+        most: In the row's unit. Microseconds are those of a machine whose yardstick is 0.05 µs,
+            so 20 yardsticks each; every other unit is the same on every machine.
         ratio: Multiples of the rival.
         due: Whether the code has been built for it yet.
     """
 
-    us: float | None = None
+    most: float | None = None
     ratio: float | None = None
     due: bool = True
-
-    def limit(self, yardstick: float, rival: float) -> float:
-        """Return it in microseconds for a machine of that yardstick, and for that rival."""
-        if self.us is not None:
-            return self.us / REFERENCE_YARDSTICK_US * yardstick
-        return (self.ratio or 0) * rival
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +101,7 @@ class Row:
         rival: What stands beside it, measured in the same run, if anything does.
         rival_name: What that is.
         target: What was to be reached, if anything was.
+        unit: What both figures are in.
     """
 
     what: str
@@ -105,11 +109,18 @@ class Row:
     rival: Figure | None = None
     rival_name: str = ""
     target: Target | None = None
+    unit: Unit = "µs"
 
     @property
     def ratio(self) -> float | None:
-        """The cost as a multiple of the rival's, ``None`` without one."""
-        return None if self.rival is None else self.latspan.least / self.rival.least
+        """The figure as a multiple of the rival's, ``None`` without one."""
+        if self.rival is None or not self.rival.least:
+            return None
+        return self.latspan.least / self.rival.least
+
+    def yardsticks(self, yardstick: Figure) -> float | None:
+        """Return how many yardsticks it takes, ``None`` for what is no time."""
+        return self.latspan.least / yardstick.least if self.unit == "µs" else None
 
     def verdict(self, yardstick: Figure) -> str:
         """
@@ -124,11 +135,19 @@ class Row:
         if self.target is None:
             return ""
         rival = self.rival or Figure(0, 0)
-        if self.latspan.least <= self.target.limit(yardstick.least, rival.least):
-            if self.latspan.middle <= self.target.limit(yardstick.middle, rival.middle):
+        if self.latspan.least <= self._limit(self.target, yardstick.least, rival.least):
+            middle, stick = self.latspan.middle, yardstick.middle
+            if middle is None or stick is None:
+                return "yes"
+            if middle <= self._limit(self.target, stick, rival.middle or rival.least):
                 return "yes"
             return "at its least"
         return "no" if self.target.due else "no, not due yet"
+
+    def _limit(self, target: Target, yardstick: float, rival: float) -> float:
+        if target.most is None:
+            return (target.ratio or 0) * rival
+        return target.most * (yardstick / REFERENCE_YARDSTICK_US if self.unit == "µs" else 1)
 
 
 def yardstick(repeats: int = 100) -> list[float]:
@@ -149,6 +168,17 @@ def settled_heap() -> None:
     """Put what exists now beyond the garbage collector's reach, which else walks it at random."""
     gc.collect()
     gc.freeze()
+
+
+@contextmanager
+def without_numpy() -> Generator[None]:
+    """Hide numpy from whoever looks whether it is loaded; nothing may import it meanwhile."""
+    numpy = sys.modules.pop("numpy", None)
+    try:
+        yield
+    finally:
+        if numpy is not None:
+            sys.modules["numpy"] = numpy
 
 
 def interleaved(measures: Sequence[Measure], repeats: int) -> list[list[float]]:

@@ -69,12 +69,12 @@ def measure(scale: Scale) -> Iterator[Row]:
         measures = [_by_call(openai), _by_call(openai), _by_call(openai, own)]
         bare, control, traced = interleaved(measures, repeats)
         yield _row("control: nothing", [bare, control])
-        yield _row("own provider, caller's thread", [bare, traced], Target(us=100))
+        yield _row("own provider, caller's thread", [bare, traced], Target(most=100))
         results = interleaved([_by_block(openai), _by_block(openai, own)], scale.of(60))
-        yield _row("own provider, in all", results, Target(us=300))
+        yield _row("own provider, in all", results, Target(most=300))
     with _application_provider() as theirs:
         results = interleaved([_by_call(openai), _by_call(openai, theirs)], repeats)
-        yield _row("application's provider, caller's thread", results, Target(us=300))
+        yield _row("application's provider, caller's thread", results, Target(most=300))
     switches = [latspan.uninstrument, latspan.auto_instrument]
     results = interleaved([_switched(switch, openai) for switch in switches], scale.of(30))
     yield _row("when off", results)

@@ -55,7 +55,7 @@ _BATCHES: Final = 30
 _WARM: Final = 3
 """The first batches of a stream, which do not count."""
 _LOOP: Final = 400
-_TARGET: Final = Target(us=0.5)
+_TARGET: Final = Target(most=0.5)
 
 Results = tuple[list[float], list[float], list[float]]
 """Microseconds a chunk, batch by batch: without latspan, without it again, with it."""

@@ -18,9 +18,14 @@ from importlib import import_module
 from importlib.metadata import version
 from typing import Any, Final
 
-from _bench import REFERENCE_YARDSTICK_US, Figure, Row, Scale, figure, yardstick
+from _bench import REFERENCE_YARDSTICK_US, Figure, Row, Scale, Unit, figure, yardstick
 
-BENCHMARKS: Final = ("added_per_chunk", "added_per_call", "record_one_value", "import_time")
+BENCHMARKS: Final = (
+    "added_per_chunk",
+    "added_per_call",
+    "record_one_value",
+    "import_time",
+)
 HEADINGS: Final = (
     "what",
     "latspan",
@@ -32,34 +37,42 @@ HEADINGS: Final = (
     "target",
     "met",
 )
-PACKAGES: Final = ("latspan", "openai", "httpx2", "opentelemetry-sdk", "hdrhistogram")
+PACKAGES: Final = ("latspan", "openai", "httpx2", "opentelemetry-sdk", "hdrhistogram", "numpy")
 
 
-def shown(us: float) -> str:
-    """Return microseconds in the unit that suits them."""
-    if abs(us) < 10:
-        return f"{us:.2f} µs"
-    return f"{us:.0f} µs" if abs(us) < 1000 else f"{us / 1000:.1f} ms"
+def shown(value: float, unit: Unit) -> str:
+    """Return a figure with its unit, microseconds in the one that suits them."""
+    if unit == "B":
+        return f"{value:,.0f} B"
+    if unit != "µs":
+        return f"{value:,.0f} {unit}" if abs(value) >= 1000 else f"{value:.3g} {unit}"
+    if abs(value) < 10:
+        return f"{value:.2f} µs"
+    return f"{value:.0f} µs" if abs(value) < 1000 else f"{value / 1000:.1f} ms"
 
 
 def target_of(row: Row) -> str:
     """Return the row's target in words."""
     if row.target is None:
         return ""
-    if row.target.us is not None:
-        return f"≤ {row.target.us:g} µs ({row.target.us / REFERENCE_YARDSTICK_US:g} yardsticks)"
-    return f"≤ {row.target.ratio:g} x"
+    if row.target.most is None:
+        return f"≤ {row.target.ratio:g} x"
+    words = f"≤ {row.target.most:g} {row.unit}"
+    if row.unit == "µs":
+        words += f" ({row.target.most / REFERENCE_YARDSTICK_US:g} yardsticks)"
+    return words
 
 
 def cells(row: Row, stick: Figure) -> tuple[str, ...]:
     """Return the row as text, one cell a heading."""
+    middle, yardsticks = row.latspan.middle, row.yardsticks(stick)
     return (
         row.what,
-        shown(row.latspan.least),
-        shown(row.latspan.middle),
-        f"{row.latspan.least / stick.least:,.{1 if row.latspan.least < 10 else 0}f}",
+        shown(row.latspan.least, row.unit),
+        "" if middle is None else shown(middle, row.unit),
+        "" if yardsticks is None else f"{yardsticks:,.{1 if yardsticks < 10 else 0}f}",
         row.rival_name,
-        "" if row.rival is None else shown(row.rival.least),
+        "" if row.rival is None else shown(row.rival.least, row.unit),
         "" if row.ratio is None else f"{row.ratio:.2f} x",
         target_of(row),
         row.verdict(stick),
@@ -81,13 +94,14 @@ def table(rows: Iterable[tuple[str, ...]]) -> str:
 
 
 def as_data(row: Row, stick: Figure) -> dict[str, Any]:
-    """Return the row for ``--json``; every number but ratios in microseconds."""
+    """Return the row for ``--json``; every figure in the row's unit."""
     return {
         "what": row.what,
-        "latspan_us": {"least": row.latspan.least, "median": row.latspan.middle},
-        "yardsticks": row.latspan.least / stick.least,
+        "unit": row.unit,
+        "latspan": {"least": row.latspan.least, "median": row.latspan.middle},
+        "yardsticks": row.yardsticks(stick),
         "rival": row.rival_name or None,
-        "rival_us": row.rival and {"least": row.rival.least, "median": row.rival.middle},
+        "beside_it": row.rival and {"least": row.rival.least, "median": row.rival.middle},
         "ratio": row.ratio,
         "target": target_of(row) or None,
         "met": row.verdict(stick) or None,
