@@ -24,6 +24,7 @@ BENCHMARKS: Final = (
     "added_per_chunk",
     "added_per_call",
     "record_one_value",
+    "histogram_memory",
     "import_time",
 )
 HEADINGS: Final = (

@@ -1,0 +1,101 @@
+"""
+The process whose memory ``histogram_memory`` measures.
+
+It is a process of its own so that nothing else's memory is in the figure: ``_memory_of.py NAME
+SERIES FILLS``, where NAME is ``cumulative`` or ``delta``, either with ``-sampled`` behind it, or
+``dense`` or ``dense-narrow``. It prints, for each fill, the peak and what was held at its end, both
+in bytes above what the process took before its first value.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+from hdrh.histogram import HdrHistogram
+from opentelemetry.sdk.metrics.export import AggregationTemporality
+from opentelemetry.sdk.resources import Resource
+
+from _series import METRICS, VALUES, EncodingExporter, fill, lognormal_ns, new_recorder
+from latspan.export import OtlpMetrics
+from latspan.recording import Recorder
+from latspan.units import NS_PER_S
+
+__all__ = ["main"]
+
+_POOL: Final = 20_000
+_DENSE: Final = {"dense": (1, 24 * 3600 * NS_PER_S), "dense-narrow": (1, 3600 * 1_000_000)}
+"""The lowest and the highest value: nanoseconds up to 24 hours, microseconds up to one hour."""
+
+
+def main() -> int:
+    """Do what the command line says, and return the exit status."""
+    name, series, fills = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+    pool = lognormal_ns(_POOL)
+    is_dense = name in _DENSE
+    taken = [_dense(name, series, pool)] if is_dense else _latspan(name, series, fills, pool)
+    print(json.dumps(taken))
+    return 0
+
+
+def _latspan(name: str, series: int, fills: int, pool: list[int]) -> list[tuple[int, int]]:
+    temporality, _, sampled = name.partition("-")
+    recorder = new_recorder()
+    outlet = OtlpMetrics(
+        recorder,
+        EncodingExporter(),
+        resource=Resource({}),
+        temporality=AggregationTemporality[temporality.upper()],
+    )
+    before = _fresh_peak()
+    taken: list[tuple[int, int]] = []
+    for _ in range(fills):
+        fill(recorder, series // len(METRICS), pool, sampled=bool(sampled))
+        held = _exported(recorder, outlet)
+        taken.append((_status("VmHWM") - before, held - before))
+        _fresh_peak()
+    totals = recorder.snapshot().series
+    if [each.histogram.count for each in totals.values()] != [fills * VALUES] * series:
+        raise SystemExit("the recorder does not hold what was recorded")
+    return taken
+
+
+def _exported(recorder: Recorder, outlet: OtlpMetrics) -> int:
+    """Do what latspan's exporting thread does, and return the memory in use before it lets go."""
+    interval = recorder.swap_interval()
+    outlet.send(interval)
+    return _status("VmRSS")
+
+
+def _dense(name: str, series: int, pool: list[int]) -> tuple[int, int]:
+    lowest, highest = _DENSE[name]
+    per_unit = 1 if name == "dense" else 1_000
+    before = _fresh_peak()
+    held: list[Any] = []
+    for which in range(series):
+        histogram: Any = HdrHistogram(lowest, highest, 3)
+        for value in pool[which : which + VALUES]:
+            histogram.record_value(value // per_unit)
+        held.append(histogram)
+    return _status("VmHWM") - before, _status("VmRSS") - before
+
+
+def _fresh_peak() -> int:
+    """Begin a new peak, and return the memory in use now, in bytes."""
+    gc.collect()
+    Path("/proc/self/clear_refs").write_text("5")
+    return _status("VmRSS")
+
+
+def _status(field: str) -> int:
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith(field):
+            return int(line.split()[1]) * 1024
+    raise SystemExit(f"/proc/self/status has no {field}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

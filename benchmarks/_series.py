@@ -1,0 +1,140 @@
+"""
+Recorders that hold many series, filled in seconds, and an exporter that only encodes.
+
+A thousand values for each of 16,000 series are two million records, which take minutes to key. So
+what a recorder is given here is a stretch of one attribute set's values in place of records, and
+the recorder's own :func:`values_of` is replaced by one that reads stretches. Locks, intervals,
+admission of series and the histograms are the recorder's.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+from opentelemetry.exporter.otlp.proto.common.metrics_encoder import encode_metrics
+from opentelemetry.sdk.metrics.export import MetricExportResult, MetricsData
+
+from latspan.clock import SystemClock
+from latspan.recording import Recorder, SeriesKey, Subject
+from latspan.recording import _interval as interval_module
+from latspan.units import NS_PER_S
+
+__all__ = ["METRICS", "VALUES", "EncodingExporter", "fill", "lognormal_ns", "new_recorder"]
+
+METRICS: Final = (
+    "segment",
+    "time_to_first_token",
+    "time_to_first_visible_token",
+    "time_per_output_token",
+    "chunk_gap",
+    "stall_duration",
+    "gen_ai.client.operation.duration",
+    "gen_ai.client.operation.time_to_first_chunk",
+)
+"""Eight that are exported: six as exponential histograms, two in the buckets of conventions."""
+
+VALUES: Final = 1_000
+"""Values that each fill adds to each series."""
+
+_STRETCH: Final = 64
+_SETS_AT_ONCE: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class _Stretch:
+    """Successive values of all metrics under one attribute set; stands for as many records."""
+
+    model: str
+    metrics: Sequence[str]
+    values: list[list[int]]
+    sampled: bool
+    trace_id: int
+    span_id: int
+    start_epoch_ns: int = 1_800_000_000 * NS_PER_S
+    duration_ns: int = 400_000_000
+
+
+class EncodingExporter:
+    """Encodes as every OTLP exporter does, and throws the message away."""
+
+    def export(
+        self,
+        metrics_data: MetricsData,
+        timeout_millis: float = 0,  # noqa: ARG002 - the protocol's
+    ) -> MetricExportResult:
+        """Encode one message."""
+        encode_metrics(metrics_data).SerializeToString()
+        return MetricExportResult.SUCCESS
+
+    def shutdown(self, timeout_millis: float = 0) -> None:
+        """Do nothing."""
+
+
+def lognormal_ns(count: int, *, seed: int = 1) -> list[int]:
+    """Return values around 0.4 s, sigma 0.5; the same for each seed."""
+    chosen = random.Random(seed)  # noqa: S311 - the same values each run
+    return [round(chosen.lognormvariate(0, 0.5) * 400_000_000) for _ in range(count)]
+
+
+def new_recorder() -> Recorder:
+    """Return one that :func:`fill` can be used on."""
+    # There is no other way in: records are keyed where they are counted.
+    cast("Any", interval_module).values_of = _values_of
+    return Recorder(SystemClock())
+
+
+def fill(
+    recorder: Recorder,
+    sets: int,
+    pool: list[int],
+    *,
+    metrics: Sequence[str] = METRICS,
+    sampled: bool = False,
+) -> None:
+    """
+    Record 1,000 values for each metric under each of ``sets`` attribute sets.
+
+    All sets grow together, as they do where calls of many kinds are mixed. What is left after
+    stretches of 64 comes one by one, so that values wait in every series when the fill ends.
+
+    Args:
+        recorder: Of :func:`new_recorder`.
+        sets: At most 2,000, the limit for one metric.
+        pool: More values than a series takes; each series takes others of them.
+        metrics: Some of :data:`METRICS`.
+        sampled: Whether the traces are kept, so that each series has exemplars.
+    """
+    chosen = random.Random(3)  # noqa: S311 - identifiers of the usual size
+    whole = VALUES - VALUES % _STRETCH
+    stretches = [(begin, _STRETCH) for begin in range(0, whole, _STRETCH)]
+    stretches += [(begin, 1) for begin in range(whole, VALUES)]
+    for begin, length in stretches:
+        for which in range(sets):
+            values: list[list[int]] = []
+            for metric in range(len(metrics)):
+                first = (which * 37 + metric * 1009 + begin) % (len(pool) - _STRETCH)
+                # As from records: integers that nobody else holds.
+                values.append([value + 1 for value in pool[first : first + length]])
+            stretch = _Stretch(
+                f"model-{which}",
+                metrics,
+                values,
+                sampled,
+                chosen.getrandbits(128),
+                chosen.getrandbits(64),
+            )
+            recorder.record(cast("Any", stretch))
+            if (which + 1) % _SETS_AT_ONCE == 0:
+                recorder.drain()
+        recorder.drain()
+
+
+def _values_of(stretch: _Stretch) -> Iterator[tuple[SeriesKey, list[int]]]:
+    """Yield what the recorder asks of a record: keys of its own, as each record's are."""
+    subject = Subject("call", "client", "completed", model=stretch.model, provider="openai")
+    for metric, values in zip(stretch.metrics, stretch.values, strict=True):
+        segment = "queue" if metric == "segment" else None
+        yield SeriesKey(metric, subject, "measured", segment), values
