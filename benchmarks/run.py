@@ -25,6 +25,7 @@ BENCHMARKS: Final = (
     "added_per_call",
     "record_one_value",
     "histogram_memory",
+    "quantile_error",
     "import_time",
 )
 HEADINGS: Final = (

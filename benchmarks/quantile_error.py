@@ -1,0 +1,181 @@
+"""
+How far quantiles are off in each form that histograms are read or sent in.
+
+How: 100,000 values (20,000 with ``--quick``) of each of four distributions around a second: one
+lognormal (median 0.4 s, sigma 0.5), two peaks, a heavy tail (5 % Pareto, alpha 1.2), and one value
+over and over. The truth is the value of that rank (by ceiling) in the sorted data. A row is the
+largest relative error of p50, p90, p95, p99 and p99.9 over all four, in either direction.
+
+What is sent has no quantiles, so they are estimated as a backend would:
+
+- exponential buckets, latspan's and the SDK's (160 of them, its default): the geometric middle of
+  the bucket that the rank falls into;
+- explicit buckets with the bounds that the GenAI conventions advise: linear inside the bucket, as
+  Prometheus' ``histogram_quantile``;
+- powers of two, as TraceQL's ``quantile_over_time``: exponential inside the bucket.
+
+latspan's own snapshot is read with ``value_at_percentile``, which returns the top of the bucket.
+
+Caveats: the worst is not the usual: explicit buckets happen to be right where a bound is near.
+latspan sends the metrics of the conventions in the advised buckets too, and those are as far off
+as anyone's. Where values span a factor above 65,536 latspan lowers the scale, as told.
+
+Reproduce: ``make bench ARGS=quantile_error``
+"""
+
+from __future__ import annotations
+
+import random
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate
+from typing import Any, Final, cast
+
+from opentelemetry.sdk.metrics import Histogram as Instrument
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.metrics.view import ExponentialBucketHistogramAggregation
+
+from _bench import Figure, Row, Scale, Target
+from latspan import semconv
+from latspan.export._exponential import exponential_buckets
+from latspan.histogram import Histogram
+from latspan.histogram._rank import rank_of
+
+__all__ = ["measure"]
+
+_PERCENTILES: Final = (50, 90, 95, 99, 99.9)
+_BOUNDS_S: Final = semconv.EXPLICIT_BOUNDS[semconv.METRIC_OPERATION_DURATION]
+
+Estimate = Callable[[list[int]], Sequence[float]]
+"""Takes nanoseconds, sorted; returns the percentiles in nanoseconds."""
+
+
+def measure(scale: Scale) -> Iterator[Row]:
+    """Yield the rows of this benchmark."""
+    data = [sorted(values) for values in _distributions(100_000 // 5 if scale.quick else 100_000)]
+    exponential = "SDK exponential, 160 buckets"
+    rivals = {
+        exponential: _worst(_sdk_exponential, data),
+        "advised explicit bounds, as Prometheus": _worst(_explicit, data),
+        "powers of two, as TraceQL": _worst(_powers_of_two, data),
+    }
+    yield Row(
+        what="worst error of a quantile, snapshot",
+        latspan=_worst(_snapshot, data),
+        rival=rivals[exponential],
+        rival_name=exponential,
+        target=Target(most=0.1),
+        unit="%",
+    )
+    sent = _worst(_exponential, data)
+    for rival_name, rival in rivals.items():
+        yield Row(
+            what="worst error of a quantile, OTLP exponential, scale 8",
+            latspan=sent,
+            rival=rival,
+            rival_name=rival_name,
+            target=Target(most=0.3),
+            unit="%",
+        )
+
+
+def _distributions(count: int) -> Iterator[list[int]]:
+    chosen = random.Random(1)  # noqa: S311 - the same values each run
+
+    def around(median_s: float, sigma: float) -> float:
+        return median_s * chosen.lognormvariate(0, sigma)
+
+    def heavy_tailed() -> float:
+        is_tail = chosen.random() < 0.05
+        return min(chosen.paretovariate(1.2), 3600) if is_tail else around(0.3, 0.4)
+
+    kinds: tuple[Callable[[], float], ...] = (
+        lambda: around(0.4, 0.5),
+        lambda: around(0.15, 0.2) if chosen.random() < 0.8 else around(2, 0.2),
+        heavy_tailed,
+        lambda: 0.4,
+    )
+    for kind in kinds:
+        yield [round(kind() * 1e9) for _ in range(count)]
+
+
+def _worst(estimate: Estimate, data: list[list[int]]) -> Figure:
+    """Return the largest relative error in percent."""
+    errors = [
+        abs(estimated / values[rank_of(percentile, len(values)) - 1] - 1)
+        for values in data
+        for percentile, estimated in zip(_PERCENTILES, estimate(values), strict=True)
+    ]
+    return Figure(max(errors) * 100)
+
+
+def _histogram_of(values: list[int]) -> Histogram:
+    histogram = Histogram()
+    histogram.record_many(values)
+    return histogram
+
+
+def _snapshot(values: list[int]) -> Sequence[float]:
+    return _histogram_of(values).values_at_percentiles(_PERCENTILES)
+
+
+def _exponential(values: list[int]) -> Sequence[float]:
+    buckets = exponential_buckets(_histogram_of(values))
+    return _middles(buckets.scale, buckets.offset, buckets.counts)
+
+
+def _sdk_exponential(values: list[int]) -> Sequence[float]:
+    reader = InMemoryMetricReader(
+        preferred_aggregation={Instrument: ExponentialBucketHistogramAggregation()}
+    )
+    provider = MeterProvider([reader], shutdown_on_exit=False)
+    histogram = provider.get_meter("benchmark").create_histogram("duration", unit="s")
+    for value in values:
+        histogram.record(value / 1e9)
+    data = reader.get_metrics_data()
+    if data is None:
+        raise SystemExit("the SDK collected nothing")
+    point = cast("Any", data.resource_metrics[0].scope_metrics[0].metrics[0].data.data_points[0])
+    return _middles(point.scale, point.positive.offset, point.positive.bucket_counts)
+
+
+def _middles(scale: int, offset: int, counts: Sequence[int]) -> Sequence[float]:
+    places = (place for place, _, _ in _places(counts, exact_ranks=True))
+    return [2 ** ((offset + place + 0.5) / 2**scale) * 1e9 for place in places]
+
+
+def _explicit(values: list[int]) -> Sequence[float]:
+    hits = Counter(bisect_left(_BOUNDS_S, value / 1e9) for value in values)
+    edges = (0.0, *_BOUNDS_S)
+    estimates: list[float] = []
+    for place, rank, count in _places([hits[each] for each in range(len(edges))]):
+        # What is above the last bound is taken for it.
+        low, high = edges[place], edges[min(place + 1, len(_BOUNDS_S))]
+        estimates.append((low + (high - low) * rank / count) * 1e9)
+    return estimates
+
+
+def _powers_of_two(values: list[int]) -> Sequence[float]:
+    hits = Counter((value - 1).bit_length() for value in values)
+    found = _places([hits[each] for each in range(64)], exact_ranks=True)
+    return [2 ** (place - 1 + rank / count) for place, rank, count in found]
+
+
+def _places(
+    counts: Sequence[int], *, exact_ranks: bool = False
+) -> Iterator[tuple[int, float, int]]:
+    """
+    Yield, for each percentile, its bucket, its rank inside the bucket, and the bucket's count.
+
+    Args:
+        counts: By bucket, lowest first.
+        exact_ranks: Rounded up to whole values; as they are, without.
+    """
+    up_to = list(accumulate(counts))
+    for percentile in _PERCENTILES:
+        total = up_to[-1]
+        rank = rank_of(percentile, total) if exact_ranks else percentile / 100 * total
+        place = bisect_left(up_to, rank)
+        yield place, rank - (up_to[place] - counts[place]), counts[place]
