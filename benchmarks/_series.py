@@ -103,7 +103,7 @@ def fill(
     Args:
         recorder: Of :func:`new_recorder`.
         sets: At most 2,000, the limit for one metric.
-        pool: More values than a series takes; each series takes others of them.
+        pool: Each series takes the next 1,000, from the first again where they end.
         metrics: Some of :data:`METRICS`.
         sampled: Whether the traces are kept, so that each series has exemplars.
     """
@@ -115,7 +115,8 @@ def fill(
         for which in range(sets):
             values: list[list[int]] = []
             for metric in range(len(metrics)):
-                first = (which * 37 + metric * 1009 + begin) % (len(pool) - _STRETCH)
+                first = (which * len(metrics) + metric) * VALUES + begin
+                first %= len(pool) - _STRETCH
                 # As from records: integers that nobody else holds.
                 values.append([value + 1 for value in pool[first : first + length]])
             stretch = _Stretch(

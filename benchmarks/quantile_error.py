@@ -14,7 +14,8 @@ What is sent has no quantiles, so they are estimated as a backend would:
   Prometheus' ``histogram_quantile``;
 - powers of two, as TraceQL's ``quantile_over_time``: exponential inside the bucket.
 
-latspan's own snapshot is read with ``value_at_percentile``, which returns the top of the bucket.
+latspan's own snapshot, and what was written as HdrHistogram's text and read back, are read with
+``value_at_percentile``, which returns the top of the bucket.
 
 Caveats: the worst is not the usual: explicit buckets happen to be right where a bound is near.
 latspan sends the metrics of the conventions in the advised buckets too, and those are as far off
@@ -40,7 +41,7 @@ from opentelemetry.sdk.metrics.view import ExponentialBucketHistogramAggregation
 from _bench import Figure, Row, Scale, Target
 from latspan import semconv
 from latspan.export._exponential import exponential_buckets
-from latspan.histogram import Histogram
+from latspan.histogram import Histogram, decode, encode
 from latspan.histogram._rank import rank_of
 
 __all__ = ["measure"]
@@ -64,6 +65,14 @@ def measure(scale: Scale) -> Iterator[Row]:
     yield Row(
         what="worst error of a quantile, snapshot",
         latspan=_worst(_snapshot, data),
+        rival=rivals[exponential],
+        rival_name=exponential,
+        target=Target(most=0.1),
+        unit="%",
+    )
+    yield Row(
+        what="worst error of a quantile, text written and read back",
+        latspan=_worst(_text, data),
         rival=rivals[exponential],
         rival_name=exponential,
         target=Target(most=0.1),
@@ -119,6 +128,10 @@ def _histogram_of(values: list[int]) -> Histogram:
 
 def _snapshot(values: list[int]) -> Sequence[float]:
     return _histogram_of(values).values_at_percentiles(_PERCENTILES)
+
+
+def _text(values: list[int]) -> Sequence[float]:
+    return decode(encode(_histogram_of(values))).histogram.values_at_percentiles(_PERCENTILES)
 
 
 def _exponential(values: list[int]) -> Sequence[float]:

@@ -25,6 +25,7 @@ BENCHMARKS: Final = (
     "added_per_call",
     "record_one_value",
     "histogram_memory",
+    "histogram_work",
     "quantile_error",
     "import_time",
 )

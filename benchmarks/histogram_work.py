@@ -1,0 +1,242 @@
+"""
+What it costs to read, merge, encode and export histograms, and how large they are on the wire.
+
+How: 96 series (six metrics that leave as exponential histograms, 16 attribute sets) hold 1,000
+lognormal values (sigma 0.5) each from an interval before and 1,000 in the running one. CPU time of
+the thread, divided by 96; each repeat has a recorder of its own, and numpy is hidden as if the
+application had not loaded it. What is measured takes turns with what stands beside it.
+
+- *snapshot*: ``Recorder.snapshot``, which adds each running histogram to a copy of its total.
+- *swap and export*: ``swap_interval``, then ``OtlpMetrics.send`` with an exporter that encodes to
+  protobuf and throws it away. The SDK's rival is ``MetricReader.collect`` and the same encoding of
+  as many exponential histograms of at most 160 buckets, with the same attributes. latspan's have
+  some ten times as many buckets: that is what the precision costs.
+- *merge*: one histogram of 1,000 values into another; beside it ``HdrHistogram.add``.
+- *text*: HdrHistogram's V2 form, compressed and in Base64, by latspan and by hdrhistogram.
+
+Sizes are of one message of all 96 series of 1,000 values, divided by 96, so attributes are in them.
+Texts have no attributes. *gzip* is the whole message compressed, as an exporter does if asked to.
+
+Caveats: the SDK's histograms cost their price when values are recorded (``record_one_value``),
+latspan's when they are read. The dense histograms of hdrhistogram reach from 1 ns to 24 hours.
+
+Reproduce: ``make bench ARGS=histogram_work``
+"""
+
+from __future__ import annotations
+
+import gzip
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
+
+from hdrh.histogram import HdrHistogram
+from opentelemetry.exporter.otlp.proto.common.metrics_encoder import encode_metrics
+from opentelemetry.sdk.metrics import Histogram as Instrument
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import (
+    AggregationTemporality,
+    InMemoryMetricReader,
+    MetricsData,
+)
+from opentelemetry.sdk.metrics.view import (
+    Aggregation,
+    ExplicitBucketHistogramAggregation,
+    ExponentialBucketHistogramAggregation,
+)
+from opentelemetry.sdk.resources import Resource
+
+from _bench import Figure, Row, Scale, figure, interleaved, without_numpy
+from _series import METRICS, VALUES, EncodingExporter, fill, lognormal_ns, new_recorder
+from latspan.export import OtlpMetrics, metrics_parts
+from latspan.export._points import attributes_of
+from latspan.histogram import HIGHEST_NS, Histogram, encode
+from latspan.recording import Recorder, SeriesKey
+
+__all__ = ["measure"]
+
+_SETS: Final = 16
+_EXPONENTIAL: Final = METRICS[:6]
+_EXPLICIT: Final = METRICS[6:]
+_SERIES: Final = _SETS * len(_EXPONENTIAL)
+_POOL: Final = lognormal_ns((_SERIES + 2) * VALUES)
+_RESOURCE: Final = Resource({})
+
+Work = Callable[[], object]
+
+
+def measure(scale: Scale) -> Iterator[Row]:
+    """Yield the rows of this benchmark."""
+    yield from _times(scale)
+    yield from _sizes()
+
+
+def _times(scale: Scale) -> Iterator[Row]:
+    add, hdr_encode = "hdrhistogram add", "hdrhistogram encode"
+    sdk = "SDK exponential, collect and encode"
+    reader = _sdk(_EXPONENTIAL, ExponentialBucketHistogramAggregation())
+    dense = [_dense_of(which) for which in range(_SERIES)]
+    measures: dict[str, Callable[[], float]] = {
+        add: _timed(lambda: lambda: _added(dense)),
+        hdr_encode: _timed(lambda: lambda: [each.encode() for each in dense]),
+        sdk: _timed(lambda: lambda: _encoded(_collected(reader))),
+        "snapshot": _timed(lambda: _filled_twice().snapshot),
+        "merge two histograms": _timed(_merging),
+        "write a histogram as text": _timed(_writing),
+        "swap and export, cumulative": _timed(
+            lambda: _exporting(AggregationTemporality.CUMULATIVE)
+        ),
+        "swap and export, delta": _timed(lambda: _exporting(AggregationTemporality.DELTA)),
+    }
+    rivals = (add, add, hdr_encode, sdk, sdk)
+    with without_numpy():
+        results = interleaved(list(measures.values()), scale.of(25))
+    by_name = dict(zip(measures, map(figure, results), strict=True))
+    for name, rival in zip(list(measures)[3:], rivals, strict=True):
+        yield Row(
+            what=f"{name}, a series",
+            latspan=by_name[name],
+            rival=by_name[rival],
+            rival_name=rival,
+        )
+
+
+def _sizes() -> Iterator[Row]:
+    ours = {metrics: _message(metrics) for metrics in (_EXPONENTIAL, _EXPLICIT)}
+    theirs = {
+        metrics: _encoded(_collected(_sdk(metrics, aggregation)))
+        for metrics, aggregation in (
+            (_EXPONENTIAL, ExponentialBucketHistogramAggregation()),
+            (_EXPLICIT, ExplicitBucketHistogramAggregation()),
+        )
+    }
+    forms = {
+        _EXPONENTIAL: ("exponential, scale 8", "SDK exponential, 160 buckets"),
+        _EXPLICIT: ("advised explicit bounds", "SDK explicit, default bounds"),
+    }
+    for metrics, (form, rival_name) in forms.items():
+        count = _SETS * len(metrics)
+        for way, size in (("protobuf", len), ("gzip", _zipped)):
+            yield Row(
+                what=f"a series on the wire, {form}, {way}",
+                latspan=Figure(size(ours[metrics]) / count),
+                rival=Figure(size(theirs[metrics]) / count),
+                rival_name=rival_name,
+                unit="B",
+            )
+    texts = [encode(_histogram_of(which)) for which in range(_SERIES)]
+    dense = [_dense_of(which).encode() for which in range(_SERIES)]
+    yield Row(
+        what="a histogram as text",
+        latspan=Figure(sum(map(len, texts)) / _SERIES),
+        rival=Figure(sum(map(len, dense)) / _SERIES),
+        rival_name="hdrhistogram encode",
+        unit="B",
+    )
+
+
+def _timed(prepare: Callable[[], Work]) -> Callable[[], float]:
+    def measured() -> float:
+        work = prepare()
+        before = time.thread_time_ns()
+        work()
+        return (time.thread_time_ns() - before) / _SERIES / 1000
+
+    measured()
+    return measured
+
+
+def _values_of(which: int) -> list[int]:
+    return _POOL[which * VALUES : (which + 1) * VALUES]
+
+
+def _histogram_of(which: int) -> Histogram:
+    histogram = Histogram()
+    histogram.record_many(_values_of(which))
+    return histogram
+
+
+def _dense_of(which: int) -> Any:
+    # The package has no types.
+    histogram: Any = HdrHistogram(1, HIGHEST_NS, 3)
+    for value in _values_of(which):
+        histogram.record_value(value)
+    return histogram
+
+
+def _added(dense: Sequence[Any]) -> None:
+    held = dense[0]
+    for each in dense:
+        held.add(each)
+
+
+def _filled_twice() -> Recorder:
+    recorder = new_recorder()
+    fill(recorder, _SETS, _POOL, metrics=_EXPONENTIAL)
+    recorder.swap_interval()
+    fill(recorder, _SETS, _POOL[VALUES:], metrics=_EXPONENTIAL)
+    return recorder
+
+
+def _merging() -> Work:
+    held = [_histogram_of(which) for which in range(_SERIES)]
+    more = [_histogram_of(which + 1) for which in range(_SERIES)]
+
+    def work() -> None:
+        for one, other in zip(held, more, strict=True):
+            one.merge(other)
+
+    return work
+
+
+def _writing() -> Work:
+    held = [_histogram_of(which) for which in range(_SERIES)]
+    return lambda: [encode(each) for each in held]
+
+
+def _exporting(temporality: AggregationTemporality) -> Work:
+    recorder = _filled_twice()
+    outlet = OtlpMetrics(recorder, EncodingExporter(), resource=_RESOURCE, temporality=temporality)
+    return lambda: outlet.send(recorder.swap_interval())
+
+
+def _message(metrics: Sequence[str]) -> bytes:
+    recorder = new_recorder()
+    fill(recorder, _SETS, _POOL, metrics=metrics)
+    parts = metrics_parts(
+        recorder.snapshot(), resource=_RESOURCE, temporality=AggregationTemporality.CUMULATIVE
+    )
+    return b"".join(_encoded(part.data) for part in parts)
+
+
+def _sdk(metrics: Sequence[str], aggregation: Aggregation) -> InMemoryMetricReader:
+    """Return a reader of as many series, under the names and attributes that latspan sends."""
+    recorder = new_recorder()
+    fill(recorder, _SETS, _POOL, metrics=metrics)
+    reader = InMemoryMetricReader(preferred_aggregation={Instrument: aggregation})
+    meter = MeterProvider([reader], _RESOURCE, shutdown_on_exit=False).get_meter("latspan")
+    instruments = {name: meter.create_histogram(name, unit="s") for name in metrics}
+    for which, key in enumerate(recorder.snapshot().series):
+        attributes = _attributes_of(key)
+        for value in _values_of(which):
+            instruments[key.metric].record(value / 1e9, attributes)
+    return reader
+
+
+def _attributes_of(key: SeriesKey) -> dict[str, str | int | bool]:
+    return attributes_of(key, conventions=key.metric in _EXPLICIT)
+
+
+def _collected(reader: InMemoryMetricReader) -> MetricsData:
+    data = reader.get_metrics_data()
+    if data is None:
+        raise SystemExit("the SDK collected nothing")
+    return data
+
+
+def _encoded(data: MetricsData) -> bytes:
+    return encode_metrics(data).SerializeToString()
+
+
+def _zipped(message: bytes) -> int:
+    return len(gzip.compress(message))
