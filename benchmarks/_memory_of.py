@@ -3,8 +3,8 @@ The process whose memory ``histogram_memory`` measures.
 
 It is a process of its own so that nothing else's memory is in the figure: ``_memory_of.py NAME
 SERIES FILLS``, where NAME is ``cumulative`` or ``delta``, either with ``-sampled`` behind it, or
-``dense`` or ``dense-narrow``. It prints, for each fill, the peak and what was held at its end, both
-in bytes above what the process took before its first value.
+``dense`` or ``dense-narrow``. It prints, for each fill, the peak, and what was held before anything
+was sent, both in bytes above what the process took before its first value.
 """
 
 from __future__ import annotations
@@ -64,10 +64,11 @@ def _latspan(name: str, series: int, fills: int, pool: list[int]) -> list[tuple[
 
 
 def _exported(recorder: Recorder, outlet: OtlpMetrics) -> int:
-    """Do what latspan's exporting thread does, and return the memory in use before it lets go."""
+    """Do what latspan's exporting thread does, and return the memory in use before it sends."""
     interval = recorder.swap_interval()
+    held = _status("VmRSS")
     outlet.send(interval)
-    return _status("VmRSS")
+    return held
 
 
 def _dense(name: str, series: int, pool: list[int]) -> tuple[int, int]:
