@@ -62,7 +62,8 @@ def target_of(row: Row) -> str:
         return f"≤ {row.target.ratio:g} x"
     words = f"≤ {row.target.most:g} {row.unit}"
     if row.unit == "µs":
-        words += f" ({row.target.most / REFERENCE_YARDSTICK_US:g} yardsticks)"
+        sticks = row.target.most / REFERENCE_YARDSTICK_US
+        words += f" ({sticks:g} yardstick{'' if sticks == 1 else 's'})"
     return words
 
 
