@@ -544,7 +544,8 @@ def test_a_stream_is_split_by_the_servers_own_times(load: str, loads: Loads) -> 
             continue
         names = [segment.name for segment in chat.record.segments]
         sources = {segment.name: segment.source for segment in chat.record.segments}
-        of_the_server = [name for name in names if name in {"queue", "prefill", "decode"}]
+        # A reader that is late may cut one into pieces.
+        of_the_server = list(dict.fromkeys(n for n in names if n in {"queue", "prefill", "decode"}))
         assert of_the_server[-2:] == ["prefill", "decode"]
         assert of_the_server[:-2] in ([], ["queue"])
         assert SegmentName.SERVER_WAIT not in names

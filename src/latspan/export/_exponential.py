@@ -98,8 +98,11 @@ def exponential_buckets(
     down = _scales_too_fine(lowest, highest, max_buckets)
     first, last = lowest >> down, highest >> down
     counts = [0] * (last - first + 1)
-    for hdr_index, count in buckets:
-        counts[(min(max(table[hdr_index], lowest), highest) >> down) - first] += count
+    counts[0] += buckets[0][1]
+    for hdr_index, count in buckets[1:-1]:
+        counts[(table[hdr_index] >> down) - first] += count
+    if len(buckets) > 1:
+        counts[-1] += buckets[-1][1]
     return ExponentialBuckets(scale - down, first, tuple(counts), zero_count)
 
 

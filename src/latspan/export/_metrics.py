@@ -29,8 +29,11 @@ from latspan.recording import Exemplar, SeriesKey, Snapshot
 
 __all__ = ["PART_BYTES", "SCOPE", "MetricsPart", "metrics_parts"]
 
-PART_BYTES: Final = 4_000_000
-"""Below the 4 MiB that a gRPC server takes at once unless told otherwise."""
+PART_BYTES: Final = 500_000
+"""
+Well below the 4 MiB that a gRPC server takes at once unless told otherwise: while a message is
+made it takes fifty times as much memory.
+"""
 
 SCOPE: Final = InstrumentationScope("latspan", __version__, semconv.SCHEMA_URL)
 

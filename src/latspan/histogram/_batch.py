@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from array import array
+from collections.abc import Sequence
 from operator import index
 from typing import Any, Final, NamedTuple
 
@@ -37,9 +38,9 @@ class Batch(NamedTuple):
     clamped: int = 0
 
 
-def batches_of(values: Sequence[int]) -> Iterator[Batch]:
+def batches_of(values: Sequence[int]) -> list[Batch]:
     """
-    Yield the values as batches, in order.
+    Return the values as batches, in order.
 
     Args:
         values: At least one.
@@ -48,10 +49,8 @@ def batches_of(values: Sequence[int]) -> Iterator[Batch]:
         InvalidValueError: One of them is no integer.
     """
     if len(values) <= _LARGEST:
-        yield _batch(values)
-        return
-    for begin in range(0, len(values), _LARGEST):
-        yield _batch(values[begin : begin + _LARGEST])
+        return [_batch(values)]
+    return [_batch(values[begin : begin + _LARGEST]) for begin in range(0, len(values), _LARGEST)]
 
 
 def _batch(values: Sequence[int]) -> Batch:
@@ -63,6 +62,9 @@ def _batch(values: Sequence[int]) -> Batch:
             if lowest_ns >= 0 and highest_ns <= HIGHEST_NS:
                 return Batch(held, int(held.sum()), lowest_ns, highest_ns)
         return _sorted_out(values)
+    if isinstance(values, array):
+        # Its numbers are made anew each time they are looked at.
+        values = values.tolist()
     try:
         sum_ns = sum(values)
         # A sum is an integer only if everything in it is.

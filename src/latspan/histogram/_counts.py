@@ -2,8 +2,8 @@
 How often each bucket was hit, in as little memory as two plain forms allow.
 
 A few hits are a list of buckets, two bytes each. Once a counter for every bucket from the lowest
-to the highest takes no more than that list, the counters replace it. They are as wide as the
-number of hits demands, so none can overflow.
+to the highest takes no more than that list, counters replace it. They are as wide as the number
+of hits demands, so none can overflow.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import accumulate, repeat
+from struct import pack
 from typing import Any, Final
 
 from latspan.histogram._batch import Batch
@@ -22,8 +23,13 @@ from latspan.histogram._numpy import loaded_numpy
 
 __all__ = ["Counts"]
 
-_WIDTHS: Final = (("H", 1 << 16), ("I", 1 << 32), ("Q", 1 << 64))
-"""Type codes of counters, and from how many hits on a counter may be too small."""
+_HIT_BYTES: Final = 2
+_WIDTHS: Final = (("I", 1 << 32), ("Q", 1 << 64))
+"""
+Type codes of counters, and from how many hits on a counter may be too small.
+
+Not two bytes: adding one to such a counter takes half as long again.
+"""
 
 _LOOPED: Final = frozenset({list, tuple, array})
 """What a batch's values are where they are not numpy's."""
@@ -69,7 +75,9 @@ class Counts:
                 held = numpy.frombuffer(counters, counters.typecode)[: len(more)]
                 numpy.add(held, more, out=held, casting="unsafe")
         elif counters is None:
-            self._hits.extend(indices_of(values, lowest_ns))
+            indices = indices_of(values, lowest_ns)
+            # A third of what `extend` takes, which looks at each number by itself.
+            self._hits.frombytes(pack(f"{len(indices)}H", *indices))
         elif lowest_ns < SUB_BUCKETS:
             begin = self._lowest
             for index in indices_of(values, lowest_ns):
@@ -144,7 +152,8 @@ class Counts:
     def __iter__(self) -> Iterator[tuple[int, int]]:
         """Yield each bucket that was hit and how often, lowest first."""
         if self._counters is None:
-            return iter(sorted(Counter(self._hits).items()))
+            # Numbers are sorted faster than pairs, and a counter keeps their order.
+            return iter(Counter(sorted(self._hits)).items())
         return ((index, count) for index, count in enumerate(self._counters, self._lowest) if count)
 
     def _reach(self, lowest: int, highest: int, more: int) -> None:
@@ -156,9 +165,10 @@ class Counts:
         self._lowest, self._highest = lowest, highest
         room = highest - lowest + 1
         if self._counters is None:
-            if self.total <= room:
+            width = self._width()
+            if self.total * _HIT_BYTES < room * array(width).itemsize:
                 return
-            self._counters = _zeros(self._width(), room)
+            self._counters = _zeros(width, room)
             for index, count in Counter(self._hits).items():
                 self._counters[index - lowest] = count
             self._hits = array("H")

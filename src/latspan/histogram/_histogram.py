@@ -21,8 +21,8 @@ from latspan.histogram._rank import rank_of
 
 __all__ = ["Histogram"]
 
-_WAITING: Final = 64
-"""Values that may wait to be counted: half a kilobyte, and counted together at half the price."""
+_WAITING: Final = 128
+"""Values that may wait to be counted: a kilobyte, and counted together at half the price."""
 
 _MOST_ADDED: Final = 1_000_000
 """Buckets that a correction may add to, lest a wrong interval keep it busy for hours."""
@@ -338,7 +338,7 @@ class Histogram:
         return (*exact, self._rejected, self._clamped, list(self._counts))
 
     def _count(self, values: Sequence[int]) -> None:
-        for batch in list(batches_of(values)):
+        for batch in batches_of(values):
             self._rejected += batch.rejected
             self._clamped += batch.clamped
             if len(batch.values):

@@ -212,7 +212,7 @@ def test_buckets_alone_say_sum_and_extremes_within_a_bucket() -> None:
     assert made.min_ns <= 1_000_000 <= made.max_ns < 1_001_000
 
 
-@pytest.mark.parametrize("total", [1 << 16, 1 << 32])
+@pytest.mark.parametrize("total", [1 << 32, 1 << 40])
 def test_counters_grow_with_what_they_count(total: int) -> None:
     """None overflows, whatever the order in which values come."""
     histogram = Histogram.from_buckets([(7, total - 1)])
