@@ -18,8 +18,9 @@ from opentelemetry.exporter.otlp.proto.common.metrics_encoder import encode_metr
 from opentelemetry.sdk.metrics.export import MetricExportResult, MetricsData
 
 from latspan.clock import SystemClock
-from latspan.recording import Recorder, SeriesKey, Subject
+from latspan.recording import Recorder, Subject
 from latspan.recording import _interval as interval_module
+from latspan.recording._values import Name
 from latspan.units import NS_PER_S
 
 __all__ = ["METRICS", "VALUES", "EncodingExporter", "fill", "lognormal_ns", "new_recorder"]
@@ -133,9 +134,13 @@ def fill(
         recorder.drain()
 
 
-def _values_of(stretch: _Stretch) -> Iterator[tuple[SeriesKey, list[int]]]:
-    """Yield what the recorder asks of a record: keys of its own, as each record's are."""
+def _values_of(stretch: _Stretch) -> Iterator[tuple[Subject, list[tuple[Name, list[int]]]]]:
+    """Yield what the recorder asks of a record: a subject of its own, as each record's is."""
     subject = Subject("call", "client", "completed", model=stretch.model, provider="openai")
-    for metric, values in zip(stretch.metrics, stretch.values, strict=True):
-        segment = "queue" if metric == "segment" else None
-        yield SeriesKey(metric, subject, "measured", segment), values
+    yield (
+        subject,
+        [
+            (Name(metric, "measured", "queue" if metric == "segment" else None), values)
+            for metric, values in zip(stretch.metrics, stretch.values, strict=True)
+        ],
+    )

@@ -1,9 +1,12 @@
 """
 How often each bucket was hit, in as little memory as two plain forms allow.
 
-A few hits are a list of buckets, two bytes each. Once a counter for every bucket from the lowest
-to the highest takes no more than that list, counters replace it. They are as wide as the number
-of hits demands, so none can overflow.
+A hit is a bucket's number in a list, two bytes. A list that has grown long is folded into
+counters, one for every bucket from the lowest to the highest, and so is a shorter one at the end,
+where counters take no more than it does.
+
+While values come, counters are a Python list, the quickest to add to. At the end they are an array,
+as wide as the number of hits demands, so that none can overflow.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, repeat
 from struct import pack
 from typing import Any, Final
@@ -19,17 +22,16 @@ from typing import Any, Final
 from latspan.histogram._batch import Batch
 from latspan.histogram._buckets import HALF_MAGNITUDE, SUB_BUCKETS, index_of
 from latspan.histogram._indices import indices_of, vector_of_indices
-from latspan.histogram._numpy import loaded_numpy
+from latspan.histogram._numpy import PAYS_FROM, loaded_numpy
 
 __all__ = ["Counts"]
 
-_HIT_BYTES: Final = 2
-_WIDTHS: Final = (("I", 1 << 32), ("Q", 1 << 64))
-"""
-Type codes of counters, and from how many hits on a counter may be too small.
+_LONG: Final = 1 << 15
+"""Hits after which a list is folded: 64 kB, so that a bucket that is hit often is added to once."""
 
-Not two bytes: adding one to such a counter takes half as long again.
-"""
+_HIT_BYTES: Final = 2
+_WIDTHS: Final = (("H", 1 << 16), ("I", 1 << 32), ("Q", 1 << 64))
+"""Type codes of counters at the end, and from how many hits on a counter may be too small."""
 
 _LOOPED: Final = frozenset({list, tuple, array})
 """What a batch's values are where they are not numpy's."""
@@ -43,15 +45,16 @@ class Counts:
         total: How many hits there were.
     """
 
-    __slots__ = ("_counters", "_highest", "_hits", "_lowest", "total")
+    __slots__ = ("_begin", "_counters", "_highest", "_hits", "_lowest", "total")
 
     def __init__(self) -> None:
         self.total = 0
         self._lowest = 0
         self._highest = -1
-        # Hits are in use until counters take no more room, and counters from then on.
+        # What is not in the counters yet, of which the first is that of the bucket `_begin`.
         self._hits = array("H")
-        self._counters: array[int] | None = None
+        self._counters: list[int] | array[int] | None = None
+        self._begin = 0
 
     def add(self, batch: Batch) -> None:
         """
@@ -61,33 +64,20 @@ class Counts:
             batch: Of at least one value.
         """
         values: Any = batch.values
-        lowest_ns = batch.lowest_ns
-        self._reach(index_of(lowest_ns), index_of(batch.highest_ns), len(values))
-        counters = self._counters
+        self._reach(index_of(batch.lowest_ns), index_of(batch.highest_ns), len(values))
         # A batch is numpy's only where that is loaded.
         numpy = None if type(values) in _LOOPED else loaded_numpy()
         if numpy is not None:
-            indices = vector_of_indices(numpy, values, lowest_ns)
-            if counters is None:
-                self._hits.frombytes(indices.astype(numpy.uint16).tobytes())
-            else:
-                more = numpy.bincount(indices - self._lowest)
-                held = numpy.frombuffer(counters, counters.typecode)[: len(more)]
-                numpy.add(held, more, out=held, casting="unsafe")
-        elif counters is None:
-            indices = indices_of(values, lowest_ns)
+            vector = vector_of_indices(numpy, values, batch.lowest_ns)
+            self._hits.frombytes(vector.astype(numpy.uint16).tobytes())
+        elif isinstance(self._counters, list):
+            self._count(values, batch.lowest_ns)
+        else:
+            indices = indices_of(values, batch.lowest_ns)
             # A third of what `extend` takes, which looks at each number by itself.
             self._hits.frombytes(pack(f"{len(indices)}H", *indices))
-        elif lowest_ns < SUB_BUCKETS:
-            begin = self._lowest
-            for index in indices_of(values, lowest_ns):
-                counters[index - begin] += 1
-        else:
-            # `index_of` inlined once more: a list of indices in between costs a third of this.
-            begin = self._lowest
-            for value in values:
-                shift = value.bit_length() - HALF_MAGNITUDE - 1
-                counters[(shift << HALF_MAGNITUDE) + (value >> shift) - begin] += 1
+        if len(self._hits) >= _LONG and self._counters_pay(0):
+            self._fold()
 
     def add_buckets(self, buckets: Iterable[tuple[int, int]]) -> None:
         """
@@ -99,33 +89,38 @@ class Counts:
         hits_by_index = dict(buckets)
         if not hits_by_index:
             return
-        self._reach(min(hits_by_index), max(hits_by_index), sum(hits_by_index.values()))
-        if self._counters is None:
+        more = sum(hits_by_index.values())
+        self._reach(min(hits_by_index), max(hits_by_index), more)
+        if more < _LONG and not self._counters_pay(more):
             for index, count in hits_by_index.items():
                 self._hits.extend(repeat(index, count))
             return
-        begin = self._lowest
+        counters, begin = self._open(), self._begin
         for index, count in hits_by_index.items():
-            self._counters[index - begin] += count
+            counters[index - begin] += count
 
     def update(self, other: Counts) -> None:
         """Count everything that ``other`` has counted."""
-        if other._counters is not None:
-            self.add_buckets(other)
-        elif other.total:
+        if not other.total:
+            return
+        if other._counters is None:
             self._reach(other._lowest, other._highest, other.total)
-            if self._counters is None:
-                self._hits += other._hits
-            else:
-                begin = self._lowest
-                for index in other._hits:
-                    self._counters[index - begin] += 1
+            self._hits += other._hits
+        else:
+            self.add_buckets(other)
+
+    def compact(self) -> None:
+        """Take the form that takes less memory; until more is added, reading changes nothing."""
+        if self._hits and (self._counters is not None or self._counters_pay(0)):
+            self._fold()
+        if isinstance(self._counters, list):
+            self._counters = array(self._width(), self._counters)
 
     def copy(self) -> Counts:
         """Return counts that are equal to these and share nothing with them."""
         copied = Counts()
         copied.total = self.total
-        copied._lowest, copied._highest = self._lowest, self._highest
+        copied._lowest, copied._highest, copied._begin = self._lowest, self._highest, self._begin
         copied._hits = self._hits[:]
         copied._counters = None if self._counters is None else self._counters[:]
         return copied
@@ -137,52 +132,77 @@ class Counts:
         Args:
             ranks: Each from 1, the lowest hit, to :attr:`total`, the highest.
         """
+        self.compact()
         if self._counters is None:
             ordered = sorted(self._hits)
             return [ordered[rank - 1] for rank in ranks]
         up_to = list(accumulate(self._counters))
-        return [self._lowest + bisect_left(up_to, rank) for rank in ranks]
+        return [self._begin + bisect_left(up_to, rank) for rank in ranks]
 
     def above(self, index: int) -> int:
         """Return how many hits are above a bucket."""
-        if self._counters is None:
-            return sum(hit > index for hit in self._hits)
-        return sum(self._counters[max(index + 1 - self._lowest, 0) :])
+        return sum(count for held, count in self if held > index)
 
     def __iter__(self) -> Iterator[tuple[int, int]]:
         """Yield each bucket that was hit and how often, lowest first."""
+        self.compact()
         if self._counters is None:
             # Numbers are sorted faster than pairs, and a counter keeps their order.
             return iter(Counter(sorted(self._hits)).items())
-        return ((index, count) for index, count in enumerate(self._counters, self._lowest) if count)
+        return ((index, count) for index, count in enumerate(self._counters, self._begin) if count)
 
     def _reach(self, lowest: int, highest: int, more: int) -> None:
-        """Make room for hits from one bucket to another, in the form that suits then."""
-        before = (self._lowest, self._highest)
+        """Note hits from one bucket to another."""
         if self.total:
-            lowest, highest = min(lowest, self._lowest), max(highest, self._highest)
+            self._lowest = min(self._lowest, lowest)
+            self._highest = max(self._highest, highest)
+        else:
+            self._lowest, self._highest = lowest, highest
         self.total += more
-        self._lowest, self._highest = lowest, highest
-        room = highest - lowest + 1
-        if self._counters is None:
-            width = self._width()
-            if self.total * _HIT_BYTES < room * array(width).itemsize:
-                return
-            self._counters = _zeros(width, room)
-            for index, count in Counter(self._hits).items():
-                self._counters[index - lowest] = count
-            self._hits = array("H")
+
+    def _counters_pay(self, more: int) -> bool:
+        """Return whether counters take no more than the list of hits, with so many added."""
+        room = (self._highest - self._lowest + 1) * array(self._width()).itemsize
+        return room <= (len(self._hits) + more) * _HIT_BYTES
+
+    def _count(self, values: Sequence[int], lowest_ns: int) -> None:
+        """Add to the counters, which are open, for each of the values."""
+        counters, begin = self._open(), self._begin
+        if lowest_ns < SUB_BUCKETS:
+            for index in indices_of(values, lowest_ns):
+                counters[index - begin] += 1
             return
-        if self._counters.typecode != self._width():
-            self._counters = array(self._width(), self._counters)
-        if (lowest, highest) != before:
-            kind = self._counters.typecode
-            below = _zeros(kind, before[0] - lowest)
-            self._counters = below + self._counters + _zeros(kind, highest - before[1])
+        # `index_of` inlined once more: a list of indices in between costs a third of this.
+        for value in values:
+            shift = value.bit_length() - HALF_MAGNITUDE - 1
+            counters[(shift << HALF_MAGNITUDE) + (value >> shift) - begin] += 1
+
+    def _fold(self) -> None:
+        """Add to the counters for each of the hits."""
+        hits, self._hits = self._hits, array("H")
+        counters, begin = self._open(), self._begin
+        numpy = loaded_numpy() if len(hits) >= PAYS_FROM else None
+        if numpy is None:
+            for index in hits:
+                counters[index - begin] += 1
+        else:
+            folded = numpy.bincount(numpy.frombuffer(hits, "H") - begin, minlength=len(counters))
+            folded += counters
+            self._counters = folded.tolist()
+
+    def _open(self) -> list[int]:
+        """Return counters that can be added to, for everything that was hit."""
+        counters = self._counters
+        if not isinstance(counters, list):
+            counters = [] if counters is None else counters.tolist()
+        if not counters:
+            self._begin = self._lowest
+        elif self._begin > self._lowest:
+            counters[:0] = [0] * (self._begin - self._lowest)
+            self._begin = self._lowest
+        counters += [0] * (self._highest - self._begin + 1 - len(counters))
+        self._counters = counters
+        return counters
 
     def _width(self) -> str:
         return next(code for code, below in _WIDTHS if self.total < below)
-
-
-def _zeros(kind: str, length: int) -> array[int]:
-    return array(kind, [0]) * length

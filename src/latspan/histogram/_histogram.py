@@ -111,7 +111,7 @@ class Histogram:
         except (TypeError, OverflowError):
             self._count((value_ns,))
         if len(waiting) >= _WAITING:
-            self.settle()
+            self._count_waiting()
 
     def record_many(self, values_ns: Iterable[int]) -> None:
         """
@@ -130,17 +130,14 @@ class Histogram:
             self._count(values)
 
     def settle(self) -> None:
-        """Count what waits; until more is recorded, reading then changes nothing."""
-        waiting = self._waiting
-        if waiting is not None:
-            self._waiting = None
-            if waiting:
-                self._count(waiting)
+        """Take as little memory as can be; until more is recorded, reading changes nothing."""
+        self._count_waiting()
+        self._counts.compact()
 
     def merge(self, other: Histogram) -> None:
         """Count everything that ``other`` holds, rejected and clamped values included."""
-        other.settle()
-        self.settle()
+        other._count_waiting()
+        self._count_waiting()
         self._counts.update(other._counts)
         self._rejected += other._rejected
         self._clamped += other._clamped
@@ -148,7 +145,7 @@ class Histogram:
 
     def copy(self) -> Histogram:
         """Return a histogram that holds the same and shares nothing with this one."""
-        self.settle()
+        self._count_waiting()
         copied = Histogram()
         copied._counts = self._counts.copy()
         copied._rejected, copied._clamped = self._rejected, self._clamped
@@ -226,25 +223,25 @@ class Histogram:
     @property
     def count(self) -> int:
         """Values held, clamped ones included, rejected ones not."""
-        self.settle()
+        self._count_waiting()
         return self._counts.total
 
     @property
     def sum_ns(self) -> int:
         """Their exact sum."""
-        self.settle()
+        self._count_waiting()
         return self._sum_ns
 
     @property
     def rejected(self) -> int:
         """How many values were negative; they are held nowhere."""
-        self.settle()
+        self._count_waiting()
         return self._rejected
 
     @property
     def clamped(self) -> int:
         """How many values were above 24 hours; each is held as 24 hours."""
-        self.settle()
+        self._count_waiting()
         return self._clamped
 
     @property
@@ -322,7 +319,7 @@ class Histogram:
 
     def __iter__(self) -> Iterator[tuple[int, int]]:
         """Yield each occupied bucket's index and count, lowest first."""
-        self.settle()
+        self._count_waiting()
         return iter(self._counts)
 
     def __eq__(self, other: object) -> bool:
@@ -336,6 +333,13 @@ class Histogram:
     def _held(self) -> tuple[object, ...]:
         exact = (self.count, self._sum_ns, self._min_ns, self._max_ns)
         return (*exact, self._rejected, self._clamped, list(self._counts))
+
+    def _count_waiting(self) -> None:
+        waiting = self._waiting
+        if waiting is not None:
+            self._waiting = None
+            if waiting:
+                self._count(waiting)
 
     def _count(self, values: Sequence[int]) -> None:
         for batch in batches_of(values):

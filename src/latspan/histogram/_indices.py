@@ -37,10 +37,9 @@ def vector_of_indices(numpy: Any, values: Any, lowest_ns: int) -> Any:
     A double holds every integer up to 2**53. Its exponent and the first ten bits of its mantissa
     are, above 1024, the bucket's index but for a constant.
     """
-    bits = values.astype(numpy.float64).view(numpy.int64)
-    indices = (bits >> (_MANTISSA_BITS - HALF_MAGNITUDE)) - (
-        (_BIAS + HALF_MAGNITUDE - 1) << HALF_MAGNITUDE
-    )
+    indices = values.astype(numpy.float64).view(numpy.int64)
+    indices >>= _MANTISSA_BITS - HALF_MAGNITUDE
+    indices -= (_BIAS + HALF_MAGNITUDE - 1) << HALF_MAGNITUDE
     return (
         numpy.where(values < SUB_BUCKETS, values, indices) if lowest_ns < SUB_BUCKETS else indices
     )

@@ -9,10 +9,22 @@ from random import Random
 from latspan.histogram import Histogram
 from latspan.recording._exemplars import Candidates, Exemplar
 from latspan.recording._record import RequestRecord
-from latspan.recording._series import Series, SeriesKey
-from latspan.recording._values import values_of
+from latspan.recording._series import Series, SeriesKey, Subject
+from latspan.recording._values import Name, values_of
 
 __all__ = ["Interval"]
+
+
+_Examples = list[tuple[RequestRecord, list[int]]]
+_Waiting = tuple[list[int], _Examples]
+
+
+def _nothing_yet() -> _Waiting:
+    return [], []
+
+
+def _by_name() -> defaultdict[Name, _Waiting]:
+    return defaultdict(_nothing_yet)
 
 
 class Interval:
@@ -38,25 +50,36 @@ class Interval:
 
     def count(self, records: Iterable[RequestRecord]) -> None:
         """Count finished requests, all values of a series together."""
-        values: defaultdict[SeriesKey, list[int]] = defaultdict(list)
+        by_subject: defaultdict[Subject, defaultdict[Name, _Waiting]] = defaultdict(_by_name)
         for record in records:
-            for wanted, more in values_of(record):
-                known = wanted in self._histograms or wanted in values
-                key = wanted if known else self._admit(wanted)
-                values[key] += more
-                if record.sampled:
-                    candidates = self._candidates.get(key)
-                    if candidates is None:
-                        candidates = self._candidates[key] = Candidates(self._random)
-                    candidates.offer(record, more)
-        for key, values_ns in values.items():
-            histogram = self._histograms.get(key)
-            if histogram is None:
-                histogram = self._histograms[key] = Histogram()
-            if len(values_ns) == 1:
-                histogram.record(values_ns[0])
-            else:
-                histogram.record_many(values_ns)
+            sampled = record.sampled
+            for subject, named in values_of(record):
+                waiting = by_subject[subject]
+                for name, values in named:
+                    held, examples = waiting[name]
+                    held += values
+                    if sampled:
+                        examples.append((record, values))
+        for subject, waiting in by_subject.items():
+            for name, (held, examples) in waiting.items():
+                key = SeriesKey(name.metric, subject, name.source, name.segment)
+                self._count_series(key, held, examples)
+
+    def _count_series(self, key: SeriesKey, values: list[int], examples: _Examples) -> None:
+        histogram = self._histograms.get(key)
+        if histogram is None:
+            key = self._admit(key)
+            histogram = self._histograms.setdefault(key, Histogram())
+        if len(values) == 1:
+            histogram.record(values[0])
+        else:
+            histogram.record_many(values)
+        if examples:
+            candidates = self._candidates.get(key)
+            if candidates is None:
+                candidates = self._candidates[key] = Candidates(self._random)
+            for record, of_record in examples:
+                candidates.offer(record, of_record)
 
     def __contains__(self, key: SeriesKey) -> bool:
         return key in self._histograms

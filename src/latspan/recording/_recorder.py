@@ -257,4 +257,6 @@ class Recorder:
 
 
 def _copied(series: Series) -> Series:
-    return replace(series, histogram=series.histogram.copy())
+    histogram = series.histogram.copy()
+    histogram.settle()
+    return replace(series, histogram=histogram)

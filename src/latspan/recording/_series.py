@@ -156,6 +156,7 @@ class Series:
         """Return both as one, in a histogram of its own and with the later one's exemplars."""
         merged = self.histogram.copy()
         merged.merge(later.histogram)
+        merged.settle()
         return Series(
             merged,
             min(self.start_epoch_ns, later.start_epoch_ns),
