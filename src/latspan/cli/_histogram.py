@@ -219,11 +219,16 @@ def _write_each(writer: HistogramLogWriter, files: Sequence[str]) -> str:
 def _write(
     writer: HistogramLogWriter, start_ns: int, end_ns: int, series: Sequence[LoggedSeries]
 ) -> None:
+    from latspan.histogram import LoggedInterval, LogTotals
+
+    # A log of another program may have a tag twice in one interval.
+    by_tag = LogTotals()
+    by_tag.add(LoggedInterval(start_ns, end_ns, tuple(series)))
     writer.write(
         start_ns,
         end_ns,
-        {each.tag: each.histogram for each in series},
-        precisions={each.tag: each.precision for each in series},
+        {tag: each.histogram for tag, each in by_tag.series.items()},
+        precisions={tag: each.precision for tag, each in by_tag.series.items()},
     )
 
 

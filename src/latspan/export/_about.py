@@ -55,6 +55,11 @@ def readings_of(recorder: Recorder) -> Iterable[Reading]:
         tally.rejected,
         {semconv.LATSPAN_SIGNAL: "values", semconv.LATSPAN_REASON: "negative"},
     )
+    yield Reading(
+        semconv.METRIC_DROPPED,
+        tally.unreadable,
+        {semconv.LATSPAN_SIGNAL: "records", semconv.LATSPAN_REASON: "unreadable"},
+    )
     yield Reading(semconv.METRIC_CLAMPED, tally.clamped)
     for metric, count in tally.overflowed.items():
         yield Reading(semconv.METRIC_SERIES_OVERFLOW, count, {semconv.LATSPAN_METRIC: metric})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Sequence
 
-from latspan.histogram import Histogram, middle_value_of
+from latspan.histogram import Histogram, lowest_value_of
 
 __all__ = ["explicit_counts"]
 
@@ -16,8 +16,9 @@ def explicit_counts(
     """
     Return how many values fall into each explicit bucket.
 
-    An HDR bucket that a boundary cuts counts on the side of its middle: a value within 1/2048 of
-    a boundary may be on the wrong side of it.
+    An HDR bucket that a boundary cuts counts on the side of its lowest value: what equals a
+    boundary is never above it, and a value up to 1/1024 above one may count as below. A value's
+    place never depends on the others, so no count of a cumulative series ever falls.
 
     Args:
         histogram: Of nanoseconds or of plain numbers.
@@ -31,7 +32,5 @@ def explicit_counts(
     """
     counts = [0] * (len(bounds) + 1)
     for index, count in histogram:
-        # The outermost buckets' middles may lie beyond the exact extremes.
-        middle = min(max(middle_value_of(index), histogram.min_ns), histogram.max_ns)
-        counts[bisect_left(bounds, middle / per_bound)] += count
+        counts[bisect_left(bounds, lowest_value_of(index) / per_bound)] += count
     return tuple(counts)

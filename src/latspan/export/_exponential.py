@@ -89,20 +89,15 @@ def exponential_buckets(
     zero_count = buckets.pop(0)[1] if buckets and buckets[0][0] == 0 else 0
     if not buckets:
         return ExponentialBuckets(scale, 0, (), zero_count)
+    # A value's place never depends on the others, so that no count of a cumulative series ever
+    # falls; the outermost buckets may then lie a little beyond the exact extremes.
     table = _table_of(scale)
-    # The outermost buckets' middles may lie beyond the exact extremes.
-    lowest, highest = (
-        _index_of(min(max(middle_value_of(index), histogram.min_ns), histogram.max_ns), scale)
-        for index in (buckets[0][0], buckets[-1][0])
-    )
+    lowest, highest = table[buckets[0][0]], table[buckets[-1][0]]
     down = _scales_too_fine(lowest, highest, max_buckets)
     first, last = lowest >> down, highest >> down
     counts = [0] * (last - first + 1)
-    counts[0] += buckets[0][1]
-    for hdr_index, count in buckets[1:-1]:
+    for hdr_index, count in buckets:
         counts[(table[hdr_index] >> down) - first] += count
-    if len(buckets) > 1:
-        counts[-1] += buckets[-1][1]
     return ExponentialBuckets(scale - down, first, tuple(counts), zero_count)
 
 

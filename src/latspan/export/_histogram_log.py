@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import socket
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,13 +21,15 @@ class HistogramLogs:
     """
     Appends each interval to a log of this process's own.
 
-    The file is made with the first interval that has values, and named for the host, the process
-    and that interval's start, so that no two processes write to one. What could not be written,
-    on a full disk say, is written with the next interval.
+    The file is made with the first interval that has values, and named for the host, the process,
+    that interval's start and by chance, so that no two processes write to one. What could not be
+    written, on a full disk say, is written with the next interval.
 
     Args:
         folder: Where; made if it is not there.
     """
+
+    local = True
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self._folder = Path(folder)
@@ -63,4 +66,5 @@ class HistogramLogs:
             ) from error
         start = datetime.fromtimestamp(start_epoch_ns // NS_PER_S, UTC)
         host = socket.gethostname().partition(".")[0] or "localhost"
-        return self._folder / f"{host}-{os.getpid()}-{start:%Y%m%dT%H%M%SZ}.hlog"
+        name = f"{host}-{os.getpid()}-{start:%Y%m%dT%H%M%SZ}-{secrets.token_hex(3)}.hlog"
+        return self._folder / name

@@ -22,12 +22,21 @@ _logger: Final = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
 
+_SAVING_S: Final = 1.0
+
 DEFAULT_IDLE_S: Final = 3600.0
 """After an hour without a value a series is forgotten."""
 
 
 class Outlet(Protocol):
-    """A place to which intervals go. What it could not deliver it keeps for the next time."""
+    """
+    A place to which intervals go. What it could not deliver it keeps for the next time.
+
+    Attributes:
+        local: Whether it needs no network, and so is worth asking when time is up.
+    """
+
+    local: bool
 
     def send(self, interval: Snapshot) -> bool:
         """Return whether everything so far has been delivered."""
@@ -73,7 +82,7 @@ class IntervalExport:
         self._outlets = tuple(outlets)
         self._interval_s = min(interval_s, threading.TIMEOUT_MAX)
         self._idle_ns = from_unit(idle_s, "s")
-        self._logged: set[type[Exception]] = set()
+        self._logged: set[type[BaseException]] = set()
 
         # Guarded by the condition: flushes asked for and answered, and the last answer.
         self._condition = threading.Condition()
@@ -81,6 +90,10 @@ class IntervalExport:
         self._answered = 0
         self._exported = True
         self._stopping = False
+        self._finished = False
+        # Held while local outlets are given an interval: by the thread or, at the end, by who
+        # waits no longer for it.
+        self._turn = threading.Lock()
 
         self._thread = threading.Thread(
             target=self._run, name="latspan-interval-export", daemon=True
@@ -123,10 +136,22 @@ class IntervalExport:
             self._condition.notify_all()
         self._thread.join(timeout_s)
         if first:
+            if self._thread.is_alive():
+                self._save()
             for outlet in self._outlets:
                 left_s = max(deadline_s - time.monotonic(), 0)
                 self._guarded(partial(outlet.shutdown, left_s))
-        return self._exported and not self._thread.is_alive()
+        return self._finished and self._exported
+
+    def _save(self) -> None:
+        """Hand what is left to outlets that need no network, while one that does hangs."""
+        if self._turn.acquire(timeout=_SAVING_S):
+            try:
+                interval = self._guarded(self._recorder.swap_interval)
+                if interval is not None:
+                    self._send(interval, [outlet for outlet in self._outlets if outlet.local])
+            finally:
+                self._turn.release()
 
     def _run(self) -> None:
         stopping = False
@@ -140,12 +165,20 @@ class IntervalExport:
             with self._condition:
                 self._answered, self._exported = asked, exported
                 self._condition.notify_all()
+        self._finished = True
 
     def _export(self) -> bool:
         interval = self._recorder.swap_interval()
-        sent = [self._guarded(partial(outlet.send, interval)) or False for outlet in self._outlets]
-        if all(sent):
+        local = [outlet for outlet in self._outlets if outlet.local]
+        with self._turn:
+            saved = self._send(interval, local)
+        sent = self._send(interval, [outlet for outlet in self._outlets if not outlet.local])
+        if saved and sent:
             self._recorder.forget_idle(interval.end_epoch_ns - self._idle_ns)
+        return saved and sent
+
+    def _send(self, interval: Snapshot, outlets: Sequence[Outlet]) -> bool:
+        sent = [self._guarded(partial(outlet.send, interval)) or False for outlet in outlets]
         return all(sent)
 
     def _guarded(self, action: Callable[[], _T]) -> _T | None:
@@ -153,7 +186,8 @@ class IntervalExport:
         try:
             with suppress_instrumentation():
                 return action()
-        except Exception as error:
+        except BaseException as error:
+            # Whatever it is, it is not this thread's end: nothing would ever be sent again.
             if type(error) not in self._logged:
                 self._logged.add(type(error))
                 _logger.warning("histograms could not be exported: %s", error, exc_info=True)

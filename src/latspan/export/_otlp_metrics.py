@@ -54,6 +54,8 @@ class OtlpMetrics:
         ConfigError: ``scale`` or ``max_buckets`` is out of its range.
     """
 
+    local = False
+
     def __init__(
         self,
         recorder: Recorder,

@@ -36,6 +36,8 @@ class OtlpPayloads:
         part_bytes: How large one message may be.
     """
 
+    local = False
+
     def __init__(
         self, exporter: LogRecordExporter, *, resource: Resource, part_bytes: int = PART_BYTES
     ) -> None:

@@ -22,12 +22,13 @@ class Batch(NamedTuple):
     Values that can be counted.
 
     Args:
-        values: Integers in [0, 24 h], in any order; a numpy array where that is quicker.
+        values: Integers in [0, 24 h], in any order.
         sum_ns: Their exact sum.
         lowest_ns: The smallest; without meaning where there is none.
         highest_ns: The largest; without meaning where there is none.
         rejected: How many more there were that are negative.
         clamped: How many were above 24 hours, and are 24 hours now.
+        numpy: The module, where the values are an array of its; ``None`` for a list.
     """
 
     values: Any
@@ -36,6 +37,7 @@ class Batch(NamedTuple):
     highest_ns: int
     rejected: int = 0
     clamped: int = 0
+    numpy: Any = None
 
 
 def batches_of(values: Sequence[int]) -> list[Batch]:
@@ -56,11 +58,15 @@ def batches_of(values: Sequence[int]) -> list[Batch]:
 def _batch(values: Sequence[int]) -> Batch:
     numpy = loaded_numpy() if len(values) >= PAYS_FROM else None
     if numpy is not None:
-        held = numpy.asarray(values)
-        if held.dtype.kind == "i":
+        try:
+            held = numpy.asarray(values)
+        except ValueError:
+            # Sequences of unequal length, for example.
+            return _sorted_out(values)
+        if held.dtype.kind == "i" and held.ndim == 1:
             lowest_ns, highest_ns = int(held.min()), int(held.max())
             if lowest_ns >= 0 and highest_ns <= HIGHEST_NS:
-                return Batch(held, int(held.sum()), lowest_ns, highest_ns)
+                return Batch(held, int(held.sum()), lowest_ns, highest_ns, numpy=numpy)
         return _sorted_out(values)
     if isinstance(values, array):
         # Its numbers are made anew each time they are looked at.

@@ -19,6 +19,7 @@ from itertools import accumulate, repeat
 from struct import pack
 from typing import Any, Final
 
+from latspan.errors import ConfigError
 from latspan.histogram._batch import Batch
 from latspan.histogram._buckets import HALF_MAGNITUDE, SUB_BUCKETS, index_of
 from latspan.histogram._indices import indices_of, vector_of_indices
@@ -33,8 +34,8 @@ _HIT_BYTES: Final = 2
 _WIDTHS: Final = (("H", 1 << 16), ("I", 1 << 32), ("Q", 1 << 64))
 """Type codes of counters at the end, and from how many hits on a counter may be too small."""
 
-_LOOPED: Final = frozenset({list, tuple, array})
-"""What a batch's values are where they are not numpy's."""
+_MOST: Final = 1 << 63
+"""Hits that can be told in every form and file."""
 
 
 class Counts:
@@ -62,11 +63,13 @@ class Counts:
 
         Args:
             batch: Of at least one value.
+
+        Raises:
+            ConfigError: There would be 2**63 or more of them; then nothing has changed.
         """
         values: Any = batch.values
         self._reach(index_of(batch.lowest_ns), index_of(batch.highest_ns), len(values))
-        # A batch is numpy's only where that is loaded.
-        numpy = None if type(values) in _LOOPED else loaded_numpy()
+        numpy = batch.numpy
         if numpy is not None:
             vector = vector_of_indices(numpy, values, batch.lowest_ns)
             self._hits.frombytes(vector.astype(numpy.uint16).tobytes())
@@ -104,8 +107,9 @@ class Counts:
         if not other.total:
             return
         if other._counters is None:
+            hits = other._hits[:]
             self._reach(other._lowest, other._highest, other.total)
-            self._hits += other._hits
+            self._hits += hits
         else:
             self.add_buckets(other)
 
@@ -152,7 +156,17 @@ class Counts:
         return ((index, count) for index, count in enumerate(self._counters, self._begin) if count)
 
     def _reach(self, lowest: int, highest: int, more: int) -> None:
-        """Note hits from one bucket to another."""
+        """
+        Note hits from one bucket to another.
+
+        Raises:
+            ConfigError: There would be 2**63 or more of them.
+        """
+        if self.total + more >= _MOST:
+            raise ConfigError(
+                f"a histogram cannot hold {self.total + more} values",
+                hint="take fewer files at a time, or look at what wrote such counts",
+            )
         if self.total:
             self._lowest = min(self._lowest, lowest)
             self._highest = max(self._highest, highest)

@@ -210,13 +210,16 @@ class Histogram:
                 hint="give the interval at which requests were sent, in nanoseconds",
             )
         missing: Counter[int] = Counter()
-        sum_ns = 0
+        sum_ns, least_ns, most_ns = 0, HIGHEST_NS, 0
         for index, count in buckets:
-            longest_ns = highest_value_of(index) - expected_interval_ns
+            longest_ns = min(highest_value_of(index), self.max_ns) - expected_interval_ns
             for value_ns in range(longest_ns, expected_interval_ns - 1, -expected_interval_ns):
                 missing[index_of(value_ns)] += count
                 sum_ns += value_ns * count
-        corrected = Histogram.from_buckets(missing.items(), sum_ns=sum_ns)
+                least_ns, most_ns = min(least_ns, value_ns), max(most_ns, value_ns)
+        corrected = Histogram.from_buckets(
+            missing.items(), sum_ns=sum_ns, min_ns=least_ns, max_ns=most_ns
+        )
         corrected.merge(self)
         return corrected
 

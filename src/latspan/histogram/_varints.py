@@ -23,6 +23,9 @@ _WORD_BYTES: Final = 8
 _HIGHEST_COUNT: Final = (1 << 62) - 1
 """The package's own decoder loses the top bit of what is above."""
 
+_HIGHEST_TOTAL: Final = (1 << 63) - 1
+"""More values than that no histogram holds."""
+
 
 class _Encode(Protocol):
     def __call__(
@@ -140,4 +143,7 @@ def unpack(packed: bytes, length: int) -> list[tuple[int, int]]:
         raise HistogramFormatError(
             "the histogram counts values that are higher than it says it can hold"
         )
+    total = sum(count for _, count in buckets)
+    if total > _HIGHEST_TOTAL:
+        raise HistogramFormatError(f"the histogram claims {total:,} values: it is damaged")
     return buckets

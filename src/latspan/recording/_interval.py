@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from random import Random
+from typing import Final
 
 from latspan.histogram import Histogram
 from latspan.recording._exemplars import Candidates, Exemplar
@@ -14,6 +16,8 @@ from latspan.recording._values import Name, values_of
 
 __all__ = ["Interval"]
 
+
+_logger: Final = logging.getLogger("latspan")
 
 _Examples = list[tuple[RequestRecord, list[int]]]
 _Waiting = tuple[list[int], _Examples]
@@ -37,7 +41,7 @@ class Interval:
         random: Picks typical requests.
     """
 
-    __slots__ = ("_admit", "_candidates", "_histograms", "_keys", "_random", "start_epoch_ns")
+    __slots__ = ("_admit", "_candidates", "_histograms", "_random", "start_epoch_ns")
 
     def __init__(
         self, start_epoch_ns: int, admit: Callable[[SeriesKey], SeriesKey], random: Random
@@ -48,13 +52,26 @@ class Interval:
         self._histograms: dict[SeriesKey, Histogram] = {}
         self._candidates: dict[SeriesKey, Candidates] = {}
 
-    def count(self, records: Iterable[RequestRecord]) -> None:
-        """Count finished requests, all values of a series together."""
+    def count(self, records: Iterable[RequestRecord]) -> int:
+        """
+        Count finished requests, all values of a series together.
+
+        Returns:
+            How many could not be read, and are not counted; 0 but for a bug of latspan's own.
+        """
+        unreadable = 0
         by_subject: defaultdict[Subject, defaultdict[Name, _Waiting]] = defaultdict(_by_name)
         for record in records:
             sampled = record.sampled
-            for subject, named in values_of(record):
-                waiting = by_subject[subject]
+            try:
+                groups = [(by_subject[subject], named) for subject, named in values_of(record)]
+            except Exception:
+                # One that is odd must not take the others with it.
+                unreadable += 1
+                if unreadable == 1:
+                    _logger.exception("latspan cannot read the record of %s", record.name)
+                continue
+            for waiting, named in groups:
                 for name, values in named:
                     held, examples = waiting[name]
                     held += values
@@ -64,6 +81,7 @@ class Interval:
             for name, (held, examples) in waiting.items():
                 key = SeriesKey(name.metric, subject, name.source, name.segment)
                 self._count_series(key, held, examples)
+        return unreadable
 
     def _count_series(self, key: SeriesKey, values: list[int], examples: _Examples) -> None:
         histogram = self._histograms.get(key)

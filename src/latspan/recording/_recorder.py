@@ -46,11 +46,13 @@ class Tally(NamedTuple):
         rejected: Negative ones, which are held nowhere.
         clamped: Those above 24 hours, which are held as 24 hours.
         overflowed: Those of series above the limit, by metric.
+        unreadable: Records, not values, that could not be read at all.
     """
 
     rejected: int
     clamped: int
     overflowed: Mapping[str, int]
+    unreadable: int
 
 
 class Recorder:
@@ -89,7 +91,8 @@ class Recorder:
         self._known: set[SeriesKey] = set()
         self._known_by_metric: Counter[str] = Counter()
         self._overflowing: set[str] = set()
-        self._rejected = self._clamped = 0
+        self._to_warn_of: deque[str] = deque()
+        self._rejected = self._clamped = self._unreadable = 0
         self._overflowed: Counter[str] = Counter()
         self._random = Random()  # noqa: S311 - it picks examples, not secrets
         # Taken in this order. Both are reentrant: a signal handler may ask for a snapshot on the
@@ -119,9 +122,11 @@ class Recorder:
             self.drain()
         elif waiting > PENDING_LIMIT and not self._awaited and self._lock.acquire(blocking=False):
             try:
-                self.drain()
+                with self._drained():
+                    pass
             finally:
                 self._lock.release()
+            self._warn_of_overflow()
 
     def waiting(self) -> int:
         """Return how many records wait to be counted."""
@@ -131,21 +136,31 @@ class Recorder:
         """Count what waits, so that nobody else has to."""
         with self._drained():
             pass
+        self._warn_of_overflow()
 
     def snapshot(self) -> Snapshot:
-        """Return everything since the recorder was made; changes nothing."""
-        with self._totals_lock, self._drained():
-            end_epoch_ns = self._epoch_ns_from(self._interval.start_epoch_ns)
+        """
+        Return everything since the recorder was made; changes nothing.
+
+        Asked for by a signal handler on the very thread that is counting, it is everything up to
+        the last swap: what is being counted at that moment is not whole.
+        """
+        with self._totals_lock, self._drained() as whole:
+            end_epoch_ns = self._interval.start_epoch_ns
             series = dict(self._totals)
-            for key, running in self._interval.totals(end_epoch_ns):
-                total = series.get(key)
-                series[key] = _copied(running) if total is None else total.and_then(running)
-            return Snapshot(
+            if whole:
+                end_epoch_ns = self._epoch_ns_from(end_epoch_ns)
+                for key, running in self._interval.totals(end_epoch_ns):
+                    total = series.get(key)
+                    series[key] = _copied(running) if total is None else total.and_then(running)
+            snapshot = Snapshot(
                 series=MappingProxyType(series),
                 start_epoch_ns=self._start_epoch_ns,
                 end_epoch_ns=end_epoch_ns,
                 records=tuple(self._kept),
             )
+        self._warn_of_overflow()
+        return snapshot
 
     def swap_interval(self) -> Snapshot:
         """
@@ -161,21 +176,24 @@ class Recorder:
                 self._interval = self._interval_from(end_epoch_ns)
             # The totals are summed up while others count on.
             interval: dict[SeriesKey, Series] = {}
+            totals = dict(self._totals)
             for key, series in over.totals(end_epoch_ns):
-                total = self._totals.get(key)
-                self._totals[key] = series if total is None else total.and_then(series)
+                total = totals.get(key)
+                totals[key] = series if total is None else total.and_then(series)
                 interval[key] = replace(series, exemplars=over.exemplars(key))
                 self._tell(key, series.histogram)
-            return Snapshot(
-                series=MappingProxyType(interval),
-                start_epoch_ns=over.start_epoch_ns,
-                end_epoch_ns=end_epoch_ns,
-            )
+            self._totals = totals
+        self._warn_of_overflow()
+        return Snapshot(
+            series=MappingProxyType(interval),
+            start_epoch_ns=over.start_epoch_ns,
+            end_epoch_ns=end_epoch_ns,
+        )
 
     def tally(self) -> Tally:
         """Return what became of values that could not be counted as they were."""
         with self._totals_lock:
-            return Tally(self._rejected, self._clamped, dict(self._overflowed))
+            return Tally(self._rejected, self._clamped, dict(self._overflowed), self._unreadable)
 
     def forget_idle(self, before_epoch_ns: int) -> int:
         """
@@ -202,22 +220,28 @@ class Recorder:
             return len(idle)
 
     @contextmanager
-    def _drained(self) -> Generator[None]:
-        """Hold the lock, with every record that waited when it was taken counted."""
+    def _drained(self) -> Generator[bool]:
+        """
+        Hold the lock, with every record that waited when it was taken counted.
+
+        Yields:
+            Whether the running interval is whole: not where this thread was interrupted in the
+            midst of changing it.
+        """
         # Whoever records in a loop would take the lock again before who waits for it wakes up.
         self._awaited = True
         with self._lock:
             self._awaited = False
             if self._lock_is_held:
-                yield
+                yield False
                 return
             self._lock_is_held = True
             try:
                 # As many as wait now: others go on appending.
                 waiting = [self._pending.popleft() for _ in range(len(self._pending))]
                 self._kept.extend(waiting)
-                self._interval.count(waiting)
-                yield
+                self._unreadable += self._interval.count(waiting)
+                yield True
             finally:
                 self._lock_is_held = False
 
@@ -226,6 +250,7 @@ class Recorder:
 
     def _admitted(self, key: SeriesKey) -> SeriesKey:
         """Return the key, or that of its metric's overflow where the metric has too many."""
+        key = key.storable()
         if key in self._known:
             return key
         if self._known_by_metric[key.metric] < self._series_limit:
@@ -234,14 +259,23 @@ class Recorder:
             return key
         if key.metric not in self._overflowing:
             self._overflowing.add(key.metric)
+            self._to_warn_of.append(key.metric)
+        return SeriesKey(key.metric, Subject(key.subject.kind, overflow="true"))
+
+    def _warn_of_overflow(self) -> None:
+        """Say which metrics have too many series; without a lock, as a log may go anywhere."""
+        while self._to_warn_of:
+            try:
+                metric = self._to_warn_of.popleft()
+            except IndexError:
+                return
             _logger.warning(
                 "%s has more than %d series; further ones are counted together, as overflow: true."
                 " Look for an attribute with too many values among those that are set with"
                 " latspan.attributes(...), or raise series_limit",
-                key.metric,
+                metric,
                 self._series_limit,
             )
-        return SeriesKey(key.metric, Subject(key.subject.kind, overflow="true"))
 
     def _tell(self, key: SeriesKey, histogram: Histogram) -> None:
         """Add an interval's odd values to the tally."""

@@ -13,6 +13,8 @@ from latspan.segments import Kind
 
 __all__ = ["ATTRIBUTES", "SEGMENT", "Series", "SeriesKey", "Subject"]
 
+_LONGEST: Final = 256
+
 SEGMENT: Final = "segment"
 """The metric of every segment's series; the attribute of the same name says which segment."""
 
@@ -102,6 +104,24 @@ class SeriesKey(NamedTuple):
             segment=attributes.get(SEGMENT),
         )
 
+    def storable(self) -> Self:
+        """
+        Return a key whose texts can be written everywhere: valid Unicode of 256 characters at most.
+
+        A server names the model that answered, and an application its tenants: neither may stop
+        an export, or fill the memory.
+        """
+        kept = (*self.subject, self.metric, self.source, self.segment)
+        if all(text is None or (text.isascii() and len(text) <= _LONGEST) for text in kept):
+            return self
+        subject = Subject(*(_storable(text) for text in self.subject))  # pyright: ignore[reportArgumentType]
+        return type(self)(
+            _storable(self.metric) or "",
+            subject,
+            _storable(self.source),
+            _storable(self.segment),
+        )
+
     @property
     def attributes(self) -> dict[str, str]:
         """Everything that is said, by name, ``kind`` included."""
@@ -126,6 +146,10 @@ class SeriesKey(NamedTuple):
     def has(self, attributes: Mapping[str, str]) -> bool:
         """Return whether the series has every one of the attributes, with the same value."""
         return all(self.attribute(name) == value for name, value in attributes.items())
+
+
+def _storable(text: str | None) -> str | None:
+    return text and text[:_LONGEST].encode("utf-8", "replace").decode()
 
 
 _OF_REQUESTS: Final = frozenset(Subject._fields)
@@ -153,7 +177,7 @@ class Series:
     exemplars: tuple[Exemplar, ...] = ()
 
     def and_then(self, later: Series) -> Series:
-        """Return both as one, in a histogram of its own and with the later one's exemplars."""
+        """Return both as one, in a histogram of its own and with the later exemplars there are."""
         merged = self.histogram.copy()
         merged.merge(later.histogram)
         merged.settle()
@@ -161,5 +185,5 @@ class Series:
             merged,
             min(self.start_epoch_ns, later.start_epoch_ns),
             max(self.end_epoch_ns, later.end_epoch_ns),
-            later.exemplars,
+            later.exemplars or self.exemplars,
         )

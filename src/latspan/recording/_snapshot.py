@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final, Literal
 
-from latspan.errors import UnknownNameError
+from latspan.errors import ConfigError, UnknownNameError
 from latspan.histogram import Histogram
 from latspan.metrics import TOKEN_METRICS, metric_named
 from latspan.recording._distribution import Distribution
@@ -172,19 +172,25 @@ class Snapshot:
         Return what came after an earlier snapshot of the same recorder.
 
         Counts and sums are exact; extremes are within 1/1024, because the earlier values'
-        extremes may have been the same.
+        extremes may have been the same. What came to a series between the earlier snapshot and
+        its being forgotten as idle is in neither.
 
         Args:
             earlier: A snapshot that this one contains.
 
         Raises:
-            ConfigError: It holds values that this one does not.
+            ConfigError: It ends later, or a series of it holds values that this one's does not.
         """
+        if earlier.end_epoch_ns > self.end_epoch_ns:
+            raise ConfigError(
+                "what is to be subtracted ends later than what it is subtracted from",
+                hint="subtract the earlier of two snapshots from the later: later.diff(earlier)",
+            )
         left: dict[SeriesKey, Series] = {}
         for key, series in self.series.items():
             before = earlier.series.get(key)
             # One that was forgotten in between has begun anew.
-            if before is None or before.start_epoch_ns != series.start_epoch_ns:
+            if before is None or series.start_epoch_ns > before.end_epoch_ns:
                 left[key] = series
                 continue
             histogram = series.histogram.subtract(before.histogram)

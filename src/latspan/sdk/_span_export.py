@@ -215,4 +215,7 @@ class SpanExport(SpanProcessor):
             self._unclosed.pop()
         except IndexError:
             return
-        exporter.shutdown()
+        try:
+            exporter.shutdown()
+        except Exception:
+            _logger.warning("the exporter of spans could not be shut down", exc_info=True)

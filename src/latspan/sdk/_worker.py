@@ -143,5 +143,5 @@ def _nothing() -> None:
 def _do(job: Callable[[], None]) -> None:
     try:
         job()
-    except Exception:
+    except BaseException:
         _logger.exception("latspan lost the telemetry of a request")

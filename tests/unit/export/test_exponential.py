@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from collections import Counter
 
 import pytest
 from hypothesis import given
@@ -113,11 +114,21 @@ def test_the_scale_is_lowered_no_further_than_needed(values: list[int], max_buck
         assert len(finer.counts) > max_buckets
 
 
-def test_powers_of_two_end_their_bucket() -> None:
-    """A bucket's upper bound belongs to it: half a second is in (0.25, 0.5] at scale 0."""
-    buckets = exponential_buckets(histogram_of([NS_PER_S // 2]), scale=0)
+@given(durations, durations, st.integers(-10, 10))
+def test_no_count_of_a_cumulative_series_ever_falls(
+    before: list[int], later: list[int], scale: int
+) -> None:
+    """More values only add to buckets; a count that fell would read as a restart."""
+    histogram = histogram_of(before)
+    first = by_index(exponential_buckets(histogram, scale=scale, max_buckets=1 << 20))
+    histogram.record_many(later)
+    second = by_index(exponential_buckets(histogram, scale=scale, max_buckets=1 << 20))
 
-    assert ExponentialBuckets(scale=0, offset=-2, counts=(1,), zero_count=0) == buckets
+    assert all(second[index] >= count for index, count in first.items())
+
+
+def by_index(buckets: ExponentialBuckets) -> Counter[int]:
+    return Counter(dict(enumerate(buckets.counts, buckets.offset)))
 
 
 def test_zeros_alone_need_no_bucket() -> None:

@@ -256,14 +256,17 @@ def test_impossible_settings_fail_at_start(scale: int, max_buckets: int) -> None
 class Shelf:
     """An outlet that takes what it is given, or raises."""
 
-    def __init__(self, *, broken: bool = False) -> None:
+    local = False
+
+    def __init__(self, *, broken: bool = False, raises: type[BaseException] = OSError) -> None:
         self.broken = broken
+        self.raises = raises
         self.held: list[int] = []
 
     def send(self, interval: Snapshot) -> bool:
         """Note how many calls an interval has."""
         if self.broken:
-            raise OSError("no space left on device")
+            raise self.raises("no space left on device")
         self.held.append(interval.count())
         return True
 
@@ -271,9 +274,10 @@ class Shelf:
         """Nothing to let go of."""
 
 
-def test_one_outlet_that_fails_keeps_nothing_from_the_others() -> None:
+@pytest.mark.parametrize("raises", [OSError, SystemExit, KeyboardInterrupt])
+def test_one_outlet_that_fails_keeps_nothing_from_the_others(raises: type[BaseException]) -> None:
     """Each gets every interval, and the flush says that not all of it was delivered."""
-    first, second = Shelf(broken=True), Shelf()
+    first, second = Shelf(broken=True, raises=raises), Shelf()
     recorder = Recorder(SystemClock())
     export = IntervalExport(recorder, [first, second], interval_s=float("inf"))
     recorder.record(RECORD)
@@ -292,7 +296,7 @@ def test_series_are_forgotten_once_they_are_idle_and_delivered() -> None:
     clock = ManualClock()
     recorder = Recorder(clock)
     shelf = Shelf(broken=True)
-    export = IntervalExport(recorder, [shelf], interval_s=float("inf"), idle_s=60)
+    export = IntervalExport(recorder, [Shelf(), shelf], interval_s=float("inf"), idle_s=60)
     recorder.record(RECORD)
     export.force_flush()
     clock.advance(61 * NS_PER_S)
@@ -303,3 +307,32 @@ def test_series_are_forgotten_once_they_are_idle_and_delivered() -> None:
     export.shutdown()
 
     assert (undelivered, recorder.snapshot().count()) == (1, 0)
+
+
+def test_what_is_left_is_saved_while_a_network_hangs() -> None:
+    """A shutdown whose time is up hands the last interval to outlets that need no network."""
+    go_on, hanging = threading.Event(), threading.Event()
+
+    class Hanging(Shelf):
+        def send(self, interval: Snapshot) -> bool:
+            hanging.set()
+            go_on.wait()
+            return super().send(interval)
+
+    class File(Shelf):
+        local = True
+
+    network, file = Hanging(), File()
+    recorder = Recorder(SystemClock())
+    export = IntervalExport(recorder, [network, file], interval_s=float("inf"))
+    recorder.record(RECORD)
+    export.force_flush(timeout_s=0)
+    assert hanging.wait(30)
+    recorder.record(RECORD)
+    recorder.record(RECORD)
+
+    finished = export.shutdown(timeout_s=0.01)
+    go_on.set()
+
+    assert not finished
+    assert file.held[:2] == [1, 2]

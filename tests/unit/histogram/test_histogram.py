@@ -114,7 +114,7 @@ def test_extremes_and_mean_are_exact(values: list[int]) -> None:
     assert sum(values) / len(values) == histogram.mean_ns
 
 
-@pytest.mark.parametrize("odd", [1.5, math.nan, math.inf, -math.inf, "1", None])
+@pytest.mark.parametrize("odd", [1.5, math.nan, math.inf, -math.inf, "1", None, [1, 2]])
 @pytest.mark.parametrize("others", [[], [7], [7] * 200])
 def test_what_is_no_integer_is_refused_and_nothing_with_it(odd: Any, others: list[int]) -> None:
     """The error says what it was, and no value of the same call is counted."""
@@ -172,6 +172,10 @@ def test_correction_adds_what_a_waiting_generator_did_not_send() -> None:
     corrected = histogram.corrected_for_coordinated_omission(25)
 
     assert histogram_of([10, 100, 75, 50, 25]) == corrected
+    assert (
+        histogram_of([10_000_500_000]).corrected_for_coordinated_omission(1_000_000).max_ns
+        == 10_000_500_000
+    )
     assert histogram_of([10, 100]) == histogram
 
 
@@ -220,6 +224,26 @@ def test_counters_grow_with_what_they_count(total: int) -> None:
     histogram.record_many([7, 7, 9])
 
     assert list(histogram) == [(7, total + 1), (9, 1)]
+
+
+def test_merging_with_itself_doubles() -> None:
+    """Whatever form its counts have."""
+    for values in ([1, 5], [1, 5, 5, 5] * 10, list(range(1_000_000, 1_000_100))):
+        histogram = histogram_of(values)
+
+        histogram.merge(histogram)
+
+        assert histogram == histogram_of(values * 2)
+
+
+def test_more_values_than_files_can_tell_are_refused() -> None:
+    """The histogram is as it was before."""
+    histogram = Histogram.from_buckets([(7, (1 << 63) - 2)])
+
+    with pytest.raises(ConfigError, match="cannot hold"):
+        histogram.merge(histogram_of([7, 7]))
+
+    assert list(histogram) == [(7, (1 << 63) - 2)]
 
 
 def test_a_copy_shares_nothing() -> None:

@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 from latspan.clock import ManualClock
+from latspan.metrics import MetricValue
 from latspan.recording import NoopRecorder, Recorder, RequestRecord, SeriesKey, Snapshot
 from latspan.recording._recorder import OVERLOADED, PENDING_LIMIT
 from latspan.segments import Kind, Outcome, Segment
@@ -287,6 +288,71 @@ def test_a_request_whose_trace_is_not_kept_is_no_example() -> None:
     recorder.record(with_model("m"))
 
     assert not any(series.exemplars for series in recorder.swap_interval().series.values())
+
+
+@pytest.mark.parametrize("odd", ["\ud800", "m" * 1_000_000, "é" * 300])
+def test_no_name_can_stop_an_export_or_fill_the_memory(odd: str) -> None:
+    """A server says which model answered, whatever that is: keys are valid and short."""
+    recorder = Recorder(ManualClock())
+    recorder.record(with_model(odd))
+    recorder.record(replace(with_model("m"), convention={"response_model": odd}))
+    recorder.record(with_model(odd))
+
+    for key in recorder.swap_interval().series:
+        for text in key.attributes.values():
+            assert len(text.encode()) <= 4 * 256
+    stored = odd[:256].replace("\ud800", "?")
+    assert recorder.snapshot().count(model=stored) == 2
+
+
+def test_a_record_that_cannot_be_read_takes_no_other_with_it() -> None:
+    """It is counted as such, and the others as ever."""
+    recorder = Recorder(ManualClock())
+    broken = replace(record(), attributes={"model": []})  # type: ignore[dict-item]
+    for each in (record(), broken, record()):
+        recorder.record(each)
+
+    assert recorder.snapshot().count() == 2
+    assert recorder.tally().unreadable == 1
+
+
+def test_a_snapshot_in_the_midst_of_counting_is_of_what_was_counted_before() -> None:
+    """A signal handler asks on the very thread that counts: nothing half done is shown."""
+
+    class Interrupting(RequestRecord):
+        """Has a handler run while its values are being read."""
+
+        @property
+        def chunk_gaps(  # pyright: ignore[reportIncompatibleVariableOverride]
+            self,
+        ) -> tuple[MetricValue, ...]:
+            inside.append(recorder.snapshot().count())
+            return (MetricValue(5),) * 200
+
+        @chunk_gaps.setter
+        def chunk_gaps(self, value: object) -> None:
+            pass
+
+    inside: list[int] = []
+    recorder = Recorder(ManualClock())
+    recorder.record(record())
+    recorder.swap_interval()
+    for _ in range(3):
+        recorder.record(record())
+    recorder.record(
+        Interrupting(
+            name="x",
+            kind=Kind.CALL,
+            outcome=Outcome.COMPLETED,
+            start_epoch_ns=0,
+            duration_ns=1,
+            segments=(),
+        )
+    )
+
+    assert recorder.snapshot().count() == 5
+    assert inside == [1]
+    assert sum(count for _, count in recorder.snapshot().metric("chunk_gap").histogram) == 200
 
 
 def test_recording_does_not_wait_for_whoever_counts() -> None:

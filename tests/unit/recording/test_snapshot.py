@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from latspan.clock import ManualClock
 from latspan.errors import (
@@ -219,13 +221,49 @@ def test_the_difference_of_two_snapshots_is_what_came_in_between() -> None:
 
 def test_what_a_snapshot_does_not_hold_cannot_be_taken_from_it() -> None:
     """The order of the two is told, and not a negative count."""
-    recorder = Recorder(ManualClock())
+    clock = ManualClock()
+    recorder = Recorder(clock)
     earlier = recorder.snapshot()
     recorder.record(call())
 
     with pytest.raises(ConfigError, match="hint: subtract the earlier"):
         snapshot_of(call(5)).diff(recorder.snapshot())
+    clock.advance(5)
+    recorder.record(call(model="new"))
+    with pytest.raises(ConfigError, match=r"later\.diff\(earlier\)"):
+        earlier.diff(recorder.snapshot())
     assert earlier.diff(earlier).count() == 0
+
+
+@given(st.lists(st.integers(1, 500)), st.lists(st.integers(1, 500)))
+def test_what_was_merged_can_be_taken_out_again(ours: list[int], theirs: list[int]) -> None:
+    """The difference of a merge and one part of it is the other part, series by series."""
+    a = snapshot_of(*(call(ms, model=f"m{ms % 3}") for ms in ours))
+    b = snapshot_of(*(call(ms, model=f"m{ms % 3}") for ms in theirs))
+
+    left = a.merge(b).diff(b)
+
+    assert left.series.keys() == a.series.keys()
+    for key, series in a.series.items():
+        assert list(left.series[key].histogram) == list(series.histogram)
+        assert left.series[key].histogram.sum_ns == series.histogram.sum_ns
+
+
+def test_a_series_that_was_forgotten_in_between_counts_from_its_new_start() -> None:
+    """What it held before is not taken away from what it holds now."""
+    clock = ManualClock()
+    recorder = Recorder(clock)
+    recorder.record(call())
+    recorder.record(call())
+    clock.advance(10)
+    recorder.swap_interval()
+    earlier = recorder.snapshot()
+    clock.advance(10)
+    recorder.forget_idle(recorder.snapshot().end_epoch_ns)
+    recorder.swap_interval()
+    recorder.record(call())
+
+    assert recorder.snapshot().diff(earlier).count() == 1
 
 
 def test_a_snapshot_can_be_narrowed_and_split() -> None:
