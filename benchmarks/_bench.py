@@ -102,6 +102,8 @@ class Row:
         rival_name: What that is.
         target: What was to be reached, if anything was.
         unit: What both figures are in.
+        stick: The yardstick, where it took turns with what was measured: a machine that others
+            use is slower at one moment than at another.
     """
 
     what: str
@@ -110,6 +112,7 @@ class Row:
     rival_name: str = ""
     target: Target | None = None
     unit: Unit = "µs"
+    stick: Figure | None = None
 
     @property
     def ratio(self) -> float | None:
@@ -120,7 +123,8 @@ class Row:
 
     def yardsticks(self, yardstick: Figure) -> float | None:
         """Return how many yardsticks it takes, ``None`` for what is no time."""
-        return self.latspan.least / yardstick.least if self.unit == "µs" else None
+        stick = self.stick or yardstick
+        return self.latspan.least / stick.least if self.unit == "µs" else None
 
     def verdict(self, yardstick: Figure) -> str:
         """
@@ -130,16 +134,16 @@ class Row:
         machine down, it slows the yardstick too.
 
         Args:
-            yardstick: This machine's, in microseconds.
+            yardstick: That of the whole run, in microseconds, for rows without one of their own.
         """
         if self.target is None:
             return ""
-        rival = self.rival or Figure(0, 0)
-        if self.latspan.least <= self._limit(self.target, yardstick.least, rival.least):
-            middle, stick = self.latspan.middle, yardstick.middle
-            if middle is None or stick is None:
+        rival, stick = self.rival or Figure(0, 0), self.stick or yardstick
+        if self.latspan.least <= self._limit(self.target, stick.least, rival.least):
+            middle = self.latspan.middle
+            if middle is None or stick.middle is None:
                 return "yes"
-            if middle <= self._limit(self.target, stick, rival.middle or rival.least):
+            if middle <= self._limit(self.target, stick.middle, rival.middle or rival.least):
                 return "yes"
             return "at its least"
         return "no" if self.target.due else "no, not due yet"

@@ -3,11 +3,11 @@ What it costs to record one value, beside the hdrhistogram package and OpenTelem
 
 How: the same 4,096 lognormal values (median 50 ms, sigma 0.5, fixed seed), over and over; CPU time
 of the thread. OpenTelemetry's instruments get seconds, six attributes, and a reader that never
-collects. The measurements take turns.
+collects. The measurements take turns, the yardstick among them.
 
-A *fresh* histogram is made for each pass, as for each interval, so its counts are a list of hits. A
-*full* one has counters, and each pass is eight times as long, so that its hits are folded into
-them once: that is in the figure.
+A *fresh* histogram is made for every 4,096 values, as for each interval, so its counts are a list
+of hits. A *full* one has counters. Each pass is over the values eight times, so that what numpy
+lets wait as hits is folded into counters once: that is in the figure.
 
 *Singly* is ``record``, which lets values wait and counts 128 of them together; that is in the
 figure. *In bulk* is ``record_many`` of a list. *Appended, counted in bulk of 512* is what a value
@@ -43,7 +43,7 @@ from opentelemetry.sdk.metrics.view import (
     ExponentialBucketHistogramAggregation,
 )
 
-from _bench import Row, Scale, Target, figure, interleaved, without_numpy
+from _bench import Row, Scale, Target, figure, interleaved, without_numpy, yardstick
 from added_per_call import recorded_us
 from latspan.histogram import Histogram
 from latspan.histogram._buckets import HIGHEST_NS
@@ -83,7 +83,11 @@ def measure(scale: Scale) -> Iterator[Row]:
         "OTel exponential": _otel(values, ExponentialBucketHistogramAggregation()),
     }
     ours = dict(_ours(values))
-    measures = {**rivals, **{name: measured for name, (measured, _) in ours.items()}}
+    measures = {
+        "yardstick": lambda: yardstick(1)[0],
+        **rivals,
+        **{name: measured for name, (measured, _) in ours.items()},
+    }
     results = interleaved(list(measures.values()), scale.of(50))
     by_name = dict(zip(measures, map(figure, results), strict=True))
     for name, (_, target) in ours.items():
@@ -94,6 +98,7 @@ def measure(scale: Scale) -> Iterator[Row]:
                 rival=by_name[rival],
                 rival_name=rival,
                 target=target,
+                stick=by_name["yardstick"],
             )
     with without_numpy():
         whole_call = recorded_us(scale.of(25))
@@ -113,19 +118,16 @@ def _values(count: int, *, seed: int) -> list[int]:
 def _ours(values: list[int]) -> Iterator[tuple[str, tuple[Callable[[], float], Target | None]]]:
     held = Histogram()
     held.record_many(_values(_FULL * _VALUES, seed=2))
-    makes: dict[str, tuple[Make, list[int]]] = {
-        "fresh": (Histogram, values),
-        "full": (lambda: held, values * _FULL),
-    }
-    for form, (make, recorded) in makes.items():
-        yield f"singly, {form}", (_singly(recorded, make), _SINGLY)
-        yield f"appended, counted in bulk of 512, {form}", (_appended(recorded, make), _SINGLY)
+    makes: dict[str, Make] = {"fresh": Histogram, "full": lambda: held}
+    for form, make in makes.items():
+        yield f"singly, {form}", (_singly(values, make), _SINGLY)
+        yield f"appended, counted in bulk of 512, {form}", (_appended(values, make), _SINGLY)
     for size in (8, 64, 512, 4096):
         # Smaller batches never reach numpy.
         for numpys in _BULK if size >= 512 else ("without numpy",):
-            for form, (make, recorded) in makes.items():
+            for form, make in makes.items():
                 name = f"in bulk of {size}, {form}, {numpys}"
-                measured = _bulk(recorded, size, make)
+                measured = _bulk(values, size, make)
                 if numpys == "without numpy":
                     measured = _without_numpy(measured)
                 yield name, (measured, _BULK[numpys] if size >= 512 else None)
@@ -139,13 +141,14 @@ def _without_numpy(measured: Callable[[], float]) -> Callable[[], float]:
     return hidden
 
 
-def _timed(work: Callable[[], object], count: int = _VALUES) -> Callable[[], float]:
+def _timed(work: Callable[[], object], passes: int = 1) -> Callable[[], float]:
     work()
 
     def measured() -> float:
         before = time.thread_time_ns()
-        work()
-        return (time.thread_time_ns() - before) / count / 1000
+        for _ in range(passes):
+            work()
+        return (time.thread_time_ns() - before) / _VALUES / passes / 1000
 
     return measured
 
@@ -182,18 +185,18 @@ def _singly(values: list[int], make: Make) -> Callable[[], float]:
             record(value)
         histogram.settle()
 
-    return _timed(work, len(values))
+    return _timed(work, _FULL)
 
 
 def _bulk(values: list[int], size: int, make: Make) -> Callable[[], float]:
-    batches = [values[begin : begin + size] for begin in range(0, len(values), size)]
+    batches = [values[begin : begin + size] for begin in range(0, _VALUES, size)]
 
     def work() -> None:
         record_many = make().record_many
         for batch in batches:
             record_many(batch)
 
-    return _timed(work, len(values))
+    return _timed(work, _FULL)
 
 
 def _appended(values: list[int], make: Make) -> Callable[[], float]:
@@ -206,4 +209,4 @@ def _appended(values: list[int], make: Make) -> Callable[[], float]:
                 record_many(pending)
                 pending = []
 
-    return _without_numpy(_timed(work, len(values)))
+    return _without_numpy(_timed(work, _FULL))

@@ -64,9 +64,12 @@ def _batch(values: Sequence[int]) -> Batch:
             # Sequences of unequal length, for example.
             return _sorted_out(values)
         if held.dtype.kind == "i" and held.ndim == 1:
-            lowest_ns, highest_ns = int(held.min()), int(held.max())
+            # The methods `min`, `max` and `sum` do the same and more around it.
+            lowest_ns = int(numpy.minimum.reduce(held))
+            highest_ns = int(numpy.maximum.reduce(held))
             if lowest_ns >= 0 and highest_ns <= HIGHEST_NS:
-                return Batch(held, int(held.sum()), lowest_ns, highest_ns, numpy=numpy)
+                sum_ns = int(numpy.add.reduce(held))
+                return Batch(held, sum_ns, lowest_ns, highest_ns, numpy=numpy)
         return _sorted_out(values)
     if isinstance(values, array):
         # Its numbers are made anew each time they are looked at.

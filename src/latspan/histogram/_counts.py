@@ -187,9 +187,10 @@ class Counts:
                 counters[index - begin] += 1
             return
         # `index_of` inlined once more: a list of indices in between costs a third of this.
+        half, whole = HALF_MAGNITUDE, HALF_MAGNITUDE + 1
         for value in values:
-            shift = value.bit_length() - HALF_MAGNITUDE - 1
-            counters[(shift << HALF_MAGNITUDE) + (value >> shift) - begin] += 1
+            shift = value.bit_length() - whole
+            counters[(shift << half) + (value >> shift) - begin] += 1
 
     def _fold(self) -> None:
         """Add to the counters for each of the hits."""

@@ -24,10 +24,8 @@ def indices_of(values: Sequence[int], lowest_ns: int) -> Sequence[int]:
     if lowest_ns < SUB_BUCKETS:
         return [index_of(value) for value in values]
     # `index_of` inlined: calling it takes longer than all the rest.
-    return [
-        ((shift := value.bit_length() - HALF_MAGNITUDE - 1) << HALF_MAGNITUDE) + (value >> shift)
-        for value in values
-    ]
+    half, whole = HALF_MAGNITUDE, HALF_MAGNITUDE + 1
+    return [((shift := value.bit_length() - whole) << half) + (value >> shift) for value in values]
 
 
 def vector_of_indices(numpy: Any, values: Any, lowest_ns: int) -> Any:
