@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from latspan.errors import ConfigError
 from latspan.histogram._batch import Batch
-from latspan.histogram._buckets import HALF_MAGNITUDE, SUB_BUCKETS, index_of
+from latspan.histogram._buckets import HALF_MAGNITUDE, HIGHEST_NS, SUB_BUCKETS, index_of
 from latspan.histogram._indices import indices_of, vector_of_indices
 from latspan.histogram._numpy import PAYS_FROM, loaded_numpy
 
@@ -33,6 +33,11 @@ _LONG: Final = 1 << 15
 _HIT_BYTES: Final = 2
 _WIDTHS: Final = (("H", 1 << 16), ("I", 1 << 32), ("Q", 1 << 64))
 """Type codes of counters at the end, and from how many hits on a counter may be too small."""
+
+_SHIFTS: Final = HIGHEST_NS.bit_length() - HALF_MAGNITUDE
+"""By how many different numbers of bits values are wider than a bucket's index tells."""
+
+_NO_PLACES: Final[list[int]] = []
 
 _MOST: Final = 1 << 63
 """Hits that can be told in every form and file."""
@@ -46,7 +51,7 @@ class Counts:
         total: How many hits there were.
     """
 
-    __slots__ = ("_begin", "_counters", "_highest", "_hits", "_lowest", "total")
+    __slots__ = ("_begin", "_counters", "_highest", "_hits", "_lowest", "_places", "total")
 
     def __init__(self) -> None:
         self.total = 0
@@ -56,6 +61,8 @@ class Counts:
         self._hits = array("H")
         self._counters: list[int] | array[int] | None = None
         self._begin = 0
+        # While they are open: where they begin for values of each number of bits.
+        self._places: list[int] = _NO_PLACES
 
     def add(self, batch: Batch) -> None:
         """
@@ -119,6 +126,7 @@ class Counts:
             self._fold()
         if isinstance(self._counters, list):
             self._counters = array(self._width(), self._counters)
+            self._places = _NO_PLACES
 
     def copy(self) -> Counts:
         """Return counts that are equal to these and share nothing with them."""
@@ -127,6 +135,7 @@ class Counts:
         copied._lowest, copied._highest, copied._begin = self._lowest, self._highest, self._begin
         copied._hits = self._hits[:]
         copied._counters = None if self._counters is None else self._counters[:]
+        copied._places = self._places
         return copied
 
     def at_ranks(self, ranks: Iterable[int]) -> list[int]:
@@ -187,10 +196,11 @@ class Counts:
                 counters[index - begin] += 1
             return
         # `index_of` inlined once more: a list of indices in between costs a third of this.
-        half, whole = HALF_MAGNITUDE, HALF_MAGNITUDE + 1
+        whole = HALF_MAGNITUDE + 1
+        places = self._places
         for value in values:
             shift = value.bit_length() - whole
-            counters[(shift << half) + (value >> shift) - begin] += 1
+            counters[places[shift] + (value >> shift)] += 1
 
     def _fold(self) -> None:
         """Add to the counters for each of the hits."""
@@ -211,10 +221,12 @@ class Counts:
         if not isinstance(counters, list):
             counters = [] if counters is None else counters.tolist()
         if not counters:
-            self._begin = self._lowest
+            self._begin, self._places = self._lowest, _NO_PLACES
         elif self._begin > self._lowest:
             counters[:0] = [0] * (self._begin - self._lowest)
-            self._begin = self._lowest
+            self._begin, self._places = self._lowest, _NO_PLACES
+        if not self._places:
+            self._places = [(bits << HALF_MAGNITUDE) - self._begin for bits in range(_SHIFTS)]
         counters += [0] * (self._highest - self._begin + 1 - len(counters))
         self._counters = counters
         return counters
