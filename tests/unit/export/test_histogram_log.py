@@ -11,17 +11,8 @@ import pytest
 from latspan.clock import ManualClock
 from latspan.errors import HistogramWriteError
 from latspan.export import HistogramLogs
-from latspan.recording import Recorder, RequestRecord, read_snapshots
-from latspan.segments import Kind, Outcome, Segment
-
-RECORD = RequestRecord(
-    name="x",
-    kind=Kind.CALL,
-    outcome=Outcome.COMPLETED,
-    start_epoch_ns=0,
-    duration_ns=1_000,
-    segments=(Segment("queue", 0, 1_000),),
-)
+from latspan.recording import Recorder, read_snapshots
+from support.records import RECORD
 
 
 def test_each_interval_is_appended_to_one_file(tmp_path: Path) -> None:

@@ -21,18 +21,9 @@ from opentelemetry.sdk.resources import Resource
 from latspan.clock import ManualClock, SystemClock
 from latspan.errors import ConfigError
 from latspan.export import IntervalExport, OtlpMetrics
-from latspan.recording import Recorder, RequestRecord, Snapshot
-from latspan.segments import Kind, Outcome, Segment
+from latspan.recording import Recorder, Snapshot
 from latspan.units import NS_PER_S
-
-RECORD = RequestRecord(
-    name="x",
-    kind=Kind.CALL,
-    outcome=Outcome.COMPLETED,
-    start_epoch_ns=0,
-    duration_ns=1,
-    segments=(Segment("queue", 0, 1),),
-)
+from support.records import RECORD
 
 
 class Backend:

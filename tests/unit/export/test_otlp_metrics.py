@@ -17,19 +17,10 @@ from latspan.clock import ManualClock
 from latspan.export import OtlpMetrics, Reading, _otlp_metrics, readings_of
 from latspan.metrics import MetricValue
 from latspan.recording import Recorder, RequestRecord
-from latspan.segments import Kind, Outcome, Segment
+from support.records import RECORD
 
 DELTA = AggregationTemporality.DELTA
 CUMULATIVE = AggregationTemporality.CUMULATIVE
-
-RECORD = RequestRecord(
-    name="x",
-    kind=Kind.CALL,
-    outcome=Outcome.COMPLETED,
-    start_epoch_ns=0,
-    duration_ns=1_000,
-    segments=(Segment("queue", 0, 1_000),),
-)
 
 
 class Backend:

@@ -15,17 +15,9 @@ from latspan.clock import ManualClock
 from latspan.export import OtlpPayloads
 from latspan.histogram import Histogram, decode
 from latspan.recording import Recorder, RequestRecord, SeriesKey, Snapshot, read_tag
-from latspan.segments import Kind, Outcome, Segment
+from support.records import RECORD
 
 RESOURCE = Resource({"service.name": "test"})
-RECORD = RequestRecord(
-    name="x",
-    kind=Kind.CALL,
-    outcome=Outcome.COMPLETED,
-    start_epoch_ns=0,
-    duration_ns=1_000,
-    segments=(Segment("queue", 0, 1_000),),
-)
 
 
 class Backend(LogRecordExporter):

@@ -1,0 +1,20 @@
+"""Records for tests that do not care what was recorded."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from latspan.recording import RequestRecord
+from latspan.segments import Kind, Outcome, Segment
+
+__all__ = ["RECORD"]
+
+RECORD: Final = RequestRecord(
+    name="x",
+    kind=Kind.CALL,
+    outcome=Outcome.COMPLETED,
+    start_epoch_ns=0,
+    duration_ns=1_000,
+    segments=(Segment("queue", 0, 1_000),),
+)
+"""A call of one microsecond, all of it in the queue."""
