@@ -8,9 +8,9 @@ their tags.
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING, Final
 
+from latspan._lazy import fetched_when_used
 from latspan.histogram._buckets import (
     HIGHEST_NS,
     highest_value_of,
@@ -71,8 +71,4 @@ _OF_FILES: Final = {
     "read_log": "_log_reader",
 }
 
-
-def __getattr__(name: str) -> object:
-    if name not in _OF_FILES:
-        raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
-    return getattr(importlib.import_module(f"{__name__}.{_OF_FILES[name]}"), name)
+__getattr__ = fetched_when_used(__name__, _OF_FILES)

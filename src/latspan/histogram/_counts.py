@@ -35,7 +35,7 @@ _WIDTHS: Final = (("H", 1 << 16), ("I", 1 << 32), ("Q", 1 << 64))
 """Type codes of counters at the end, and from how many hits on a counter may be too small."""
 
 _SHIFTS: Final = HIGHEST_NS.bit_length() - HALF_MAGNITUDE
-"""By how many different numbers of bits values are wider than a bucket's index tells."""
+"""How often the buckets' width doubles, from the first buckets to those of 24 hours, and 1."""
 
 _NO_PLACES: Final[list[int]] = []
 

@@ -8,9 +8,9 @@ over an HTTP library counts once.
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
+from latspan._lazy import fetched_when_used
 from latspan._runtime import guarded
 from latspan.instrument._by_hand import attributes, request
 from latspan.instrument._discovery import auto_instrument, instrumented, uninstrument
@@ -72,11 +72,4 @@ _FOR_INTEGRATIONS = {
     "watch": "_streams",
 }
 
-
-def __getattr__(name: str) -> object:
-    home = _FOR_INTEGRATIONS.get(name)
-    if home is None:
-        raise AttributeError(f"module 'latspan.instrument' has no attribute '{name}'")
-    value = getattr(import_module(f"latspan.instrument.{home}"), name)
-    globals()[name] = value
-    return value
+__getattr__ = fetched_when_used(__name__, _FOR_INTEGRATIONS)

@@ -7,9 +7,9 @@ writes and reads files is loaded when it is first asked for.
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING, Final
 
+from latspan._lazy import fetched_when_used
 from latspan.recording._distribution import Distribution
 from latspan.recording._exemplars import Exemplar
 from latspan.recording._noop_recorder import NoopRecorder
@@ -47,8 +47,4 @@ _OF_FILES: Final = {
     "write_interval": "_log",
 }
 
-
-def __getattr__(name: str) -> object:
-    if name not in _OF_FILES:
-        raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
-    return getattr(importlib.import_module(f"{__name__}.{_OF_FILES[name]}"), name)
+__getattr__ = fetched_when_used(__name__, _OF_FILES)

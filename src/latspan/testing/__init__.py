@@ -7,8 +7,9 @@ for no client library and no OpenTelemetry.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
+
+from latspan._lazy import fetched_when_used
 
 if TYPE_CHECKING:
     from latspan.testing._capture import capture
@@ -46,12 +47,7 @@ _HOMES: Final = {
     "scripted_transport": "_transport",
 }
 
-
-def __getattr__(name: str) -> Any:
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
-    return getattr(import_module(f"{__name__}.{home}"), name)
+__getattr__ = fetched_when_used(__name__, _HOMES)
 
 
 def __dir__() -> list[str]:
