@@ -187,7 +187,10 @@ class IntervalExport:
             with suppress_instrumentation():
                 return action()
         except BaseException as error:
-            # Whatever it is, it is not this thread's end: nothing would ever be sent again.
+            # It is not the end of latspan's thread: nothing would ever be sent again. On a
+            # caller's thread, at shutdown, an interrupt is the caller's.
+            if not isinstance(error, Exception) and threading.current_thread() is not self._thread:
+                raise
             if type(error) not in self._logged:
                 self._logged.add(type(error))
                 _logger.warning("histograms could not be exported: %s", error, exc_info=True)

@@ -133,7 +133,11 @@ class Worker:
                 job = self._when_idle or _nothing
             if job is None:
                 return
-            _do(job)
+            try:
+                _do(job)
+            except BaseException:
+                # Here it ends nothing but the job; on a caller's thread it is the caller's.
+                _logger.exception("latspan lost the telemetry of a request")
 
 
 def _nothing() -> None:
@@ -143,5 +147,5 @@ def _nothing() -> None:
 def _do(job: Callable[[], None]) -> None:
     try:
         job()
-    except BaseException:
+    except Exception:
         _logger.exception("latspan lost the telemetry of a request")

@@ -327,3 +327,17 @@ def test_what_is_left_is_saved_while_a_network_hangs() -> None:
 
     assert not finished
     assert file.held[:2] == [1, 2]
+
+
+def test_an_interrupt_at_shutdown_is_the_callers() -> None:
+    """Who presses Ctrl-C while an outlet is shut down is not ignored."""
+
+    class Interrupted(Shelf):
+        def shutdown(self, timeout_s: float) -> None:
+            super().shutdown(timeout_s)
+            raise KeyboardInterrupt
+
+    export = IntervalExport(Recorder(SystemClock()), [Interrupted()], interval_s=float("inf"))
+
+    with pytest.raises(KeyboardInterrupt):
+        export.shutdown()

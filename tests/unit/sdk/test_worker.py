@@ -116,6 +116,23 @@ def test_a_job_that_raises_is_logged_and_the_next_is_done(
     ]
 
 
+def interrupt() -> None:
+    raise KeyboardInterrupt
+
+
+def test_an_interrupt_ends_a_job_of_the_worker_and_is_the_callers_on_his_own_thread() -> None:
+    """The worker goes on; who does a job himself is not kept from being interrupted."""
+    worker = Worker()
+    done: list[str] = []
+    worker.submit(interrupt)
+    worker.submit(lambda: done.append("the next"))
+
+    assert worker.stop(DEADLINE_S)
+    assert done == ["the next"]
+    with pytest.raises(KeyboardInterrupt):
+        worker.submit(interrupt)
+
+
 def test_a_finaliser_may_submit() -> None:
     """A stream that is garbage collected ends its call wherever the collector runs."""
     worker = Worker()
