@@ -122,7 +122,7 @@ class Side(StrEnum):
 
 
 class Kind(StrEnum):
-    """What a timeline is the timeline of."""
+    """What a timeline is the timeline of, the outermost first."""
 
     REQUEST = "request"
     """One user-visible unit of work, opened with ``latspan.request``."""

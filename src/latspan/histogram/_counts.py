@@ -86,8 +86,7 @@ class Counts:
             indices = indices_of(values, batch.lowest_ns)
             # A third of what `extend` takes, which looks at each number by itself.
             self._hits.frombytes(pack(f"{len(indices)}H", *indices))
-        if len(self._hits) >= _LONG and self._counters_pay(0):
-            self._fold()
+        self._fold_if_long()
 
     def add_buckets(self, buckets: Iterable[tuple[int, int]]) -> None:
         """
@@ -114,9 +113,9 @@ class Counts:
         if not other.total:
             return
         if other._counters is None:
-            hits = other._hits[:]
             self._reach(other._lowest, other._highest, other.total)
-            self._hits += hits
+            self._hits += other._hits
+            self._fold_if_long()
         else:
             self.add_buckets(other)
 
@@ -201,6 +200,10 @@ class Counts:
         for value in values:
             shift = value.bit_length() - whole
             counters[places[shift] + (value >> shift)] += 1
+
+    def _fold_if_long(self) -> None:
+        if len(self._hits) >= _LONG and self._counters_pay(0):
+            self._fold()
 
     def _fold(self) -> None:
         """Add to the counters for each of the hits."""

@@ -13,7 +13,7 @@ from types import MappingProxyType
 
 from latspan.errors import HistogramPrecisionError, UnknownNameError
 from latspan.histogram import FULL_PRECISION, HistogramLogWriter, LoggedInterval, read_log
-from latspan.recording._series import Series, SeriesKey
+from latspan.recording._series import Series, SeriesKey, add_series
 from latspan.recording._snapshot import Snapshot
 from latspan.recording._tags import read_tag, tag_of
 from latspan.segments import Kind
@@ -72,8 +72,7 @@ def _snapshot_of(interval: LoggedInterval) -> Snapshot:
                 hint="look at them with latspan histogram show, which says so",
             )
         series = Series(histogram, interval.start_epoch_ns, interval.end_epoch_ns)
-        key = _key_of(tag)
-        held[key] = held[key].and_then(series) if key in held else series
+        add_series(held, _key_of(tag), series)
     return Snapshot(
         series=MappingProxyType(held),
         start_epoch_ns=interval.start_epoch_ns,

@@ -17,7 +17,7 @@ from latspan.clock import Clock
 from latspan.histogram import Histogram
 from latspan.recording._interval import Interval
 from latspan.recording._record import RequestRecord
-from latspan.recording._series import Series, SeriesKey, Subject
+from latspan.recording._series import Series, SeriesKey, Subject, add_series
 from latspan.recording._snapshot import Snapshot
 
 __all__ = ["PENDING_LIMIT", "SERIES_LIMIT", "Recorder", "Tally"]
@@ -152,7 +152,7 @@ class Recorder:
                 end_epoch_ns = self._epoch_ns_from(end_epoch_ns)
                 for key, running in self._interval.totals(end_epoch_ns):
                     total = series.get(key)
-                    series[key] = _copied(running) if total is None else total.and_then(running)
+                    series[key] = running.copy() if total is None else total.and_then(running)
             snapshot = Snapshot(
                 series=MappingProxyType(series),
                 start_epoch_ns=self._start_epoch_ns,
@@ -178,8 +178,7 @@ class Recorder:
             interval: dict[SeriesKey, Series] = {}
             totals = dict(self._totals)
             for key, series in over.totals(end_epoch_ns):
-                total = totals.get(key)
-                totals[key] = series if total is None else total.and_then(series)
+                add_series(totals, key, series)
                 interval[key] = replace(series, exemplars=over.exemplars(key))
                 self._tell(key, series.histogram)
             self._totals = totals
@@ -288,9 +287,3 @@ class Recorder:
         """Return Unix time, or ``start_epoch_ns`` where the wall clock was set back past it."""
         now_ns = self._clock.monotonic_ns() + self._clock.epoch_offset_ns()
         return max(now_ns, start_epoch_ns)
-
-
-def _copied(series: Series) -> Series:
-    histogram = series.histogram.copy()
-    histogram.settle()
-    return replace(series, histogram=histogram)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, MutableMapping
+from dataclasses import dataclass, replace
 from typing import Final, NamedTuple, Self
 
 from latspan.errors import UnknownNameError
@@ -11,7 +11,15 @@ from latspan.histogram import Histogram
 from latspan.recording._exemplars import Exemplar
 from latspan.segments import Kind
 
-__all__ = ["ATTRIBUTES", "SEGMENT", "Series", "SeriesKey", "Subject"]
+__all__ = [
+    "ATTRIBUTES",
+    "SEGMENT",
+    "Series",
+    "SeriesKey",
+    "Subject",
+    "add_series",
+    "refuse_unknown_attributes",
+]
 
 _LONGEST: Final = 256
 
@@ -91,11 +99,7 @@ class SeriesKey(NamedTuple):
         Raises:
             UnknownNameError: Series have no such attribute.
         """
-        for name in attributes:
-            if name not in ATTRIBUTES:
-                raise UnknownNameError(
-                    f"no attribute '{name}'", hint=f"series have {', '.join(sorted(ATTRIBUTES))}"
-                )
+        refuse_unknown_attributes(attributes)
         of_requests = {name: value for name, value in attributes.items() if name in _OF_REQUESTS}
         return cls(
             metric,
@@ -158,6 +162,20 @@ ATTRIBUTES: Final = _OF_REQUESTS | _OF_VALUES
 """Every attribute that a series can have."""
 
 
+def refuse_unknown_attributes(names: Iterable[str]) -> None:
+    """
+    Refuse what no series can have.
+
+    Raises:
+        UnknownNameError: One of the names is none of :data:`ATTRIBUTES`.
+    """
+    for name in names:
+        if name not in ATTRIBUTES:
+            raise UnknownNameError(
+                f"no attribute '{name}'", hint=f"series have {', '.join(sorted(ATTRIBUTES))}"
+            )
+
+
 @dataclass(frozen=True, slots=True)
 class Series:
     """
@@ -176,6 +194,10 @@ class Series:
     end_epoch_ns: int
     exemplars: tuple[Exemplar, ...] = ()
 
+    def copy(self) -> Series:
+        """Return the same in a histogram of its own."""
+        return replace(self, histogram=self.histogram.copy())
+
     def and_then(self, later: Series) -> Series:
         """Return both as one, in a histogram of its own and with the later exemplars there are."""
         merged = self.histogram.copy()
@@ -187,3 +209,9 @@ class Series:
             max(self.end_epoch_ns, later.end_epoch_ns),
             later.exemplars or self.exemplars,
         )
+
+
+def add_series(held: MutableMapping[SeriesKey, Series], key: SeriesKey, series: Series) -> None:
+    """Add a series to those that are held; one that is there already becomes both."""
+    before = held.get(key)
+    held[key] = series if before is None else before.and_then(series)

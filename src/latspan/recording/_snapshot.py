@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Final, Literal
+from typing import Literal
 
 from latspan.errors import ConfigError, UnknownNameError
 from latspan.histogram import Histogram
 from latspan.metrics import TOKEN_METRICS, metric_named
 from latspan.recording._distribution import Distribution
 from latspan.recording._record import RequestRecord
-from latspan.recording._series import ATTRIBUTES, SEGMENT, Series, SeriesKey
+from latspan.recording._series import (
+    SEGMENT,
+    Series,
+    SeriesKey,
+    add_series,
+    refuse_unknown_attributes,
+)
 from latspan.segments import SEGMENT_ORDER, Kind, Source
 from latspan.tokens import TokenSource
 from latspan.units import TimeUnit
 
 __all__ = ["Snapshot"]
-
-_OUTERMOST_FIRST: Final = (Kind.REQUEST, Kind.CALL, Kind.HTTP, Kind.STAGE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,7 +144,7 @@ class Snapshot:
         Raises:
             UnknownNameError: There is no such attribute.
         """
-        _refuse_unknown(where)
+        refuse_unknown_attributes(where)
         held = {key: series for key, series in self.series.items() if key.has(where)}
         return replace(self, series=MappingProxyType(held), records=())
 
@@ -157,7 +161,7 @@ class Snapshot:
         Raises:
             UnknownNameError: There is no such attribute.
         """
-        _refuse_unknown((attribute,))
+        refuse_unknown_attributes((attribute,))
         groups: defaultdict[str | None, dict[SeriesKey, Series]] = defaultdict(dict)
         for key, series in self.series.items():
             groups[key.attribute(attribute)][key] = series
@@ -211,8 +215,7 @@ class Snapshot:
         """
         series = dict(self.series)
         for key, theirs in other.series.items():
-            ours = series.get(key)
-            series[key] = theirs if ours is None else ours.and_then(theirs)
+            add_series(series, key, theirs)
         return Snapshot(
             series=MappingProxyType(series),
             start_epoch_ns=min(self.start_epoch_ns, other.start_epoch_ns),
@@ -224,7 +227,7 @@ class Snapshot:
         self, metric: str, of: Kind | str | None, where: Mapping[str, str]
     ) -> dict[SeriesKey, Histogram]:
         """Return the metric's histograms that have the attributes, all of one kind."""
-        _refuse_unknown(where)
+        refuse_unknown_attributes(where)
         found = {
             key: series.histogram
             for key, series in self.series.items()
@@ -232,19 +235,9 @@ class Snapshot:
         }
         kinds = {key.kind for key in found}
         wanted = (
-            next((kind for kind in _OUTERMOST_FIRST if kind in kinds), None)
-            if of is None
-            else _kind_named(of)
+            next((kind for kind in Kind if kind in kinds), None) if of is None else _kind_named(of)
         )
         return {key: histogram for key, histogram in found.items() if key.kind == wanted}
-
-
-def _refuse_unknown(attributes: Iterable[str]) -> None:
-    for name in attributes:
-        if name not in ATTRIBUTES:
-            raise UnknownNameError(
-                f"no attribute '{name}'", hint=f"series have {', '.join(sorted(ATTRIBUTES))}"
-            )
 
 
 def _kind_named(name: str) -> Kind:

@@ -31,7 +31,7 @@ __all__ = [
 PERCENTILES: Final = (50, 90, 95, 99, 99.9)
 
 _SEGMENT: Final = "segment"
-_KINDS: Final = [kind.value for kind in (Kind.REQUEST, Kind.CALL, Kind.HTTP, Kind.STAGE)]
+_KINDS: Final = [kind.value for kind in Kind]
 _METRICS: Final = [name for name in METRICS if name != "evidence_rejected"]
 _SEGMENTS: Final[list[str]] = [str(name) for name in SEGMENT_ORDER]
 

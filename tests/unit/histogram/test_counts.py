@@ -73,3 +73,16 @@ def test_few_values_of_a_wide_range_take_little_memory() -> None:
     counts = histogram._counts  # pyright: ignore[reportPrivateUsage]
 
     assert sum(map(sys.getsizeof, (counts._hits, counts._counters))) < 2_400  # pyright: ignore[reportPrivateUsage]
+
+
+def test_adding_up_many_takes_no_more_than_one_of_all() -> None:
+    """Files of a fleet hold millions of values: they are not kept as a list of them."""
+    part, whole = Histogram(), Histogram()
+    part.record_many(range(1_000_000, 1_100_000, 100))
+    for _ in range(200):
+        whole.merge(part)
+
+    counts = whole._counts  # pyright: ignore[reportPrivateUsage]
+
+    assert sum(map(sys.getsizeof, (counts._hits, counts._counters))) < 100_000  # pyright: ignore[reportPrivateUsage]
+    assert whole.count == 200_000
