@@ -16,13 +16,14 @@ from latspan._version import __version__
 from latspan.cli import _demo, _histogram
 from latspan.cli._command import Command
 from latspan.cli._signals import INTERRUPTED, TERMINATED, Terminated, sigterm_raises
-from latspan.errors import LatspanError
+from latspan.errors import HistogramFormatError, HistogramPrecisionError, LatspanError
 
 __all__ = ["main"]
 
 _COMMANDS: Final[tuple[Command, ...]] = (_demo.COMMAND, _histogram.COMMAND)
 
 _USAGE: Final = 2
+_NOT_INTERPRETABLE: Final = 4
 _PIPE_CLOSED: Final = 1
 
 _DESCRIPTION: Final = """\
@@ -60,7 +61,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         _say(f"error: {error.message}")
         if error.hint is not None:
             _say(f"hint: {error.hint}")
-        return _USAGE
+        unreadable = isinstance(error, HistogramFormatError | HistogramPrecisionError)
+        return _NOT_INTERPRETABLE if unreadable else _USAGE
     except Terminated:
         _say("terminated")
         return TERMINATED

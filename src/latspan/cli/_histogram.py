@@ -12,14 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from latspan.cli._command import Command
-from latspan.errors import HistogramFormatError, HistogramPrecisionError
+from latspan.errors import ConfigError
 
 if TYPE_CHECKING:
-    from latspan.histogram import HistogramLogWriter, LoggedInterval, LoggedSeries
+    from latspan.histogram import HistogramLogWriter, LoggedInterval, LogTotals
+    from latspan.report import HistogramRow
 
 __all__ = ["COMMAND"]
-
-_NOT_READABLE: Final = 4
 
 _DESCRIPTION: Final = """\
 Reads logs of histograms (.hlog), latspan's own and those of any other
@@ -125,56 +124,50 @@ def _attribute(text: str) -> tuple[str, str]:
 def _run(arguments: argparse.Namespace) -> int:
     chosen: Callable[[argparse.Namespace], int] | None = arguments.histogram
     if chosen is None:
-        print("error: say show, diff or merge", file=sys.stderr)
-        print("hint: latspan histogram --help", file=sys.stderr)
-        return 2
-    try:
-        return chosen(arguments)
-    except (HistogramFormatError, HistogramPrecisionError) as error:
-        print(f"error: {error.message}", file=sys.stderr)
-        if error.hint is not None:
-            print(f"hint: {error.hint}", file=sys.stderr)
-        return _NOT_READABLE
+        raise ConfigError("say show, diff or merge", hint="latspan histogram --help")
+    return chosen(arguments)
 
 
 def _show(arguments: argparse.Namespace) -> int:
-    from latspan.cli._histogram_files import totals_of
-    from latspan.report import histogram_show_document, rows_of
+    from latspan.report import histogram_show_document
 
-    by: list[str] = arguments.by
     # What is missing is said before long files are read, not after it.
     show = _print_json if arguments.json else _printer()
-    totals = totals_of(arguments.files)
-    rows = rows_of(totals, metric=arguments.metric, where=dict(arguments.where), by=by)
+    totals, rows = _read(arguments, arguments.files)
     if arguments.json:
-        show(histogram_show_document(totals, rows, by=by))
+        show(histogram_show_document(totals, rows, by=arguments.by))
         return 0
     from latspan.report import HistogramsTable
 
-    show(HistogramsTable(totals, rows, tuple(by), unit=arguments.unit, spectrum=arguments.spectrum))
+    by = tuple(arguments.by)
+    show(HistogramsTable(totals, rows, by, unit=arguments.unit, spectrum=arguments.spectrum))
     return 0
 
 
 def _diff(arguments: argparse.Namespace) -> int:
-    from latspan.cli._histogram_files import totals_of
-    from latspan.report import histogram_diff_document, rows_of
+    from latspan.report import histogram_diff_document
 
-    by: list[str] = arguments.by
     show = _print_json if arguments.json else _printer()
-    before, after = (
-        (
-            totals := totals_of([path]),
-            rows_of(totals, metric=arguments.metric, where=dict(arguments.where), by=by),
-        )
-        for path in (arguments.before, arguments.after)
-    )
+    before, after = (_read(arguments, [path]) for path in (arguments.before, arguments.after))
     if arguments.json:
-        show(histogram_diff_document(before, after, by=by))
+        show(histogram_diff_document(before, after, by=arguments.by))
         return 0
     from latspan.report import HistogramDiffTable
 
-    show(HistogramDiffTable(before, after, tuple(by), unit=arguments.unit))
+    show(HistogramDiffTable(before, after, tuple(arguments.by), unit=arguments.unit))
     return 0
+
+
+def _read(
+    arguments: argparse.Namespace, files: Sequence[str]
+) -> tuple[LogTotals, list[HistogramRow]]:
+    """Return what the files hold together, and the rows that were asked for."""
+    from latspan.cli._histogram_files import totals_of
+    from latspan.report import rows_of
+
+    totals = totals_of(files)
+    where = dict(arguments.where)
+    return totals, rows_of(totals, metric=arguments.metric, where=where, by=arguments.by)
 
 
 def _merge(arguments: argparse.Namespace) -> int:
@@ -197,12 +190,13 @@ def _write_one(writer: HistogramLogWriter, files: Sequence[str]) -> str:
     from latspan.cli._histogram_files import totals_of
 
     totals = totals_of(files)
-    _write(writer, totals.start_epoch_ns, totals.end_epoch_ns, list(totals.series.values()))
+    _write(writer, totals)
     return f"{len(totals.series):,} series of {totals.intervals:,} intervals as one"
 
 
 def _write_each(writer: HistogramLogWriter, files: Sequence[str]) -> str:
     from latspan.cli._histogram_files import Logs
+    from latspan.histogram import LogTotals
 
     logs = Logs(files)
     number = 0
@@ -211,24 +205,20 @@ def _write_each(writer: HistogramLogWriter, files: Sequence[str]) -> str:
         return interval.start_epoch_ns
 
     for interval in logs.read(iter(heapq.merge(*logs.logs, key=start))):
-        _write(writer, interval.start_epoch_ns, interval.end_epoch_ns, interval.series)
+        # A log of another program may have a tag twice in one interval.
+        by_tag = LogTotals()
+        by_tag.add(interval)
+        _write(writer, by_tag)
         number += 1
     return f"{number:,} intervals"
 
 
-def _write(
-    writer: HistogramLogWriter, start_ns: int, end_ns: int, series: Sequence[LoggedSeries]
-) -> None:
-    from latspan.histogram import LoggedInterval, LogTotals
-
-    # A log of another program may have a tag twice in one interval.
-    by_tag = LogTotals()
-    by_tag.add(LoggedInterval(start_ns, end_ns, tuple(series)))
+def _write(writer: HistogramLogWriter, totals: LogTotals) -> None:
     writer.write(
-        start_ns,
-        end_ns,
-        {tag: each.histogram for tag, each in by_tag.series.items()},
-        precisions={tag: each.precision for tag, each in by_tag.series.items()},
+        totals.start_epoch_ns,
+        totals.end_epoch_ns,
+        {tag: each.histogram for tag, each in totals.series.items()},
+        precisions={tag: each.precision for tag, each in totals.series.items()},
     )
 
 

@@ -29,36 +29,32 @@ class Form:
     bounds: tuple[float, ...] | None = None
 
 
-def _own(name: str, description: str) -> Form:
-    return Form(name, description)
-
-
 def _conventions(name: str, description: str, unit: Literal["s", "{token}"] = "s") -> Form:
     return Form(name, description, unit, semconv.EXPLICIT_BOUNDS[name])
 
 
 FORMS: Final[Mapping[str, Form]] = {
-    "segment": _own(
+    "segment": Form(
         semconv.METRIC_SEGMENT_DURATION,
         "Time a request spent in one segment; a request's segments sum to its duration",
     ),
-    "time_to_first_token": _own(
+    "time_to_first_token": Form(
         semconv.METRIC_TIME_TO_FIRST_TOKEN,
         "From the start of a call to its first chunk that bears a token",
     ),
-    "time_to_first_visible_token": _own(
+    "time_to_first_visible_token": Form(
         semconv.METRIC_TIME_TO_FIRST_VISIBLE_TOKEN,
         "From the start to the first token that is not reasoning",
     ),
-    "time_per_output_token": _own(
+    "time_per_output_token": Form(
         semconv.METRIC_TIME_PER_OUTPUT_TOKEN,
         "Time each output token after the first took",
     ),
-    "chunk_gap": _own(
+    "chunk_gap": Form(
         semconv.METRIC_CHUNK_GAP,
         "Between the arrivals of two successive chunks that bear tokens",
     ),
-    "stall_duration": _own(
+    "stall_duration": Form(
         semconv.METRIC_STALL_DURATION,
         "By how much a stream's gaps exceeded the stall limit, summed over a request",
     ),

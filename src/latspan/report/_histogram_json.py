@@ -14,10 +14,11 @@ from latspan.histogram import LogTotals
 from latspan.report._histogram_rows import (
     PERCENTILES,
     HistogramRow,
+    Percentiles,
     RowKey,
     change,
     paired,
-    percentile,
+    percentiles_of,
 )
 
 __all__ = [
@@ -48,7 +49,7 @@ def histogram_show_document(
     return {
         "schema": HISTOGRAM_SHOW_SCHEMA,
         **_span(totals),
-        "rows": [{**_named(row.key, by), **_values(row)} for row in rows],
+        "rows": [{**_named(row.key, by), **_values(row, percentiles_of(row))} for row in rows],
     }
 
 
@@ -73,14 +74,12 @@ def histogram_diff_document(
         "rows": [
             {
                 **_named(key, by),
-                "before": None if old is None else _values(old),
-                "after": None if new is None else _values(new),
-                "change": {
-                    f"p{asked}": change(percentile(old, asked), percentile(new, asked))
-                    for asked in PERCENTILES
-                },
+                "before": None if old is None else _values(old, was),
+                "after": None if new is None else _values(new, now),
+                "change": {f"p{asked}": change(was[asked], now[asked]) for asked in PERCENTILES},
             }
             for key, old, new in paired(before[1], after[1])
+            for was, now in [(percentiles_of(old), percentiles_of(new))]
         ],
     }
 
@@ -103,7 +102,7 @@ def _named(key: RowKey, by: Sequence[str]) -> dict[str, object]:
     }
 
 
-def _values(row: HistogramRow) -> dict[str, object]:
+def _values(row: HistogramRow, percentiles: Percentiles) -> dict[str, object]:
     histogram = row.histogram
     held = histogram.count > 0
     return {
@@ -115,6 +114,6 @@ def _values(row: HistogramRow) -> dict[str, object]:
         "clamped": histogram.clamped,
         "sum": histogram.sum_ns,
         "min": histogram.min_ns if held else None,
-        **{f"p{asked}": percentile(row, asked) for asked in PERCENTILES},
+        **{f"p{asked}": value for asked, value in percentiles.items()},
         "max": histogram.max_ns if held else None,
     }

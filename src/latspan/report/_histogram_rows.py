@@ -20,11 +20,12 @@ from latspan.segments import SEGMENT_ORDER, Kind
 __all__ = [
     "PERCENTILES",
     "HistogramRow",
+    "Percentiles",
     "RowKey",
     "change",
     "is_coarse",
     "paired",
-    "percentile",
+    "percentiles_of",
     "rows_of",
 ]
 
@@ -132,11 +133,16 @@ def rows_of(
     return sorted(rows.values(), key=_place)
 
 
-def percentile(row: HistogramRow | None, asked: float) -> int | None:
-    """Return a row's percentile, ``None`` where there are too few values for it."""
-    if row is None or row.histogram.count < values_needed(asked):
-        return None
-    return row.histogram.value_at_percentile(asked)
+Percentiles = Mapping[float, int | None]
+"""By the percentile; ``None`` where there are too few values for it."""
+
+
+def percentiles_of(row: HistogramRow | None) -> Percentiles:
+    """Return all :data:`PERCENTILES` of a row; those of no row are not known."""
+    count = 0 if row is None else row.histogram.count
+    known = [asked for asked in PERCENTILES if count >= values_needed(asked)]
+    held = row.histogram.values_at_percentiles(known) if row is not None and known else ()
+    return {**dict.fromkeys(PERCENTILES), **dict(zip(known, held, strict=True))}
 
 
 def change(before: float | None, after: float | None) -> float | None:

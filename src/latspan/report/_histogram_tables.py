@@ -17,7 +17,7 @@ from latspan.report._histogram_rows import (
     change,
     is_coarse,
     paired,
-    percentile,
+    percentiles_of,
 )
 from latspan.report._layout import FAINT, aligned, heads, title
 from latspan.report._words import SOURCE_LETTERS, count, instant, needs, quantity
@@ -93,12 +93,8 @@ class HistogramsTable:
                 yield from self._spectrum(row, named)
 
     def _percentiles(self, row: HistogramRow) -> Iterator[Text]:
-        for asked in PERCENTILES:
-            value = percentile(row, asked)
-            if value is None:
-                yield Text(needs(values_needed(asked)), style=FAINT)
-            else:
-                yield Text(quantity(value, row.key.unit, self.unit))
+        for asked, value in percentiles_of(row).items():
+            yield _cell(value, row.key, asked, self.unit)
         if row.histogram.count:
             yield Text(quantity(row.histogram.max_ns, row.key.unit, self.unit))
         else:
@@ -154,23 +150,19 @@ class HistogramDiffTable:
             cells = named.cells(key)
             counts = (0 if row is None else row.histogram.count for row in (old, new))
             lines.append((*cells, Text("n"), *(Text(f"{each:,}") for each in counts), Text()))
+            was, now = percentiles_of(old), percentiles_of(new)
             for asked in PERCENTILES:
-                values = percentile(old, asked), percentile(new, asked)
+                values = was[asked], now[asked]
                 if values != (None, None):
                     lines.append(
                         (
                             *(Text() for _ in cells),
                             Text(f"p{asked}"),
-                            *(self._value(value, key, asked) for value in values),
+                            *(_cell(value, key, asked, self.unit) for value in values),
                             Text(_percent(change(*values))),
                         )
                     )
         yield from aligned(lines, left=range(len(named.heads) + 1))
-
-    def _value(self, value: int | None, key: RowKey, asked: float) -> Text:
-        if value is None:
-            return Text(needs(values_needed(asked)), style=FAINT)
-        return Text(quantity(value, key.unit, self.unit))
 
 
 class _Names:
@@ -183,6 +175,13 @@ class _Names:
     def cells(self, key: RowKey) -> tuple[Text, ...]:
         words = (key.label, *((key.kind,) if self._kinds else ()), *key.by)
         return tuple(Text("—" if word is None else word) for word in words)
+
+
+def _cell(value: int | None, key: RowKey, asked: float, unit: TimeUnit) -> Text:
+    """Return a percentile, or how many values it would need."""
+    if value is None:
+        return Text(needs(values_needed(asked)), style=FAINT)
+    return Text(quantity(value, key.unit, unit))
 
 
 def _span(totals: LogTotals) -> str:
