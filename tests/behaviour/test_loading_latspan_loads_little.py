@@ -94,6 +94,19 @@ def test_recording_loads_nothing_that_reads_or_writes_files() -> None:
     assert among(loaded, "latspan.histogram._codec", "latspan.recording._log", "pyhdrh") == set()
 
 
+def test_configuring_loads_only_what_it_was_asked_for() -> None:
+    """Neither log records nor files of histograms, nor numpy."""
+    loaded = loaded_by(
+        "import latspan; latspan.configure(endpoint='http://127.0.0.1:9'); latspan.shutdown()"
+    )
+
+    assert among(loaded, "opentelemetry.sdk.metrics")
+    assert (
+        among(loaded, "opentelemetry.sdk._logs", "latspan.histogram._codec", "pyhdrh", "numpy")
+        == set()
+    )
+
+
 def test_a_test_run_without_the_fixture_imports_no_opentelemetry(tmp_path: Path) -> None:
     """The plugin is loaded in every test run of everyone who has latspan installed."""
     (tmp_path / "test_trivial.py").write_text(TRIVIAL_TEST)

@@ -1,21 +1,27 @@
 """
 What leaves the process: snapshots as OTLP metrics, spans of latspan's private provider.
 
-This is the layer that knows the OpenTelemetry SDK; importing it imports the SDK.
+This is the layer that knows the OpenTelemetry SDK; importing it imports the SDK. What only some
+configurations use, files and log records, is loaded when it is first asked for.
 """
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Final
+
+from latspan._lazy import fetched_when_used
 from latspan.export._about import Reading, readings_of
 from latspan.export._environment import SpanBatches, span_batches
-from latspan.export._histogram_log import HistogramLogs
 from latspan.export._interval_export import IntervalExport, Outlet
 from latspan.export._metrics import MetricsPart, metrics_parts
 from latspan.export._otlp import otlp_log_exporter, otlp_metric_exporter, otlp_span_exporter
 from latspan.export._otlp_metrics import MetricsExporter, OtlpMetrics
-from latspan.export._otlp_payloads import OtlpPayloads
 from latspan.export._private_spans import PrivateSink
 from latspan.export._resource import resource_of, resource_of_child
+
+if TYPE_CHECKING:
+    from latspan.export._histogram_log import HistogramLogs
+    from latspan.export._otlp_payloads import OtlpPayloads
 
 __all__ = [
     "HistogramLogs",
@@ -37,3 +43,7 @@ __all__ = [
     "resource_of_child",
     "span_batches",
 ]
+
+_ON_REQUEST: Final = {"HistogramLogs": "_histogram_log", "OtlpPayloads": "_otlp_payloads"}
+
+__getattr__ = fetched_when_used(__name__, _ON_REQUEST)

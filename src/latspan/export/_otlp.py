@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from opentelemetry.sdk._logs.export import LogRecordExporter
 from opentelemetry.sdk.metrics.export import MetricExporter
 from opentelemetry.sdk.trace.export import SpanExporter
+
+if TYPE_CHECKING:
+    # Its package is slow to load, and few send log records.
+    from opentelemetry.sdk._logs.export import LogRecordExporter
 
 __all__ = ["otlp_log_exporter", "otlp_metric_exporter", "otlp_span_exporter"]
 
