@@ -62,22 +62,15 @@ def measure(scale: Scale) -> Iterator[Row]:
         "advised explicit bounds, as Prometheus": _worst(_explicit, data),
         "powers of two, as TraceQL": _worst(_powers_of_two, data),
     }
-    yield Row(
-        what="worst error of a quantile, snapshot",
-        latspan=_worst(_snapshot, data),
-        rival=rivals[exponential],
-        rival_name=exponential,
-        target=Target(most=0.1),
-        unit="%",
-    )
-    yield Row(
-        what="worst error of a quantile, text written and read back",
-        latspan=_worst(_text, data),
-        rival=rivals[exponential],
-        rival_name=exponential,
-        target=Target(most=0.1),
-        unit="%",
-    )
+    for form, estimates in (("snapshot", _snapshot), ("text written and read back", _text)):
+        yield Row(
+            what=f"worst error of a quantile, {form}",
+            latspan=_worst(estimates, data),
+            rival=rivals[exponential],
+            rival_name=exponential,
+            target=Target(most=0.1),
+            unit="%",
+        )
     sent = _worst(_exponential, data)
     for rival_name, rival in rivals.items():
         yield Row(

@@ -223,13 +223,17 @@ _intervals = st.builds(
 )
 
 
-@given(
+_any_unit = given(
     start=_instants,
     done=_instants,
     calls=st.lists(_intervals, max_size=4),
     stages=st.lists(_intervals, max_size=4),
     own_name=st.none() | st.just("safety"),
 )
+"""A request or a stage, with anything inside it."""
+
+
+@_any_unit
 def test_segments_tile_the_duration_whatever_lies_inside(
     start: int,
     done: int,
@@ -247,13 +251,7 @@ def test_segments_tile_the_duration_whatever_lies_inside(
     assert edge == timeline.duration_ns == max(0, done - start)
 
 
-@given(
-    start=_instants,
-    done=_instants,
-    calls=st.lists(_intervals, max_size=4),
-    stages=st.lists(_intervals, max_size=4),
-    own_name=st.none() | st.just("safety"),
-)
+@_any_unit
 def test_own_time_is_exactly_what_nothing_inside_covers(
     start: int,
     done: int,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 import latspan
@@ -12,24 +10,10 @@ from latspan.errors import UnknownNameError
 from latspan.instrument import Call, open_call
 from latspan.recording import RequestRecord
 from latspan.segments import Kind, Outcome
-from latspan.testing import capture
 from latspan.testing._capture import Captured
 from latspan.wire.openai_chat import OPENAI_CHAT
 
 MS = 1_000_000
-
-
-@pytest.fixture
-def clock() -> ManualClock:
-    """Time that passes when told to."""
-    return ManualClock()
-
-
-@pytest.fixture
-def seen(clock: ManualClock) -> Iterator[Captured]:
-    """What is recorded on that clock."""
-    with capture(clock=clock) as captured:
-        yield captured
 
 
 def _open(model: str = "m") -> Call:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -18,7 +17,6 @@ from latspan.clock import ManualClock
 from latspan.instrument import Call, open_call, open_exchange, watch
 from latspan.recording import Recorder, RequestRecord
 from latspan.segments import Outcome
-from latspan.testing import capture
 from latspan.testing._capture import Captured
 from latspan.wire.openai_chat import OPENAI_CHAT
 
@@ -32,19 +30,6 @@ class _Answer:
     def model_dump(self, *, warnings: bool) -> dict[str, Any]:
         assert not warnings
         return {"model": "m-2026", "choices": []}
-
-
-@pytest.fixture
-def clock() -> ManualClock:
-    """Time that passes when told to."""
-    return ManualClock()
-
-
-@pytest.fixture
-def seen(clock: ManualClock) -> Iterator[Captured]:
-    """What is recorded on that clock."""
-    with capture(clock=clock) as captured:
-        yield captured
 
 
 def _open(

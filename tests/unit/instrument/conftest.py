@@ -1,0 +1,24 @@
+"""What the tests of hooks and of what people say by hand share: a clock, and what is recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from latspan.clock import ManualClock
+from latspan.testing import capture
+from latspan.testing._capture import Captured
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    """Time that passes when told to."""
+    return ManualClock()
+
+
+@pytest.fixture
+def seen(clock: ManualClock) -> Iterator[Captured]:
+    """What is recorded on that clock."""
+    with capture(clock=clock) as captured:
+        yield captured
