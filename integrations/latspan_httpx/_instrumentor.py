@@ -15,16 +15,13 @@ class _TransportInstrumentor(Instrumentor):
     core: ClassVar[str]
 
     def patch(self, patches: Patches) -> None:
-        """Patch the transports that talk to a network; mounted and mock ones are left alone."""
-        from latspan_httpx import _transport
+        """Patch where a client hands one request to whatever transport it has, and the answer."""
+        from latspan_httpx import _bodies, _transport
 
         module = import_module(self.library)
-        patches.wrap(module.HTTPTransport, "handle_request", _transport.handle_request)
-        patches.wrap(
-            module.AsyncHTTPTransport,
-            "handle_async_request",
-            _transport.handle_async_request(self.core),
-        )
+        patches.wrap(module.Client, "_send_single_request", _transport.send)
+        patches.wrap(module.AsyncClient, "_send_single_request", _transport.send_async(self.core))
+        _bodies.patch_bodies(patches, module)
 
 
 class HTTPXInstrumentor(_TransportInstrumentor):

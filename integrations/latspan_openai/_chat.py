@@ -10,10 +10,9 @@ from typing import Any, Final
 from openai import AsyncStream, Stream
 
 from latspan import semconv
-from latspan.instrument import Call, error_type_of, guarded, open_call, outcome_of
+from latspan.instrument import Call, error_type_of, follow, guarded, open_call, outcome_of
 from latspan.segments import Outcome
 from latspan.wire.openai_chat import OPENAI_CHAT
-from latspan_openai._streams import follow
 
 __all__ = ["acreate", "create"]
 
@@ -79,7 +78,7 @@ def _hand_over(call: Call, answer: Any) -> None:
     with guarded("the answer of a call"):
         call.returned()
         if isinstance(answer, Stream | AsyncStream):
-            follow(call, answer)  # pyright: ignore[reportUnknownArgumentType]
+            follow(call, OPENAI_CHAT, answer)  # pyright: ignore[reportUnknownArgumentType]
             return
         # A raw response is handed to the caller unread: the call ends where we lose sight of it.
         call.reads = None

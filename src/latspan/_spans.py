@@ -68,12 +68,14 @@ class FinishedSpan:
         attributes: Added to those it was opened with.
         failed: Whether its status is an error.
         children: Spans beneath it.
+        name: What it turned out to be; its first name stands if ``None``.
     """
 
     end_epoch_ns: int
     attributes: Mapping[str, AttributeValue] = field(default_factory=dict[str, AttributeValue])
     failed: bool = False
     children: tuple[ChildSpan, ...] = ()
+    name: str | None = None
 
 
 class OpenSpan(Protocol):
@@ -150,6 +152,8 @@ class _ApiSpan:
                 if child.failed:
                     beneath.set_status(Status(StatusCode.ERROR))
                 beneath.end(child.end_epoch_ns)
+            if finished.name is not None:
+                span.update_name(finished.name)
             span.set_attributes(finished.attributes)
             if finished.failed:
                 span.set_status(Status(StatusCode.ERROR))
@@ -333,6 +337,7 @@ def token_attributes(tokens: TokenCounts) -> dict[str, AttributeValue]:
         semconv.GEN_AI_USAGE_INPUT_TOKENS: tokens.input,
         semconv.GEN_AI_USAGE_OUTPUT_TOKENS: tokens.output,
         semconv.GEN_AI_USAGE_CACHE_READ_INPUT_TOKENS: tokens.cached,
+        semconv.GEN_AI_USAGE_CACHE_WRITE_INPUT_TOKENS: tokens.cache_write,
         semconv.GEN_AI_USAGE_REASONING_OUTPUT_TOKENS: tokens.reasoning,
     }
     attributes: dict[str, AttributeValue] = {

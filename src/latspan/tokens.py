@@ -6,10 +6,11 @@ Counting locally is opt-in, never on the request's path, and marked estimated.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Final, cast
+from typing import Final
+
+from latspan.wire import Usage
 
 __all__ = ["UNKNOWN_TOKENS", "TokenCounts", "TokenSource", "counted_by_provider"]
 
@@ -36,6 +37,7 @@ class TokenCounts:
         output: Generated tokens, reasoning included.
         reasoning: The part of ``output`` that was reasoning.
         source: Who counted.
+        cache_write: The part of ``input`` that was written to the provider's prompt cache.
 
     Source: OpenTelemetry GenAI conventions, ``gen_ai.usage.*``.
     """
@@ -45,6 +47,7 @@ class TokenCounts:
     output: int | None = None
     reasoning: int | None = None
     source: TokenSource = TokenSource.UNKNOWN
+    cache_write: int | None = None
 
 
 _MOST: Final = 2**63 - 1
@@ -54,28 +57,25 @@ UNKNOWN_TOKENS = TokenCounts()
 """The counts of an answer that carried no usage."""
 
 
-def counted_by_provider(usage: Mapping[str, Any] | None) -> TokenCounts:
+def counted_by_provider(usage: Usage | None) -> TokenCounts:
     """
-    Return the counts in a provider's ``usage``, OpenAI's field names.
+    Return the counts in a provider's ``usage``.
 
     A detail that the provider left out is ``None``, never 0.
     """
-    if not usage:
+    if usage is None:
         return UNKNOWN_TOKENS
     return TokenCounts(
-        input=_count(usage, "prompt_tokens"),
-        cached=_count(usage, "prompt_tokens_details", "cached_tokens"),
-        output=_count(usage, "completion_tokens"),
-        reasoning=_count(usage, "completion_tokens_details", "reasoning_tokens"),
+        input=_count(usage.input),
+        cached=_count(usage.cached),
+        cache_write=_count(usage.cache_write),
+        output=_count(usage.output),
+        reasoning=_count(usage.reasoning),
         source=TokenSource.PROVIDER,
     )
 
 
-def _count(usage: Mapping[str, Any], *path: str) -> int | None:
-    value: Any = usage
-    for name in path:
-        if not isinstance(value, Mapping):
-            return None
-        value = cast("Mapping[str, Any]", value).get(name)
-    usable = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MOST
-    return value if usable else None
+def _count(value: object) -> int | None:
+    if isinstance(value, bool) or not isinstance(value, int):
+        return None
+    return value if 0 <= value <= _MOST else None

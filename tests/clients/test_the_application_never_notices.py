@@ -24,8 +24,9 @@ def _patched() -> list[tuple[type, str]]:
         (completions.AsyncCompletions, "create"),
         *[(openai.Stream, name) for name in ("__iter__", "__next__", "__enter__", "close")],
         *[(openai.AsyncStream, name) for name in ("__aiter__", "__anext__", "__aenter__", "close")],
-        (http.HTTPTransport, "handle_request"),
-        (http.AsyncHTTPTransport, "handle_async_request"),
+        *[(http.Client, name) for name in ("_send_single_request", "stream")],
+        *[(http.AsyncClient, name) for name in ("_send_single_request", "stream")],
+        *[(http.Response, name) for name in ("iter_raw", "aiter_raw", "close", "aclose")],
     ]
 
 
@@ -180,13 +181,12 @@ async def _close(response: Any, *_: Any) -> None:
 @pytest.mark.parametrize(
     ("script", "use", "outcome"),
     [
-        (Script.chat(tokens=3), _read, Outcome.COMPLETED),
         (Script.chat(tokens=3), _close, Outcome.CLOSED_EARLY),
         (Script.refused(429), _read, Outcome.REJECTED),
         (Script.refused(503, retry_after_s=1), _read, Outcome.REJECTED),
         (Script.refused(503), _read, Outcome.ERROR),
     ],
-    ids=["read", "closed unread", "429", "503 with Retry-After", "503"],
+    ids=["closed unread", "429", "503 with Retry-After", "503"],
 )
 def test_an_exchange_ends_with_its_response(
     driver: Driver, seen: Captured, script: Script, use: Any, outcome: Outcome
@@ -205,11 +205,29 @@ def test_the_body_of_an_exchange_is_nobodys_to_explain(driver: Driver, seen: Cap
         driver.clock.advance(400 * MS)
         await _read(response)
 
-    _exchange(driver, Script.chat(tokens=3, queue_ms=20, prefill_ms=30), slowly)
+    _exchange(driver, Script.refused(404, after_ms=20), slowly)
     (record,) = seen.records
     totals = {total.name: total for total in record.segment_totals}
     assert totals["server_wait"].duration_ns == 20 * MS
     assert totals["unattributed"].duration_ns == 400 * MS
+
+
+def test_a_bare_http_client_on_a_model_server_makes_a_call(driver: Driver, seen: Captured) -> None:
+    """A body that is a model's stream of events gets token marks, and the span says whose."""
+    _exchange(driver, Script.chat(tokens=3, prefill_ms=30, gap_ms=10), _read)
+    (record,) = seen.records
+    assert (record.kind, record.name) == (Kind.CALL, "chat m")
+    assert record.outcome is Outcome.COMPLETED
+    assert record.metrics["time_to_first_token"].value == 30 * MS
+    assert [gap.value for gap in record.chunk_gaps] == [10 * MS, 10 * MS]
+    assert (record.attributes["model"], record.attributes["provider"]) == ("m", "openai")
+    (span,) = [span for span in seen.spans if span.parent is None]
+    attributes = span.attributes or {}
+    assert span.name == "chat m"
+    assert attributes["latspan.kind"] == "call"
+    assert attributes["gen_ai.operation.name"] == "chat"
+    assert attributes["gen_ai.response.finish_reasons"] == ("stop",)
+    assert attributes["url.full"] == "https://model.test:443/v1/chat/completions"
 
 
 def test_the_callers_request_is_as_it_was_and_carries_no_old_trace(

@@ -98,6 +98,7 @@ class LiveCall:
         "_inline",
         "_now",
         "_offset_ns",
+        "_renamed",
         "_runtime",
         "_start_ns",
         "_started_with",
@@ -110,6 +111,7 @@ class LiveCall:
         "kind",
         "method",
         "name",
+        "opening",
         "reads",
         "returned_ns",
         "series",
@@ -145,6 +147,8 @@ class LiveCall:
         self.attempts: list[Attempt] = []
         self.reads = Reads() if streamed else None
         self.tail: deque[Any] = deque(maxlen=_TAIL)
+        self.opening: Any = None
+        self._renamed = False
         self.answer: Any = None
         self.headers: Mapping[str, str] = {}
         self.method = "HTTP"
@@ -154,8 +158,7 @@ class LiveCall:
         self._convention_metrics = convention_metrics
         self._started_with: Mapping[str, AttributeValue] = attributes
         if kind is Kind.CALL:
-            for work in enclosing_works():
-                work.calls.append(self.interval)
+            self._join_enclosing_work()
         sink = runtime.sink()
         self._inline = sink.inline
         self.span = sink.open(
@@ -166,6 +169,34 @@ class LiveCall:
         )
         self._handle = next(_serial)
         _open_calls[self._handle] = self
+
+    def _join_enclosing_work(self) -> None:
+        for work in enclosing_works():
+            work.calls.append(self.interval)
+
+    def becomes_call(
+        self,
+        dialect: Dialect,
+        *,
+        name: str,
+        attributes: Mapping[str, AttributeValue],
+        series: Mapping[str, str],
+    ) -> None:
+        """
+        Go on as a call: what an HTTP exchange brings turned out to be a model's answer.
+
+        Args:
+            dialect: How to read the answer.
+            name: The span's name from now on.
+            attributes: Further attributes of the span.
+            series: What series are keyed by, beside what the surrounding code has said.
+        """
+        self.kind, self.dialect, self.name = Kind.CALL, dialect, name
+        self._renamed = True
+        self.series = series_attributes(self._runtime, series)
+        self._started_with = {**self._started_with, **attributes}
+        self._convention_metrics = True
+        self._join_enclosing_work()
 
     @property
     def now(self) -> Callable[[], int]:
@@ -258,12 +289,19 @@ class LiveCall:
         if self.dialect is None:
             return Said()
         streamed = self.reads is not None
-        answers = self.tail if streamed else (self.answer,)
+        answers = (self.answer,)
+        if streamed:
+            answers = self.tail if self.opening is None else (self.opening, *self.tail)
         return read_answer(self.dialect, answers, self.headers, streamed=streamed)
 
     def _conclude(self, outcome: Outcome, done_ns: int, error_type: str | None) -> None:
+        if self.dialect is None:
+            # A stream of events that is no model's: its reads say nothing.
+            self.reads = None
         said = self._said()
-        if outcome is Outcome.COMPLETED and self.reads is not None and not said.ended:
+        if outcome is Outcome.COMPLETED and said.error_type is not None:
+            outcome, error_type = Outcome.ERROR, said.error_type
+        elif outcome is Outcome.COMPLETED and self.reads is not None and not said.ended:
             outcome, error_type = Outcome.TRUNCATED, semconv.ERROR_TYPE_OTHER
         timeline = self._timeline = call_timeline(
             CallObservation(
@@ -282,6 +320,7 @@ class LiveCall:
             )
         )
         ended_with: dict[str, AttributeValue] = {
+            **self._renamed_attributes(),
             **latency_attributes(timeline, outcome, said.reported),
             **token_attributes(said.tokens),
             **said.attributes,
@@ -311,9 +350,15 @@ class LiveCall:
         )
         # A unit of work around it may hold on to the call; it needs the timeline alone.
         self.tail.clear()
-        self.reads = self.answer = None
+        self.reads = self.answer = self.opening = None
         self.headers = {}
         self._started_with = {}
+
+    def _renamed_attributes(self) -> Mapping[str, AttributeValue]:
+        """Return what the span was not begun with because nobody knew what it would be."""
+        if not self._renamed:
+            return {}
+        return {**self._started_with, **span_attributes(self.kind, self.series)}
 
     def _convention(self, ended_with: Mapping[str, AttributeValue]) -> dict[str, str]:
         if not self._convention_metrics:
@@ -335,6 +380,7 @@ class LiveCall:
                 end_epoch_ns=timeline.done_ns + self._offset_ns,
                 attributes=attributes,
                 failed=outcome.failed,
+                name=self.name if self._renamed else None,
                 children=(
                     *attempt_spans(
                         self.attempts,

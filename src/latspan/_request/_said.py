@@ -10,7 +10,7 @@ from latspan import _runtime, evidence, semconv
 from latspan._spans import AttributeValue
 from latspan.segments import ReportedTimings
 from latspan.tokens import UNKNOWN_TOKENS, TokenCounts, counted_by_provider
-from latspan.wire import Answer, Body, Dialect
+from latspan.wire import Answer, Body, Dialect, error_in
 
 __all__ = ["Said", "read_answer"]
 
@@ -22,12 +22,14 @@ class Said:
 
     Args:
         ended: It came to its own end.
+        error_type: The type of the error that came in its place or in its course, after HTTP 200.
         tokens: Token counts and who counted.
         reported: The server's times of itself, if it gave any.
         attributes: What the span says of it.
     """
 
     ended: bool = False
+    error_type: str | None = None
     tokens: TokenCounts = UNKNOWN_TOKENS
     reported: ReportedTimings | None = None
     attributes: Mapping[str, AttributeValue] = field(default_factory=dict[str, AttributeValue])
@@ -43,7 +45,8 @@ def read_answer(
 
     Args:
         dialect: How to read it.
-        answers: The last chunks of a stream, or the one answer, as the client library has them.
+        answers: What was kept of a stream's chunks, or the one answer, as the client library has
+            them or as bytes.
         headers: Response headers.
         streamed: Whether it came in chunks.
     """
@@ -53,6 +56,7 @@ def read_answer(
         lowered = {name.lower(): value for name, value in headers.items()}
         return Said(
             ended=dialect.ended(bodies),
+            error_type=error_in(bodies),
             tokens=counted_by_provider(dialect.usage(bodies)),
             reported=evidence.read(Answer(streamed, bodies, lowered)),
             attributes=_attributes(bodies, reasons),

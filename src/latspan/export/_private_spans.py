@@ -177,7 +177,7 @@ class _PrivateSpan:
         for child in finished.children:
             self._sink.emit_child(child, self._span_context)
         self._sink.emit(
-            self._name,
+            self._name if finished.name is None else finished.name,
             span_context=self._span_context,
             parent=self._parent,
             kind=self._kind,

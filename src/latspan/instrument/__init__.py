@@ -18,58 +18,86 @@ from latspan.instrument._outcomes import error_type_of, outcome_of, outcome_of_s
 from latspan.instrument._traced import traced
 
 if TYPE_CHECKING:
+    from latspan.instrument._bodies import (
+        BodyWatch,
+        aiterate_body,
+        body_watch,
+        iterate_body,
+        watch_body,
+    )
+    from latspan.instrument._exchange import Exchange
     from latspan.instrument._hooks import (
         Attempt,
         Call,
         active_call,
         inject_trace_context,
         open_call,
-        open_exchange,
     )
     from latspan.instrument._instrumentor import Instrumentor
     from latspan.instrument._patching import Patches
+    from latspan.instrument._stream_classes import (
+        follow,
+        patch_stream_classes,
+        patch_stream_wrappers,
+    )
     from latspan.instrument._streams import Watch, aiterate, iterate, watch
 
 __all__ = [
     "Attempt",
+    "BodyWatch",
     "Call",
+    "Exchange",
     "Instrumentor",
     "Patches",
     "Watch",
     "active_call",
     "aiterate",
+    "aiterate_body",
     "attributes",
     "auto_instrument",
+    "body_watch",
     "error_type_of",
+    "follow",
     "guarded",
     "inject_trace_context",
     "instrumented",
     "iterate",
+    "iterate_body",
     "open_call",
-    "open_exchange",
     "outcome_of",
     "outcome_of_status",
+    "patch_stream_classes",
+    "patch_stream_wrappers",
     "request",
     "traced",
     "uninstrument",
     "watch",
+    "watch_body",
 ]
 
 # What integrations build on brings live requests, wrapt and OpenTelemetry with it; an application
 # that only decorates its own functions needs none of them until it is configured.
 _FOR_INTEGRATIONS = {
     "Attempt": "_hooks",
+    "BodyWatch": "_bodies",
     "Call": "_hooks",
+    "Exchange": "_exchange",
     "Instrumentor": "_instrumentor",
     "Patches": "_patching",
     "Watch": "_streams",
     "active_call": "_hooks",
     "aiterate": "_streams",
+    "aiterate_body": "_bodies",
+    "body_watch": "_bodies",
+    "follow": "_stream_classes",
     "inject_trace_context": "_hooks",
     "iterate": "_streams",
+    "iterate_body": "_bodies",
     "open_call": "_hooks",
-    "open_exchange": "_hooks",
+    "patch_stream_classes": "_stream_classes",
+    "patch_stream_wrappers": "_stream_classes",
     "watch": "_streams",
+    "watch_body": "_bodies",
 }
 
 __getattr__ = fetched_when_used(__name__, _FOR_INTEGRATIONS)

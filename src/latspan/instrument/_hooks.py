@@ -112,12 +112,15 @@ def open_call(
     return None
 
 
-def open_exchange(method: str, *, attributes: Mapping[str, AttributeValue]) -> Call | None:
+def open_exchange(
+    method: str, *, server: tuple[str, int], attributes: Mapping[str, AttributeValue]
+) -> Call | None:
     """
     Open one HTTP exchange outside any call.
 
     Args:
         method: The HTTP method, which is the span's name.
+        server: Host and port it goes to.
         attributes: Attributes of the span, known before the exchange.
 
     Returns:
@@ -127,7 +130,9 @@ def open_exchange(method: str, *, attributes: Mapping[str, AttributeValue]) -> C
     if runtime is None or _suppressed(_HTTP_SUPPRESSION_KEYS):
         return None
     with _runtime.guarded("the start of an HTTP exchange"):
-        return Call(runtime, kind=Kind.HTTP, name=method, attributes=attributes, series={})
+        return Call(
+            runtime, kind=Kind.HTTP, name=method, server=server, attributes=attributes, series={}
+        )
     return None
 
 

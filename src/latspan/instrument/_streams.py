@@ -8,7 +8,7 @@ hooked at its class; a :class:`Watch` beside it hears of each.
 from __future__ import annotations
 
 import weakref
-from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator
 from typing import Any, TypeVar
 
 from latspan import _runtime
@@ -35,7 +35,9 @@ class Watch:
 
     def __init__(self, call: LiveCall, dialect: Dialect) -> None:
         self.call = call
-        self.kind_of = dialect.kind_of
+        self.kind_of = (
+            dialect.kind_of if dialect.opening is None else _keeping(call, dialect, dialect.opening)
+        )
         self._entered = False
 
     def read(self, before_ns: int, chunk: Any) -> None:
@@ -104,6 +106,20 @@ class Watch:
     def closed(self) -> None:
         """Hear that the stream is closed; no end if it had ended before."""
         self.call.finish(Outcome.CLOSED_EARLY)
+
+
+def _keeping(
+    call: LiveCall, dialect: Dialect, is_opening: Callable[[Any], bool]
+) -> Callable[[Any], int]:
+    """Return the content test, which keeps the opening chunk besides."""
+    kind_of = dialect.kind_of
+
+    def kind_and_keep(chunk: Any) -> int:
+        if call.opening is None and is_opening(chunk):
+            call.opening = chunk
+        return kind_of(chunk)
+
+    return kind_and_keep
 
 
 def watch(call: LiveCall, dialect: Dialect, stream: object) -> Watch:

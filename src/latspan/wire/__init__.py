@@ -8,8 +8,23 @@ client library, no clock and no OpenTelemetry.
 from __future__ import annotations
 
 from latspan.wire._answer import Answer
+from latspan.wire._body import Body, error_in
 from latspan.wire._chunk import ChunkKind
-from latspan.wire._dialect import Body, Dialect
+from latspan.wire._dialect import Dialect, Stream
+from latspan.wire._events import EventReader
 from latspan.wire._sse import DONE, encode_comment, encode_event
+from latspan.wire._usage import Usage
 
-__all__ = ["DONE", "Answer", "Body", "ChunkKind", "Dialect", "encode_comment", "encode_event"]
+__all__ = [
+    "DONE",
+    "Answer",
+    "Body",
+    "ChunkKind",
+    "Dialect",
+    "EventReader",
+    "Stream",
+    "Usage",
+    "encode_comment",
+    "encode_event",
+    "error_in",
+]

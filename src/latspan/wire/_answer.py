@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from latspan.wire._dialect import Body
+from latspan.wire._body import Body
 
 __all__ = ["Answer"]
 

@@ -1,36 +1,59 @@
-"""How to read one provider's payloads: the functions an integration hands over with a call."""
+"""How to read one API's answers: the functions an integration hands over with a call."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import re
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Body", "Dialect"]
+from latspan.wire._body import Body, plain
+from latspan.wire._usage import Usage
 
-Body = Mapping[str, Any]
-"""One body of an answer as a plain mapping: a chunk of a stream, or the whole."""
+__all__ = ["Dialect", "Stream"]
 
 
 @dataclass(frozen=True, slots=True)
+class Stream:
+    """
+    The shape of one API's streams in bytes, as a bare HTTP client reads them.
+
+    Args:
+        opens: Found in the first event of such a stream, and of no other.
+        kind_of: The :class:`~latspan.wire.ChunkKind` of an event, as a plain integer.
+        provider: Who is taken to answer in this shape where nobody says.
+    """
+
+    opens: re.Pattern[bytes]
+    kind_of: Callable[[bytes], int]
+    provider: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Dialect:
     """
     The shape of one API's answers.
 
     Args:
         name: For messages, for example ``openai.chat``.
+        operation: The GenAI conventions' operation, for example ``chat``.
+        ended: Whether bodies hold what an answer ends with.
+        finish_reasons: Finish reasons in bodies, by choice; empty where the answer has no end.
+        usage: The provider's own token counts in bodies.
         kind_of: The :class:`~latspan.wire.ChunkKind` of a chunk object, as a plain integer.
             Called once a chunk on the caller's thread, so it must be fast and never raise.
-        body_of: A chunk or answer object as a plain mapping, ``{}`` where it has no body.
-        ended: Whether bodies hold what an answer ends with: a finish reason, or what comes only
-            after one.
-        finish_reasons: Finish reasons in bodies, by choice; empty where the answer has no end.
-        usage: The provider's own token counts in bodies, in the provider's own field names.
+        body_of: A chunk or answer, object or bytes, as a plain mapping, ``{}`` where it has none.
+        opening: Whether a chunk is the one that says what none of the last ones does; it is kept.
+            ``None`` where the last ones say everything.
+        stream: The same stream in bytes, ``None`` where that is not recognised.
     """
 
     name: str
-    kind_of: Callable[[Any], int]
-    body_of: Callable[[Any], Body]
+    operation: str
     ended: Callable[[Iterable[Body]], bool]
     finish_reasons: Callable[[Iterable[Body]], tuple[str, ...]]
-    usage: Callable[[Iterable[Body]], Body | None]
+    usage: Callable[[Iterable[Body]], Usage | None]
+    kind_of: Callable[[Any], int]
+    body_of: Callable[[Any], Body] = plain
+    opening: Callable[[Any], bool] | None = None
+    stream: Stream | None = None

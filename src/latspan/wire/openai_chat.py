@@ -7,13 +7,16 @@ are where the SDK keeps unknown fields, in ``model_extra``.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
-from typing import Any, cast
+from typing import Any, Final, cast
 
+from latspan.wire._body import Body
 from latspan.wire._chunk import ChunkKind
-from latspan.wire._dialect import Body, Dialect
+from latspan.wire._dialect import Dialect, Stream
+from latspan.wire._usage import Usage, at
 
-__all__ = ["OPENAI_CHAT"]
+__all__ = ["OPENAI_CHAT", "ended", "finish_reasons", "usage"]
 
 # Plain ints: comparing and storing them costs a third of what enum members do.
 _EMPTY = int(ChunkKind.EMPTY)
@@ -64,6 +67,19 @@ def _kind_of_wordless(delta: Any) -> int:
     return _EMPTY
 
 
+# A quote inside a JSON string is escaped, so no text can look like a key. `(?!")`: not empty.
+_TOKEN: Final = re.compile(
+    rb'"(?:(content|refusal|arguments|data)|reasoning_content|reasoning)"\s*:\s*"(?!")'
+)
+
+
+def _kind_of_event(event: bytes) -> int:
+    found = _TOKEN.search(event)
+    if found is None:
+        return _EMPTY
+    return _VISIBLE if found[1] else _REASONING
+
+
 def finish_reasons(bodies: Iterable[Body]) -> tuple[str, ...]:
     """Return the finish reasons in ``bodies`` by choice; empty where the answer has no end."""
     reasons: dict[int, str] = {}
@@ -75,19 +91,20 @@ def finish_reasons(bodies: Iterable[Body]) -> tuple[str, ...]:
     return tuple(reason for _, reason in sorted(reasons.items()))
 
 
-def usage(bodies: Iterable[Body]) -> Body | None:
+def usage(bodies: Iterable[Body]) -> Usage | None:
     """Return the last ``usage`` object in ``bodies``: cumulative, so the last is the whole."""
     found: Body | None = None
     for body in bodies:
         found = body.get("usage") or found
-    return found
-
-
-def body_of(answer: Any) -> Body:
-    """Return a chunk or completion of the SDK as a plain mapping, ``{}`` for anything else."""
-    dump = getattr(answer, "model_dump", None)
-    # The SDK builds its models without checking them; what they warn of is the server's affair.
-    return cast("Body", dump(warnings=False)) if callable(dump) else {}
+    if found is None:
+        return None
+    return Usage(
+        input=at(found, "prompt_tokens"),
+        cached=at(found, "prompt_tokens_details", "cached_tokens"),
+        cache_write=at(found, "prompt_tokens_details", "cache_write_tokens"),
+        output=at(found, "completion_tokens"),
+        reasoning=at(found, "completion_tokens_details", "reasoning_tokens"),
+    )
 
 
 def ended(bodies: Iterable[Body]) -> bool:
@@ -103,4 +120,17 @@ def ended(bodies: Iterable[Body]) -> bool:
     )
 
 
-OPENAI_CHAT = Dialect("openai.chat", kind_of, body_of, ended, finish_reasons, usage)
+OPENAI_CHAT: Final = Dialect(
+    name="openai.chat",
+    operation="chat",
+    ended=ended,
+    finish_reasons=finish_reasons,
+    usage=usage,
+    kind_of=kind_of,
+    stream=Stream(
+        # An error in place of an answer has no shape but this.
+        opens=re.compile(rb'"object"\s*:\s*"chat\.completion\.chunk"|\{"error"\s*:'),
+        kind_of=_kind_of_event,
+        provider="openai",
+    ),
+)

@@ -26,9 +26,11 @@ from latspan.histogram import (
 from latspan.histogram._varints import pack, unpack
 
 counts = st.integers(1, 100) | st.integers(1, (1 << 62) - 1)
-histograms = st.dictionaries(
-    st.integers(0, index_of(HIGHEST_NS)) | st.integers(0, 70), counts, max_size=80
-).map(lambda buckets: Histogram.from_buckets(sorted(buckets.items())))
+histograms = (
+    st.dictionaries(st.integers(0, index_of(HIGHEST_NS)) | st.integers(0, 70), counts, max_size=80)
+    .filter(lambda buckets: sum(buckets.values()) < 1 << 63)
+    .map(lambda buckets: Histogram.from_buckets(sorted(buckets.items())))
+)
 
 ENVELOPE = struct.Struct(">II")
 HEADER = struct.Struct(">IIiiqqd")

@@ -14,7 +14,8 @@ from latspan import _runtime
 from latspan._runtime import Runtime
 from latspan._spans import ApiSink, NoSink
 from latspan.clock import ManualClock
-from latspan.instrument import Call, open_call, open_exchange, watch
+from latspan.instrument import Call, open_call, watch
+from latspan.instrument._hooks import open_exchange
 from latspan.recording import Recorder, RequestRecord
 from latspan.segments import Outcome
 from latspan.testing._capture import Captured
@@ -82,7 +83,7 @@ def test_what_nobody_said_is_no_label(seen: Captured) -> None:
 def test_only_inference_calls_count_in_the_conventions_metrics(seen: Captured) -> None:
     """An HTTP exchange, a stage and a request are no inference."""
     with latspan.request("answer"), latspan.stage("retrieve"):
-        exchange = open_exchange("GET", attributes={"server.address": "search.test"})
+        exchange = open_exchange("GET", server=("search.test", 443), attributes={})
         assert exchange is not None
         exchange.finish(Outcome.COMPLETED)
 

@@ -1,8 +1,8 @@
 """
-The SDK's stream classes: how they iterate, are entered and are closed.
+The stream classes of a client library: how they iterate, are entered and are closed.
 
-Each function takes a method of the SDK's and returns its replacement, which does as the original
-does for every stream that latspan does not follow.
+Each function takes a method of the library's and returns its replacement, which does as the
+original does for every stream that latspan does not follow.
 """
 
 from __future__ import annotations
@@ -11,35 +11,77 @@ import functools
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from typing import Any, Final
 
-from latspan.instrument import Call, Watch, aiterate, iterate, watch
-from latspan.wire.openai_chat import OPENAI_CHAT
+from latspan._request import LiveCall
+from latspan.instrument._bodies import claim_body
+from latspan.instrument._patching import Patches
+from latspan.instrument._streams import Watch, aiterate, iterate, watch
+from latspan.wire import Dialect
 
-__all__ = [
-    "aclose_of",
-    "aenter_of",
-    "aiter_of",
-    "anext_of",
-    "close_of",
-    "enter_of",
-    "follow",
-    "iter_of",
-    "next_of",
-]
+__all__ = ["follow", "patch_stream_classes", "patch_stream_wrappers"]
 
 _WATCH: Final = "_latspan_watch"
 """The attribute of a stream that holds who follows it."""
 
 
-def follow(call: Call, stream: Any) -> None:
-    """Follow ``stream``, the answer of ``call``, to its end."""
-    setattr(stream, _WATCH, watch(call, OPENAI_CHAT, stream))
+def patch_stream_classes(patches: Patches, stream: type, async_stream: type) -> None:
+    """
+    Hook how two classes of streams iterate, are entered and are closed.
+
+    Not only where such an object is made: a ``break`` can be heard nowhere but here.
+
+    Args:
+        patches: Takes them off again.
+        stream: Iterates synchronously, and closes with ``close``.
+        async_stream: The same asynchronously.
+    """
+    patches.replace(stream, "__iter__", _iter_of)
+    patches.replace(stream, "__next__", _next_of)
+    patches.replace(stream, "__enter__", _enter_of)
+    patches.replace(stream, "close", _close_of)
+    patches.replace(async_stream, "__aiter__", _aiter_of)
+    patches.replace(async_stream, "__anext__", _anext_of)
+    patches.replace(async_stream, "__aenter__", _aenter_of)
+    patches.replace(async_stream, "close", _aclose_of)
+
+
+def patch_stream_wrappers(patches: Patches, wrapper: type, async_wrapper: type) -> None:
+    """
+    Hook how two classes that wrap a stream, and close its response past it, are closed.
+
+    Args:
+        patches: Takes them off again.
+        wrapper: Holds a stream in ``_raw_stream``, and closes with ``close``.
+        async_wrapper: The same asynchronously.
+    """
+    patches.replace(wrapper, "close", functools.partial(_close_of, inside="_raw_stream"))
+    patches.replace(async_wrapper, "close", functools.partial(_aclose_of, inside="_raw_stream"))
+
+
+def follow(call: LiveCall, dialect: Dialect, stream: Any) -> Watch:
+    """
+    Follow ``stream``, the answer of ``call``, to its end.
+
+    Args:
+        call: The call.
+        dialect: How to tell what a chunk bears.
+        stream: Of a class that is patched.
+    """
+    watching = watch(call, dialect, stream)
+    setattr(stream, _WATCH, watching)
+    return watching
 
 
 def _watch_of(stream: Any) -> Watch | None:
-    return getattr(stream, _WATCH, None)
+    watching: Watch | None = getattr(stream, _WATCH, None)
+    if watching is None:
+        # Made by the caller from a raw response, whose body was followed so far.
+        call = claim_body(getattr(stream, "response", None))
+        if call is not None and call.dialect is not None:
+            return follow(call, call.dialect, stream)
+    return watching
 
 
-def iter_of(original: Callable[[Any], Iterator[Any]]) -> Callable[[Any], Iterator[Any]]:
+def _iter_of(original: Callable[[Any], Iterator[Any]]) -> Callable[[Any], Iterator[Any]]:
     """Replace ``Stream.__iter__``."""
 
     @functools.wraps(original)
@@ -51,7 +93,7 @@ def iter_of(original: Callable[[Any], Iterator[Any]]) -> Callable[[Any], Iterato
     return iter_stream
 
 
-def next_of(original: Callable[[Any], Any]) -> Callable[[Any], Any]:
+def _next_of(original: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """Replace ``Stream.__next__``."""
 
     @functools.wraps(original)
@@ -74,7 +116,7 @@ def next_of(original: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return next_chunk
 
 
-def enter_of(original: Callable[[Any], Any]) -> Callable[[Any], Any]:
+def _enter_of(original: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """Replace ``Stream.__enter__``."""
 
     @functools.wraps(original)
@@ -87,12 +129,14 @@ def enter_of(original: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return enter
 
 
-def close_of(original: Callable[[Any], None]) -> Callable[[Any], None]:
+def _close_of(
+    original: Callable[[Any], None], *, inside: str | None = None
+) -> Callable[[Any], None]:
     """Replace ``Stream.close``, which leaving ``with`` calls too."""
 
     @functools.wraps(original)
     def close(self: Any) -> None:
-        watching = _watch_of(self)
+        watching = _watch_of(self if inside is None else getattr(self, inside, None))
         if watching is None:
             original(self)
             return
@@ -105,7 +149,7 @@ def close_of(original: Callable[[Any], None]) -> Callable[[Any], None]:
     return close
 
 
-def aiter_of(
+def _aiter_of(
     original: Callable[[Any], AsyncGenerator[Any]],
 ) -> Callable[[Any], AsyncGenerator[Any]]:
     """Replace ``AsyncStream.__aiter__``."""
@@ -119,7 +163,7 @@ def aiter_of(
     return aiter_stream
 
 
-def anext_of(
+def _anext_of(
     original: Callable[[Any], Awaitable[Any]],
 ) -> Callable[[Any], Awaitable[Any]]:
     """Replace ``AsyncStream.__anext__``."""
@@ -144,7 +188,7 @@ def anext_of(
     return next_chunk
 
 
-def aenter_of(original: Callable[[Any], Awaitable[Any]]) -> Callable[[Any], Awaitable[Any]]:
+def _aenter_of(original: Callable[[Any], Awaitable[Any]]) -> Callable[[Any], Awaitable[Any]]:
     """Replace ``AsyncStream.__aenter__``."""
 
     @functools.wraps(original)
@@ -157,14 +201,14 @@ def aenter_of(original: Callable[[Any], Awaitable[Any]]) -> Callable[[Any], Awai
     return enter
 
 
-def aclose_of(
-    original: Callable[[Any], Awaitable[None]],
+def _aclose_of(
+    original: Callable[[Any], Awaitable[None]], *, inside: str | None = None
 ) -> Callable[[Any], Awaitable[None]]:
     """Replace ``AsyncStream.close``, which ``aclose`` and leaving ``async with`` call too."""
 
     @functools.wraps(original)
     async def close(self: Any) -> None:
-        watching = _watch_of(self)
+        watching = _watch_of(self if inside is None else getattr(self, inside, None))
         if watching is None:
             await original(self)
             return

@@ -1,0 +1,113 @@
+"""How a response's body is read and closed."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Iterator
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    asynccontextmanager,
+    contextmanager,
+)
+from typing import Any
+
+from latspan.instrument import Patches, aiterate_body, body_watch, iterate_body
+
+__all__ = ["patch_bodies"]
+
+
+def patch_bodies(patches: Patches, library: Any) -> None:
+    """Hook the responses of httpx or httpx2, and the context managers that hold them."""
+    patches.replace(library.Response, "iter_raw", _iter_raw_of)
+    patches.replace(library.Response, "aiter_raw", _aiter_raw_of)
+    patches.replace(library.Response, "close", _close_of)
+    patches.replace(library.Response, "aclose", _aclose_of)
+    patches.replace(library.Client, "stream", _stream_of)
+    patches.replace(library.AsyncClient, "stream", _astream_of)
+
+
+def _iter_raw_of(original: Callable[..., Iterator[bytes]]) -> Callable[..., Iterator[bytes]]:
+    @functools.wraps(original)
+    def iter_raw(self: Any, *args: Any, **kwargs: Any) -> Iterator[bytes]:
+        watching = body_watch(self)
+        source = original(self, *args, **kwargs)
+        return source if watching is None else iterate_body(source, watching)
+
+    return iter_raw
+
+
+def _aiter_raw_of(
+    original: Callable[..., AsyncIterator[bytes]],
+) -> Callable[..., AsyncIterator[bytes]]:
+    @functools.wraps(original)
+    def aiter_raw(self: Any, *args: Any, **kwargs: Any) -> AsyncIterator[bytes]:
+        watching = body_watch(self)
+        source = original(self, *args, **kwargs)
+        return source if watching is None else aiterate_body(source, watching)
+
+    return aiter_raw
+
+
+def _close_of(original: Callable[[Any], None]) -> Callable[[Any], None]:
+    @functools.wraps(original)
+    def close(self: Any) -> None:
+        watching = body_watch(self)
+        if watching is None:
+            original(self)
+            return
+        watching.closing()
+        try:
+            original(self)
+        finally:
+            watching.closed()
+
+    return close
+
+
+def _aclose_of(original: Callable[[Any], Awaitable[None]]) -> Callable[[Any], Awaitable[None]]:
+    @functools.wraps(original)
+    async def aclose(self: Any) -> None:
+        watching = body_watch(self)
+        if watching is None:
+            await original(self)
+            return
+        watching.closing()
+        try:
+            await original(self)
+        finally:
+            watching.closed()
+
+    return aclose
+
+
+def _entered(response: Any) -> None:
+    watching = body_watch(response)
+    if watching is not None:
+        watching.entered()
+
+
+def _stream_of(
+    original: Callable[..., AbstractContextManager[Any]],
+) -> Callable[..., AbstractContextManager[Any]]:
+    @functools.wraps(original)
+    @contextmanager
+    def stream(self: Any, *args: Any, **kwargs: Any) -> Generator[Any]:
+        with original(self, *args, **kwargs) as response:
+            _entered(response)
+            yield response
+
+    return stream
+
+
+def _astream_of(
+    original: Callable[..., AbstractAsyncContextManager[Any]],
+) -> Callable[..., AbstractAsyncContextManager[Any]]:
+    @functools.wraps(original)
+    @asynccontextmanager
+    async def stream(self: Any, *args: Any, **kwargs: Any) -> AsyncGenerator[Any]:
+        async with original(self, *args, **kwargs) as response:
+            _entered(response)
+            yield response
+
+    return stream

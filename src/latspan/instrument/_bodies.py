@@ -1,0 +1,289 @@
+"""
+The bodies of HTTP responses, followed to their end as the caller reads them.
+
+How a response's class reads and closes is hooked; a :class:`BodyWatch` on the response hears of
+each. Where a body turns out to be a model's stream of events, its tokens are marked too, and the
+HTTP exchange becomes a call.
+"""
+
+from __future__ import annotations
+
+import re
+import weakref
+from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator
+from typing import Any, Final, TypeVar
+
+from latspan import _runtime, semconv
+from latspan._request import LiveCall
+from latspan._timeline import Attempt, Reads
+from latspan.instrument._outcomes import error_type_of, outcome_of, outcome_of_status
+from latspan.segments import Kind, Outcome
+from latspan.wire import Dialect, EventReader
+from latspan.wire.anthropic_messages import ANTHROPIC_MESSAGES
+from latspan.wire.openai_chat import OPENAI_CHAT
+from latspan.wire.openai_completions import OPENAI_COMPLETIONS
+from latspan.wire.openai_responses import OPENAI_RESPONSES
+
+__all__ = ["BodyWatch", "aiterate_body", "body_watch", "claim_body", "iterate_body", "watch_body"]
+
+_T = TypeVar("_T", bound=bytes)
+
+_WATCH: Final = "_latspan_body"
+"""The attribute of a response that holds who follows its body."""
+
+_KNOWN: Final = (ANTHROPIC_MESSAGES, OPENAI_RESPONSES, OPENAI_COMPLETIONS, OPENAI_CHAT)
+
+_MODEL: Final = re.compile(rb'"model"\s*:\s*"([^"\\]{1,256})"')
+
+_PROVIDERS: Final = {"api.openai.com": "openai", "api.anthropic.com": "anthropic"}
+
+
+class BodyWatch:
+    """
+    What a call or an exchange hears of the body of its response.
+
+    Args:
+        call: The call or exchange.
+        attempt: Its try that this is the response to.
+        request_body: What was sent, if it is at hand: the model asked for stands in it.
+    """
+
+    __slots__ = (
+        "_attempt",
+        "_entered",
+        "_last_return_ns",
+        "_reader",
+        "_reading",
+        "_request_body",
+        "call",
+        "silent",
+    )
+
+    def __init__(self, call: LiveCall, attempt: Attempt, request_body: bytes | None) -> None:
+        self.call = call
+        self._attempt = attempt
+        self._request_body = request_body
+        self._entered = self._reading = False
+        self._last_return_ns: int | None = None
+        self._reader: EventReader | None = None
+        self.silent = False
+        """Whether somebody else follows this body, as the stream of a client library's."""
+        if call.reads is not None or _is_event_stream(call.headers):
+            known = _KNOWN if call.dialect is None else (call.dialect,)
+            self._reader = EventReader(known, self._keep)
+            call.reads = call.reads or Reads()
+
+    def reading(self) -> int:
+        """Hear that a read begins, and return when, monotonic nanoseconds."""
+        # The library closes the response itself when a read meets the end, or fails.
+        self._reading = True
+        return self.call.now()
+
+    def read(self, before_ns: int, data: bytes) -> None:
+        """Hear that the read begun at ``before_ns`` gave ``data``, and stamp it."""
+        self._reading = False
+        call = self.call
+        after_ns = self._last_return_ns = call.now()
+        reader, reads = self._reader, call.reads
+        if reader is None or reads is None or call.finished:
+            return
+        reads.stamps += (before_ns, after_ns)
+        kind = 0
+        with _runtime.guarded("the events of a body"):
+            kind = reader.feed(data)
+            if call.dialect is None and reader.dialect is not None:
+                self._recognised(reader.dialect)
+            elif reader.foreign:
+                self._reader = call.reads = None
+        reads.kinds.append(kind)
+
+    def _keep(self, event: bytes) -> None:
+        call, reader = self.call, self._reader
+        dialect = None if reader is None else reader.dialect
+        is_opening = None if dialect is None else dialect.opening
+        if is_opening is not None and call.opening is None and is_opening(event):
+            call.opening = event
+        call.tail.append(event)
+
+    def _recognised(self, dialect: Dialect) -> None:
+        """Make the exchange a call: a bare HTTP client talks to a model server."""
+        call = self.call
+        stream = dialect.stream
+        host = "" if call.server is None else call.server[0]
+        provider = _PROVIDERS.get(host) or ("" if stream is None else stream.provider)
+        found = _MODEL.search(self._request_body or b"")
+        model = None if found is None else found[1].decode(errors="replace")
+        self._request_body = None
+        named = {} if model is None else {"model": model}
+        call.becomes_call(
+            dialect,
+            name=dialect.operation if model is None else f"{dialect.operation} {model}",
+            attributes={
+                semconv.GEN_AI_OPERATION_NAME: dialect.operation,
+                semconv.GEN_AI_PROVIDER_NAME: provider,
+                semconv.GEN_AI_REQUEST_STREAM: True,
+                **({} if model is None else {semconv.GEN_AI_REQUEST_MODEL: model}),
+            },
+            series={"provider": provider, **named},
+        )
+
+    def entered(self) -> None:
+        """Hear that the caller entered the response with ``with``, so that an exit will come."""
+        self._entered = True
+
+    def ended(self, before_ns: int) -> None:
+        """Hear that the read begun at ``before_ns`` found the end of the body."""
+        if self.call.finished:
+            return
+        after_ns = self._stamp_end(before_ns)
+        self._attempt.body_end_ns = after_ns
+        self._finish(Outcome.COMPLETED, after_ns)
+
+    def failed(self, before_ns: int, error: BaseException) -> None:
+        """Hear that the read begun at ``before_ns`` raised."""
+        if not self.call.finished:
+            after_ns = self._stamp_end(before_ns)
+            self.call.finish(outcome_of(error), done_ns=after_ns, error_type=error_type_of(error))
+
+    def _stamp_end(self, before_ns: int) -> int:
+        self._reading = False
+        after_ns = self.call.now()
+        if self.call.reads is not None:
+            self.call.reads.end = (before_ns, after_ns)
+        return after_ns
+
+    def _finish(self, outcome: Outcome, done_ns: int | None, *, finalizing: bool = False) -> None:
+        """End the call as its status says, and as ``outcome`` where that says nothing."""
+        call, attempt = self.call, self._attempt
+        by_status = outcome_of_status(attempt.status, call.headers)
+        call.finish(
+            outcome if by_status is Outcome.COMPLETED else by_status,
+            done_ns=done_ns,
+            error_type=attempt.error_type,
+            finalizing=finalizing,
+        )
+
+    def left(self) -> None:
+        """Hear that the caller stopped iterating; inside ``with`` the exit is still to come."""
+        self._reading = False
+        if not self._entered and not self.call.finished:
+            self._finish(Outcome.CLOSED_EARLY, self._last_return_ns)
+
+    def iterator_dropped(self) -> None:
+        """Hear the same from the finaliser of an iterator."""
+        if not self._entered:
+            self.dropped()
+
+    def dropped(self) -> None:
+        """Hear from its finaliser that nobody can read the response any more."""
+        with _runtime.guarded("the finalisation of a response"):
+            if self.silent or self.call.finished:
+                return
+            unread = self._last_return_ns is None
+            # What nobody read or closed was over, for its caller, with the headers.
+            self._finish(
+                Outcome.ABANDONED if unread else Outcome.CLOSED_EARLY,
+                self._attempt.end_ns if unread else self._last_return_ns,
+                finalizing=True,
+            )
+
+    def closing(self) -> None:
+        """Hear that the response begins to be closed."""
+        if not self.silent and not self._reading:
+            self.call.closing()
+
+    def closed(self) -> None:
+        """Hear that the response is closed; no end if a read is just meeting it."""
+        if not self.silent and not self._reading and not self.call.finished:
+            self._finish(Outcome.CLOSED_EARLY, None)
+
+
+def _is_event_stream(headers: Any) -> bool:
+    kind = str(headers.get("content-type") or "")
+    coding = headers.get("content-encoding")
+    return kind.startswith("text/event-stream") and coding in {None, "", "identity"}
+
+
+def watch_body(
+    call: LiveCall, attempt: Attempt, response: object, request_body: bytes | None = None
+) -> BodyWatch:
+    """
+    Follow the body of ``response`` to its end, which is the call's.
+
+    Args:
+        call: The call or exchange; its response headers are known.
+        attempt: Its try that this is the response to.
+        response: The client library's own object; it is not changed, and is not kept alive.
+        request_body: What was sent, if it is at hand.
+    """
+    watching = BodyWatch(call, attempt, request_body)
+    setattr(response, _WATCH, watching)
+    # At exit `shutdown` ends what is open; a finaliser then would be later and know less.
+    weakref.finalize(response, watching.dropped).atexit = False
+    return watching
+
+
+def body_watch(response: object) -> BodyWatch | None:
+    """Return who follows the body of ``response``, if anybody does."""
+    watching: BodyWatch | None = getattr(response, _WATCH, None)
+    return None if watching is None or watching.silent else watching
+
+
+def claim_body(response: object) -> LiveCall | None:
+    """
+    Take over the following of a body: a client library reads it as a stream of its own.
+
+    Returns:
+        The call whose body it is, ``None`` where nobody follows it.
+    """
+    watching = body_watch(response)
+    if watching is None or watching.call.kind is not Kind.CALL:
+        return None
+    watching.silent = True
+    return watching.call
+
+
+def iterate_body(source: Iterator[_T], watching: BodyWatch) -> Generator[_T]:
+    """
+    Yield what ``source`` yields, stamped. Exceptions pass through as they are.
+
+    Args:
+        source: The client library's own iteration over the body.
+        watching: Who follows it.
+    """
+    before = watching.reading()
+    try:
+        for data in source:
+            watching.read(before, data)
+            yield data
+            before = watching.reading()
+        watching.ended(before)
+    except GeneratorExit:
+        watching.left()
+        raise
+    except BaseException as error:
+        watching.failed(before, error)
+        raise
+
+
+def aiterate_body(source: AsyncIterator[_T], watching: BodyWatch) -> AsyncGenerator[_T]:
+    """Yield the same asynchronously, and hear a ``break`` at once; see ``aiterate``."""
+    generator = _aiterate_body(source, watching)
+    weakref.finalize(generator, watching.iterator_dropped).atexit = False
+    return generator
+
+
+async def _aiterate_body(source: AsyncIterator[_T], watching: BodyWatch) -> AsyncGenerator[_T]:
+    before = watching.reading()
+    try:
+        async for data in source:
+            watching.read(before, data)
+            yield data
+            before = watching.reading()
+        watching.ended(before)
+    except GeneratorExit:
+        watching.left()
+        raise
+    except BaseException as error:
+        watching.failed(before, error)
+        raise

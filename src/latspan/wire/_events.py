@@ -1,0 +1,79 @@
+"""The events of a stream that comes as bytes, cut anywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from latspan.wire._chunk import ChunkKind
+from latspan.wire._dialect import Dialect
+
+__all__ = ["EventReader"]
+
+_EMPTY: Final = int(ChunkKind.EMPTY)
+
+_LONGEST_FIRST_EVENT: Final = 1 << 16
+"""Bytes after which a stream that has not completed one event is none of ours."""
+
+
+class EventReader:
+    """
+    Reads one stream of server-sent events, and tells which API's it is from the first of them.
+
+    An event counts when the blank line behind it is in, as for a client that parses.
+
+    Args:
+        known: The APIs that it may be.
+        keep: Handed each event that has data, without its blank line; not ``[DONE]``.
+
+    Source: WHATWG HTML, "Server-sent events", section 9.2.6 (interpreting an event stream).
+    """
+
+    __slots__ = ("_carry", "_keep", "_kind_of", "_known", "dialect", "foreign")
+
+    def __init__(self, known: Sequence[Dialect], keep: Callable[[bytes], object]) -> None:
+        self._known = known
+        self._keep = keep
+        self._carry = b""
+        self._kind_of: Callable[[bytes], int] | None = None
+        self.dialect: Dialect | None = None
+        """Which API's stream it is, once the first event with data is in."""
+        self.foreign = False
+        """Whether it is nobody's that is known; then nothing more is read of it."""
+
+    def feed(self, data: bytes) -> int:
+        """Return the most that the events bear which ``data`` completes, as a plain integer."""
+        if self.foreign:
+            return _EMPTY
+        whole, blank, rest = (self._carry + data).rpartition(b"\n\n")
+        if not blank:
+            whole, blank, rest = rest.rpartition(b"\r\n\r\n")
+        self._carry = rest
+        if not blank:
+            if self.dialect is None and len(rest) > _LONGEST_FIRST_EVENT:
+                self._give_up()
+            return _EMPTY
+        most = _EMPTY
+        for event in whole.replace(b"\r\n", b"\n").split(b"\n\n"):
+            if b"data:" not in event:
+                continue
+            kind_of = self._kind_of or self._recognise(event)
+            if kind_of is None:
+                return _EMPTY
+            if event.endswith(b"[DONE]") and event.partition(b"data:")[2].strip() == b"[DONE]":
+                continue
+            self._keep(event)
+            most = max(most, kind_of(event))
+        return most
+
+    def _recognise(self, event: bytes) -> Callable[[bytes], int] | None:
+        for dialect in self._known:
+            stream = dialect.stream
+            if stream is not None and stream.opens.search(event):
+                self.dialect, self._kind_of = dialect, stream.kind_of
+                return stream.kind_of
+        self._give_up()
+        return None
+
+    def _give_up(self) -> None:
+        self.foreign, self._carry = True, b""

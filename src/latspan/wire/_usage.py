@@ -1,0 +1,39 @@
+"""A provider's own token counts, whatever it calls them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+__all__ = ["Usage", "at"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """
+    What a provider counted, as it stands in its answer; unchecked, ``None`` where it said nothing.
+
+    Args:
+        input: Prompt tokens, cached ones included.
+        cached: The part of ``input`` that was read from the prompt cache.
+        cache_write: The part of ``input`` that was written to the prompt cache.
+        output: Generated tokens, reasoning included.
+        reasoning: The part of ``output`` that was reasoning.
+    """
+
+    input: object = None
+    cached: object = None
+    cache_write: object = None
+    output: object = None
+    reasoning: object = None
+
+
+def at(body: Mapping[str, Any], *path: str) -> Any:
+    """Return what stands in ``body`` at ``path``, ``None`` where the way to it is missing."""
+    value: Any = body
+    for name in path:
+        if not isinstance(value, Mapping):
+            return None
+        value = cast("Mapping[str, Any]", value).get(name)
+    return value

@@ -1,0 +1,46 @@
+"""OpenAI's older text completions, which many model servers still speak."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+from latspan.wire._chunk import ChunkKind
+from latspan.wire._dialect import Dialect, Stream
+from latspan.wire.openai_chat import ended, finish_reasons, usage
+
+__all__ = ["OPENAI_COMPLETIONS"]
+
+_EMPTY = int(ChunkKind.EMPTY)
+_VISIBLE = int(ChunkKind.VISIBLE)
+
+_TOKEN: Final = re.compile(rb'"text"\s*:\s*"(?!")')
+
+
+def _kind_of(chunk: Any) -> int:
+    try:
+        for choice in chunk.choices:
+            if choice.text:
+                return _VISIBLE
+    except (AttributeError, TypeError):
+        pass
+    return _EMPTY
+
+
+def _kind_of_event(event: bytes) -> int:
+    return _VISIBLE if _TOKEN.search(event) else _EMPTY
+
+
+OPENAI_COMPLETIONS: Final = Dialect(
+    name="openai.completions",
+    operation="text_completion",
+    ended=ended,
+    finish_reasons=finish_reasons,
+    usage=usage,
+    kind_of=_kind_of,
+    stream=Stream(
+        opens=re.compile(rb'"object"\s*:\s*"text_completion"'),
+        kind_of=_kind_of_event,
+        provider="openai",
+    ),
+)
