@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator
 from contextlib import (
     AbstractAsyncContextManager,
     AbstractContextManager,
@@ -12,13 +12,14 @@ from contextlib import (
 )
 from typing import Any
 
-from latspan.instrument import Patches, aiterate_body, body_watch, iterate_body
+from latspan.instrument import BODIES_ARE_FOLLOWED, Patches, aiterate_body, body_watch, iterate_body
 
 __all__ = ["patch_bodies"]
 
 
 def patch_bodies(patches: Patches, library: Any) -> None:
     """Hook the responses of httpx or httpx2, and the context managers that hold them."""
+    patches.note(library.Response, BODIES_ARE_FOLLOWED, value=True)
     patches.replace(library.Response, "iter_raw", _iter_raw_of)
     patches.replace(library.Response, "aiter_raw", _aiter_raw_of)
     patches.replace(library.Response, "close", _close_of)
@@ -27,9 +28,11 @@ def patch_bodies(patches: Patches, library: Any) -> None:
     patches.replace(library.AsyncClient, "stream", _astream_of)
 
 
-def _iter_raw_of(original: Callable[..., Iterator[bytes]]) -> Callable[..., Iterator[bytes]]:
+def _iter_raw_of(
+    original: Callable[..., Generator[bytes]],
+) -> Callable[..., Generator[bytes]]:
     @functools.wraps(original)
-    def iter_raw(self: Any, *args: Any, **kwargs: Any) -> Iterator[bytes]:
+    def iter_raw(self: Any, *args: Any, **kwargs: Any) -> Generator[bytes]:
         watching = body_watch(self)
         source = original(self, *args, **kwargs)
         return source if watching is None else iterate_body(source, watching)

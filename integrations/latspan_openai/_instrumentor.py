@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from latspan.instrument import Instrumentor, Patches, patch_stream_classes
+from latspan.instrument import (
+    Answers,
+    Instrumentor,
+    Patches,
+    patch_stream_classes,
+    patch_stream_wrappers,
+)
 
 __all__ = ["OpenAIInstrumentor"]
 
@@ -13,12 +19,32 @@ class OpenAIInstrumentor(Instrumentor):
     requires = ("openai >= 2, < 4",)
 
     def patch(self, patches: Patches) -> None:
-        """Patch chat completions, and the streams that they answer with."""
-        from openai import AsyncStream, Stream
+        """Patch the methods that a model answers, and the streams that they answer with."""
+        from openai import APIResponse, AsyncAPIResponse, AsyncStream, Stream
+        from openai.lib.streaming.chat import AsyncChatCompletionStream, ChatCompletionStream
+        from openai.lib.streaming.responses import AsyncResponseStream, ResponseStream
         from openai.resources.chat.completions import AsyncCompletions, Completions
+        from openai.resources.completions import AsyncCompletions as AsyncTextCompletions
+        from openai.resources.completions import Completions as TextCompletions
+        from openai.resources.embeddings import AsyncEmbeddings, Embeddings
+        from openai.resources.responses import AsyncResponses, Responses
 
-        from latspan_openai import _chat
+        from latspan_openai._endpoints import CHAT, COMPLETIONS, EMBEDDINGS, RESPONSES
 
-        patches.wrap(Completions, "create", _chat.create)
-        patches.wrap(AsyncCompletions, "create", _chat.acreate)
+        answers = Answers(
+            streams=(Stream, AsyncStream),
+            # Of `with_streaming_response`; those of `with_raw_response` are of another class.
+            held=(APIResponse, AsyncAPIResponse),
+        )
+        for endpoint, resource, async_resource, methods in (
+            (CHAT, Completions, AsyncCompletions, ("create", "parse")),
+            (RESPONSES, Responses, AsyncResponses, ("create", "parse")),
+            (COMPLETIONS, TextCompletions, AsyncTextCompletions, ("create",)),
+            (EMBEDDINGS, Embeddings, AsyncEmbeddings, ("create",)),
+        ):
+            for method in methods:
+                patches.wrap(resource, method, answers.wrapper(endpoint.open))
+                patches.wrap(async_resource, method, answers.async_wrapper(endpoint.open))
         patch_stream_classes(patches, Stream, AsyncStream)
+        patch_stream_wrappers(patches, ChatCompletionStream, AsyncChatCompletionStream)
+        patch_stream_wrappers(patches, ResponseStream, AsyncResponseStream)

@@ -18,7 +18,9 @@ from latspan.instrument._outcomes import error_type_of, outcome_of, outcome_of_s
 from latspan.instrument._traced import traced
 
 if TYPE_CHECKING:
+    from latspan.instrument._answers import Answers
     from latspan.instrument._bodies import (
+        BODIES_ARE_FOLLOWED,
         BodyWatch,
         aiterate_body,
         body_watch,
@@ -43,6 +45,8 @@ if TYPE_CHECKING:
     from latspan.instrument._streams import Watch, aiterate, iterate, watch
 
 __all__ = [
+    "BODIES_ARE_FOLLOWED",
+    "Answers",
     "Attempt",
     "BodyWatch",
     "Call",
@@ -78,6 +82,8 @@ __all__ = [
 # What integrations build on brings live requests, wrapt and OpenTelemetry with it; an application
 # that only decorates its own functions needs none of them until it is configured.
 _FOR_INTEGRATIONS = {
+    "Answers": "_answers",
+    "BODIES_ARE_FOLLOWED": "_bodies",
     "Attempt": "_hooks",
     "BodyWatch": "_bodies",
     "Call": "_hooks",

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import re
 import weakref
-from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Generator
+from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 
 from latspan import _runtime, semconv
@@ -24,7 +25,19 @@ from latspan.wire.openai_chat import OPENAI_CHAT
 from latspan.wire.openai_completions import OPENAI_COMPLETIONS
 from latspan.wire.openai_responses import OPENAI_RESPONSES
 
-__all__ = ["BodyWatch", "aiterate_body", "body_watch", "claim_body", "iterate_body", "watch_body"]
+__all__ = [
+    "BODIES_ARE_FOLLOWED",
+    "BodyWatch",
+    "aiterate_body",
+    "body_watch",
+    "claim_body",
+    "follows_bodies",
+    "iterate_body",
+    "watch_body",
+]
+
+BODIES_ARE_FOLLOWED: Final = "_latspan_follows_bodies"
+"""The attribute of a response's class that says so."""
 
 _T = TypeVar("_T", bound=bytes)
 
@@ -32,6 +45,9 @@ _WATCH: Final = "_latspan_body"
 """The attribute of a response that holds who follows its body."""
 
 _KNOWN: Final = (ANTHROPIC_MESSAGES, OPENAI_RESPONSES, OPENAI_COMPLETIONS, OPENAI_CHAT)
+
+_LONGEST_ANSWER: Final = 1 << 20
+"""Bytes of an answer in one piece above which nobody reads its usage."""
 
 _MODEL: Final = re.compile(rb'"model"\s*:\s*"([^"\\]{1,256})"')
 
@@ -55,6 +71,7 @@ class BodyWatch:
         "_reader",
         "_reading",
         "_request_body",
+        "_whole",
         "call",
         "silent",
     )
@@ -72,6 +89,7 @@ class BodyWatch:
             known = _KNOWN if call.dialect is None else (call.dialect,)
             self._reader = EventReader(known, self._keep)
             call.reads = call.reads or Reads()
+        self._whole = None if call.dialect is None or call.reads is not None else _Whole()
 
     def reading(self) -> int:
         """Hear that a read begins, and return when, monotonic nanoseconds."""
@@ -84,6 +102,8 @@ class BodyWatch:
         self._reading = False
         call = self.call
         after_ns = self._last_return_ns = call.now()
+        if self._whole is not None:
+            self._whole.add(data)
         reader, reads = self._reader, call.reads
         if reader is None or reads is None or call.finished:
             return
@@ -137,6 +157,8 @@ class BodyWatch:
             return
         after_ns = self._stamp_end(before_ns)
         self._attempt.body_end_ns = after_ns
+        if self._whole is not None:
+            self.call.answer = self._whole.body
         self._finish(Outcome.COMPLETED, after_ns)
 
     def failed(self, before_ns: int, error: BaseException) -> None:
@@ -169,6 +191,15 @@ class BodyWatch:
         if not self._entered and not self.call.finished:
             self._finish(Outcome.CLOSED_EARLY, self._last_return_ns)
 
+    @contextmanager
+    def closing_itself(self) -> Generator[None]:
+        """Take no close inside for the caller's: an iteration that is left closes its response."""
+        self._reading = True
+        try:
+            yield
+        finally:
+            self._reading = False
+
     def iterator_dropped(self) -> None:
         """Hear the same from the finaliser of an iterator."""
         if not self._entered:
@@ -198,6 +229,29 @@ class BodyWatch:
             self._finish(Outcome.CLOSED_EARLY, None)
 
 
+class _Whole:
+    """A body in one piece, as far as it is worth keeping: its end says what it cost."""
+
+    __slots__ = ("_parts", "_room")
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+        self._room = _LONGEST_ANSWER
+
+    def add(self, data: bytes) -> None:
+        """Add what a read gave."""
+        self._room -= len(data)
+        if self._room >= 0:
+            self._parts.append(data)
+        else:
+            self._parts.clear()
+
+    @property
+    def body(self) -> bytes:
+        """All of it, or nothing where it was too long."""
+        return b"".join(self._parts)
+
+
 def _is_event_stream(headers: Any) -> bool:
     kind = str(headers.get("content-type") or "")
     coding = headers.get("content-encoding")
@@ -223,6 +277,11 @@ def watch_body(
     return watching
 
 
+def follows_bodies(response: object) -> bool:
+    """Return whether the class of ``response`` is hooked: its watch will hear of it."""
+    return getattr(type(response), BODIES_ARE_FOLLOWED, False) is True
+
+
 def body_watch(response: object) -> BodyWatch | None:
     """Return who follows the body of ``response``, if anybody does."""
     watching: BodyWatch | None = getattr(response, _WATCH, None)
@@ -243,7 +302,7 @@ def claim_body(response: object) -> LiveCall | None:
     return watching.call
 
 
-def iterate_body(source: Iterator[_T], watching: BodyWatch) -> Generator[_T]:
+def iterate_body(source: Generator[_T], watching: BodyWatch) -> Generator[_T]:
     """
     Yield what ``source`` yields, stamped. Exceptions pass through as they are.
 
@@ -260,6 +319,8 @@ def iterate_body(source: Iterator[_T], watching: BodyWatch) -> Generator[_T]:
         watching.ended(before)
     except GeneratorExit:
         watching.left()
+        with watching.closing_itself():
+            source.close()
         raise
     except BaseException as error:
         watching.failed(before, error)

@@ -54,6 +54,10 @@ class Patches:
         """
         self._set(cls, name, make(self._get(cls, name)))
 
+    def note(self, cls: type, name: str, value: object) -> None:
+        """Leave a note on a class for other integrations, until the patches come off."""
+        self._set(cls, name, value)
+
     def restore(self) -> None:
         """Put back the very objects that were there, last change first."""
         while self._undo:
@@ -72,7 +76,7 @@ class Patches:
             )
         return method
 
-    def _set(self, cls: type, name: str, method: object) -> None:
+    def _set(self, cls: type, name: str, value: object) -> None:
         # What stood in the class itself, not what it inherits: that is what must come back.
         self._undo.append((cls, name, vars(cls).get(name, _ABSENT)))
-        setattr(cls, name, method)
+        setattr(cls, name, value)

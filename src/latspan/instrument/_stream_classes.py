@@ -8,7 +8,7 @@ original does for every stream that latspan does not follow.
 from __future__ import annotations
 
 import functools
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterator
 from typing import Any, Final
 
 from latspan._request import LiveCall
@@ -88,9 +88,21 @@ def _iter_of(original: Callable[[Any], Iterator[Any]]) -> Callable[[Any], Iterat
     def iter_stream(self: Any) -> Iterator[Any]:
         watching = _watch_of(self)
         source = original(self)
-        return source if watching is None else iterate(source, watching, self)
+        return _late(source, self) if watching is None else iterate(source, watching, self)
 
     return iter_stream
+
+
+def _late(source: Iterator[Any], stream: Any) -> Generator[Any]:
+    """Iterate a stream that another instrumentation began to iterate before it was handed over."""
+    watching = _watch_of(stream)
+    yield from source if watching is None else iterate(source, watching, stream)
+
+
+async def _alate(source: AsyncGenerator[Any], stream: Any) -> AsyncGenerator[Any]:
+    watching = _watch_of(stream)
+    async for chunk in source if watching is None else aiterate(source, watching, stream):
+        yield chunk
 
 
 def _next_of(original: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -158,7 +170,7 @@ def _aiter_of(
     def aiter_stream(self: Any) -> AsyncGenerator[Any]:
         watching = _watch_of(self)
         source = original(self)
-        return source if watching is None else aiterate(source, watching, self)
+        return _alate(source, self) if watching is None else aiterate(source, watching, self)
 
     return aiter_stream
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import zlib
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, cast
 
@@ -15,6 +17,8 @@ Body = Mapping[str, Any]
 
 _NOTHING: Final[Body] = {}
 
+_GZIP: Final = b"\x1f\x8b"
+
 _OTHER: Final = "_OTHER"
 
 
@@ -23,7 +27,8 @@ def plain(answer: Any) -> Body:
     Return a chunk or answer as a plain mapping, ``{}`` for what has no body.
 
     Args:
-        answer: An object of an SDK's, a mapping, or bytes: one server-sent event, or a JSON text.
+        answer: An object of an SDK's, a mapping, or bytes: one server-sent event, or a JSON text,
+            compressed or not.
     """
     if isinstance(answer, bytes):
         return _parsed(answer)
@@ -35,6 +40,10 @@ def plain(answer: Any) -> Body:
 
 
 def _parsed(text: bytes) -> Body:
+    try:
+        text = gzip.decompress(text) if text.startswith(_GZIP) else text
+    except (OSError, EOFError, zlib.error):
+        return _NOTHING
     lines = [
         line.partition(b":")[2].removeprefix(b" ")
         for line in text.splitlines()

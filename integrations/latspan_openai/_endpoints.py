@@ -1,0 +1,136 @@
+"""The endpoints that a model answers: what their arguments say, and how to read the answers."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from latspan import semconv
+from latspan.instrument import Call, open_call
+from latspan.wire import Dialect
+from latspan.wire.openai_chat import OPENAI_CHAT
+from latspan.wire.openai_completions import OPENAI_COMPLETIONS
+from latspan.wire.openai_embeddings import OPENAI_EMBEDDINGS
+from latspan.wire.openai_responses import OPENAI_RESPONSES
+from latspan_openai._client import provider_of, server_of
+
+__all__ = ["CHAT", "COMPLETIONS", "EMBEDDINGS", "RESPONSES", "Endpoint"]
+
+_OFFICIAL: Final = "opentelemetry.instrumentation.genai.openai"
+
+_Plain = str | int | float
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """
+    One endpoint.
+
+    Args:
+        dialect: How to read its answers.
+        said_by: Arguments that are attributes of the span, with the attributes' names.
+        counted_officially: Whether OpenTelemetry's own instrumentation counts its calls.
+        attributes: What every call of it is.
+    """
+
+    dialect: Dialect
+    said_by: Mapping[str, str]
+    counted_officially: bool = True
+    attributes: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    def open(self, instance: Any, kwargs: Mapping[str, Any]) -> Call | None:
+        """
+        Open a call of it.
+
+        Args:
+            instance: The resource whose method is called.
+            kwargs: The arguments of the call.
+        """
+        client: Any = getattr(instance, "_client", None)
+        model = kwargs.get("model")
+        choices = kwargs.get("n")
+        attributes: dict[str, Any] = {
+            **self.attributes,
+            # What was not given is a sentinel of the SDK's, or absent.
+            **{
+                key: kwargs[name]
+                for name, key in self.said_by.items()
+                if isinstance(kwargs.get(name), _Plain)
+            },
+        }
+        if isinstance(choices, int) and choices != 1:
+            attributes[semconv.GEN_AI_REQUEST_CHOICE_COUNT] = choices
+        return open_call(
+            operation=self.dialect.operation,
+            provider=provider_of(client),
+            model=model if isinstance(model, str) else None,
+            dialect=self.dialect,
+            server=server_of(client),
+            streamed=kwargs.get("stream") is True,
+            choices=choices if isinstance(choices, int) else 1,
+            attributes=attributes,
+            counted_elsewhere=self.counted_officially and _official_is_on(),
+        )
+
+
+def _official_is_on() -> bool:
+    """
+    Return whether OpenTelemetry's own instrumentation of this SDK is on.
+
+    It patches the same methods. Where it was there first it is inside, and the context that it
+    marks is not to be seen from here.
+    """
+    instrumentor = getattr(sys.modules.get(_OFFICIAL), "OpenAIInstrumentor", None)
+    # There is one instance, which calling the class returns.
+    return instrumentor is not None and instrumentor().is_instrumented_by_opentelemetry is True
+
+
+_SAMPLING: Final = {
+    "temperature": semconv.GEN_AI_REQUEST_TEMPERATURE,
+    "top_p": semconv.GEN_AI_REQUEST_TOP_P,
+    "service_tier": semconv.OPENAI_REQUEST_SERVICE_TIER,
+}
+
+CHAT: Final = Endpoint(
+    OPENAI_CHAT,
+    {
+        **_SAMPLING,
+        "max_tokens": semconv.GEN_AI_REQUEST_MAX_TOKENS,
+        "max_completion_tokens": semconv.GEN_AI_REQUEST_MAX_TOKENS,
+        "seed": semconv.GEN_AI_REQUEST_SEED,
+        "frequency_penalty": semconv.GEN_AI_REQUEST_FREQUENCY_PENALTY,
+        "presence_penalty": semconv.GEN_AI_REQUEST_PRESENCE_PENALTY,
+        "reasoning_effort": semconv.GEN_AI_REQUEST_REASONING_LEVEL,
+    },
+    attributes={semconv.OPENAI_API_TYPE: "chat_completions"},
+)
+
+RESPONSES: Final = Endpoint(
+    OPENAI_RESPONSES,
+    {
+        **_SAMPLING,
+        "max_output_tokens": semconv.GEN_AI_REQUEST_MAX_TOKENS,
+        "previous_response_id": semconv.GEN_AI_REQUEST_PREVIOUS_RESPONSE_ID,
+        "conversation": semconv.GEN_AI_CONVERSATION_ID,
+    },
+    attributes={semconv.OPENAI_API_TYPE: "responses"},
+)
+
+COMPLETIONS: Final = Endpoint(
+    OPENAI_COMPLETIONS,
+    {
+        "temperature": semconv.GEN_AI_REQUEST_TEMPERATURE,
+        "top_p": semconv.GEN_AI_REQUEST_TOP_P,
+        "max_tokens": semconv.GEN_AI_REQUEST_MAX_TOKENS,
+        "seed": semconv.GEN_AI_REQUEST_SEED,
+        "frequency_penalty": semconv.GEN_AI_REQUEST_FREQUENCY_PENALTY,
+        "presence_penalty": semconv.GEN_AI_REQUEST_PRESENCE_PENALTY,
+    },
+    counted_officially=False,
+)
+
+EMBEDDINGS: Final = Endpoint(
+    OPENAI_EMBEDDINGS, {"dimensions": semconv.GEN_AI_EMBEDDINGS_DIMENSION_COUNT}
+)

@@ -1,0 +1,110 @@
+"""What a client library hands back for a call: a stream, a raw response, or the whole answer."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from latspan._request import LiveCall
+from latspan._runtime import guarded
+from latspan.instrument._bodies import follows_bodies, watch_body
+from latspan.instrument._outcomes import error_type_of, outcome_of
+from latspan.instrument._stream_classes import follow
+from latspan.segments import Outcome
+
+__all__ = ["Answers", "Opener"]
+
+Opener = Callable[[Any, Mapping[str, Any]], LiveCall | None]
+"""Opens a call, given whose method it is and its keyword arguments."""
+
+
+class Answers:
+    """
+    Follows the methods of one SDK whose answer is a model's.
+
+    Args:
+        streams: The SDK's stream classes, which are patched.
+        held: The SDK's classes of raw responses that come only inside ``with``.
+    """
+
+    def __init__(self, *, streams: tuple[type, ...], held: tuple[type, ...] = ()) -> None:
+        self._streams = streams
+        self._held = held
+
+    def wrapper(self, opener: Opener) -> Callable[..., Any]:
+        """Return what stands in for a synchronous method, as wrapt calls it."""
+
+        def call_method(
+            wrapped: Callable[..., Any],
+            instance: Any,
+            args: tuple[Any, ...],
+            kwargs: dict[str, Any],
+        ) -> Any:
+            call = self._open(opener, instance, kwargs)
+            if call is None:
+                return wrapped(*args, **kwargs)
+            try:
+                with call.active():
+                    answer = wrapped(*args, **kwargs)
+            except BaseException as error:
+                call.finish(outcome_of(error), error_type=error_type_of(error))
+                raise
+            self._hand_over(call, answer)
+            return answer
+
+        return call_method
+
+    def async_wrapper(self, opener: Opener) -> Callable[..., Awaitable[Any]]:
+        """Return what stands in for an asynchronous method; a call begins when it is awaited."""
+
+        async def await_method(begun: Awaitable[Any], instance: Any, kwargs: dict[str, Any]) -> Any:
+            call = self._open(opener, instance, kwargs)
+            if call is None:
+                return await begun
+            try:
+                with call.active():
+                    answer = await begun
+            except BaseException as error:
+                call.finish(outcome_of(error), error_type=error_type_of(error))
+                raise
+            self._hand_over(call, answer)
+            return answer
+
+        def call_method(
+            wrapped: Callable[..., Awaitable[Any]],
+            instance: Any,
+            args: tuple[Any, ...],
+            kwargs: dict[str, Any],
+        ) -> Awaitable[Any]:
+            # An SDK refuses wrong arguments here and now, and begins nothing before it is awaited.
+            return await_method(wrapped(*args, **kwargs), instance, kwargs)
+
+        return call_method
+
+    def _open(self, opener: Opener, instance: Any, kwargs: Mapping[str, Any]) -> LiveCall | None:
+        with guarded("the start of a call"):
+            return opener(instance, kwargs)
+        return None
+
+    def _hand_over(self, call: LiveCall, answer: Any) -> None:
+        """End the call where its answer is whole, or follow the stream that it is."""
+        with guarded("the answer of a call"):
+            call.returned()
+            if isinstance(answer, self._streams):
+                if call.dialect is not None:
+                    follow(call, call.dialect, answer)
+                return
+            response = getattr(answer, "http_response", None)
+            if response is None:
+                call.answer = answer
+            elif response.is_closed:
+                # Read by the SDK before it was handed over.
+                call.answer = response.content
+            elif call.attempts and follows_bodies(response):
+                body = watch_body(call, call.attempts[-1], response)
+                if isinstance(answer, self._held):
+                    body.entered()
+                return
+            # A raw response that nobody follows: the call ends where we lose sight of it.
+            call.reads = None
+            call.finish(Outcome.COMPLETED, done_ns=call.returned_ns)
