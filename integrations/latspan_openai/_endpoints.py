@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -18,8 +17,6 @@ from latspan_openai._client import provider_of, server_of
 
 __all__ = ["CHAT", "COMPLETIONS", "EMBEDDINGS", "RESPONSES", "Endpoint"]
 
-_OFFICIAL: Final = "opentelemetry.instrumentation.genai.openai"
-
 _Plain = str | int | float
 
 
@@ -31,13 +28,11 @@ class Endpoint:
     Args:
         dialect: How to read its answers.
         said_by: Arguments that are attributes of the span, with the attributes' names.
-        counted_officially: Whether OpenTelemetry's own instrumentation counts its calls.
         attributes: What every call of it is.
     """
 
     dialect: Dialect
     said_by: Mapping[str, str]
-    counted_officially: bool = True
     attributes: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def open(self, instance: Any, kwargs: Mapping[str, Any]) -> Call | None:
@@ -71,20 +66,7 @@ class Endpoint:
             streamed=kwargs.get("stream") is True,
             choices=choices if isinstance(choices, int) else 1,
             attributes=attributes,
-            counted_elsewhere=self.counted_officially and _official_is_on(),
         )
-
-
-def _official_is_on() -> bool:
-    """
-    Return whether OpenTelemetry's own instrumentation of this SDK is on.
-
-    It patches the same methods. Where it was there first it is inside, and the context that it
-    marks is not to be seen from here.
-    """
-    instrumentor = getattr(sys.modules.get(_OFFICIAL), "OpenAIInstrumentor", None)
-    # There is one instance, which calling the class returns.
-    return instrumentor is not None and instrumentor().is_instrumented_by_opentelemetry is True
 
 
 _SAMPLING: Final = {
@@ -128,7 +110,6 @@ COMPLETIONS: Final = Endpoint(
         "frequency_penalty": semconv.GEN_AI_REQUEST_FREQUENCY_PENALTY,
         "presence_penalty": semconv.GEN_AI_REQUEST_PRESENCE_PENALTY,
     },
-    counted_officially=False,
 )
 
 EMBEDDINGS: Final = Endpoint(

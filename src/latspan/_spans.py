@@ -28,6 +28,7 @@ __all__ = [
     "ApiSink",
     "AttributeValue",
     "ChildSpan",
+    "EnrichingSink",
     "FinishedSpan",
     "NoSink",
     "OpenSpan",
@@ -119,14 +120,18 @@ class SpanSink(Protocol):
         """Begin a span beneath the current one."""
         ...
 
+    def emit_child(self, child: ChildSpan, parent: Context) -> None:
+        """Hand over a finished span beneath the one that is current in ``parent``."""
+        ...
+
 
 class _ApiSpan:
     """A span of the OpenTelemetry API."""
 
-    __slots__ = ("_context", "_span", "_tracer")
+    __slots__ = ("_context", "_sink", "_span")
 
-    def __init__(self, tracer: trace.Tracer, span: trace.Span) -> None:
-        self._tracer = tracer
+    def __init__(self, sink: ApiSink, span: trace.Span) -> None:
+        self._sink = sink
         self._span = span
         self._context = trace.set_span_in_context(span)
 
@@ -142,16 +147,7 @@ class _ApiSpan:
         span = self._span
         if span.is_recording():
             for child in finished.children:
-                beneath = self._tracer.start_span(
-                    child.name,
-                    context=self._context,
-                    kind=child.kind,
-                    attributes=child.attributes,
-                    start_time=child.start_epoch_ns,
-                )
-                if child.failed:
-                    beneath.set_status(Status(StatusCode.ERROR))
-                beneath.end(child.end_epoch_ns)
+                self._sink.emit_child(child, self._context)
             if finished.name is not None:
                 span.update_name(finished.name)
             span.set_attributes(finished.attributes)
@@ -185,7 +181,83 @@ class ApiSink:
         span = self._tracer.start_span(
             name, kind=kind, attributes=attributes, start_time=start_epoch_ns
         )
-        return _ApiSpan(self._tracer, span)
+        return _ApiSpan(self, span)
+
+    def emit_child(self, child: ChildSpan, parent: Context) -> None:
+        """Make and end a span beneath the one that is current in ``parent``."""
+        span = self._tracer.start_span(
+            child.name,
+            context=parent,
+            kind=child.kind,
+            attributes=child.attributes,
+            start_time=child.start_epoch_ns,
+        )
+        if child.failed:
+            span.set_status(Status(StatusCode.ERROR))
+        span.end(child.end_epoch_ns)
+
+
+class EnrichingSink:
+    """
+    No span of its own: what is known goes to the span that another instrumentation has open.
+
+    Args:
+        sink: Where the spans beneath go.
+        span: The other's span.
+    """
+
+    inline = True
+
+    def __init__(self, sink: SpanSink, span: trace.Span) -> None:
+        self._sink = sink
+        self._span = span
+
+    def open(
+        self,
+        name: str,  # noqa: ARG002
+        *,
+        kind: SpanKind,  # noqa: ARG002
+        start_epoch_ns: int,  # noqa: ARG002
+        attributes: Mapping[str, AttributeValue],
+    ) -> OpenSpan:
+        """Take the other's span for ours, which it ends itself."""
+        return _EnrichedSpan(self._sink, self._span, attributes)
+
+    def emit_child(self, child: ChildSpan, parent: Context) -> None:
+        """Hand it on."""
+        self._sink.emit_child(child, parent)
+
+
+class _EnrichedSpan:
+    __slots__ = ("_attributes", "_context", "_sink", "_span")
+
+    def __init__(
+        self, sink: SpanSink, span: trace.Span, attributes: Mapping[str, AttributeValue]
+    ) -> None:
+        self._sink = sink
+        self._span = span
+        self._attributes = attributes
+        self._context = trace.set_span_in_context(span)
+
+    @property
+    def span_context(self) -> SpanContext:
+        return self._span.get_span_context()
+
+    @property
+    def context(self) -> Context:
+        return self._context
+
+    def finish(self, finished: FinishedSpan) -> None:
+        for child in finished.children:
+            self._sink.emit_child(child, self._context)
+        span = self._span
+        if not span.is_recording():
+            # It was ended before the call was over; nothing can be added to it.
+            return
+        # What the other says of it stands: a span is its maker's.
+        said: Mapping[str, object] = getattr(span, "attributes", None) or {}
+        known = {**self._attributes, **finished.attributes}
+        span.set_attributes({key: value for key, value in known.items() if key not in said})
 
 
 class NoSink:
@@ -203,6 +275,9 @@ class NoSink:
     ) -> OpenSpan:
         """Hand on whatever span is current, and end nothing."""
         return _NoSpan()
+
+    def emit_child(self, child: ChildSpan, parent: Context) -> None:
+        """Drop it."""
 
 
 class _NoSpan:

@@ -24,6 +24,7 @@ from latspan._runtime import Runtime
 from latspan._spans import (
     AttributeValue,
     FinishedSpan,
+    SpanSink,
     attempt_spans,
     latency_attributes,
     segment_spans,
@@ -89,6 +90,7 @@ class LiveCall:
         streamed: Whether the answer comes in chunks.
         choices: How many answers were asked for at once.
         convention_metrics: Whether its values belong in the metrics of the GenAI conventions.
+        sink: Where its span goes; the runtime's, if not given.
     """
 
     __slots__ = (
@@ -133,6 +135,7 @@ class LiveCall:
         streamed: bool = False,
         choices: int = 1,
         convention_metrics: bool = False,
+        sink: SpanSink | None = None,
     ) -> None:
         self._runtime = runtime
         self._now = runtime.clock.monotonic_ns
@@ -159,7 +162,8 @@ class LiveCall:
         self._started_with: Mapping[str, AttributeValue] = attributes
         if kind is Kind.CALL:
             self._join_enclosing_work()
-        sink = runtime.sink()
+        if sink is None:
+            sink = runtime.sink()
         self._inline = sink.inline
         self.span = sink.open(
             name,

@@ -111,7 +111,11 @@ class PrivateSink:
             )
         )
 
-    def emit_child(self, child: ChildSpan, parent: SpanContext) -> None:
+    def emit_child(self, child: ChildSpan, parent: Context) -> None:
+        """Hand over a span beneath the one that is current in ``parent``, in its trace."""
+        self.emit_beneath(child, trace.get_current_span(parent).get_span_context())
+
+    def emit_beneath(self, child: ChildSpan, parent: SpanContext) -> None:
         """Hand over a span beneath ``parent``, in its trace."""
         self.emit(
             child.name,
@@ -175,7 +179,7 @@ class _PrivateSpan:
         if not self._span_context.trace_flags.sampled:
             return
         for child in finished.children:
-            self._sink.emit_child(child, self._span_context)
+            self._sink.emit_beneath(child, self._span_context)
         self._sink.emit(
             self._name if finished.name is None else finished.name,
             span_context=self._span_context,

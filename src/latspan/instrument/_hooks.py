@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, MutableMapping
-from typing import Final
 
 from opentelemetry import context
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
@@ -12,8 +11,9 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from latspan import _runtime, semconv
 from latspan._request import LiveCall as Call
 from latspan._request import active_call as _active_call
-from latspan._spans import AttributeValue
+from latspan._spans import AttributeValue, EnrichingSink
 from latspan._timeline import Attempt
+from latspan.instrument._beside import counted_beside, llm_span_around
 from latspan.segments import Kind
 from latspan.wire import Dialect
 
@@ -38,9 +38,6 @@ _HTTP_SUPPRESSION_KEYS = (
     context._SUPPRESS_HTTP_INSTRUMENTATION_KEY,  # pyright: ignore[reportPrivateUsage]
 )
 
-_OFFICIAL_INFERENCE_KEY: Final = "opentelemetry.genai.client.inference.context"
-"""Where `opentelemetry-util-genai` 1.3 holds the inference that is open in a context."""
-
 
 def _suppressed(keys: tuple[str, ...]) -> bool:
     current = context.get_current()
@@ -58,7 +55,6 @@ def open_call(
     streamed: bool = False,
     choices: int = 1,
     attributes: Mapping[str, AttributeValue] | None = None,
-    counted_elsewhere: bool = False,
 ) -> Call | None:
     """
     Open one logical call of a model's client library, retries inside.
@@ -72,9 +68,9 @@ def open_call(
         streamed: Whether the answer was asked for in chunks.
         choices: How many answers were asked for at once.
         attributes: Further attributes of the span, known before the call.
-        counted_elsewhere: Whether another instrumentation is known to emit the metrics of the
-            GenAI conventions for this call. One that has opened an inference of
-            ``opentelemetry-util-genai`` around it is found without that.
+
+    Where another instrumentation has opened a span for the same call, that is the one LLM span:
+    latspan adds to it, and leaves the conventions' metrics to whoever emits them.
 
     Returns:
         ``None`` when latspan is not configured or instrumentation is suppressed here: then there
@@ -96,6 +92,7 @@ def open_call(
             known[semconv.SERVER_ADDRESS], known[semconv.SERVER_PORT] = server
         if streamed:
             known[semconv.GEN_AI_REQUEST_STREAM] = True
+        beside = llm_span_around()
         return Call(
             runtime,
             kind=Kind.CALL,
@@ -106,8 +103,8 @@ def open_call(
             dialect=dialect,
             streamed=streamed,
             choices=choices,
-            convention_metrics=not counted_elsewhere
-            and context.get_value(_OFFICIAL_INFERENCE_KEY) is None,
+            convention_metrics=not counted_beside(beside),
+            sink=None if beside is None else EnrichingSink(runtime.sink(), beside),
         )
     return None
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import inspect
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import wrapt
@@ -17,15 +19,57 @@ Wrapper = Callable[[Any, Any, tuple[Any, ...], dict[str, Any]], Any]
 """``wrapper(wrapped, instance, args, kwargs)``, as wrapt calls it."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """
+    One thing that was changed.
+
+    Args:
+        cls: Where.
+        name: The attribute's name.
+        ours: What stands there now, or beneath what others have put there.
+        original: What stood there before.
+    """
+
+    cls: type
+    name: str
+    ours: object
+    original: object
+
+    def undo(self) -> None:
+        for holder in _wrappers(vars(self.cls).get(self.name)):
+            if holder is self.ours:
+                break
+            if holder.__wrapped__ is self.ours and self.original is not _ABSENT:
+                holder.__wrapped__ = self.original
+                return
+        if self.original is _ABSENT:
+            delattr(self.cls, self.name)
+        else:
+            setattr(self.cls, self.name, self.original)
+
+
+def _wrappers(method: Any) -> Iterator[Any]:
+    """Yield the wrappers around a function, the outermost first."""
+    while isinstance(method, wrapt.FunctionWrapper):
+        # wrapt's own stubs leave open what a wrapper holds.
+        wrapper: Any = method  # pyright: ignore[reportUnknownVariableType]
+        yield wrapper
+        method = wrapper.__wrapped__
+
+
 class Patches:
     """What an integration has changed in a client library, and how to undo it."""
 
     def __init__(self) -> None:
-        self._undo: list[tuple[type, str, object]] = []
+        self._changes: list[_Change] = []
 
     def wrap(self, cls: type, name: str, wrapper: Wrapper) -> None:
         """
         Wrap a method so that it still looks like itself: signature, name, coroutine or not.
+
+        Beneath whatever others have wrapped around it before: what they open around a call is to
+        be seen from inside, whoever came first.
 
         Args:
             cls: The class.
@@ -35,8 +79,19 @@ class Patches:
         Raises:
             InstrumentationError: The class has no such method.
         """
+        self._get(cls, name)
+        # As it stands in the class: a wrapper that is asked for by name answers bound.
+        method: Any = inspect.getattr_static(cls, name)
+        holder = None
+        for holder in _wrappers(method):
+            method = holder.__wrapped__
         # wrapt's own stubs leave the wrapper's type open.
-        self._set(cls, name, wrapt.FunctionWrapper(self._get(cls, name), wrapper))  # pyright: ignore[reportUnknownMemberType]
+        ours = wrapt.FunctionWrapper(method, wrapper)  # pyright: ignore[reportUnknownMemberType]
+        if holder is None:
+            self._set(cls, name, ours)
+        else:
+            self._changes.append(_Change(cls, name, ours, method))
+            holder.__wrapped__ = ours
 
     def replace(
         self, cls: type, name: str, make: Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -59,13 +114,13 @@ class Patches:
         self._set(cls, name, value)
 
     def restore(self) -> None:
-        """Put back the very objects that were there, last change first."""
-        while self._undo:
-            cls, name, original = self._undo.pop()
-            if original is _ABSENT:
-                delattr(cls, name)
-            else:
-                setattr(cls, name, original)
+        """
+        Put back the very objects that were there, last change first.
+
+        What others have wrapped around ours meanwhile stays, around the original.
+        """
+        while self._changes:
+            self._changes.pop().undo()
 
     def _get(self, cls: type, name: str) -> Callable[..., Any]:
         method = getattr(cls, name, None)
@@ -78,5 +133,5 @@ class Patches:
 
     def _set(self, cls: type, name: str, value: object) -> None:
         # What stood in the class itself, not what it inherits: that is what must come back.
-        self._undo.append((cls, name, vars(cls).get(name, _ABSENT)))
+        self._changes.append(_Change(cls, name, value, vars(cls).get(name, _ABSENT)))
         setattr(cls, name, value)

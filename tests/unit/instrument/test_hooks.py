@@ -38,7 +38,6 @@ def _open(
     model: str | None = "m",
     server: tuple[str, int] | None = None,
     streamed: bool = False,
-    counted_elsewhere: bool = False,
 ) -> Call:
     call = open_call(
         operation="chat",
@@ -47,7 +46,6 @@ def _open(
         dialect=OPENAI_CHAT,
         server=server,
         streamed=streamed,
-        counted_elsewhere=counted_elsewhere,
     )
     assert call is not None
     return call
@@ -102,14 +100,6 @@ def test_a_call_inside_an_official_inference_is_left_to_that_to_count(seen: Capt
 
     assert [record.name for record in seen.records] == ["chat m", "chat m"]
     assert [bool(record.convention) for record in seen.records] == [False, True]
-
-
-def test_a_call_that_is_counted_elsewhere_is_not_counted_twice(seen: Captured) -> None:
-    """An integration may know better than the context."""
-    _open(counted_elsewhere=True).finish(Outcome.COMPLETED)
-
-    (record,) = seen.records
-    assert record.convention == {}
 
 
 def test_every_chunk_of_a_stream_has_its_time_since_the_one_before(
