@@ -13,14 +13,19 @@ __all__ = ["HTTPX2Instrumentor", "HTTPXInstrumentor"]
 class _TransportInstrumentor(Instrumentor):
     library: ClassVar[str]
     core: ClassVar[str]
+    official: ClassVar[str]
 
     def patch(self, patches: Patches) -> None:
         """Patch where a client hands one request to whatever transport it has, and the answer."""
         from latspan_httpx import _bodies, _transport
 
         module = import_module(self.library)
-        patches.wrap(module.Client, "_send_single_request", _transport.send)
-        patches.wrap(module.AsyncClient, "_send_single_request", _transport.send_async(self.core))
+        patches.wrap(module.Client, "_send_single_request", _transport.send(self.official))
+        patches.wrap(
+            module.AsyncClient,
+            "_send_single_request",
+            _transport.send_async(self.official, self.core),
+        )
         _bodies.patch_bodies(patches, module)
 
 
@@ -30,6 +35,7 @@ class HTTPXInstrumentor(_TransportInstrumentor):
     requires = ("httpx >= 0.27, < 1",)
     library = "httpx"
     core = "httpcore"
+    official = "HTTPXClientInstrumentor"
 
 
 class HTTPX2Instrumentor(_TransportInstrumentor):
@@ -38,3 +44,4 @@ class HTTPX2Instrumentor(_TransportInstrumentor):
     requires = ("httpx2 >= 2, < 3",)
     library = "httpx2"
     core = "httpcore2"
+    official = "HTTPX2ClientInstrumentor"

@@ -15,32 +15,42 @@ from latspan.segments import SegmentName
 __all__ = ["send", "send_async"]
 
 
-def send(
-    wrapped: Callable[..., Any],
-    instance: Any,  # noqa: ARG001 - wrapt's signature
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-) -> Any:
-    """Stand in for ``Client._send_single_request``."""
-    request = args[0] if args else kwargs["request"]
-    exchange = _begin(request)
-    if exchange is None:
-        return wrapped(*args, **kwargs)
-    try:
-        with _sending(exchange, request, _trace(exchange, request.extensions.get("trace"))):
-            response = wrapped(*args, **kwargs)
-    except BaseException as error:
-        exchange.failed(error)
-        raise
-    _answered(exchange, request, response)
-    return response
+def send(official: str) -> Callable[..., Any]:
+    """
+    Return what stands in for ``Client._send_single_request``.
+
+    Args:
+        official: The name of OpenTelemetry's own instrumentor of this library.
+    """
+
+    def send_request(
+        wrapped: Callable[..., Any],
+        instance: Any,  # noqa: ARG001 - wrapt's signature
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> Any:
+        request = args[0] if args else kwargs["request"]
+        exchange = _begin(request, official)
+        if exchange is None:
+            return wrapped(*args, **kwargs)
+        try:
+            with _sending(exchange, request, _trace(exchange, request.extensions.get("trace"))):
+                response = wrapped(*args, **kwargs)
+        except BaseException as error:
+            exchange.failed(error)
+            raise
+        _answered(exchange, request, response)
+        return response
+
+    return send_request
 
 
-def send_async(core: str) -> Callable[..., Awaitable[Any]]:
+def send_async(official: str, core: str) -> Callable[..., Awaitable[Any]]:
     """
     Return what stands in for ``AsyncClient._send_single_request``.
 
     Args:
+        official: The name of OpenTelemetry's own instrumentor of this library.
         core: The module beneath, ``httpcore`` or ``httpcore2``.
     """
 
@@ -51,7 +61,7 @@ def send_async(core: str) -> Callable[..., Awaitable[Any]]:
         kwargs: dict[str, Any],
     ) -> Any:
         request = args[0] if args else kwargs["request"]
-        exchange = _begin(request, lambda: _start_up(core))
+        exchange = _begin(request, official, lambda: _start_up(core))
         if exchange is None:
             return await wrapped(*args, **kwargs)
         chained = request.extensions.get("trace")
@@ -67,7 +77,9 @@ def send_async(core: str) -> Callable[..., Awaitable[Any]]:
     return send_request
 
 
-def _begin(request: Any, start_up: Callable[[], None] | None = None) -> Exchange | None:
+def _begin(
+    request: Any, official: str, start_up: Callable[[], None] | None = None
+) -> Exchange | None:
     url = request.url
     return Exchange.begin(
         request.method,
@@ -75,6 +87,7 @@ def _begin(request: Any, start_up: Callable[[], None] | None = None) -> Exchange
         host=url.host,
         port=url.port,
         path=url.path,
+        official=("opentelemetry.instrumentation.httpx", official),
         start_up=start_up,
     )
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from typing import Any, Final
 
+from opentelemetry import context
 from opentelemetry.trace import SpanKind
 
 from latspan import semconv
@@ -196,11 +197,29 @@ class LiveCall:
             series: What series are keyed by, beside what the surrounding code has said.
         """
         self.kind, self.dialect, self.name = Kind.CALL, dialect, name
-        self._renamed = True
         self.series = series_attributes(self._runtime, series)
         self._started_with = {**self._started_with, **attributes}
+        if self.span.span_context.is_valid:
+            self._renamed = True
+        else:
+            self._open_span_now()
         self._convention_metrics = True
         self._join_enclosing_work()
+
+    def _open_span_now(self) -> None:
+        """Open the span that the exchange had not, beneath what was current when it began."""
+        sink = self._runtime.sink()
+        self._inline = sink.inline
+        token = context.attach(self.span.context)
+        try:
+            self.span = sink.open(
+                self.name,
+                kind=SpanKind.CLIENT,
+                start_epoch_ns=self._start_ns + self._offset_ns,
+                attributes={**self._started_with, **span_attributes(self.kind, self.series)},
+            )
+        finally:
+            context.detach(token)
 
     @property
     def now(self) -> Callable[[], int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from typing import Final, cast
 
@@ -9,7 +10,7 @@ from opentelemetry import context, trace
 
 from latspan import semconv
 
-__all__ = ["counted_beside", "llm_span_around"]
+__all__ = ["counted_beside", "is_on", "llm_span_around"]
 
 _OFFICIAL_INFERENCE_KEY: Final = "opentelemetry.genai.client.inference.context"
 """Where `opentelemetry-util-genai` 1.3 holds the inference that is open in a context."""
@@ -26,6 +27,18 @@ _LLM: Final[Mapping[str, frozenset[str]]] = {
 """What says of a span that it is one call of a model: any of these attributes."""
 
 _TAKEN: Final = "_latspan_enriched"
+
+
+def is_on(module: str, instrumentor: str) -> bool:
+    """
+    Return whether an instrumentation of OpenTelemetry's own is switched on.
+
+    Args:
+        module: Where it lives; it is not imported for this.
+        instrumentor: The name of its instrumentor class, of which there is one instance.
+    """
+    cls = getattr(sys.modules.get(module), instrumentor, None)
+    return cls is not None and cls().is_instrumented_by_opentelemetry is True
 
 
 def counted_beside(span: trace.Span | None) -> bool:

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from latspan import semconv
 from latspan._runtime import guarded
+from latspan.instrument._beside import is_on
 from latspan.instrument._bodies import watch_body
 from latspan.instrument._hooks import (
     Attempt,
@@ -53,6 +54,7 @@ class Exchange:
         host: str,
         port: int | None,
         path: str,
+        official: tuple[str, str] | None = None,
         start_up: Callable[[], None] | None = None,
     ) -> Exchange | None:
         """
@@ -64,6 +66,8 @@ class Exchange:
             host: Where it goes to.
             port: The port, ``None`` for the scheme's own.
             path: The URL's path. Neither credentials nor the query leave the process.
+            official: OpenTelemetry's own instrumentation of this client, a module and the name of
+                its instrumentor: where it is on, the HTTP span is its.
             start_up: Done before the try begins.
 
         Returns:
@@ -77,6 +81,7 @@ class Exchange:
                 call = open_exchange(
                     method,
                     server=(host, port),
+                    spanned_elsewhere=official is not None and is_on(*official),
                     attributes={
                         semconv.HTTP_REQUEST_METHOD: method,
                         semconv.SERVER_ADDRESS: host,

@@ -11,7 +11,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from latspan import _runtime, semconv
 from latspan._request import LiveCall as Call
 from latspan._request import active_call as _active_call
-from latspan._spans import AttributeValue, EnrichingSink
+from latspan._spans import AttributeValue, EnrichingSink, NoSink
 from latspan._timeline import Attempt
 from latspan.instrument._beside import counted_beside, llm_span_around
 from latspan.segments import Kind
@@ -110,7 +110,11 @@ def open_call(
 
 
 def open_exchange(
-    method: str, *, server: tuple[str, int], attributes: Mapping[str, AttributeValue]
+    method: str,
+    *,
+    server: tuple[str, int],
+    attributes: Mapping[str, AttributeValue],
+    spanned_elsewhere: bool = False,
 ) -> Call | None:
     """
     Open one HTTP exchange outside any call.
@@ -119,6 +123,8 @@ def open_exchange(
         method: The HTTP method, which is the span's name.
         server: Host and port it goes to.
         attributes: Attributes of the span, known before the exchange.
+        spanned_elsewhere: Whether another instrumentation opens a span for it: then it has none
+            of ours, unless it turns out to be a call.
 
     Returns:
         ``None`` when latspan is not configured or HTTP instrumentation is suppressed here.
@@ -128,7 +134,13 @@ def open_exchange(
         return None
     with _runtime.guarded("the start of an HTTP exchange"):
         return Call(
-            runtime, kind=Kind.HTTP, name=method, server=server, attributes=attributes, series={}
+            runtime,
+            kind=Kind.HTTP,
+            name=method,
+            server=server,
+            attributes=attributes,
+            series={},
+            sink=NoSink() if spanned_elsewhere else None,
         )
     return None
 
