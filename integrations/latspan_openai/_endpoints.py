@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from latspan import semconv
-from latspan.instrument import Call, open_call
+from latspan.instrument import Call, is_on, open_call
 from latspan.wire import Dialect
 from latspan.wire.openai_chat import OPENAI_CHAT
 from latspan.wire.openai_completions import OPENAI_COMPLETIONS
@@ -66,6 +66,8 @@ class Endpoint:
             streamed=kwargs.get("stream") is True,
             choices=choices if isinstance(choices, int) else 1,
             attributes=attributes,
+            # It patches what the methods call, so its span is opened inside.
+            awaits_span=is_on("openinference.instrumentation.openai", "OpenAIInstrumentor"),
         )
 
 

@@ -25,6 +25,7 @@ from latspan._runtime import Runtime
 from latspan._spans import (
     AttributeValue,
     FinishedSpan,
+    NoSink,
     SpanSink,
     attempt_spans,
     latency_attributes,
@@ -92,9 +93,11 @@ class LiveCall:
         choices: How many answers were asked for at once.
         convention_metrics: Whether its values belong in the metrics of the GenAI conventions.
         sink: Where its span goes; the runtime's, if not given.
+        awaits_span: Whether its span is to be one that is opened inside it.
     """
 
     __slots__ = (
+        "_awaits_span",
         "_close_started_ns",
         "_convention_metrics",
         "_handle",
@@ -137,6 +140,7 @@ class LiveCall:
         choices: int = 1,
         convention_metrics: bool = False,
         sink: SpanSink | None = None,
+        awaits_span: bool = False,
     ) -> None:
         self._runtime = runtime
         self._now = runtime.clock.monotonic_ns
@@ -163,8 +167,9 @@ class LiveCall:
         self._started_with: Mapping[str, AttributeValue] = attributes
         if kind is Kind.CALL:
             self._join_enclosing_work()
+        self._awaits_span = awaits_span
         if sink is None:
-            sink = runtime.sink()
+            sink = NoSink() if awaits_span else runtime.sink()
         self._inline = sink.inline
         self.span = sink.open(
             name,
@@ -202,13 +207,22 @@ class LiveCall:
         if self.span.span_context.is_valid:
             self._renamed = True
         else:
-            self._open_span_now()
+            self._open_span_now(self._runtime.sink())
         self._convention_metrics = True
         self._join_enclosing_work()
 
-    def _open_span_now(self) -> None:
-        """Open the span that the exchange had not, beneath what was current when it began."""
-        sink = self._runtime.sink()
+    def adopt(self, sink: SpanSink) -> None:
+        """
+        Take the span that ``sink`` opens, if there is none so far.
+
+        Args:
+            sink: Makes another instrumentation's span the call's, opened inside the call.
+        """
+        if not self.span.span_context.is_valid:
+            self._open_span_now(sink)
+
+    def _open_span_now(self, sink: SpanSink) -> None:
+        """Open the span that there was not, beneath what was current at the beginning."""
         self._inline = sink.inline
         token = context.attach(self.span.context)
         try:
@@ -282,6 +296,9 @@ class LiveCall:
         if _open_calls.pop(self._handle, None) is None:
             return
         ended_ns = self._now() if done_ns is None else done_ns
+        if self._awaits_span:
+            # Whoever was to open one inside did not come to it.
+            self.adopt(self._runtime.sink())
         # Who goes on reading after a `break` goes on appending; that is no part of this call.
         self.tail = self.tail.copy()
         if self.reads is not None:

@@ -19,6 +19,7 @@ from latspan.instrument._traced import traced
 
 if TYPE_CHECKING:
     from latspan.instrument._answers import Answers
+    from latspan.instrument._beside import is_on
     from latspan.instrument._bodies import (
         BODIES_ARE_FOLLOWED,
         BodyWatch,
@@ -65,6 +66,7 @@ __all__ = [
     "guarded",
     "inject_trace_context",
     "instrumented",
+    "is_on",
     "iterate",
     "iterate_body",
     "open_call",
@@ -97,6 +99,7 @@ _FOR_INTEGRATIONS = {
     "body_watch": "_bodies",
     "follow": "_stream_classes",
     "inject_trace_context": "_hooks",
+    "is_on": "_beside",
     "iterate": "_streams",
     "iterate_body": "_bodies",
     "open_call": "_hooks",

@@ -13,6 +13,7 @@ from latspan.instrument._hooks import (
     Attempt,
     Call,
     active_call,
+    adopt_llm_span,
     inject_trace_context,
     open_exchange,
 )
@@ -91,6 +92,8 @@ class Exchange:
                 )
             if call is None:
                 return None
+            if not alone:
+                adopt_llm_span(call)
             if start_up is not None:
                 start_up()
             call.method = method

@@ -55,6 +55,7 @@ def open_call(
     streamed: bool = False,
     choices: int = 1,
     attributes: Mapping[str, AttributeValue] | None = None,
+    awaits_span: bool = False,
 ) -> Call | None:
     """
     Open one logical call of a model's client library, retries inside.
@@ -68,6 +69,8 @@ def open_call(
         streamed: Whether the answer was asked for in chunks.
         choices: How many answers were asked for at once.
         attributes: Further attributes of the span, known before the call.
+        awaits_span: Whether another instrumentation is known to open its span inside the call,
+            where a transport integration finds it.
 
     Where another instrumentation has opened a span for the same call, that is the one LLM span:
     latspan adds to it, and leaves the conventions' metrics to whoever emits them.
@@ -105,6 +108,7 @@ def open_call(
             choices=choices,
             convention_metrics=not counted_beside(beside),
             sink=None if beside is None else EnrichingSink(runtime.sink(), beside),
+            awaits_span=awaits_span and beside is None,
         )
     return None
 
@@ -143,6 +147,16 @@ def open_exchange(
             sink=NoSink() if spanned_elsewhere else None,
         )
     return None
+
+
+def adopt_llm_span(call: Call) -> None:
+    """Make the span that another instrumentation opened inside ``call`` the call's."""
+    runtime = _runtime.current()
+    if runtime is None or call.span.span_context.is_valid:
+        return
+    span = llm_span_around()
+    if span is not None:
+        call.adopt(EnrichingSink(runtime.sink(), span))
 
 
 def active_call() -> Call | None:

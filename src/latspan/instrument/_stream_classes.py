@@ -8,6 +8,7 @@ original does for every stream that latspan does not follow.
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterator
 from typing import Any, Final
 
@@ -21,6 +22,16 @@ __all__ = ["follow", "patch_stream_classes", "patch_stream_wrappers"]
 
 _WATCH: Final = "_latspan_watch"
 """The attribute of a stream that holds who follows it."""
+
+
+_COME_BACK: Final = frozenset({"litellm"})
+"""Packages that leave an iteration after each chunk and begin another for the next."""
+
+
+def _package_of_caller() -> str:
+    """Return the package of the code that iterates a stream."""
+    # Two frames up: the method that asks stands between.
+    return str(sys._getframe(2).f_globals.get("__name__")).partition(".")[0]
 
 
 def patch_stream_classes(patches: Patches, stream: type, async_stream: type) -> None:
@@ -169,6 +180,8 @@ def _aiter_of(
     @functools.wraps(original)
     def aiter_stream(self: Any) -> AsyncGenerator[Any]:
         watching = _watch_of(self)
+        if watching is not None and _package_of_caller() in _COME_BACK:
+            watching.entered()
         source = original(self)
         return _alate(source, self) if watching is None else aiterate(source, watching, self)
 

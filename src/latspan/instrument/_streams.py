@@ -51,7 +51,7 @@ class Watch:
             call.tail.append(chunk)
 
     def entered(self) -> None:
-        """Hear that the caller entered the stream with ``with``, so that an exit will come."""
+        """Hear that leaving an iteration is not the end: an exit will come, or another one."""
         self._entered = True
 
     def ended(self, before_ns: int) -> None:

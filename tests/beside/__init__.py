@@ -1,0 +1,1 @@
+"""Tests of latspan beside other instrumentations, and beneath frameworks."""
