@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from latspan.metrics import DEFAULT_STALL_NS
+from latspan.metrics import DEFAULT_EXPECTATIONS, Expectations
 
 if TYPE_CHECKING:
     # Whoever decorates a function pays for this module, and not for what it is told of.
@@ -48,7 +48,7 @@ class Runtime:
         settle: Runs the arithmetic of a finished request: now, or on latspan's own thread.
         propagate: Whether ``traceparent`` is added to requests.
         defaults: Attributes of every request: ``path``, ``route``, ``traffic_class``, ``tenant``.
-        stall_ns: The longest chunk gap that is no stall.
+        expected: What streams are held against.
         strict: latspan's own bugs are raised instead of logged; for tests of latspan.
         drain: Returns when everything that ``settle`` was given so far is done.
     """
@@ -59,7 +59,7 @@ class Runtime:
     settle: Callable[[Callable[[], None]], None] = _run_now
     propagate: bool = True
     defaults: Mapping[str, str] = field(default_factory=dict[str, str])
-    stall_ns: int = DEFAULT_STALL_NS
+    expected: Expectations = DEFAULT_EXPECTATIONS
     strict: bool = False
     drain: Callable[[], object] = _nothing_waits
 

@@ -22,7 +22,7 @@ from latspan._timeline import Attempt, Timeline
 from latspan.metrics import METRICS
 from latspan.segments import Outcome, ReportedTimings, Segment, SegmentName, Source
 from latspan.tokens import TokenCounts
-from latspan.units import to_seconds
+from latspan.units import in_metric_unit, to_seconds
 
 __all__ = [
     "ApiSink",
@@ -369,6 +369,9 @@ _NAMED: Final = {
     "chunk_gap_max": semconv.LATSPAN_CHUNK_GAP_MAX,
     "stall_count": semconv.LATSPAN_STALL_COUNT,
     "stall_duration": semconv.LATSPAN_STALL_DURATION,
+    "stall_ratio": semconv.LATSPAN_STALL_RATIO,
+    "fluidity": semconv.LATSPAN_FLUIDITY,
+    "buffer_needed": semconv.LATSPAN_BUFFER_NEEDED,
 }
 
 
@@ -381,8 +384,7 @@ def latency_attributes(
     for name, key in _NAMED.items():
         value = timeline.metrics.get(name)
         if value is not None:
-            seconds = METRICS[name].unit == "s"
-            attributes[key] = to_seconds(value.value) if seconds else value.value
+            attributes[key] = in_metric_unit(value.value, METRICS[name].unit)
             if value.source is not Source.MEASURED:
                 estimated.append(key)
     gaps = timeline.chunk_gaps

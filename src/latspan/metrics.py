@@ -8,31 +8,56 @@ marks a call has and how certain each of them is.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from itertools import pairwise
+from typing import Final
 
 from latspan import semconv
 from latspan.errors import UnknownNameError
 from latspan.segments import Source
-from latspan.units import NS_PER_MS
+from latspan.units import BILLIONTHS, NS_PER_MS, MetricUnit
 
 __all__ = [
     "CONVENTION_METRICS",
-    "DEFAULT_STALL_NS",
+    "DEFAULT_EXPECTATIONS",
     "EVIDENCE_METRICS",
     "LATENCY_METRICS",
     "METRICS",
     "TOKEN_METRICS",
+    "Expectations",
     "Metric",
     "MetricValue",
+    "buffer_needed",
+    "fluidity",
     "metric_named",
+    "stall_ratio",
     "stalls",
     "time_per_output_token",
+    "tokens_before",
 ]
 
-DEFAULT_STALL_NS: Final = 500 * NS_PER_MS
-"""A gap between two chunks longer than this is a stall, unless configured otherwise."""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expectations:
+    """
+    What somebody who reads along expects of a stream. Times are nanoseconds.
+
+    Args:
+        stall_ns: The longest chunk gap that is no stall, at least 0.
+        first_token_ns: When the first token is due, since the start; at least 0.
+        token_ns: How much later each further token is due, more than 0.
+        reading_ns: How long one takes to read a token, at least 0.
+    """
+
+    stall_ns: int = 500 * NS_PER_MS
+    first_token_ns: int = 500 * NS_PER_MS
+    token_ns: int = 200 * NS_PER_MS
+    reading_ns: int = 200 * NS_PER_MS
+
+
+DEFAULT_EXPECTATIONS: Final = Expectations()
+"""A chat's: something within half a second, then five tokens a second, a quick reader's pace."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +67,8 @@ class Metric:
 
     Args:
         name: The name in snapshots, files and reports.
-        unit: ``s`` for times (held as integer nanoseconds inside), ``1`` for counts.
+        unit: ``s`` for times (held as integer nanoseconds inside), ``1`` for counts, ``ratio``
+            for ratios (held as integer billionths).
         formula: In terms of marks.
         undefined: When there is no such number.
         definition: Where the definition comes from.
@@ -51,7 +77,7 @@ class Metric:
     """
 
     name: str
-    unit: Literal["s", "1"]
+    unit: MetricUnit
     formula: str
     undefined: str
     definition: str
@@ -65,7 +91,8 @@ class MetricValue:
     One value of a metric.
 
     Args:
-        value: Nanoseconds for a metric of unit ``s``, a count for unit ``1``.
+        value: Nanoseconds for a metric of unit ``s``, a count for unit ``1``, billionths for
+            ``ratio``.
         source: How certain the marks it rests on are.
     """
 
@@ -76,6 +103,8 @@ class MetricValue:
 def _by_name(*metrics: Metric) -> dict[str, Metric]:
     return {metric.name: metric for metric in metrics}
 
+
+_NO_SCHEDULE: Final = "no token came, no count from the provider, or several choices at once"
 
 LATENCY_METRICS: Final = _by_name(
     Metric(
@@ -147,6 +176,29 @@ LATENCY_METRICS: Final = _by_name(
         "the sum over stalls of what exceeds the stall limit",
         "as chunk_gap",
         "latspan",
+    ),
+    Metric(
+        "stall_ratio",
+        "ratio",
+        "stall_duration / (last_token - first_token)",
+        "as chunk_gap, or all chunks arrived at one instant",
+        "latspan; the rebuffering ratio of video players",
+    ),
+    Metric(
+        "fluidity",
+        "ratio",
+        "share of the tokens' deadlines that were met: first_token_target_ms after start, then"
+        " token_target_ms each; a late token misses all that passed and sets the schedule anew",
+        _NO_SCHEDULE,
+        "fluidity-index, arXiv 2507.09019 (Etalon), algorithm 1",
+    ),
+    Metric(
+        "buffer_needed",
+        "s",
+        "the largest over tokens of arrival - first_visible - k / r, at least 0: k tokens from"
+        " the first visible one, r = reading_tokens_per_s",
+        f"{_NO_SCHEDULE}, or nothing visible came",
+        "latspan; the start-up delay of video players",
     ),
 )
 """Where the time of a request went, and how smoothly it streamed."""
@@ -260,7 +312,9 @@ def time_per_output_token(generation_ns: int, output_tokens: int) -> int | None:
     return round(generation_ns / (output_tokens - 1))
 
 
-def stalls(gaps_ns: Iterable[int], limit_ns: int = DEFAULT_STALL_NS) -> tuple[int, int]:
+def stalls(
+    gaps_ns: Iterable[int], limit_ns: int = DEFAULT_EXPECTATIONS.stall_ns
+) -> tuple[int, int]:
     """
     Return how many gaps exceed ``limit_ns``, and by how many nanoseconds in all.
 
@@ -270,3 +324,94 @@ def stalls(gaps_ns: Iterable[int], limit_ns: int = DEFAULT_STALL_NS) -> tuple[in
     """
     excesses = [gap - limit_ns for gap in gaps_ns if gap > limit_ns]
     return len(excesses), sum(excesses)
+
+
+def stall_ratio(stall_ns: int, generation_ns: int) -> int | None:
+    """
+    Return the share of the generation that was spent beyond the stall limit, in billionths.
+
+    Args:
+        stall_ns: By how much the stalls exceeded the limit, in all.
+        generation_ns: From the first token to the last.
+
+    Returns:
+        In [0, 1,000,000,000); ``None`` where no time passed.
+    """
+    if generation_ns <= 0:
+        return None
+    return round(stall_ns * BILLIONTHS / generation_ns)
+
+
+def tokens_before(chunks: int, tokens: int) -> Sequence[int]:
+    """
+    Return how many whole tokens came before each chunk, and behind the last one how many in all.
+
+    Nobody says which tokens are in which chunk, so they are spread evenly. With as many tokens as
+    chunks each chunk has one, which is then no guess.
+
+    Args:
+        chunks: Token-bearing chunks of a stream, at least 1.
+        tokens: How many tokens they hold together, at least 1.
+    """
+    if chunks == tokens:
+        return range(tokens + 1)
+    return [at * tokens // chunks for at in range(chunks + 1)]
+
+
+def fluidity(
+    arrivals_ns: Iterable[int], before: Sequence[int], *, due_ns: int, token_ns: int
+) -> int:
+    """
+    Return the share of the tokens' deadlines that were met, in billionths.
+
+    Each token is due ``token_ns`` after the deadline before, so that what comes early banks
+    slack. A late token has missed its own deadline and each that passed before it came, and the
+    next one is due ``token_ns`` after it. With ``l`` of ``n`` tokens late, and ``m`` deadlines
+    missed, it is ``(n - l) / (n - l + m)``.
+
+    Args:
+        arrivals_ns: Of the token-bearing chunks, in order. The tokens of a chunk arrive together
+            and are due one after the other; a token of several chunks is there with the last.
+        before: As :func:`tokens_before` returns it.
+        due_ns: When the first token is due, on the same clock: Etalon's ``D_p`` after the start.
+        token_ns: Etalon's ``D_d``, more than 0.
+
+    Returns:
+        In [0, 1,000,000,000].
+
+    Source: arXiv 2507.09019 (Etalon; Metron in arXiv 2407.07000), algorithm 1, restated with
+    deadlines in place of slack.
+    """
+    behind = _behind(arrivals_ns, before, token_ns)
+    if max(behind) <= due_ns:
+        return BILLIONTHS
+    late = missed = 0
+    for behind_ns, (first, following) in zip(behind, pairwise(before), strict=True):
+        late_ns = behind_ns - due_ns
+        if late_ns > 0 and following > first:
+            late += 1
+            missed += late_ns // token_ns + 1
+            due_ns += late_ns
+    met = before[-1] - late
+    return round(met * BILLIONTHS / (met + missed))
+
+
+def buffer_needed(arrivals_ns: Iterable[int], before: Sequence[int], *, reading_ns: int) -> int:
+    """
+    Return by how much reading must start later than the first chunk, so as never to wait.
+
+    Args:
+        arrivals_ns: Of the token-bearing chunks from the first visible one on, in order.
+        before: As :func:`tokens_before` returns it, from there on.
+        reading_ns: How long one takes to read a token, at least 0.
+
+    Returns:
+        Nanoseconds, at least 0.
+    """
+    behind = _behind(arrivals_ns, before, reading_ns)
+    return max(behind) - behind[0]
+
+
+def _behind(arrivals_ns: Iterable[int], before: Sequence[int], token_ns: int) -> list[int]:
+    """Return each chunk's arrival, less what a steady pace allows the tokens before it."""
+    return [arrival - count * token_ns for arrival, count in zip(arrivals_ns, before, strict=False)]

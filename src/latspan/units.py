@@ -1,7 +1,8 @@
 """
 The only unit conversions: inside latspan a time is an integer of nanoseconds.
 
-Seconds exist at the edges alone (OTLP, files), milliseconds where people read and write them.
+Seconds exist at the edges alone (OTLP, files), milliseconds where people read and write them. A
+ratio is an integer too, of billionths: one scale for both, so that one histogram holds either.
 """
 
 from __future__ import annotations
@@ -10,12 +11,27 @@ from typing import Final, Literal, get_args
 
 from latspan.errors import UnknownNameError
 
-__all__ = ["NS_PER_MS", "NS_PER_S", "TimeUnit", "from_unit", "in_unit", "to_seconds"]
+__all__ = [
+    "BILLIONTHS",
+    "NS_PER_MS",
+    "NS_PER_S",
+    "MetricUnit",
+    "TimeUnit",
+    "from_unit",
+    "in_metric_unit",
+    "in_unit",
+    "to_seconds",
+]
 
 NS_PER_S: Final = 1_000_000_000
 NS_PER_MS: Final = 1_000_000
+BILLIONTHS: Final = 1_000_000_000
+"""A ratio of 1, as it is held."""
 
 TimeUnit = Literal["ns", "us", "ms", "s"]
+
+MetricUnit = Literal["s", "1", "ratio"]
+"""A time, held as nanoseconds; a count, held as it is; a ratio, held as billionths."""
 
 _NS_PER: Final[dict[str, int]] = {"ns": 1, "us": 1_000, "ms": NS_PER_MS, "s": NS_PER_S}
 
@@ -31,6 +47,19 @@ def _ns_per(unit: str) -> int:
 def to_seconds(value_ns: float) -> float:
     """Return nanoseconds as seconds."""
     return value_ns / NS_PER_S
+
+
+def in_metric_unit(value: float, unit: MetricUnit) -> float:
+    """
+    Return a value in its metric's own unit: seconds, a count or a ratio.
+
+    Args:
+        value: As it is held.
+        unit: The metric's.
+    """
+    if unit == "1":
+        return value
+    return value / (NS_PER_S if unit == "s" else BILLIONTHS)
 
 
 def in_unit(value_ns: float, unit: TimeUnit) -> float:

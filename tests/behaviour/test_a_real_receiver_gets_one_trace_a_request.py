@@ -52,7 +52,15 @@ EXPORTED = {
     "time_per_output_token": "latspan.time_per_output_token",
     "chunk_gap": "latspan.chunk_gap",
     "stall_duration": "latspan.stall.duration",
+    "stall_ratio": "latspan.stall.ratio",
+    "fluidity": "latspan.fluidity",
+    "buffer_needed": "latspan.buffer_needed",
     **{name: name for name in CONVENTIONS},
+}
+UNITS = {
+    "gen_ai.client.token.usage": "{token}",
+    "latspan.stall.ratio": "1",
+    "latspan.fluidity": "1",
 }
 Document = dict[str, Any]
 
@@ -250,13 +258,14 @@ def check_metrics(document: Document, metrics: list[Metric]) -> None:
         count = sum(point.count for point in found)
         assert count == distribution["count"]
         expected[name] += count
-        p95_s = distribution["p95_s"]
-        if p95_s is not None and name.startswith("latspan."):
-            assert percentile_of(found, 95) == pytest.approx(p95_s, rel=0.003)
+        p95 = distribution["p95"]
+        if p95 is not None and name.startswith("latspan."):
+            assert percentile_of(found, 95) == pytest.approx(p95, rel=0.003)
             compared.add(distribution["segment"] or distribution["metric"])
     received = {name: sum(p.count for p in points_of(by_name[name])) for name in by_name}
     assert received == expected
     assert compared >= {"queue", "prefill", "decode", "send", "time_to_first_token", "chunk_gap"}
+    assert compared >= {"stall_ratio", "fluidity", "buffer_needed"}
     assert expected.keys() >= CONVENTIONS
     check_exemplars(document, by_name)
 
@@ -264,7 +273,7 @@ def check_metrics(document: Document, metrics: list[Metric]) -> None:
 def points_of(metric: Metric) -> list[Any]:
     """Return a metric's points, whose form and unit are those of its name."""
     data = metric.histogram if metric.name in CONVENTIONS else metric.exponential_histogram
-    assert metric.unit == ("{token}" if metric.name.endswith("token.usage") else "s")
+    assert metric.unit == UNITS.get(metric.name, "s")
     assert data.aggregation_temporality == AggregationTemporality.AGGREGATION_TEMPORALITY_CUMULATIVE
     return list(data.data_points)
 

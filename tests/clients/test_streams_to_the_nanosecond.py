@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any, cast
 
 import pytest
 
+from latspan.metrics import MetricValue
 from latspan.recording import RequestRecord
 from latspan.segments import Kind, Outcome, Source
 from latspan.testing import Script
 from latspan.testing._capture import Captured
 from latspan.tokens import TokenSource
+from latspan.units import BILLIONTHS
 from tests.clients.conftest import Driver
 
 MS = 1_000_000
@@ -73,6 +76,9 @@ def test_a_stream_from_llama_cpp(driver: Driver, seen: Captured) -> None:
         "chunk_gap_max": 10 * MS,
         "stall_count": 0,
         "stall_duration": 0,
+        "stall_ratio": 0,
+        "fluidity": BILLIONTHS,
+        "buffer_needed": 0,
     }
     assert {value.source for value in record.metrics.values()} == {Source.MEASURED}
     assert [gap.value for gap in record.chunk_gaps] == [10 * MS] * 4
@@ -150,6 +156,9 @@ def test_what_rests_on_an_unknown_arrival_is_estimated_on_the_span_too(
         "latspan.chunk_gap.p95",
         "latspan.stall.count",
         "latspan.stall.duration",
+        "latspan.stall.ratio",
+        "latspan.fluidity",
+        "latspan.buffer_needed",
     } <= estimated
 
 
@@ -161,6 +170,100 @@ def test_a_stall_is_seen_as_one(driver: Driver, seen: Captured) -> None:
     assert metrics["chunk_gap_max"].value == 720 * MS
     assert metrics["stall_count"].value == 1
     assert metrics["stall_duration"].value == 220 * MS
+    # Of 20 + 20 + 720 + 20 + 20 ms from the first token to the last.
+    assert metrics["stall_ratio"].value == BILLIONTHS * 220 // 800
+    # The fourth token is due 600 ms after the first for a reader of 5 tokens/s; it came 760 after.
+    assert metrics["buffer_needed"].value == (760 - 600) * MS
+
+
+def test_a_late_first_token_misses_every_deadline_that_passed(
+    driver: Driver, seen: Captured
+) -> None:
+    """Due at 500 ms and each 200 ms from there: it came at 925, so it missed three."""
+    _stream(driver, Script.chat(tokens=5, prefill_ms=900, gap_ms=10, dialect="plain"))
+
+    fluidity = _only(seen).metrics["fluidity"]
+    assert fluidity == MetricValue(round(BILLIONTHS * 4 / 7), Source.MEASURED)
+
+
+def test_a_stall_costs_what_was_not_banked(driver: Driver, seen: Captured) -> None:
+    """Four early tokens put off the next deadline to 1,300 ms; it came at 1,785, then on time."""
+    _stream(
+        driver,
+        Script.chat(tokens=7, prefill_ms=40, gap_ms=20, stalls_ms={4: 1_640}, dialect="plain"),
+    )
+
+    metrics = _only(seen).metrics
+    assert metrics["time_to_first_token"].value == 65 * MS
+    # 65 + 3 * 20 + 1,660: late by 485 ms, which is three deadlines of 200 ms.
+    assert metrics["fluidity"] == MetricValue(round(BILLIONTHS * 6 / 9), Source.MEASURED)
+    assert metrics["buffer_needed"] == MetricValue((1_720 - 800) * MS, Source.MEASURED)
+
+
+def test_tokens_that_share_a_chunk_are_spread_and_said_to_be(
+    driver: Driver, seen: Captured
+) -> None:
+    """Six tokens in two chunks, three a chunk: due from the chunk's arrival on."""
+    _stream(
+        driver,
+        Script.chat(tokens=6, tokens_per_chunk=3, prefill_ms=40, gap_ms=700, dialect="plain"),
+    )
+
+    metrics = _only(seen).metrics
+    assert metrics["buffer_needed"] == MetricValue((700 - 3 * 200) * MS, Source.ESTIMATED)
+    assert metrics["fluidity"] == MetricValue(BILLIONTHS, Source.ESTIMATED)
+    assert metrics["stall_ratio"].source is Source.MEASURED
+
+
+def test_reasoning_is_on_schedule_and_nobody_reads_it(driver: Driver, seen: Captured) -> None:
+    """The reader's buffer begins with the first visible token."""
+    _stream(
+        driver,
+        Script.chat(
+            tokens=3,
+            reasoning_tokens=4,
+            prefill_ms=50,
+            gap_ms=10,
+            stalls_ms={2: 2_000, 5: 300},
+            dialect="plain",
+        ),
+    )
+
+    metrics = _only(seen).metrics
+    assert metrics["buffer_needed"].value == (310 - 200) * MS
+    # The third is due at 900 ms and came at 2,095: six missed. What follows banks again.
+    assert metrics["fluidity"].value == round(BILLIONTHS * 6 / 12)
+
+
+@pytest.mark.parametrize("unknown", [{"reports_usage": False}, {"ending": "cut"}])
+def test_what_takes_a_count_of_tokens_is_not_there_without(
+    driver: Driver, seen: Captured, unknown: dict[str, Any]
+) -> None:
+    """Absent, never 0; what chunks alone tell is there."""
+
+    async def program(client: Any) -> None:
+        stream = await driver.create(client, stream=True, stream_options={"include_usage": True})
+        with contextlib.suppress(Exception):
+            await driver.read(stream)
+
+    script = Script.chat(tokens=4, dialect="plain", **unknown)
+    driver.run(driver.transport(script, **NETWORK), program)
+
+    metrics = _only(seen).metrics
+    assert {"stall_ratio", "chunk_gap_max"} <= set(metrics)
+    assert not {"fluidity", "buffer_needed"} & set(metrics)
+
+
+def test_felt_speed_is_on_the_span_in_seconds_and_ratios(driver: Driver, seen: Captured) -> None:
+    """Under names of its own."""
+    _stream(driver, Script.chat(tokens=6, gap_ms=20, stalls_ms={3: 700}))
+
+    (span,) = [span for span in seen.spans if span.name == "chat m"]
+    attributes = dict(span.attributes or {})
+    assert attributes["latspan.stall.ratio"] == pytest.approx(0.275)
+    assert attributes["latspan.fluidity"] == 1
+    assert attributes["latspan.buffer_needed"] == pytest.approx(0.16)
+    assert "latspan.estimated" not in attributes
 
 
 @pytest.mark.parametrize("dialect", ["llama.cpp", "plain"])

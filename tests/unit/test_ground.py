@@ -17,7 +17,7 @@ from latspan.errors import (
 )
 from latspan.metrics import CONVENTION_METRICS, METRICS, metric_named, stalls, time_per_output_token
 from latspan.segments import Segment, Source, totals
-from latspan.units import from_unit, in_unit, to_seconds
+from latspan.units import MetricUnit, from_unit, in_metric_unit, in_unit, to_seconds
 
 
 def test_an_error_prints_how_to_mend_it() -> None:
@@ -119,3 +119,12 @@ def test_a_sum_of_segments_claims_no_more_than_its_weakest_part() -> None:
         [Segment("network", 0, 5, Source.MEASURED), Segment("network", 9, 11, Source.ESTIMATED)]
     )
     assert (total.duration_ns, total.source) == (7, Source.ESTIMATED)
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "shown"),
+    [(1_500_000_000, "s", 1.5), (7, "1", 7), (250_000_000, "ratio", 0.25)],
+)
+def test_a_metrics_values_leave_in_its_own_unit(value: int, unit: MetricUnit, shown: float) -> None:
+    """Seconds, counts and ratios, whatever they are held as."""
+    assert in_metric_unit(value, unit) == shown

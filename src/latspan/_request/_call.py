@@ -356,7 +356,7 @@ class LiveCall:
                 output_tokens=self._streamed_tokens(said.tokens),
                 choices=self.choices,
                 body_is_the_callers=self.kind is Kind.HTTP,
-                stall_ns=self._runtime.stall_ns,
+                expected=self._runtime.expected,
             )
         )
         ended_with: dict[str, AttributeValue] = {

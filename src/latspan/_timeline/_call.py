@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from latspan._timeline._evidence import NO_EVIDENCE, Fitted, fit
+from latspan._timeline._felt import felt_speed
 from latspan._timeline._marks import Attempt, Reads
 from latspan._timeline._stream import Phase, Stream, read_stream
 from latspan._timeline._tiling import Tiling, Timeline
 from latspan.metrics import (
-    DEFAULT_STALL_NS,
+    DEFAULT_EXPECTATIONS,
+    Expectations,
     MetricValue,
-    stalls,
     time_per_output_token,
 )
 from latspan.segments import Mark, Outcome, ReportedTimings, Segment, SegmentName, Source
@@ -41,7 +42,7 @@ class CallObservation:
         choices: How many answers were asked for at once.
         body_is_the_callers: The response's body is read by the caller, unseen: the time after
             the headers is as much the caller's as the server's.
-        stall_ns: The longest chunk gap that is no stall.
+        expected: What a stream is held against.
     """
 
     start_ns: int
@@ -55,7 +56,7 @@ class CallObservation:
     output_tokens: int | None = None
     choices: int = 1
     body_is_the_callers: bool = False
-    stall_ns: int = DEFAULT_STALL_NS
+    expected: Expectations = DEFAULT_EXPECTATIONS
 
 
 def call_timeline(seen: CallObservation) -> Timeline:
@@ -264,8 +265,13 @@ def _timeline(
         if pace is not None:
             metrics["time_per_output_token"] = pace
         gaps = stream.gaps()
-        if gaps:
-            metrics |= _gap_metrics(gaps, seen.stall_ns)
+        metrics |= felt_speed(
+            stream,
+            gaps,
+            start_ns=seen.start_ns,
+            tokens=seen.output_tokens if seen.choices == 1 else None,
+            expected=seen.expected,
+        )
     return Timeline(
         start_ns=seen.start_ns,
         done_ns=marks[Mark.DONE],
@@ -274,16 +280,6 @@ def _timeline(
         chunk_gaps=gaps,
         marks=marks,
     )
-
-
-def _gap_metrics(gaps: Sequence[MetricValue], stall_ns: int) -> dict[str, MetricValue]:
-    source = Source.weakest(gap.source for gap in gaps)
-    count, excess_ns = stalls((gap.value for gap in gaps), stall_ns)
-    return {
-        "chunk_gap_max": MetricValue(max(gap.value for gap in gaps), source),
-        "stall_count": MetricValue(count, source),
-        "stall_duration": MetricValue(excess_ns, source),
-    }
 
 
 def _pace(seen: CallObservation, stream: Stream, *, rejected: bool) -> MetricValue | None:

@@ -70,12 +70,14 @@ class Stream:
         handed_over_ns: When the caller got it.
         arrivals: When the chunks that matter arrived.
         token_arrivals: Of every token-bearing chunk, in order.
+        unseen_chunks: How many of those came before the first visible one; all, where none was.
         all_pieces: What it did from the handing-over to the last read's return, in order.
     """
 
     handed_over_ns: int
     arrivals: Mapping[Mark, Arrival]
     token_arrivals: tuple[Arrival, ...]
+    unseen_chunks: int
     all_pieces: tuple[Piece, ...]
 
     @property
@@ -125,6 +127,7 @@ def read_stream(reads: Reads, handed_over_ns: int) -> Stream:
         handed_over_ns=handed_over_ns,
         arrivals=arrivals,
         token_arrivals=tuple(_arrival(*returns[index]) for index in tokens),
+        unseen_chunks=len(tokens) if visible is None else tokens.index(visible),
         all_pieces=tuple(_pieces(returns, handed_over_ns, tokens, visible)),
     )
 

@@ -32,7 +32,8 @@ of at most {OUTPUT_TOKENS} tokens, and shows where their time went:
 
   a waterfall of the median request and of the slowest one
   percentiles of every segment, and its share of the slowest tenth's time
-  time to first token, time per token, gaps and stalls, token counts
+  time to first token, time per token, gaps, token counts
+  felt speed: until something shows, stalls, tokens on time
   one sentence on what the slow requests spent their time on
 
 40 chats take under a minute on one core. The report goes to stdout,
@@ -181,12 +182,13 @@ def _plan(requests: int, concurrency: int) -> str:
 def _printer() -> Callable[[Snapshot], None]:
     """Return what prints the report, having made sure that it can."""
     from latspan.report import CallsReport
+    from latspan.sdk import Config
 
     def show(snapshot: Snapshot) -> None:
         from rich.console import Console
 
         console = Console(highlight=False)
-        console.print(CallsReport(snapshot), crop=False)
+        console.print(CallsReport(snapshot, Config.of({}).expected), crop=False)
 
     return show
 

@@ -1,5 +1,5 @@
 """
-The arithmetic from HDR buckets to base-2 exponential ones, in seconds.
+The arithmetic from HDR buckets to base-2 exponential ones, in seconds or as ratios.
 
 At scale ``s`` bucket ``i`` holds the values in ``(base**i, base**(i + 1)]`` with
 ``base = 2**(2**-s)``.
@@ -40,7 +40,7 @@ _HDR_BUCKETS: Final = index_of(HIGHEST_NS) + 1
 @dataclass(frozen=True, slots=True)
 class ExponentialBuckets:
     """
-    Counts of values in seconds, in exponential buckets.
+    Counts of values in exponential buckets: seconds, or ratios.
 
     Args:
         scale: Each scale less doubles the buckets' width, as a power.
@@ -76,7 +76,7 @@ def exponential_buckets(
     Return the histogram's counts in exponential buckets.
 
     Args:
-        histogram: Of nanoseconds.
+        histogram: Of nanoseconds, or of a ratio's billionths, which is the same arithmetic.
         scale: In [-10, 20]; the finest that is wanted.
         max_buckets: At least 2. Where the occupied buckets and those between them are more, the
             scale is lowered until they are not.

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from latspan import semconv
+from latspan.units import MetricUnit
 
 __all__ = ["FORMS", "Form"]
 
@@ -19,14 +20,22 @@ class Form:
     Args:
         name: What it is called outside.
         description: One sentence.
-        unit: ``s`` or ``{token}``.
+        unit: ``s``, ``{token}``, or ``1`` for a ratio.
         bounds: Of its buckets, where a convention advises them; an exponential histogram else.
     """
 
     name: str
     description: str
-    unit: Literal["s", "{token}"] = "s"
+    unit: Literal["s", "{token}", "1"] = "s"
     bounds: tuple[float, ...] | None = None
+
+    @property
+    def held_as(self) -> MetricUnit:
+        """How its values are held before they leave."""
+        return _HELD_AS[self.unit]
+
+
+_HELD_AS: Final[Mapping[str, MetricUnit]] = {"s": "s", "{token}": "1", "1": "ratio"}
 
 
 def _conventions(name: str, description: str, unit: Literal["s", "{token}"] = "s") -> Form:
@@ -57,6 +66,20 @@ FORMS: Final[Mapping[str, Form]] = {
     "stall_duration": Form(
         semconv.METRIC_STALL_DURATION,
         "By how much a stream's gaps exceeded the stall limit, summed over a request",
+    ),
+    "stall_ratio": Form(
+        semconv.METRIC_STALL_RATIO,
+        "Share of the time from the first token to the last that exceeded the stall limit",
+        "1",
+    ),
+    "fluidity": Form(
+        semconv.METRIC_FLUIDITY,
+        "Share of the deadlines of a stream's tokens that were met; higher is better",
+        "1",
+    ),
+    "buffer_needed": Form(
+        semconv.METRIC_BUFFER_NEEDED,
+        "How much later than the first visible token reading must start, so as never to wait",
     ),
     semconv.METRIC_OPERATION_DURATION: _conventions(
         semconv.METRIC_OPERATION_DURATION, "GenAI operation duration."

@@ -17,7 +17,7 @@ from latspan.export._explicit import explicit_counts
 from latspan.export._exponential import exponential_buckets
 from latspan.export._forms import Form
 from latspan.recording import Exemplar, Series, SeriesKey
-from latspan.units import NS_PER_S, to_seconds
+from latspan.units import NS_PER_S, MetricUnit, in_metric_unit
 
 __all__ = ["DataPoint", "attributes_of", "data_point", "largest_size", "size_of_attributes"]
 
@@ -94,19 +94,19 @@ def data_point(
         max_buckets: See there.
     """
     histogram = series.histogram
-    in_seconds = form.unit == "s"
+    unit = form.held_as
     common: dict[str, Any] = {
         "attributes": attributes_of(key, conventions=form.bounds is not None),
         "start_time_unix_nano": series.start_epoch_ns,
         "time_unix_nano": end_epoch_ns,
         "count": histogram.count,
-        "sum": to_seconds(histogram.sum_ns) if in_seconds else histogram.sum_ns,
-        "min": to_seconds(histogram.min_ns) if in_seconds else histogram.min_ns,
-        "max": to_seconds(histogram.max_ns) if in_seconds else histogram.max_ns,
-        "exemplars": [_exemplar(each, in_seconds=in_seconds) for each in exemplars],
+        "sum": in_metric_unit(histogram.sum_ns, unit),
+        "min": in_metric_unit(histogram.min_ns, unit),
+        "max": in_metric_unit(histogram.max_ns, unit),
+        "exemplars": [_exemplar(each, unit) for each in exemplars],
     }
     if form.bounds is not None:
-        per_bound = NS_PER_S if in_seconds else 1
+        per_bound = NS_PER_S if unit == "s" else 1
         return HistogramDataPoint(
             bucket_counts=explicit_counts(histogram, form.bounds, per_bound=per_bound),
             explicit_bounds=form.bounds,
@@ -150,10 +150,10 @@ def _size_of_counts(counts: Sequence[int]) -> int:
     return len(counts) * max((max(counts, default=0).bit_length() + 6) // 7, 1)
 
 
-def _exemplar(exemplar: Exemplar, *, in_seconds: bool) -> OtelExemplar:
+def _exemplar(exemplar: Exemplar, unit: MetricUnit) -> OtelExemplar:
     return OtelExemplar(
         {},
-        to_seconds(exemplar.value) if in_seconds else exemplar.value,
+        in_metric_unit(exemplar.value, unit),
         exemplar.epoch_ns,
         exemplar.span_id,
         exemplar.trace_id,

@@ -5,13 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal
 
 from latspan.errors import EmptyHistogramError, NotEnoughValuesError
 from latspan.histogram import Histogram, percentile_spectrum, values_needed
 from latspan.segments import Source
 from latspan.tokens import TokenSource
-from latspan.units import TimeUnit, from_unit, in_unit
+from latspan.units import (
+    BILLIONTHS,
+    MetricUnit,
+    TimeUnit,
+    from_unit,
+    in_metric_unit,
+    in_unit,
+)
 
 __all__ = ["Distribution"]
 
@@ -21,19 +27,21 @@ class Distribution:
     """
     The values of one metric or segment, and how certain they are.
 
-    Where the unit is ``1`` the values are plain counts, and ``unit=`` means nothing to them.
+    Where the unit is ``1`` or ``ratio`` the values are no times, and ``unit=`` means nothing to
+    them.
 
     Args:
         name: The metric's or the segment's name.
-        histogram: Every value: nanoseconds for the unit ``s``, plain numbers for ``1``.
-        unit: ``s`` for times, ``1`` for counts.
+        histogram: Every value: nanoseconds for the unit ``s``, plain numbers for ``1``,
+            billionths for ``ratio``.
+        unit: ``s`` for times, ``1`` for counts, ``ratio`` for ratios.
         sources: How many of the values come from which source.
         hint: What to ask for instead where there are no values.
     """
 
     name: str
     histogram: Histogram
-    unit: Literal["s", "1"] = "s"
+    unit: MetricUnit = "s"
     sources: Mapping[Source | TokenSource, int] = field(
         default_factory=dict[Source | TokenSource, int]
     )
@@ -63,7 +71,7 @@ class Distribution:
 
         Args:
             percentile: In [0, 100].
-            unit: Of the answer; without meaning for counts.
+            unit: Of the answer; without meaning for counts and ratios.
 
         Returns:
             Never below the true value and at most 1/1024 above it.
@@ -87,7 +95,7 @@ class Distribution:
 
         Args:
             ticks: Points on each half of the distance that is left to 100 %, at least 1.
-            unit: Of the values; without meaning for counts.
+            unit: Of the values; without meaning for counts and ratios.
 
         Returns:
             Percentile in [0, 100], value, and how many values do not exceed it. The last line is
@@ -135,20 +143,19 @@ class Distribution:
 
         Args:
             limit: Values up to 1/1024 above it may not count as above.
-            unit: Of the limit; without meaning for counts.
+            unit: Of the limit; without meaning for counts and ratios.
 
         Raises:
             EmptyHistogramError: There are no values.
         """
-        held_limit = from_unit(limit, unit) if self.unit == "s" else math.floor(limit)
-        return self._occupied().share_above(held_limit)
+        return self._occupied().share_above(self._held(limit, unit))
 
     def mean(self, *, unit: TimeUnit = "ms") -> float:
         """
         Return the exact mean.
 
         Args:
-            unit: Of the answer; without meaning for counts.
+            unit: Of the answer; without meaning for counts and ratios.
 
         Raises:
             EmptyHistogramError: There are no values.
@@ -160,7 +167,7 @@ class Distribution:
         Return the exact smallest value.
 
         Args:
-            unit: Of the answer; without meaning for counts.
+            unit: Of the answer; without meaning for counts and ratios.
 
         Raises:
             EmptyHistogramError: There are no values.
@@ -172,7 +179,7 @@ class Distribution:
         Return the exact largest value.
 
         Args:
-            unit: Of the answer; without meaning for counts.
+            unit: Of the answer; without meaning for counts and ratios.
 
         Raises:
             EmptyHistogramError: There are no values.
@@ -180,7 +187,12 @@ class Distribution:
         return self._shown(self._occupied().max_ns, unit)
 
     def _shown(self, value: float, unit: TimeUnit) -> float:
-        return in_unit(value, unit) if self.unit == "s" else value
+        return in_unit(value, unit) if self.unit == "s" else in_metric_unit(value, self.unit)
+
+    def _held(self, limit: float, unit: TimeUnit) -> int:
+        if self.unit == "s":
+            return from_unit(limit, unit)
+        return math.floor(limit) if self.unit == "1" else round(limit * BILLIONTHS)
 
     def _occupied(self) -> Histogram:
         if not self.histogram.count:

@@ -6,7 +6,6 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Literal
 
 from latspan.errors import ConfigError, UnknownNameError
 from latspan.histogram import Histogram
@@ -22,7 +21,7 @@ from latspan.recording._series import (
 )
 from latspan.segments import SEGMENT_ORDER, Kind, Source
 from latspan.tokens import TokenSource
-from latspan.units import TimeUnit
+from latspan.units import MetricUnit, TimeUnit
 
 __all__ = ["Snapshot"]
 
@@ -63,7 +62,7 @@ class Snapshot:
         Args:
             metric: A metric's name or alias, for example ``ttft``.
             percentile: In [0, 100].
-            unit: Of the answer; without meaning for counts.
+            unit: Of the answer where it is a time; without meaning for counts and ratios.
             of: The kind, or ``None`` for the outermost that has such values.
             where: Attributes that the series must have.
 
@@ -248,7 +247,7 @@ def _kind_named(name: str) -> Kind:
 
 
 def _distribution(
-    name: str, series: Mapping[SeriesKey, Histogram], *, unit: Literal["s", "1"], hint: str
+    name: str, series: Mapping[SeriesKey, Histogram], *, unit: MetricUnit, hint: str
 ) -> Distribution:
     merged = Histogram()
     sources: Counter[Source | TokenSource] = Counter()

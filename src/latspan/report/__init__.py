@@ -31,6 +31,7 @@ from latspan.report._slow import (
 
 if TYPE_CHECKING:
     from latspan.report._calls import CallsReport
+    from latspan.report._felt import FeltTable
     from latspan.report._histogram_tables import HistogramDiffTable, HistogramsTable
     from latspan.report._tables import MetricsTable, SegmentsTable, TokensTable
     from latspan.report._waterfall import Waterfall
@@ -40,6 +41,7 @@ __all__ = [
     "HISTOGRAM_DIFF_SCHEMA",
     "HISTOGRAM_SHOW_SCHEMA",
     "CallsReport",
+    "FeltTable",
     "HistogramDiffTable",
     "HistogramRow",
     "HistogramsTable",
@@ -62,6 +64,7 @@ __all__ = [
 
 _DRAWN_BY: Final = {
     "CallsReport": "_calls",
+    "FeltTable": "_felt",
     "HistogramDiffTable": "_histogram_tables",
     "HistogramsTable": "_histogram_tables",
     "MetricsTable": "_tables",

@@ -9,7 +9,9 @@ from typing import Final
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
+from latspan.metrics import DEFAULT_EXPECTATIONS, Expectations
 from latspan.recording import Snapshot
+from latspan.report._felt import FeltTable
 from latspan.report._slow import calls_of, median_of, sentence, slowest_of
 from latspan.report._tables import MetricsTable, SegmentsTable, TokensTable
 from latspan.report._waterfall import Waterfall
@@ -26,9 +28,11 @@ class CallsReport:
 
     Args:
         snapshot: What was recorded, its records kept.
+        expected: What the streams were held against, as it was configured.
     """
 
     snapshot: Snapshot
+    expected: Expectations = DEFAULT_EXPECTATIONS
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Yield the parts from the single request to the one sentence, a blank line between."""
@@ -44,9 +48,14 @@ class CallsReport:
             yield Waterfall(median, f"median {of}", legend=False)
             yield ""
             yield Waterfall(slowest, f"slowest {of}")
-        for table in (SegmentsTable, MetricsTable, TokensTable):
+        for table in (
+            SegmentsTable(self.snapshot),
+            MetricsTable(self.snapshot),
+            FeltTable(self.snapshot, self.expected),
+            TokensTable(self.snapshot),
+        ):
             yield ""
-            yield table(self.snapshot)
+            yield table
         yield ""
         width = min(options.max_width, _WIDEST_PROSE)
         for line in textwrap.wrap(sentence(calls), width):

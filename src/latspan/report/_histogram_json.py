@@ -1,8 +1,8 @@
 """
 The documents of ``latspan histogram … --json``.
 
-Times are integer nanoseconds, and ``null`` stands wherever a number is unknown or has too few
-values behind it.
+Times are integer nanoseconds, ratios integer billionths, and ``null`` stands wherever a number is
+unknown or has too few values behind it.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from latspan.report._histogram_rows import (
     paired,
     percentiles_of,
 )
+from latspan.units import MetricUnit
 
 __all__ = [
     "HISTOGRAM_DIFF_SCHEMA",
@@ -33,6 +34,9 @@ HISTOGRAM_SHOW_SCHEMA: Final = "latspan.histogram-show/1"
 
 HISTOGRAM_DIFF_SCHEMA: Final = "latspan.histogram-diff/1"
 """The same of the comparison."""
+
+
+_UNITS: Final[dict[MetricUnit, str]] = {"s": "ns", "1": "1", "ratio": "1e-9"}
 
 
 def histogram_show_document(
@@ -98,7 +102,7 @@ def _named(key: RowKey, by: Sequence[str]) -> dict[str, object]:
         "metric": key.metric,
         "segment": key.segment,
         "by": dict(zip(by, key.by, strict=True)),
-        "unit": "ns" if key.unit == "s" else "1",
+        "unit": _UNITS[key.unit],
     }
 
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal, NamedTuple
+from typing import Final, NamedTuple
 
 from latspan.errors import HistogramPrecisionError, UnknownNameError
 from latspan.histogram import FULL_PRECISION, Histogram, LogTotals, Precision, values_needed
 from latspan.metrics import METRICS, metric_named
 from latspan.recording import TaggedName, read_tag
 from latspan.segments import SEGMENT_ORDER, Kind
+from latspan.units import MetricUnit
 
 __all__ = [
     "PERCENTILES",
@@ -59,8 +60,8 @@ class RowKey(NamedTuple):
         return self.metric if self.segment is None else self.segment
 
     @property
-    def unit(self) -> Literal["s", "1"]:
-        """``1`` for counts; whatever nobody knows is a time in nanoseconds."""
+    def unit(self) -> MetricUnit:
+        """The metric's; whatever nobody knows is a time in nanoseconds."""
         metric = METRICS.get(self.metric)
         return "s" if metric is None else metric.unit
 

@@ -15,7 +15,7 @@ from latspan.metrics import LATENCY_METRICS, Metric
 from latspan.recording import Distribution, RequestRecord, Snapshot
 from latspan.report._slow import Slowest, calls_of, sentence, slowest_tenth
 from latspan.segments import Kind
-from latspan.units import TimeUnit, to_seconds
+from latspan.units import TimeUnit, in_metric_unit, to_seconds
 
 __all__ = ["DEMO_SCHEMA", "demo_document"]
 
@@ -76,7 +76,7 @@ def _single_value(call: RequestRecord, metric: Metric) -> float | None:
     value = call.metrics.get(metric.name)
     if value is None:
         return None
-    return to_seconds(value.value) if metric.unit == "s" else value.value
+    return in_metric_unit(value.value, metric.unit)
 
 
 def _segments(snapshot: Snapshot, slowest: Slowest) -> list[dict[str, object]]:

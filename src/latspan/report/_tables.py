@@ -1,5 +1,5 @@
 """
-The tables of a measurement: percentiles of segments and metrics, stalls, tokens.
+The tables of a measurement: percentiles of segments and metrics, tokens.
 
 Every row has its number of values, and a percentile that has too few of them says how many it
 needs instead. Columns are as wide as what stands in them: a number is never cut short.
@@ -7,7 +7,7 @@ needs instead. Columns are as wide as what stands in them: a number is never cut
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -15,15 +15,13 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
 from latspan.histogram import values_needed
-from latspan.metrics import DEFAULT_STALL_NS
 from latspan.recording import Distribution, Snapshot
-from latspan.report._layout import FAINT, MARGIN, aligned, heads, title
+from latspan.report._layout import FAINT, aligned, heads, title
 from latspan.report._slow import calls_of, slowest_tenth
 from latspan.report._waterfall import style_of
-from latspan.report._words import SOURCE_LETTERS, count, listed, milliseconds, needs, percent
-from latspan.segments import Kind, Source
+from latspan.report._words import count, letters, listed, milliseconds, needs, percent
+from latspan.segments import Kind
 from latspan.tokens import TokenCounts, TokenSource
-from latspan.units import NS_PER_MS
 
 __all__ = ["MetricsTable", "SegmentsTable", "TokensTable"]
 
@@ -34,10 +32,8 @@ _SHARE_BAR_WIDTH: Final = 8
 _METRIC_LABELS: Final[dict[str, str]] = {
     "duration": "duration",
     "time_to_first_token": "TTFT, first token",
-    "time_to_first_visible_token": "TTFV, first visible token",
     "time_per_output_token": "TPOT, per output token",
     "chunk_gap": "gap between chunks",
-    "chunk_gap_max": "longest gap of a request",
 }
 
 _TOKEN_SOURCES: Final[dict[TokenSource, str]] = {
@@ -81,7 +77,7 @@ class SegmentsTable:
                     Text(name, style=style_of(name)),
                     Text(f"{values.count():,}"),
                     *_percentiles(values),
-                    Text(_letters(values.sources)),
+                    Text(letters(values.sources)),
                     Text.assemble(
                         "—" if share is None else f"{percent(share):>5}",
                         (f" {bar}" if bar else "", style_of(name)),
@@ -94,20 +90,18 @@ class SegmentsTable:
 @dataclass(frozen=True, slots=True)
 class MetricsTable:
     """
-    Each metric's percentiles over the calls, and a line on stalls.
+    Each metric's percentiles over the calls.
 
     Args:
-        snapshot: What was recorded, its records kept.
-        stall_ns: The longest gap that is no stall, as it was configured.
+        snapshot: What was recorded.
     """
 
     snapshot: Snapshot
-    stall_ns: int = DEFAULT_STALL_NS
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Yield the title, the table and the line."""
+        """Yield the title and the table."""
         del console, options
-        yield title("time to answer, and how smoothly")
+        yield title("time to answer")
         rows = [heads("metric", "n", *_PERCENTILE_HEADS, "source")]
         for name, label in _METRIC_LABELS.items():
             values = self.snapshot.metric(name, of=Kind.CALL)
@@ -116,31 +110,10 @@ class MetricsTable:
                     Text(label),
                     Text(f"{values.count():,}"),
                     *_percentiles(values),
-                    Text(_letters(values.sources) or "—"),
+                    Text(letters(values.sources)),
                 )
             )
         yield from aligned(rows, left=(0, 5))
-        yield Text(f"{MARGIN}stalls: {self._stalls()}")
-
-    def _stalls(self) -> str:
-        calls = calls_of(self.snapshot.records)
-        counted = [call.metrics["stall_count"] for call in calls if "stall_count" in call.metrics]
-        if not counted:
-            return "unknown, no request had a gap to measure"
-        limit = f"{self.stall_ns / NS_PER_MS:,g} ms"
-        stalled = sum(value.value > 0 for value in counted)
-        if not stalled:
-            return f"none, no gap over {limit} in {count(len(counted), 'request')}"
-        gaps = sum(value.value for value in counted)
-        beyond_ns = sum(
-            call.metrics["stall_duration"].value
-            for call in calls
-            if "stall_duration" in call.metrics
-        )
-        return (
-            f"{count(gaps, 'gap')} over {limit} in {stalled:,} of"
-            f" {count(len(counted), 'request')}, {milliseconds(beyond_ns)} beyond it in all"
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,10 +143,6 @@ def _percentiles(values: Distribution) -> Iterator[Text]:
             yield Text(needs(needed), style=FAINT)
         else:
             yield Text(milliseconds(values.percentile(percentile, unit="ns")))
-
-
-def _letters(sources: Mapping[Source | TokenSource, int]) -> str:
-    return "+".join(SOURCE_LETTERS[source] for source in Source if sources.get(source))
 
 
 def _token_rows(counts: Iterable[TokenCounts]) -> Iterator[tuple[Text, ...]]:

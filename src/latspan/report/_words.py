@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Final, Literal
+from typing import Final
 
 from latspan.segments import SegmentName, Source
-from latspan.units import NS_PER_MS, NS_PER_S, TimeUnit, in_unit
+from latspan.tokens import TokenSource
+from latspan.units import NS_PER_MS, NS_PER_S, MetricUnit, TimeUnit, in_metric_unit, in_unit
 
 __all__ = [
     "GLOSSARY",
@@ -15,6 +16,7 @@ __all__ = [
     "SOURCE_WORDS",
     "count",
     "instant",
+    "letters",
     "listed",
     "milliseconds",
     "needs",
@@ -63,6 +65,11 @@ SOURCE_LETTERS: Final[dict[Source, str]] = {
 }
 
 
+def letters(sources: Mapping[Source | TokenSource, int]) -> str:
+    """Return the letters of the sources that any value has, from the most certain on."""
+    return "+".join(SOURCE_LETTERS[source] for source in Source if sources.get(source)) or "—"
+
+
 def milliseconds(value_ns: float) -> str:
     """Return nanoseconds as milliseconds with one decimal, or as below 0.1 where it is."""
     value_ms = value_ns / NS_PER_MS
@@ -93,17 +100,19 @@ def listed(parts: Sequence[str]) -> str:
     return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
 
 
-def quantity(value: int, unit: Literal["s", "1"], shown: TimeUnit) -> str:
+def quantity(value: int, unit: MetricUnit, shown: TimeUnit) -> str:
     """
     Return a value with its unit, in as many digits as it is known with.
 
     Args:
-        value: Nanoseconds for the unit ``s``, a plain number for ``1``.
+        value: Nanoseconds for the unit ``s``, a plain number for ``1``, billionths for ``ratio``.
         unit: Of the metric.
         shown: The unit to show a time in.
     """
     if unit == "1":
         return f"{value:,}"
+    if unit == "ratio":
+        return percent(in_metric_unit(value, unit))
     if shown == "ms":
         return milliseconds(value)
     decimals = {"ns": 0, "us": 1, "s": 3}[shown]

@@ -86,7 +86,7 @@ def assemble(config: Config, *, at_end: Callable[[], None]) -> Assembly:
         drain=worker.drain,
         propagate=config.propagate,
         defaults=config.defaults,
-        stall_ns=config.stall_ns,
+        expected=config.expected,
     )
     return Assembly(runtime, worker, spans, intervals)
 

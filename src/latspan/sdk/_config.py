@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypedDict, get_args
 from urllib.parse import urlsplit
 
 from latspan.errors import ConfigError, UnknownNameError
-from latspan.units import from_unit
+from latspan.metrics import Expectations
+from latspan.units import NS_PER_S, from_unit
 
 if TYPE_CHECKING:
     from opentelemetry.trace import TracerProvider
@@ -30,7 +31,16 @@ _DEFAULT_ENDPOINTS: Final[Mapping[Protocol, str]] = {
 _TRUE: Final = frozenset({"true", "1", "yes", "on"})
 _FALSE: Final = frozenset({"false", "0", "no", "off"})
 _SWITCHES: Final = ("export", "propagate", "set_global", "histogram_payloads")
-_DURATIONS: Final = ("metrics_interval_s", "series_idle_s", "stall_ms")
+_POSITIVE: Final = (
+    "metrics_interval_s",
+    "series_idle_s",
+    "stall_ms",
+    "first_token_target_ms",
+    "token_target_ms",
+    "reading_tokens_per_s",
+)
+"""Settings that are numbers above 0."""
+
 _INTEGERS: Final[Mapping[str, tuple[int, float]]] = {
     "metrics_scale": (-10, 20),
     "metrics_max_buckets": (2, math.inf),
@@ -77,6 +87,11 @@ class Config:
         route: The route of requests that say none.
         traffic_class: The traffic class of requests that say none.
         stall_ms: A gap between two chunks longer than this is a stall; more than 0.
+        first_token_target_ms: When the first token of a stream is due, for its fluidity; more
+            than 0.
+        token_target_ms: How much later each further token is due; more than 0.
+        reading_tokens_per_s: How fast the answer is read, for the buffer that is needed; more
+            than 0.
         keep_records: How many of the latest requests to keep whole beside the histograms; ``None``
             keeps all of them. For demonstrations and tests, not for production.
     """
@@ -99,6 +114,9 @@ class Config:
     route: str | None = None
     traffic_class: str | None = None
     stall_ms: float = 500.0
+    first_token_target_ms: float = 500.0
+    token_target_ms: float = 200.0
+    reading_tokens_per_s: float = 5.0
     keep_records: int | None = 0
 
     @classmethod
@@ -147,7 +165,7 @@ class Config:
                 f"protocol is '{self.protocol}'",
                 hint=f"use one of {', '.join(get_args(Protocol))}",
             )
-        for name in _DURATIONS:
+        for name in _POSITIVE:
             value = getattr(self, name)
             # Unset, an interval is what OpenTelemetry's variable says.
             if value is not None or name != "metrics_interval_s":
@@ -160,9 +178,14 @@ class Config:
             _check_switch(name, getattr(self, name))
 
     @property
-    def stall_ns(self) -> int:
-        """The longest chunk gap that is no stall, in nanoseconds."""
-        return from_unit(self.stall_ms, "ms")
+    def expected(self) -> Expectations:
+        """What streams are held against, in nanoseconds."""
+        return Expectations(
+            stall_ns=from_unit(self.stall_ms, "ms"),
+            first_token_ns=from_unit(self.first_token_target_ms, "ms"),
+            token_ns=max(1, from_unit(self.token_target_ms, "ms")),
+            reading_ns=round(NS_PER_S / self.reading_tokens_per_s),
+        )
 
     @property
     def defaults(self) -> dict[str, str]:
@@ -222,6 +245,9 @@ class ConfigFields(TypedDict, total=False):
     route: str | None
     traffic_class: str | None
     stall_ms: float
+    first_token_target_ms: float
+    token_target_ms: float
+    reading_tokens_per_s: float
     keep_records: int | None
 
 
@@ -285,7 +311,7 @@ def _parsed(name: str, variable: str, text: str) -> Any:
         if lowered in _TRUE | _FALSE:
             return lowered in _TRUE
         raise ConfigError(f"{variable} is '{text}'", hint="use true or false")
-    if name in _DURATIONS:
+    if name in _POSITIVE:
         return _number(float, variable, text)
     if name in _INTEGERS:
         return _number(int, variable, text)

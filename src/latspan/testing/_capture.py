@@ -15,7 +15,7 @@ from latspan import _runtime
 from latspan._runtime import Runtime
 from latspan.clock import Clock, SystemClock
 from latspan.export import PrivateSink
-from latspan.metrics import DEFAULT_STALL_NS
+from latspan.metrics import DEFAULT_EXPECTATIONS, Expectations
 from latspan.recording import Recorder, RequestRecord, Snapshot
 
 __all__ = ["Captured", "capture"]
@@ -50,7 +50,9 @@ class Captured:
 
 
 @contextmanager
-def capture(*, clock: Clock | None = None, stall_ns: int = DEFAULT_STALL_NS) -> Generator[Captured]:
+def capture(
+    *, clock: Clock | None = None, expected: Expectations = DEFAULT_EXPECTATIONS
+) -> Generator[Captured]:
     """
     Record into memory inside the block, whatever the application configures meanwhile.
 
@@ -58,7 +60,7 @@ def capture(*, clock: Clock | None = None, stall_ns: int = DEFAULT_STALL_NS) -> 
 
     Args:
         clock: Where time is read; the machine's clock, if not given.
-        stall_ns: The longest chunk gap that is no stall, in nanoseconds.
+        expected: What streams are held against.
     """
     clock = clock or SystemClock()
     exporter = InMemorySpanExporter()
@@ -66,7 +68,7 @@ def capture(*, clock: Clock | None = None, stall_ns: int = DEFAULT_STALL_NS) -> 
     sink = PrivateSink(provider, SimpleSpanProcessor(exporter))
     recorder = Recorder(clock, keep=None)
     runtime = Runtime(
-        clock=clock, recorder=recorder, sink=lambda: sink, stall_ns=stall_ns, strict=True
+        clock=clock, recorder=recorder, sink=lambda: sink, expected=expected, strict=True
     )
     with _runtime.overridden(runtime):
         yield Captured(recorder, exporter)

@@ -23,6 +23,9 @@ METRICS = (
     "time_per_output_token",
     "chunk_gap",
     "stall_duration",
+    "stall_ratio",
+    "fluidity",
+    "buffer_needed",
     "gen_ai.client.operation.duration",
     "gen_ai.client.operation.time_to_first_chunk",
     "gen_ai.client.operation.time_per_output_chunk",
@@ -125,5 +128,5 @@ def distributions(snapshot: Snapshot) -> Iterator[dict[str, Any]]:
                     "segment": segment,
                     "kind": kind,
                     "count": values.count(),
-                    "p95_s": values.percentile(95, unit="s") if enough else None,
+                    "p95": values.percentile(95, unit="s") if enough else None,
                 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from opentelemetry.exporter.otlp.proto.common.metrics_encoder import encode_metrics
@@ -85,7 +86,7 @@ def test_a_series_becomes_a_data_point_with_exact_numbers() -> None:
 
 
 def test_only_what_has_a_name_outside_is_exported() -> None:
-    """Each of the six metrics once, in seconds; other metrics stay inside."""
+    """Each metric once, in seconds or as a ratio; other metrics stay inside."""
     snapshot = snapshot_of(
         *(
             (metric, {"source": "measured"}, histogram_of(1))
@@ -99,6 +100,9 @@ def test_only_what_has_a_name_outside_is_exported() -> None:
                 "chunk_gap_max",
                 "stall_count",
                 "stall_duration",
+                "stall_ratio",
+                "fluidity",
+                "buffer_needed",
                 "input_tokens",
             )
         )
@@ -114,7 +118,26 @@ def test_only_what_has_a_name_outside_is_exported() -> None:
         ("latspan.time_per_output_token", "s"),
         ("latspan.chunk_gap", "s"),
         ("latspan.stall.duration", "s"),
+        ("latspan.stall.ratio", "1"),
+        ("latspan.fluidity", "1"),
+        ("latspan.buffer_needed", "s"),
     ]
+
+
+def test_a_ratio_leaves_as_a_ratio() -> None:
+    """Held as billionths, between 0 and 1 outside, its buckets too."""
+    snapshot = snapshot_of(
+        ("fluidity", {"source": "measured"}, histogram_of(500_000_000, 1_000_000_000))
+    )
+
+    [point] = points_of(exported(snapshot))["latspan.fluidity"]
+
+    assert (point.count, point.sum, point.min, point.max) == (2, 1.5, 0.5, 1)
+    base = 2 ** (2**-point.scale)
+    first = base ** (point.positive.offset + 0.5)
+    last = base ** (point.positive.offset + len(point.positive.bucket_counts) - 0.5)
+    assert first == pytest.approx(0.5, rel=0.003)
+    assert last == pytest.approx(1, rel=0.003)
 
 
 def test_nothing_becomes_nothing() -> None:

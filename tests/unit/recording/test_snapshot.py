@@ -100,6 +100,19 @@ def test_counts_have_no_unit_of_time() -> None:
     assert tokens.sources == {TokenSource.PROVIDER: 2}
 
 
+def test_ratios_are_given_as_ratios() -> None:
+    """Whatever unit is asked for, and limits of them are ratios too."""
+    smooth, rough = (
+        replace(call(), metrics={"fluidity": MetricValue(held)})
+        for held in (1_000_000_000, 250_000_000)
+    )
+    fluidity = snapshot_of(smooth, smooth, smooth, rough).metric("fluidity")
+
+    assert (fluidity.min(), fluidity.max(unit="s"), fluidity.mean()) == (0.25, 1, 0.8125)
+    assert fluidity.percentile(50) == pytest.approx(1, rel=0.001)
+    assert (fluidity.share_above(0.25), fluidity.share_above(0.2)) == (0.75, 1)
+
+
 def test_tokens_that_nobody_counted_are_not_recorded() -> None:
     """Unknown is not zero."""
     assert snapshot_of(call()).metric("reasoning_tokens").count() == 0

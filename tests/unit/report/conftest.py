@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from itertools import accumulate
 
 import pytest
 
 from latspan.clock import ManualClock
-from latspan.metrics import MetricValue
+from latspan.metrics import MetricValue, buffer_needed, fluidity, stall_ratio, tokens_before
 from latspan.recording import Recorder, RequestRecord, Snapshot
 from latspan.segments import Kind, Outcome, Segment, Source
 from latspan.tokens import TokenCounts, TokenSource
@@ -46,6 +47,22 @@ def make_call(
         metrics["chunk_gap_max"] = MetricValue(max(gap.value for gap in gaps))
         metrics["stall_count"] = MetricValue(len(stalls))
         metrics["stall_duration"] = MetricValue(sum(stalls))
+        arrivals_ns = [0, *accumulate(gap.value for gap in gaps)]
+        ratio = stall_ratio(sum(stalls), arrivals_ns[-1])
+        assert ratio is not None
+        metrics["stall_ratio"] = MetricValue(ratio)
+        if tokens is not None:
+            before = tokens_before(len(arrivals_ns), len(arrivals_ns))
+            first_ns = round((first_token_ms or 0) * NS_PER_MS)
+            on_time = fluidity(
+                [first_ns + arrival_ns for arrival_ns in arrivals_ns],
+                before,
+                due_ns=500 * NS_PER_MS,
+                token_ns=200 * NS_PER_MS,
+            )
+            needed_ns = buffer_needed(arrivals_ns, before, reading_ns=200 * NS_PER_MS)
+            metrics["fluidity"] = MetricValue(on_time)
+            metrics["buffer_needed"] = MetricValue(needed_ns)
     return RequestRecord(
         name="chat smollm2",
         kind=kind,

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable
 
+import pytest
+
 from latspan.recording import RequestRecord, Snapshot
 from latspan.report import DEMO_SCHEMA, demo_document
 from latspan.segments import Kind, Outcome, Source
@@ -40,6 +42,9 @@ def test_the_document_of_one_call_that_did_not_stream(
                     "chunk_gap_max": None,
                     "stall_count": None,
                     "stall_duration": None,
+                    "stall_ratio": None,
+                    "fluidity": None,
+                    "buffer_needed": None,
                 },
                 "tokens": {
                     "input": None,
@@ -79,6 +84,9 @@ def test_the_document_of_one_call_that_did_not_stream(
                 "chunk_gap_max": {"n": 0, **too_few},
                 "stall_count": {"n": 0, **too_few},
                 "stall_duration": {"n": 0, **too_few},
+                "stall_ratio": {"n": 0, **too_few},
+                "fluidity": {"n": 0, **too_few},
+                "buffer_needed": {"n": 0, **too_few},
             },
             "sentence": "The only request spent 99 % of its time in server_wait (waiting for the"
             " server, which says nothing of its inside; unknown) (it ended as error).",
@@ -103,6 +111,26 @@ def test_percentiles_of_forty_calls_stop_at_p95(
     assert gaps["n"] == 400
     assert 0.04 <= gaps["p50"] <= 0.0401
     assert 0.74 <= gaps["p99"] <= 0.741
+
+
+def test_ratios_are_ratios(
+    forty_calls: tuple[RequestRecord, ...], snapshot_of: TakeSnapshot
+) -> None:
+    """In requests and in the summary, whatever they are held as."""
+    document = json.loads(json.dumps(demo_document(snapshot_of(forty_calls)), allow_nan=False))
+    stalled = document["requests"][0]["metrics"]
+    summary = document["summary"]["metrics"]
+
+    assert stalled["stall_ratio"] == pytest.approx(0.24 / 1.1)
+    assert document["requests"][1]["metrics"]["stall_ratio"] == 0
+    assert stalled["fluidity"] == 1
+    assert stalled["buffer_needed"] == 0
+    assert summary["stall_ratio"] == {
+        "n": 40,
+        "p50": 0,
+        "p95": pytest.approx(0.24 / 1.1, rel=1e-3),
+        "p99": None,
+    }
 
 
 def test_segments_in_pieces_are_summed_and_shares_make_one(

@@ -12,8 +12,16 @@ import pytest
 from rich.console import Console, RenderableType
 from rich.text import Text
 
+from latspan.metrics import Expectations
 from latspan.recording import RequestRecord, Snapshot
-from latspan.report import CallsReport, MetricsTable, SegmentsTable, TokensTable, Waterfall
+from latspan.report import (
+    CallsReport,
+    FeltTable,
+    MetricsTable,
+    SegmentsTable,
+    TokensTable,
+    Waterfall,
+)
 from latspan.segments import Kind, Outcome, Segment, Source
 from latspan.tokens import TokenCounts, TokenSource
 
@@ -166,10 +174,10 @@ def test_colour_says_nothing_that_text_does_not(
     assert drawn(report) == Text.from_ansi(file.getvalue()).plain
 
 
-@pytest.mark.parametrize("table", [SegmentsTable, MetricsTable, TokensTable])
+@pytest.mark.parametrize("table", [SegmentsTable, MetricsTable, FeltTable, TokensTable])
 def test_tables_of_nothing_stand(
     snapshot_of: TakeSnapshot,
-    table: type[SegmentsTable | MetricsTable | TokensTable],
+    table: type[SegmentsTable | MetricsTable | FeltTable | TokensTable],
 ) -> None:
     """Each table alone can be drawn of a snapshot that holds nothing."""
     assert drawn(table(snapshot_of([])))
@@ -180,7 +188,32 @@ def test_without_stalls_it_says_so(call: MakeCall, snapshot_of: TakeSnapshot) ->
     calm = call([("decode", 30, Source.MEASURED)], gaps_ms=[10, 20])
 
     assert "stalls: none, no gap over 500 ms in 1 request\n" in drawn(
-        MetricsTable(snapshot_of([calm, call([("send", 1, Source.MEASURED)])]))
+        FeltTable(snapshot_of([calm, call([("send", 1, Source.MEASURED)])]))
+    )
+
+
+def test_felt_speed_is_told_from_best_to_worst(call: MakeCall, snapshot_of: TakeSnapshot) -> None:
+    """Of fluidity the lowest is the worst; what nobody could tell has no number."""
+    tokens = TokenCounts(output=3, source=TokenSource.PROVIDER)
+    calls = [
+        call([("decode", 30, Source.MEASURED)], tokens=tokens, first_token_ms=first, gaps_ms=gaps)
+        for first, gaps in ((100, [10, 10]), (700, [10, 2_000]))
+    ]
+    calls.append(call([("decode", 30, Source.MEASURED)]))
+    expected = Expectations(reading_ns=80_000_000)
+
+    assert (
+        drawn(FeltTable(snapshot_of(calls), expected))
+        == """\
+felt speed, tokens due after 500 ms, then each 200 ms; read at 12.5/s
+                                   n      best    median       worst  source
+  until something shows (TTFV)     2  100.0 ms  100.0 ms    700.0 ms  m
+  longest gap                      2   10.0 ms   10.0 ms  2,000.0 ms  m
+  stalled, of the writing time     2       0 %       0 %        75 %  m
+  wait before reading, to read on  2      0 ms      0 ms  1,610.0 ms  m
+  fluidity, tokens on time         2     100 %       8 %         8 %  m
+  stalls: 1 gap over 500 ms in 1 of 2 requests, 1,500.0 ms beyond it in all
+"""
     )
 
 

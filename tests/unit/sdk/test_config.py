@@ -10,6 +10,7 @@ import pytest
 from opentelemetry.sdk.trace import TracerProvider
 
 from latspan.errors import ConfigError, UnknownNameError
+from latspan.metrics import Expectations
 from latspan.sdk import Config
 from latspan.sdk._config import ConfigFields
 
@@ -31,6 +32,9 @@ FROM_ENVIRONMENT: dict[str, tuple[str, Any]] = {
     "route": ("/checkout", "/checkout"),
     "traffic_class": ("batch", "batch"),
     "stall_ms": ("250", 250.0),
+    "first_token_target_ms": ("800", 800.0),
+    "token_target_ms": ("40", 40.0),
+    "reading_tokens_per_s": ("12.5", 12.5),
     "keep_records": ("7", 7),
 }
 
@@ -100,6 +104,9 @@ def test_all_records_can_be_kept() -> None:
         ("propagate", "false"),
         ("export", None),
         ("stall_ms", math.inf),
+        ("first_token_target_ms", 0),
+        ("token_target_ms", -200),
+        ("reading_tokens_per_s", 0),
         ("keep_records", -1),
         ("keep_records", 1.5),
         ("keep_records", "all"),
@@ -227,4 +234,14 @@ def test_what_requests_are_about_by_default() -> None:
     """Only what is said."""
     assert Config().defaults == {}
     assert Config(path="a", traffic_class="b").defaults == {"path": "a", "traffic_class": "b"}
-    assert Config(stall_ms=0.5).stall_ns == 500_000
+
+
+def test_what_streams_are_held_against() -> None:
+    """In nanoseconds; a schedule always moves on, however short its step."""
+    config = Config(
+        stall_ms=0.5, first_token_target_ms=800, token_target_ms=1e-9, reading_tokens_per_s=12.5
+    )
+    assert config.expected == Expectations(
+        stall_ns=500_000, first_token_ns=800_000_000, token_ns=1, reading_ns=80_000_000
+    )
+    assert Config().expected == Expectations()
