@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from latspan.instrument import Instrumentor, Patches
+from latspan.instrument import Instrumentor, Patches, Warmer
 
 __all__ = ["HTTPX2Instrumentor", "HTTPXInstrumentor"]
 
@@ -27,6 +27,15 @@ class _TransportInstrumentor(Instrumentor):
             _transport.send_async(self.official, self.core),
         )
         _bodies.patch_bodies(patches, module)
+
+    def warmer(self, client: Any, url: str | None, timeout_s: float) -> Warmer | None:
+        """Return what opens connections of a client of this library's."""
+        module = import_module(self.library)
+        if not isinstance(client, module.Client | module.AsyncClient):
+            return None
+        from latspan_httpx._warm import warmer_of
+
+        return warmer_of(client, url, timeout_s)
 
 
 class HTTPXInstrumentor(_TransportInstrumentor):

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from latspan.instrument import (
     Answers,
+    Beneath,
     Instrumentor,
     Patches,
     patch_stream_classes,
@@ -48,3 +51,10 @@ class OpenAIInstrumentor(Instrumentor):
         patch_stream_classes(patches, Stream, AsyncStream)
         patch_stream_wrappers(patches, ChatCompletionStream, AsyncChatCompletionStream)
         patch_stream_wrappers(patches, ResponseStream, AsyncResponseStream)
+
+    def warmer(self, client: Any, url: str | None, timeout_s: float) -> Beneath | None:
+        """Return the HTTP client that a client of the SDK sends through."""
+        del url, timeout_s
+        from latspan_openai._warm import beneath
+
+        return beneath(client)

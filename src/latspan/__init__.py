@@ -13,7 +13,7 @@ from latspan._version import __version__
 
 if TYPE_CHECKING:
     from latspan.errors import LatspanError
-    from latspan.instrument import attributes, auto_instrument, request, traced, uninstrument
+    from latspan.instrument import attributes, auto_instrument, request, traced, uninstrument, warm
     from latspan.sdk import configure, force_flush, shutdown, snapshot
     from latspan.stages import stage
 
@@ -30,6 +30,7 @@ __all__ = [
     "stage",
     "traced",
     "uninstrument",
+    "warm",
 ]
 
 _HOME = {
@@ -44,6 +45,7 @@ _HOME = {
     "stage": "latspan.stages",
     "traced": "latspan.instrument",
     "uninstrument": "latspan.instrument",
+    "warm": "latspan.instrument",
 }
 
 

@@ -44,16 +44,20 @@ if TYPE_CHECKING:
         patch_stream_wrappers,
     )
     from latspan.instrument._streams import Watch, aiterate, iterate, watch
+    from latspan.instrument._warm import Beneath, Warmed, Warmer, warm
 
 __all__ = [
     "BODIES_ARE_FOLLOWED",
     "Answers",
     "Attempt",
+    "Beneath",
     "BodyWatch",
     "Call",
     "Exchange",
     "Instrumentor",
     "Patches",
+    "Warmed",
+    "Warmer",
     "Watch",
     "active_call",
     "aiterate",
@@ -77,6 +81,7 @@ __all__ = [
     "request",
     "traced",
     "uninstrument",
+    "warm",
     "watch",
     "watch_body",
 ]
@@ -88,10 +93,13 @@ _FOR_INTEGRATIONS = {
     "BODIES_ARE_FOLLOWED": "_bodies",
     "Attempt": "_hooks",
     "BodyWatch": "_bodies",
+    "Beneath": "_warm",
     "Call": "_hooks",
     "Exchange": "_exchange",
     "Instrumentor": "_instrumentor",
     "Patches": "_patching",
+    "Warmed": "_warm",
+    "Warmer": "_warm",
     "Watch": "_streams",
     "active_call": "_hooks",
     "aiterate": "_streams",
@@ -105,6 +113,8 @@ _FOR_INTEGRATIONS = {
     "open_call": "_hooks",
     "patch_stream_classes": "_stream_classes",
     "patch_stream_wrappers": "_stream_classes",
+    "open_exchange": "_hooks",
+    "warm": "_warm",
     "watch": "_streams",
     "watch_body": "_bodies",
 }

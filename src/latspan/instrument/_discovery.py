@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-    from opentelemetry.instrumentation.instrumentor import BaseInstrumentor
+    from latspan.instrument._instrumentor import Instrumentor
 
-__all__ = ["auto_instrument", "instrumented", "uninstrument"]
+__all__ = ["auto_instrument", "instrumented", "instrumentor_of", "uninstrument"]
 
 _logger = logging.getLogger("latspan")
 
@@ -48,7 +48,20 @@ def uninstrument(*names: str) -> None:
             instrumentor.uninstrument()
 
 
-def _is_on(instrumentor: BaseInstrumentor | None) -> bool:
+def instrumentor_of(library: str) -> Instrumentor | None:
+    """
+    Return the integration of a client library, on or off; ``None`` where there is none.
+
+    Args:
+        library: Its top-level package; an integration's name is ``latspan_`` and that.
+    """
+    for point in _ours():
+        if point.name == _PREFIX + library:
+            return _load(point)
+    return None
+
+
+def _is_on(instrumentor: Instrumentor | None) -> bool:
     return instrumentor is not None and instrumentor.is_instrumented_by_opentelemetry
 
 
@@ -58,7 +71,7 @@ def _ours() -> list[EntryPoint]:
     return [point for point in entry_points(group=_GROUP) if point.name.startswith(_PREFIX)]
 
 
-def _load(point: EntryPoint) -> BaseInstrumentor | None:
+def _load(point: EntryPoint) -> Instrumentor | None:
     try:
         return point.load()()
     except ImportError:

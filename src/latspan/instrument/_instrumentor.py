@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Collection
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from opentelemetry.instrumentation.instrumentor import BaseInstrumentor
 
 from latspan.instrument._patching import Patches
+
+if TYPE_CHECKING:
+    from latspan.instrument._warm import Beneath, Warmer
 
 __all__ = ["Instrumentor"]
 
@@ -33,6 +36,21 @@ class Instrumentor(BaseInstrumentor):
     @abstractmethod
     def patch(self, patches: Patches) -> None:
         """Apply this integration's patches through ``patches``."""
+
+    def warmer(self, client: Any, url: str | None, timeout_s: float) -> Warmer | Beneath | None:
+        """
+        Return what opens connections of a client of this library's ahead of its first request.
+
+        Args:
+            client: Any client.
+            url: Where to; ``None`` for where the client sends to by itself.
+            timeout_s: The longest that each step of each request may take, in seconds.
+
+        Returns:
+            ``None`` for the client of another library, and where latspan cannot.
+        """
+        del client, url, timeout_s
+        return None
 
     def _instrument(self, **kwargs: Any) -> None:  # noqa: ARG002 - OpenTelemetry's signature
         patches = Patches()

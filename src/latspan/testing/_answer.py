@@ -14,13 +14,13 @@ from enum import Enum, auto
 from itertools import groupby
 from typing import Any, Final
 
-from latspan.testing._http import LAST_CHUNK, encode_chunk, encode_head
-from latspan.testing._payload import ChatRequest, Payloads, error_payload
+from latspan.testing._http import LAST_CHUNK, HttpRequest, encode_chunk, encode_head
+from latspan.testing._payload import ChatRequest, InvalidRequestError, Payloads, error_payload
 from latspan.testing._script import Dialect, Ending, Piece, Script, Step
 from latspan.testing._served import Ledger
 from latspan.wire import _sse
 
-__all__ = ["Answer", "Farewell", "Frame", "Rotation", "encode_json"]
+__all__ = ["Answer", "Farewell", "Frame", "Rotation", "encode_json", "refuse"]
 
 _OK: Final = 200
 _EVENT_STREAM: Final = {"content-type": "text/event-stream", "transfer-encoding": "chunked"}
@@ -233,6 +233,17 @@ def encode_json(
     body = _dumps(payload).encode()
     head = {"content-type": "application/json", "content-length": str(len(body))}
     return encode_head(status, head | dict(headers or {})) + body
+
+
+def refuse(request: HttpRequest, error: InvalidRequestError) -> bytes:
+    """
+    Return the answer to a request that is none for a model; to ``HEAD``, without its body.
+
+    Source: RFC 9110, 9.3.2.
+    """
+    whole = encode_json(error.status, error_payload(error.status, str(error)))
+    head, blank, _ = whole.partition(b"\r\n\r\n")
+    return head + blank if request.method == "HEAD" else whole
 
 
 def _dumps(payload: Mapping[str, Any]) -> str:

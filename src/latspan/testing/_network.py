@@ -14,9 +14,9 @@ from enum import Enum, auto
 from itertools import count
 
 from latspan.clock import ManualClock
-from latspan.testing._answer import Answer, Farewell, Frame, Rotation, encode_json
+from latspan.testing._answer import Answer, Farewell, Frame, Rotation, refuse
 from latspan.testing._http import HttpRequest, RequestReader
-from latspan.testing._payload import InvalidRequestError, error_payload, read_chat
+from latspan.testing._payload import InvalidRequestError, read_chat
 from latspan.testing._script import Script
 from latspan.testing._served import Ledger, ServedRequest, Write
 from latspan.units import NS_PER_S, from_unit
@@ -246,9 +246,7 @@ class Pipe:
         except InvalidRequestError as error:
             ledger.status = error.status
             ledger.end_ns = accepted_ns
-            self._arrive(
-                accepted_ns, encode_json(error.status, error_payload(error.status, str(error)))
-            )
+            self._arrive(accepted_ns, refuse(request, error))
             return
         script = self._network.next_script()
         ledger.status = script.status

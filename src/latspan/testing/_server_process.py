@@ -18,7 +18,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final, cast
 
-from latspan.testing._answer import Answer, Farewell, Frame, Rotation, encode_json
+from latspan.testing._answer import Answer, Farewell, Frame, Rotation, encode_json, refuse
 from latspan.testing._child import STOP
 from latspan.testing._http import HttpRequest, MalformedRequestError, RequestReader
 from latspan.testing._payload import ChatRequest, InvalidRequestError, error_payload, read_chat
@@ -192,9 +192,7 @@ class Connection(asyncio.Protocol):
             script, answer = self._house.answer(ledger, chat)
         except InvalidRequestError as error:
             ledger.status = error.status
-            self._transport.write(
-                encode_json(error.status, error_payload(error.status, str(error)))
-            )
+            self._transport.write(refuse(ledger.request, error))
             ledger.end_ns = time.perf_counter_ns()
             return
         ledger.status = script.status

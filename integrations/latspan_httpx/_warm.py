@@ -1,0 +1,118 @@
+"""Connections of httpx and httpx2 clients, opened ahead with a ``HEAD`` request."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final
+
+from latspan.instrument import Attempt, Warmer
+
+__all__ = ["warmer_of"]
+
+_DEFAULT_PORTS: Final = {"http": 80, "https": 443}
+
+
+def warmer_of(client: Any, url: str | None, timeout_s: float) -> Warmer:
+    """
+    Return what opens connections of a client.
+
+    Args:
+        client: Synchronous or asynchronous.
+        url: Where to; ``None`` for its ``base_url``.
+        timeout_s: The longest that connecting, writing, reading or waiting for the pool may take.
+
+    Raises:
+        ValueError: Neither says where to, or the client is closed.
+    """
+    if client.is_closed:
+        raise ValueError("the client is closed")
+    build = partial(client.build_request, "HEAD", url or client.base_url, timeout=timeout_s)
+    if not build().url.host:
+        raise ValueError("the client has no base_url: say where to with url=")
+    asynchronous = hasattr(client, "__aenter__")
+    return (_AsyncClientWarmer if asynchronous else _ClientWarmer)(client, build)
+
+
+class _Requests:
+    """
+    What the two kinds of client share.
+
+    Each hands its requests to the transport: sent by the client, they would run the application's
+    event hooks, follow redirects and leave cookies behind.
+
+    Args:
+        client: The client.
+        build: Returns what to send, given its extensions.
+    """
+
+    def __init__(self, client: Any, build: Callable[..., Any]) -> None:
+        self.build = build
+        self._url: Any = build().url
+        self.transport: Any = client._transport_for_url(self._url)
+
+    @property
+    def server(self) -> str:
+        """Host and port."""
+        url = self._url
+        return f"{url.host}:{url.port or _DEFAULT_PORTS.get(url.scheme, 0)}"
+
+
+class _ClientWarmer(_Requests):
+    """Opens connections of a synchronous client."""
+
+    def open(self, attempt: Attempt, now: Callable[[], int]) -> Any:
+        """Send a request, and return the response unread."""
+
+        def hear(name: str, info: Any) -> None:
+            del info
+            _stamp(attempt, name, now())
+
+        return self.transport.handle_request(self.build(extensions={"trace": hear}))
+
+    def release(self, answer: Any) -> bool:
+        """Read and close a response; return whether its connection stays open."""
+        try:
+            answer.read()
+        finally:
+            answer.close()
+        return _stays_open(answer)
+
+
+class _AsyncClientWarmer(_Requests):
+    """Opens connections of an asynchronous client."""
+
+    async def open(self, attempt: Attempt, now: Callable[[], int]) -> Any:
+        """Send a request, and return the response unread."""
+
+        async def hear(name: str, info: Any) -> None:
+            del info
+            _stamp(attempt, name, now())
+
+        request = self.build(extensions={"trace": hear})
+        return await self.transport.handle_async_request(request)
+
+    async def release(self, answer: Any) -> bool:
+        """Read and close a response; return whether its connection stays open."""
+        try:
+            await answer.aread()
+        finally:
+            await answer.aclose()
+        return _stays_open(answer)
+
+
+def _stamp(attempt: Attempt, name: str, now_ns: int) -> None:
+    """Note one event of httpcore's, ``<part>.<step>.<started|complete|failed>``."""
+    if attempt.pool_acquired_ns is None:
+        # There is no event for it: the first that comes means the pool let us through.
+        attempt.pool_acquired_ns = now_ns
+    step = name.partition(".")[2]
+    if step in {"connect_tcp.complete", "connect_unix_socket.complete"}:
+        attempt.connected_ns = now_ns
+    elif step == "start_tls.complete":
+        attempt.tls_done_ns = now_ns
+
+
+def _stays_open(response: Any) -> bool:
+    asked_to_close = "close" in response.headers.get("connection", "").lower()
+    return not asked_to_close and response.extensions.get("http_version") != b"HTTP/1.0"
