@@ -15,7 +15,7 @@ from typing import Final
 from latspan._version import __version__
 from latspan.cli import _demo, _histogram
 from latspan.cli._command import Command
-from latspan.cli._signals import INTERRUPTED, TERMINATED, Terminated, sigterm_raises
+from latspan.cli._signals import INTERRUPTED, TERMINATED, Terminated, interrupts_raise
 from latspan.errors import HistogramFormatError, HistogramPrecisionError, LatspanError
 
 __all__ = ["main"]
@@ -54,7 +54,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.print_help(sys.stderr)
         return _USAGE
     try:
-        with sigterm_raises():
+        with interrupts_raise():
             code = command.run(arguments)
             sys.stdout.flush()
     except LatspanError as error:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import signal
+import sys
 import threading
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from types import FrameType
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-__all__ = ["INTERRUPTED", "TERMINATED", "Terminated", "sigterm_raises"]
+if TYPE_CHECKING:
+    from sys import UnraisableHookArgs
+
+__all__ = ["INTERRUPTED", "TERMINATED", "Terminated", "interrupts_raise"]
 
 INTERRUPTED: Final = 128 + signal.SIGINT
 """The exit code after Ctrl-C, as a shell gives it."""
@@ -17,24 +21,81 @@ INTERRUPTED: Final = 128 + signal.SIGINT
 TERMINATED: Final = 128 + signal.SIGTERM
 """The exit code after SIGTERM, as a shell gives it."""
 
+_SOON_S: Final = 0.01
+"""When a lost interrupt is raised again: after the finaliser that lost it, most likely."""
+
 
 class Terminated(KeyboardInterrupt):
     """The process was asked to end by SIGTERM."""
 
 
 @contextmanager
-def sigterm_raises() -> Generator[None]:
-    """Have SIGTERM raise :class:`Terminated` inside the block, where Python lets us."""
+def interrupts_raise() -> Generator[None]:
+    """
+    Have SIGTERM raise :class:`Terminated` inside the block, and lose neither it nor Ctrl-C.
+
+    Python raises wherever the main thread happens to be. In a finaliser or the callback of a weak
+    reference that is nowhere: Python says that it ignored the exception, and goes on. Such an
+    interrupt is raised again a moment later, by SIGALRM, until it arrives. On any other thread
+    than the main one, where Python allows no handlers, this does nothing.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGTERM, _raise)
+    interrupts = _Interrupts(sys.unraisablehook)
+    terminated = signal.signal(signal.SIGTERM, interrupts.terminate)
+    alarmed = signal.signal(signal.SIGALRM, interrupts.raise_again)
+    sys.unraisablehook = interrupts.hear_what_was_ignored
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        sys.unraisablehook = interrupts.others
+        signal.signal(signal.SIGALRM, alarmed)
+        signal.signal(signal.SIGTERM, terminated)
 
 
-def _raise(number: int, frame: FrameType | None) -> None:
-    del number, frame
-    raise Terminated
+class _Interrupts:
+    """
+    Raises interrupts, and raises those again that were lost.
+
+    Args:
+        others: Hears of what else was ignored.
+    """
+
+    def __init__(self, others: Callable[[UnraisableHookArgs], object]) -> None:
+        self.others = others
+        self._lost: type[KeyboardInterrupt] = KeyboardInterrupt
+
+    def terminate(self, number: int, frame: FrameType | None) -> None:
+        """Be the handler of SIGTERM."""
+        del number
+        self._raise(Terminated, frame)
+
+    def raise_again(self, number: int, frame: FrameType | None) -> None:
+        """Be the handler of SIGALRM."""
+        del number
+        self._raise(self._lost, frame)
+
+    def hear_what_was_ignored(self, unraisable: UnraisableHookArgs, /) -> None:
+        """Be ``sys.unraisablehook``."""
+        if issubclass(unraisable.exc_type, KeyboardInterrupt):
+            self._raise_later(unraisable.exc_type)
+        else:
+            self.others(unraisable)
+
+    def _raise(self, interrupt: type[KeyboardInterrupt], frame: FrameType | None) -> None:
+        while frame is not None:
+            if frame.f_code is _HOOK:
+                # What is raised in the hook is lost like what the hook is told of.
+                self._raise_later(interrupt)
+                return
+            frame = frame.f_back
+        raise interrupt
+
+    def _raise_later(self, interrupt: type[KeyboardInterrupt]) -> None:
+        self._lost = interrupt
+        signal.setitimer(signal.ITIMER_REAL, _SOON_S)
+
+
+_HOOK: Final = _Interrupts.hear_what_was_ignored.__code__

@@ -14,7 +14,6 @@ import latspan.cli
 from latspan._version import __version__
 from latspan.cli import main
 from latspan.cli._command import Command
-from latspan.cli._signals import Terminated, sigterm_raises
 from latspan.errors import ConfigError, LatspanError
 
 
@@ -163,16 +162,6 @@ def test_a_signal_ends_it_in_order(
 
     assert unwound == [number]
     assert capsys.readouterr().err == written
-
-
-def test_sigterm_is_given_back() -> None:
-    """After the block the handler is the one from before it."""
-    before = signal.getsignal(signal.SIGTERM)
-
-    with pytest.raises(Terminated), sigterm_raises():
-        signal.raise_signal(signal.SIGTERM)
-
-    assert signal.getsignal(signal.SIGTERM) is before
 
 
 def test_a_reader_that_has_enough_is_no_error() -> None:
