@@ -22,7 +22,16 @@ if TYPE_CHECKING:
     from latspan.clock import Clock
     from latspan.recording import Recorder
 
-__all__ = ["Runtime", "current", "guarded", "install", "overridden", "report_bug"]
+__all__ = [
+    "Runtime",
+    "current",
+    "expect",
+    "guarded",
+    "install",
+    "overridden",
+    "report_bug",
+    "start_if_expected",
+]
 
 _logger = logging.getLogger("latspan")
 
@@ -87,17 +96,44 @@ class Runtime:
 
 _installed: Runtime | None = None
 _overriding: Runtime | None = None
+# At most one, in a list so that only one thread can take it.
+_expected: list[Callable[[], None]] = []
 
 
 def current() -> Runtime | None:
     """Return what is switched on, ``None`` when nothing is."""
-    return _installed if _overriding is None else _overriding
+    if _overriding is not None:
+        return _overriding
+    if _expected:
+        start_if_expected()
+    return _installed
 
 
 def install(runtime: Runtime | None) -> None:
-    """Switch on ``runtime``, or off with ``None``."""
+    """Switch on ``runtime``, or off with ``None``; whatever was expected no longer is."""
     global _installed
+    _expected.clear()
     _installed = runtime
+
+
+def expect(start: Callable[[], None]) -> None:
+    """
+    Have ``start`` switch something on when it is first needed, unless something is on by then.
+
+    Args:
+        start: Called once, on the thread of whoever needs it first.
+    """
+    if _installed is None:
+        _expected[:] = [start]
+
+
+def start_if_expected() -> None:
+    """Start now what would be started when it is first needed."""
+    try:
+        start = _expected.pop()
+    except IndexError:
+        return
+    start()
 
 
 @contextmanager

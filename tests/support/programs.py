@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-__all__ = ["run_program", "serving"]
+__all__ = ["PROGRAMS", "run_program", "serving"]
 
-_PROGRAMS: Final = Path(__file__).parents[1] / "behaviour" / "programs"
+PROGRAMS: Final = Path(__file__).parents[1] / "behaviour" / "programs"
+"""Where they lie."""
+
 _DEADLINE_S: Final = 60
 _WARNINGS: Final = (
     "-Werror",
@@ -21,20 +23,21 @@ _WARNINGS: Final = (
 )
 
 
-def run_program(name: str, *arguments: str, **variables: str) -> str:
+def run_program(name: str, *arguments: str, under: Sequence[str] = (), **variables: str) -> str:
     """
     Run ``tests/behaviour/programs/<name>.py`` to its end.
 
     Args:
         name: The program.
         arguments: Its command line.
+        under: A command that runs it, and its options.
         variables: Environment variables, in place of any ``OTEL_*`` and ``LATSPAN_*`` of ours.
 
     Returns:
         What it printed; it must have ended well, and said nothing on standard error.
     """
     done = subprocess.run(
-        [sys.executable, *_WARNINGS, str(_PROGRAMS / f"{name}.py"), *arguments],
+        [*under, sys.executable, *_WARNINGS, str(PROGRAMS / f"{name}.py"), *arguments],
         env=_environment(variables),
         capture_output=True,
         text=True,
@@ -61,7 +64,7 @@ def serving(log: Path, *arguments: str, **variables: str) -> Generator[subproces
         log.open("wb") as output,
         subprocess.Popen(
             [sys.executable, "-m", *arguments],
-            cwd=_PROGRAMS,
+            cwd=PROGRAMS,
             env=_environment(variables),
             stdin=subprocess.DEVNULL,
             stdout=output,

@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING
 from latspan._lazy import fetched_when_used
 from latspan._runtime import guarded
 from latspan.instrument._by_hand import attributes, request
-from latspan.instrument._discovery import auto_instrument, instrumented, uninstrument
+from latspan.instrument._discovery import (
+    Integration,
+    Standing,
+    auto_instrument,
+    disabled_by,
+    instrumented,
+    integrations,
+    uninstrument,
+)
 from latspan.instrument._outcomes import error_type_of, outcome_of, outcome_of_status
 from latspan.instrument._traced import traced
 
@@ -55,7 +63,9 @@ __all__ = [
     "Call",
     "Exchange",
     "Instrumentor",
+    "Integration",
     "Patches",
+    "Standing",
     "Warmed",
     "Warmer",
     "Watch",
@@ -65,11 +75,13 @@ __all__ = [
     "attributes",
     "auto_instrument",
     "body_watch",
+    "disabled_by",
     "error_type_of",
     "follow",
     "guarded",
     "inject_trace_context",
     "instrumented",
+    "integrations",
     "is_on",
     "iterate",
     "iterate_body",

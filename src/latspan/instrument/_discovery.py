@@ -2,30 +2,79 @@
 
 from __future__ import annotations
 
-import logging
-from typing import TYPE_CHECKING
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Final
+
+from latspan.instrument._warn_once import warn_once
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
     from latspan.instrument._instrumentor import Instrumentor
 
-__all__ = ["auto_instrument", "instrumented", "instrumentor_of", "uninstrument"]
+__all__ = [
+    "Integration",
+    "Standing",
+    "auto_instrument",
+    "disabled_by",
+    "instrumented",
+    "instrumentor_of",
+    "integrations",
+    "uninstrument",
+]
 
-_logger = logging.getLogger("latspan")
+_GROUP: Final = "opentelemetry_instrumentor"
+_PREFIX: Final = "latspan_"
+_DISABLING: Final = ("LATSPAN_DISABLED_INSTRUMENTATIONS", "OTEL_PYTHON_DISABLED_INSTRUMENTATIONS")
+_EVERY: Final = "*"
 
-_GROUP = "opentelemetry_instrumentor"
-_PREFIX = "latspan_"
+
+class Standing(Enum):
+    """Whether an integration can be switched on, and if not, why."""
+
+    READY = "ready"
+    ABSENT = "absent"
+    UNSUPPORTED = "unsupported"
+    DISABLED = "disabled"
+    BROKEN = "broken"
+
+
+@dataclass(frozen=True, slots=True)
+class Integration:
+    """
+    One of latspan's integrations, as it stands in this environment.
+
+    Args:
+        name: As :func:`auto_instrument` returns it.
+        standing: Whether it can be switched on.
+        requires: The requirement that decides, for example ``openai >= 2, < 4``; empty for one
+            that is broken.
+        found: The distribution that is there, for example ``openai 3.1.0``, if any is.
+        reason: Why it is disabled or broken.
+    """
+
+    name: str
+    standing: Standing
+    requires: str = ""
+    found: str | None = None
+    reason: str | None = None
 
 
 def auto_instrument() -> tuple[str, ...]:
     """
     Instrument every supported client library that is installed; calling it twice is once.
 
+    A library is patched when it is imported, or at once where it has been. What is named in
+    ``LATSPAN_DISABLED_INSTRUMENTATIONS`` or ``OTEL_PYTHON_DISABLED_INSTRUMENTATIONS``, with commas
+    between, stays off; ``*`` is all of them.
+
     Returns:
         The names of the integrations that are on, for example ``("latspan_httpx2",
-        "latspan_openai")``. A library that is absent, or of a version that is not supported, is
-        left alone.
+        "latspan_openai")``. A library that is absent is left alone. So is one of a version that is
+        not supported, or whose integration fails, with one warning.
     """
     return tuple(sorted(point.name for point in _ours() if _switch_on(point)))
 
@@ -61,6 +110,46 @@ def instrumentor_of(library: str) -> Instrumentor | None:
     return None
 
 
+def disabled_by(name: str) -> str | None:
+    """Return the environment variable that keeps an integration off, if one does."""
+    for variable in _DISABLING:
+        named = {part.strip() for part in os.environ.get(variable, "").split(",")}
+        if not named.isdisjoint({name, _EVERY}):
+            return variable
+    return None
+
+
+def integrations() -> Iterator[Integration]:
+    """Yield every integration as it stands, by name; nothing is switched on or imported."""
+    for point in sorted(_ours(), key=lambda point: point.name):
+        try:
+            requires = tuple(point.load()().instrumentation_dependencies())
+        except Exception as error:  # noqa: BLE001 - an integration may fail in any way
+            yield Integration(
+                point.name, Standing.BROKEN, reason=f"{type(error).__name__}: {error}"
+            )
+        else:
+            yield _standing(point.name, requires)
+
+
+def _standing(name: str, requires: tuple[str, ...]) -> Integration:
+    from importlib.metadata import version
+
+    from opentelemetry.instrumentation.dependencies import get_dependency_conflicts
+    from packaging.requirements import Requirement
+
+    conflict = get_dependency_conflicts(requires)
+    if conflict is not None and not conflict.found:
+        return Integration(name, Standing.ABSENT, str(conflict.required))
+    variable = disabled_by(name)
+    if conflict is not None:
+        standing = Standing.UNSUPPORTED if variable is None else Standing.DISABLED
+        return Integration(name, standing, str(conflict.required), conflict.found, variable)
+    library = Requirement(requires[0]).name
+    standing = Standing.READY if variable is None else Standing.DISABLED
+    return Integration(name, standing, requires[0], f"{library} {version(library)}", variable)
+
+
 def _is_on(instrumentor: Instrumentor | None) -> bool:
     return instrumentor is not None and instrumentor.is_instrumented_by_opentelemetry
 
@@ -74,22 +163,15 @@ def _ours() -> list[EntryPoint]:
 def _load(point: EntryPoint) -> Instrumentor | None:
     try:
         return point.load()()
-    except ImportError:
+    except Exception as error:  # noqa: BLE001 - an integration may fail in any way
+        warn_once(f"{point.name} could not be loaded and stays off", error)
         return None
 
 
 def _switch_on(point: EntryPoint) -> bool:
-    from opentelemetry.instrumentation.dependencies import (
-        DependencyConflictError,
-    )
-
     instrumentor = _load(point)
     if instrumentor is None:
         return False
-    if not _is_on(instrumentor):
-        try:
-            instrumentor.instrument(raise_exception_on_conflict=True)
-        except DependencyConflictError as conflict:
-            _logger.debug("%s stays off: %s", point.name, conflict)
-            return False
-    return True
+    if not _is_on(instrumentor) and disabled_by(point.name) is None:
+        instrumentor.instrument()
+    return _is_on(instrumentor)

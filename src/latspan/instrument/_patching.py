@@ -11,7 +11,7 @@ import wrapt
 
 from latspan.errors import InstrumentationError
 
-__all__ = ["Patches"]
+__all__ = ["Patches", "when_imported"]
 
 _ABSENT = object()
 
@@ -135,3 +135,19 @@ class Patches:
         # What stood in the class itself, not what it inherits: that is what must come back.
         self._changes.append(_Change(cls, name, value, vars(cls).get(name, _ABSENT)))
         setattr(cls, name, value)
+
+
+def when_imported(module: str, call: Callable[[], None]) -> None:
+    """
+    Call ``call`` when ``module`` has been imported, at once if it has.
+
+    Args:
+        module: The import package.
+        call: May be called more than once; must not raise, as the import would.
+    """
+
+    def imported(_: object) -> None:
+        call()
+
+    # wrapt has no types for hooks.
+    wrapt.register_post_import_hook(imported, module)  # pyright: ignore[reportUnknownMemberType]

@@ -1,0 +1,103 @@
+"""``latspan run``: any program, instrumented, unchanged."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import signal
+import sys
+from typing import Final
+
+from latspan.cli._command import Command
+
+__all__ = ["COMMAND"]
+
+_NOT_EXECUTABLE: Final = 126
+_NOT_FOUND: Final = 127
+
+_DESCRIPTION: Final = """\
+Runs a program in this process's place, with every supported client library
+instrumented that it imports. The program is not changed: its arguments, exit
+code, signals, standard input and output are its own. Python programs that it
+starts are instrumented too, and so are the workers of a server.
+
+Settings come from the environment:
+
+  LATSPAN_ENDPOINT, or OTEL_EXPORTER_OTLP_ENDPOINT   where telemetry goes
+  LATSPAN_SERVICE_NAME, or OTEL_SERVICE_NAME         what the program is called
+  LATSPAN_DISABLED_INSTRUMENTATIONS                  integrations to leave off
+  OTEL_SDK_DISABLED=true                             latspan off
+
+and whatever else LATSPAN_* and OTEL_* variables say. A program that calls
+latspan.configure() itself is configured as it says."""
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.usage = f"{parser.prog} [-h] [--] PROGRAM [ARGUMENT ...]"
+    parser.add_argument(
+        "program",
+        nargs=argparse.REMAINDER,
+        metavar="PROGRAM [ARGUMENT ...]",
+        help="what to run, as a shell would",
+    )
+    parser.set_defaults(complain=parser.error)
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    program: list[str] = arguments.program
+    if program[:1] == ["--"]:
+        program = program[1:]
+    if not program:
+        arguments.complain("which program? For example: latspan run -- python app.py")
+
+    from latspan.sdk._zero_code import environment_for
+
+    name = program[0]
+    path = shutil.which(name)
+    if path is None:
+        return _say_why_not(name)
+    environment = environment_for(dict(os.environ), os.getpid())
+    # Python ignores these, and what is ignored stays so in the program.
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):
+        signal.signal(number, signal.SIG_DFL)
+    try:
+        os.execve(path, program, environment)  # noqa: S606 - that is what it is for
+    except OSError as error:
+        for number in (signal.SIGPIPE, signal.SIGXFSZ):
+            signal.signal(number, signal.SIG_IGN)
+        _say(f"error: '{path}' cannot be run: {error.strerror}")
+        return _NOT_EXECUTABLE
+
+
+def _say_why_not(name: str) -> int:
+    if os.path.dirname(name) and os.path.exists(name):  # noqa: PTH110, PTH120
+        _say(f"error: '{name}' is not executable")
+        if name.endswith(".py"):
+            _say(f"hint: latspan run -- python {name}")
+        return _NOT_EXECUTABLE
+    _say(f"error: there is no program '{name}'")
+    if os.path.exists(name):  # noqa: PTH110
+        _say(f"hint: latspan run -- python {name}")
+    return _NOT_FOUND
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+COMMAND: Final = Command(
+    name="run",
+    summary="run any program, instrumented",
+    description=_DESCRIPTION,
+    examples=(
+        ("latspan run -- python app.py", "a program as it is, its model calls instrumented"),
+        (
+            "OTEL_SERVICE_NAME=shop latspan run -- gunicorn shop:app",
+            "a server and its workers, under a name",
+        ),
+        ("latspan run -- python -m pytest", "a module, with arguments of its own"),
+    ),
+    add_arguments=_add_arguments,
+    run=_run,
+)

@@ -1,0 +1,152 @@
+"""A program that knows nothing of latspan is seen as one that switched it on."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+from urllib.request import urlopen
+
+import pytest
+from opentelemetry.proto.trace.v1.trace_pb2 import Span
+
+from latspan.testing import Script, ScriptedServer
+from support.otlp import Receiver, attributes_of, await_listener, free_port, receiving
+from support.programs import run_program, serving
+
+pytest.importorskip("openai", reason="the openai client is not installed")
+
+REQUESTS: Final = 8
+RUN: Final = (sys.executable, "-m", "latspan", "run", "--")
+
+Told = tuple[object, ...]
+"""What a span says, times and ids apart."""
+
+
+def answers() -> Iterator[Script]:
+    """Yield the answer to each request of ``programs/asks_a_model.py``, in order."""
+    yield Script.chat(tokens=5, queue_ms=2, prefill_ms=3, gap_ms=2)
+    yield Script.chat(tokens=2, prefill_ms=3, gap_ms=1)
+    yield Script.chat(tokens=20, prefill_ms=3, gap_ms=2)
+    yield Script.refused(500)
+    yield Script.refused(429, retry_after_s=0.01)
+    for _ in range(3):
+        yield Script.chat(tokens=5, queue_ms=2, prefill_ms=3, gap_ms=2)
+
+
+def opentelemetry_instrument() -> str:
+    """Return OpenTelemetry's own command; it needs the package that says what it configures."""
+    pytest.importorskip("opentelemetry.distro", reason="opentelemetry-distro is not installed")
+    command = shutil.which("opentelemetry-instrument", path=str(Path(sys.executable).parent))
+    assert command is not None
+    return command
+
+
+def told(program: str, *under: str) -> tuple[str, list[Told]]:
+    """Run a program; return what it printed, and what its spans say, in order of their start."""
+    with receiving() as receiver, ScriptedServer(answers()) as model:
+        printed = run_program(
+            program,
+            model.base_url,
+            under=under,
+            OTEL_EXPORTER_OTLP_ENDPOINT=receiver.url,
+            OTEL_EXPORTER_OTLP_PROTOCOL="http/protobuf",
+            OTEL_LOGS_EXPORTER="none",
+            # Another integration of the same client; how the two get on is another test's.
+            OTEL_PYTHON_DISABLED_INSTRUMENTATIONS="openai",
+        )
+    spans = {span.span_id: span for span in receiver.all_spans}
+    assert len(spans) == len(receiver.all_spans), "a span came twice"
+    calls = [span for span in spans.values() if not span.parent_span_id]
+    assert len(calls) == REQUESTS - 1, "one is tried twice"
+    ordered = sorted(
+        spans.values(), key=lambda span: (span.start_time_unix_nano, -span.end_time_unix_nano)
+    )
+    # What the server's report leaves of a wait may be nothing, and nothing has no span.
+    return printed, [said_of(span, spans) for span in ordered if span.name != "network"]
+
+
+def said_of(span: Span, spans: dict[bytes, Span]) -> Told:
+    parent = spans.get(span.parent_span_id)
+    said = {**attributes_of(span.attributes), "server.port": None}
+    return (
+        span.name,
+        None if parent is None else parent.name,
+        span.kind,
+        span.status.code,
+        sorted((name, None if isinstance(it, float) else it) for name, it in said.items()),
+    )
+
+
+@pytest.fixture(scope="module")
+def by_hand() -> tuple[str, list[Told]]:
+    return told("is_instrumented_by_hand")
+
+
+def test_its_traces_under_latspan_run(by_hand: tuple[str, list[Told]]) -> None:
+    """Names, parents, attributes and outcomes are those of the one instrumented by hand."""
+    assert told("asks_a_model", *RUN) == by_hand
+
+
+@pytest.mark.parametrize("outside", [(), RUN], ids=["alone", "inside latspan run"])
+@pytest.mark.parametrize("inside", [(), RUN], ids=["alone", "around latspan run"])
+def test_its_traces_under_opentelemetrys_own_command(
+    by_hand: tuple[str, list[Told]], outside: tuple[str, ...], inside: tuple[str, ...]
+) -> None:
+    """The same again, through the provider that the distro has set, and each span once."""
+    under = (*outside, opentelemetry_instrument(), *inside)
+
+    assert told("asks_a_model", *under) == by_hand
+
+
+def test_a_program_that_configures_latspan_itself_is_as_it_says(
+    by_hand: tuple[str, list[Told]],
+) -> None:
+    """It is still seen once."""
+    assert told("is_instrumented_by_hand", *RUN) == by_hand
+
+
+def test_what_a_program_starts_is_instrumented_too() -> None:
+    """Programs that an application runs are part of it."""
+    starts = "import subprocess, sys; subprocess.run(sys.argv[1:], check=True)"
+    with receiving() as receiver, ScriptedServer(answers()) as model:
+        run_program(
+            "asks_a_model",
+            model.base_url,
+            under=(*RUN, sys.executable, "-c", starts),
+            LATSPAN_ENDPOINT=receiver.url,
+        )
+
+    assert calls_of(receiver) == REQUESTS - 1
+
+
+def test_the_workers_of_a_server_are_instrumented(tmp_path: Path) -> None:
+    """They are forked, import the application, and end as the server tells them to."""
+    pytest.importorskip("gunicorn", reason="gunicorn is not installed")
+    port = free_port()
+    with (
+        receiving() as receiver,
+        ScriptedServer(answers()) as model,
+        serving(
+            tmp_path / "log",
+            *("latspan", "run", "--", sys.executable, "-m"),
+            *("gunicorn", "asks_a_model_for_others:application", "--workers=2"),
+            f"--bind=127.0.0.1:{port}",
+            LATSPAN_ENDPOINT=receiver.url,
+            OPENAI_BASE_URL=model.base_url,
+            OPENAI_API_KEY="none",
+        ) as server,
+    ):
+        await_listener(port)
+        with urlopen(f"http://127.0.0.1:{port}") as answer:
+            printed = answer.read()
+
+    assert printed == b"text0 text1 text2 text3 text4 "
+    assert server.returncode == 0
+    assert calls_of(receiver) == 1
+
+
+def calls_of(receiver: Receiver) -> int:
+    return [span.name for span in receiver.all_spans].count("chat small")
