@@ -99,6 +99,7 @@ METRIC_FLUIDITY: Final = "latspan.fluidity"
 METRIC_BUFFER_NEEDED: Final = "latspan.buffer_needed"
 
 # What latspan says about itself.
+DOCTOR: Final = "latspan.doctor"
 METRIC_DROPPED: Final = "latspan.dropped"
 METRIC_CLAMPED: Final = "latspan.clamped"
 METRIC_QUEUE_SIZE: Final = "latspan.queue.size"

@@ -13,14 +13,19 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from latspan._version import __version__
-from latspan.cli import _demo, _histogram, _run
+from latspan.cli import _demo, _doctor, _histogram, _run
 from latspan.cli._command import Command
 from latspan.cli._signals import INTERRUPTED, TERMINATED, Terminated, interrupts_raise
 from latspan.errors import HistogramFormatError, HistogramPrecisionError, LatspanError
 
 __all__ = ["main"]
 
-_COMMANDS: Final[tuple[Command, ...]] = (_demo.COMMAND, _run.COMMAND, _histogram.COMMAND)
+_COMMANDS: Final[tuple[Command, ...]] = (
+    _demo.COMMAND,
+    _run.COMMAND,
+    _doctor.COMMAND,
+    _histogram.COMMAND,
+)
 
 _USAGE: Final = 2
 _NOT_INTERPRETABLE: Final = 4

@@ -17,6 +17,7 @@ import pytest
 
 import latspan
 from latspan.instrument import Integration, Standing, integrations
+from support.distributions import write_distribution
 
 CLIENT = """
 class Client:
@@ -59,22 +60,14 @@ def install(
         text = first + INTEGRATION.format(name="Instrumentor_", of=of, then=then)
         (tmp_path / f"integration_of_{of}.py").write_text(text)
         if version is not None:
-            distribution(tmp_path, f"client-of-{of}", version)
+            write_distribution(tmp_path, f"client-of-{of}", version)
         point = f"latspan_{of} = integration_of_{of}:Instrumentor_"
-        distribution(tmp_path, f"integration-of-{of}", "1", point)
+        write_distribution(tmp_path, f"integration-of-{of}", "1", point)
         importlib.invalidate_caches()
         return of
 
     yield put
     latspan.uninstrument()
-
-
-def distribution(folder: Path, name: str, version: str, point: str = "") -> None:
-    """Write what an installed distribution says of itself."""
-    info = folder / f"{name.replace('-', '_')}-{version}.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
-    (info / "entry_points.txt").write_text(f"[opentelemetry_instrumentor]\n{point}\n")
 
 
 def client(of: str) -> Any:

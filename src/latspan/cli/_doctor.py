@@ -1,0 +1,148 @@
+"""``latspan doctor``: what is there, what is switched on, and does telemetry arrive."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Final
+
+from latspan.cli._command import Command
+
+if TYPE_CHECKING:
+    from latspan.instrument import Integration
+    from latspan.sdk._doctor import Examination
+
+__all__ = ["COMMAND"]
+
+_TROUBLE: Final = 1
+_SCHEMA: Final = "latspan.doctor/1"
+
+_DESCRIPTION: Final = """\
+Says how latspan stands in this environment:
+
+  versions        of latspan, Python and OpenTelemetry
+  integrations    which client libraries are there, and which are instrumented
+  conflicts       other instrumentations of the same libraries
+  settings        what is in force, and where each value comes from
+  telemetry       whether a span and a metric arrive, and if not, why
+
+It sends one span and one metric, both named latspan.doctor. The exit code is 1
+if either does not arrive, or if a library is there that cannot be instrumented.
+Secrets are not shown. What latspan.configure() is told in code is not known
+here, and wins over what is."""
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--timeout",
+        type=_seconds,
+        default=5.0,
+        metavar="SECONDS",
+        help="how long to wait for each answer (default: %(default)g)",
+    )
+    parser.add_argument("--all", action="store_true", help="also the settings that have no value")
+    parser.add_argument(
+        "--json",
+        action="store_true",
+        help=f"print one JSON document ({_SCHEMA}) in place of the text",
+    )
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from latspan.sdk._doctor import examine
+
+    examination = examine(arguments.timeout)
+    if arguments.json:
+        print(json.dumps(_document(examination), indent=2))
+    else:
+        print("\n".join(_lines(examination, every_setting=arguments.all)))
+    return 0 if examination.fine else _TROUBLE
+
+
+def _document(examination: Examination) -> dict[str, object]:
+    found = asdict(examination)
+    for row, integration in zip(found["integrations"], examination.integrations, strict=True):
+        row["standing"] = integration.standing.value
+    return {"schema": _SCHEMA, "fine": examination.fine, **found}
+
+
+def _lines(examination: Examination, *, every_setting: bool) -> Iterator[str]:
+    """Yield what people read: a mark, a name, and what there is to say of it."""
+    yield from _section("versions", [("", *row) for row in _versions(examination)])
+    yield from _section("integrations", [_of(each) for each in examination.integrations])
+    conflicts = [
+        ("note", each.name, f"{', '.join(each.packages)}: {each.meaning}")
+        for each in examination.conflicts
+    ]
+    yield from _section("conflicts", conflicts or [("ok", "none", "")])
+    settings = [
+        ("", each.name, f"{each.value}  ({each.origin})")
+        for each in examination.settings
+        if every_setting or each.origin != "default"
+    ]
+    yield from _section("settings", settings or [("", "defaults", "all of them: --all")])
+    telemetry: list[tuple[str, str, str]] = []
+    for each in examination.deliveries:
+        mark = {True: "ok", False: "fail", None: "note"}[each.arrived]
+        telemetry.append(
+            (mark, each.signal, f"{each.endpoint} over {each.protocol}: {each.answer}")
+        )
+        if each.hint is not None:
+            telemetry.append(("", "", f"hint: {each.hint}"))
+    yield from _section("telemetry", telemetry)
+    yield "fine" if examination.fine else "not fine: see what is marked fail"
+
+
+def _versions(examination: Examination) -> Iterator[tuple[str, str]]:
+    for name, version in examination.versions.items():
+        yield name, version or "not installed"
+
+
+def _of(integration: Integration) -> tuple[str, str, str]:
+    found, reason = integration.found, integration.reason
+    mark, said = {
+        "ready": ("ok", f"{found}"),
+        "absent": ("", "not installed"),
+        "disabled": ("note", f"{found}, left off by {reason}"),
+        "unsupported": ("fail", f"{found} is not supported: use {integration.requires}"),
+        "broken": ("fail", f"cannot be loaded: {reason}"),
+    }[integration.standing.value]
+    return mark, integration.name, said
+
+
+def _section(title: str, rows: Sequence[tuple[str, str, str]]) -> Iterator[str]:
+    yield title
+    width = max(len(name) for _, name, _ in rows)
+    for mark, name, said in rows:
+        yield f"  {mark:<4}  {name:<{width}}  {said}".rstrip()
+    yield ""
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not 0 < seconds < math.inf:
+        raise argparse.ArgumentTypeError(f"'{text}' is no number of seconds above 0")
+    return seconds
+
+
+COMMAND: Final = Command(
+    name="doctor",
+    summary="what is installed and switched on, and does telemetry arrive",
+    description=_DESCRIPTION,
+    examples=(
+        ("latspan doctor", "why nothing shows up in the backend"),
+        (
+            "LATSPAN_ENDPOINT=http://collector:4318 latspan doctor",
+            "the same for another receiver",
+        ),
+        ("latspan doctor --json | jq .deliveries", "whether telemetry arrives, for a script"),
+    ),
+    add_arguments=_add_arguments,
+    run=_run,
+)

@@ -1,0 +1,212 @@
+"""``latspan doctor`` sends to real receivers, deaf ones and none, and says what came back."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.distributions import write_distribution
+from support.otlp import free_port, receiving, rotel_agent, rotel_before
+
+DEADLINE_S = 60
+
+
+def doctor(*options: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("OTEL_", "LATSPAN_")) and not name.lower().endswith("_proxy")
+    }
+    return subprocess.run(
+        [sys.executable, "-m", "latspan", "doctor", *options],
+        env={**kept, **variables},
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+    )
+
+
+def document(*options: str, **variables: str) -> tuple[int, dict[str, Any]]:
+    done = doctor("--json", *options, **variables)
+    assert done.stderr == ""
+    found = json.loads(done.stdout)
+    assert found["schema"] == "latspan.doctor/1"
+    assert found["fine"] is (done.returncode == 0)
+    return done.returncode, found
+
+
+def answers(found: dict[str, Any]) -> list[tuple[str, bool | None, str]]:
+    return [(each["signal"], each["arrived"], each["answer"]) for each in found["deliveries"]]
+
+
+@contextmanager
+def refusing(status: int) -> Generator[str]:
+    """Answer every request with ``status``."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["content-length"]))
+            self.send_error(status)
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - its name there
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def test_what_a_receiver_takes_has_arrived() -> None:
+    """It got the span and the metric of which the doctor speaks."""
+    with receiving() as receiver:
+        code, found = document(LATSPAN_ENDPOINT=receiver.url, LATSPAN_SERVICE_NAME="shop")
+
+    assert code == 0
+    assert answers(found) == [("traces", True, "arrived"), ("metrics", True, "arrived")]
+    assert [span.name for span in receiver.all_spans] == ["latspan.doctor"]
+    assert [metric.name for metric in receiver.all_metrics] == ["latspan.doctor"]
+    (resource,) = {
+        attribute.value.string_value
+        for held in (*receiver.resource_spans, *receiver.resource_metrics)
+        for attribute in held.resource.attributes
+        if attribute.key == "service.name"
+    }
+    assert resource == "shop"
+
+
+@pytest.mark.parametrize("protocol", ["grpc", "http/protobuf"])
+def test_either_protocol_arrives(protocol: str, tmp_path: Path) -> None:
+    """A collector speaks both, each on a port of its own."""
+    agent = rotel_agent()
+    if agent is None:
+        pytest.skip("rotel is not installed")
+    with (
+        receiving() as receiver,
+        rotel_before(agent, receiver.url, tmp_path / "rotel.log") as (grpc, http, process),
+    ):
+        endpoint = grpc if protocol == "grpc" else http
+        code, found = document(
+            OTEL_EXPORTER_OTLP_ENDPOINT=endpoint, OTEL_EXPORTER_OTLP_PROTOCOL=protocol
+        )
+        process.terminate()
+        process.wait(DEADLINE_S)
+
+    assert code == 0
+    assert [each["protocol"] for each in found["deliveries"]] == [protocol] * 2
+    assert [span.name for span in receiver.all_spans] == ["latspan.doctor"]
+
+
+def test_where_nothing_listens_it_is_refused() -> None:
+    """With what to do about it."""
+    port = free_port()
+
+    done = doctor(LATSPAN_ENDPOINT=f"http://127.0.0.1:{port}")
+
+    assert done.returncode == 1
+    assert done.stdout.count(f"refused: nothing listens on port {port}") == 2
+    assert done.stdout.count("hint: start a collector there") == 2
+    assert done.stdout.endswith("not fine: see what is marked fail\n")
+    assert done.stderr == ""
+
+
+def test_a_receiver_that_says_nothing_is_not_waited_for() -> None:
+    """It takes the connection and the bytes, and that is all."""
+    with socket.create_server(("127.0.0.1", 0)) as deaf:
+        endpoint = f"http://127.0.0.1:{deaf.getsockname()[1]}"
+        code, found = document("--timeout", "0.5", LATSPAN_ENDPOINT=endpoint)
+
+    assert code == 1
+    assert answers(found) == [
+        ("traces", False, "no answer within 0.5 s"),
+        ("metrics", False, "no answer within 0.5 s"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("status", "word"), [(404, "without a path"), (401, "OTEL_EXPORTER_OTLP_HEADERS")]
+)
+def test_a_status_is_told_with_a_way_to_mend_it(status: int, word: str) -> None:
+    """A web server that is no receiver, and one that does not know who asks."""
+    with refusing(status) as url:
+        code, found = document(LATSPAN_ENDPOINT=url)
+
+    assert code == 1
+    for each in found["deliveries"]:
+        assert str(status) in each["answer"]
+        assert word in each["hint"]
+
+
+def test_what_is_not_to_be_sent_is_no_trouble() -> None:
+    """The variables that switch a signal off are said."""
+    with receiving() as receiver:
+        code, found = document(LATSPAN_ENDPOINT=receiver.url, OTEL_TRACES_EXPORTER="none")
+
+    assert code == 0
+    assert answers(found) == [
+        ("traces", None, "not sent: OTEL_TRACES_EXPORTER is none"),
+        ("metrics", True, "arrived"),
+    ]
+    assert receiver.all_spans == []
+
+
+def test_no_secret_is_shown() -> None:
+    """Neither of headers nor of an address."""
+    with receiving() as receiver:
+        endpoint = receiver.url.replace("://", "://user:hush@")
+        variables = {
+            "LATSPAN_ENDPOINT": endpoint,
+            "OTEL_EXPORTER_OTLP_HEADERS": "authorization=hush",
+            "OTEL_EXPORTER_OTLP_LOGS_ENDPOINT": endpoint,
+        }
+        done = doctor("--all", **variables)
+        _, found = document(**variables)
+
+    assert "hush" not in done.stdout + done.stderr + json.dumps(found)
+    origins = {each["name"]: each["origin"] for each in found["settings"]}
+    assert origins["endpoint"] == "LATSPAN_ENDPOINT"
+    assert origins["stall_ms"] == "default"
+
+
+def test_integrations_and_what_is_in_their_way(tmp_path: Path) -> None:
+    """A library that cannot be instrumented is trouble; one that is left off is not."""
+    write_distribution(tmp_path, "openai", "1.9")
+    write_distribution(tmp_path, "more-of-openai", "1", "openai = more:Instrumentor")
+    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+
+    with receiving() as receiver:
+        code, found = document(
+            LATSPAN_ENDPOINT=receiver.url,
+            LATSPAN_DISABLED_INSTRUMENTATIONS="latspan_httpx",
+            PYTHONPATH=path,
+        )
+
+    standings = {each["name"]: each["standing"] for each in found["integrations"]}
+    assert code == 1
+    assert standings["latspan_openai"] == "unsupported"
+    assert standings["latspan_httpx"] == "disabled"
+    (conflict,) = [each for each in found["conflicts"] if each["name"] == "openai"]
+    assert "more-of-openai" in conflict["packages"]
+
+
+def test_a_setting_that_cannot_work_is_a_mistake_in_its_use() -> None:
+    """It says which, and how to mend it."""
+    done = doctor(LATSPAN_ENDPOINT="collector")
+
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: endpoint is 'collector'")
