@@ -47,9 +47,8 @@ def start() -> None:
     """
     Instrument this program, and have latspan configured when it is first needed.
 
-    Until a client library is imported or something is recorded, nothing is loaded and no thread
-    is started: most of the programs that an application starts do neither, and one that patches
-    the standard library, as gevent does, must be able to do it first.
+    Until a client library is imported or something is recorded, neither a client library nor the
+    SDK is loaded, and no thread is started: most programs that an application starts do neither.
     """
     with _runtime.guarded("the start of an instrumented program"):
         _runtime.expect(_configure)
