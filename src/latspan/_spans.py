@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from opentelemetry import trace
 from opentelemetry.context import Context
@@ -47,8 +47,7 @@ _NEVER_A_SPAN: Final = frozenset({SegmentName.CONSUMER, SegmentName.RETRY})
 _PERCENTILE_95_NEEDS: Final = 20
 
 
-@dataclass(frozen=True, slots=True)
-class ChildSpan:
+class ChildSpan(NamedTuple):
     """A child that is known only after its parent has ended. Instants are Unix nanoseconds."""
 
     name: str

@@ -11,7 +11,7 @@ import difflib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Final
+from typing import Final, NamedTuple
 
 from latspan import semconv
 from latspan.errors import UnknownNameError
@@ -85,8 +85,7 @@ class Metric:
     distribution: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class MetricValue:
+class MetricValue(NamedTuple):
     """
     One value of a metric.
 

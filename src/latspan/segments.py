@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 __all__ = [
     "SEGMENT_ORDER",
@@ -163,8 +163,7 @@ class Outcome(StrEnum):
 _FAILED: Final = frozenset({Outcome.TRUNCATED, Outcome.TIMEOUT, Outcome.REJECTED, Outcome.ERROR})
 
 
-@dataclass(frozen=True, slots=True)
-class Segment:
+class Segment(NamedTuple):
     """
     One contiguous interval of a timeline.
 
@@ -186,8 +185,7 @@ class Segment:
         return self.end_ns - self.start_ns
 
 
-@dataclass(frozen=True, slots=True)
-class SegmentTotal:
+class SegmentTotal(NamedTuple):
     """
     All intervals of one name in one timeline, summed.
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
 from itertools import groupby, pairwise
+from typing import NamedTuple
 
 from latspan._timeline._marks import Reads
 from latspan.metrics import MetricValue
@@ -28,8 +29,7 @@ class Phase(Enum):
     """The last token had come."""
 
 
-@dataclass(frozen=True, slots=True)
-class Arrival:
+class Arrival(NamedTuple):
     """
     When a chunk arrived.
 
@@ -42,8 +42,7 @@ class Arrival:
     source: Source
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
+class Piece(NamedTuple):
     """
     An interval in which a stream did one thing, between two reads' returns.
 

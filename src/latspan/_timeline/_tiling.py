@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from latspan.metrics import MetricValue
 from latspan.segments import Mark, Segment, SegmentTotal, Source, totals
@@ -116,7 +116,7 @@ class Tiling:
         """
         offset = self._cursor - self._start
         moved = [
-            replace(segment, start_ns=offset + segment.start_ns, end_ns=offset + segment.end_ns)
+            segment._replace(start_ns=offset + segment.start_ns, end_ns=offset + segment.end_ns)
             for segment in laid
         ]
         self._segments += moved
