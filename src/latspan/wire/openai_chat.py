@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, cast
 
-from latspan.wire._body import Body
+from latspan.wire._body import Body, plain
 from latspan.wire._chunk import ChunkKind
 from latspan.wire._dialect import Dialect, Stream
 from latspan.wire._usage import Usage, at
@@ -107,6 +107,35 @@ def usage(bodies: Iterable[Body]) -> Usage | None:
     )
 
 
+def _body_of(answer: Any) -> Body:
+    """
+    Return what a chunk or completion says beside its content.
+
+    Dumping the whole would cost four times as much, and copy a long answer.
+    """
+    if not hasattr(answer, "model_extra"):
+        return plain(answer)
+    choices: Iterable[Any] = getattr(answer, "choices", None) or ()
+    return {
+        **vars(answer),
+        **(answer.model_extra or {}),
+        "choices": [
+            {
+                "index": getattr(choice, "index", None),
+                "finish_reason": getattr(choice, "finish_reason", None),
+            }
+            for choice in choices
+        ],
+        "usage": _dumped(getattr(answer, "usage", None)),
+    }
+
+
+def _dumped(model: Any) -> Any:
+    dump = getattr(model, "model_dump", None)
+    # The SDK builds its models without checking them; what they warn of is the server's affair.
+    return dump(warnings=False) if callable(dump) else model
+
+
 def ended(bodies: Iterable[Body]) -> bool:
     """
     Return whether the stream came to its end.
@@ -127,6 +156,7 @@ OPENAI_CHAT: Final = Dialect(
     finish_reasons=finish_reasons,
     usage=usage,
     kind_of=kind_of,
+    body_of=_body_of,
     stream=Stream(
         # An error in place of an answer has no shape but this.
         opens=re.compile(rb'"object"\s*:\s*"chat\.completion\.chunk"|\{"error"\s*:'),

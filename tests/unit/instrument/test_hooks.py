@@ -28,9 +28,11 @@ INFERENCE_KEY = "opentelemetry.genai.client.inference.context"
 class _Answer:
     """An answer as the SDK has it, as far as it is read."""
 
-    def model_dump(self, *, warnings: bool) -> dict[str, Any]:
-        assert not warnings
-        return {"model": "m-2026", "choices": []}
+    model_extra: dict[str, Any] | None = None
+
+    def __init__(self, model: str) -> None:
+        self.model = model
+        self.choices: list[Any] = []
 
 
 def _open(
@@ -54,7 +56,7 @@ def _open(
 def test_an_inference_call_knows_what_the_conventions_metrics_are_keyed_by(seen: Captured) -> None:
     """All of it, and what went wrong under the same word as on the span."""
     call = _open(server=("model.test", 8080))
-    call.answer = _Answer()
+    call.answer = _Answer("m-2026")
     call.finish(Outcome.TIMEOUT, error_type="ReadTimeout")
 
     (record,) = seen.records
