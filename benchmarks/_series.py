@@ -140,7 +140,7 @@ def _values_of(stretch: _Stretch) -> Iterator[tuple[Subject, list[tuple[Name, li
     yield (
         subject,
         [
-            (Name(metric, "measured", "queue" if metric == "segment" else None), values)
+            ((metric, "measured", "queue" if metric == "segment" else None), values)
             for metric, values in zip(stretch.metrics, stretch.values, strict=True)
         ],
     )

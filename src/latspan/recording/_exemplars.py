@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from random import Random
 from typing import Final, NamedTuple
 
@@ -47,26 +47,28 @@ class Candidates:
         self._sample: list[Exemplar] = []
         self._seen = 0
 
-    def offer(self, record: RequestRecord, values: Sequence[int]) -> None:
+    def offer(self, requests: Iterable[tuple[RequestRecord, Sequence[int]]]) -> None:
         """
-        Consider a request whose trace is kept.
+        Consider requests whose traces are kept.
 
         Args:
-            record: The request.
-            values: What it has recorded in the series; at least one.
+            requests: Each with what it has recorded in the series; at least one value.
 
         Source: Vitter, "Random sampling with a reservoir", algorithm R, for the sample.
         """
-        self._seen += 1
-        highest = max(values)
-        if self._slowest is None or highest > self._slowest.value:
-            self._slowest = _exemplar(record, highest)
-        place = self._seen - 1
-        if place >= _SAMPLE:
-            place = int(self._random.random() * self._seen)
+        random, seen, slowest = self._random.random, self._seen, self._slowest
+        for record, values in requests:
+            highest = values[0] if len(values) == 1 else max(values)
+            if slowest is None or highest > slowest.value:
+                slowest = _exemplar(record, highest)
+            place = seen
+            seen += 1
             if place >= _SAMPLE:
-                return
-        self._sample[place : place + 1] = [_exemplar(record, values[len(values) // 2])]
+                place = int(random() * seen)
+                if place >= _SAMPLE:
+                    continue
+            self._sample[place : place + 1] = [_exemplar(record, values[len(values) // 2])]
+        self._seen, self._slowest = seen, slowest
 
     def chosen(self) -> tuple[Exemplar, ...]:
         """Return the slowest and the middle of the sample, if that is another one."""

@@ -78,8 +78,8 @@ class Interval:
                     if sampled:
                         examples.append((record, values))
         for subject, waiting in by_subject.items():
-            for name, (held, examples) in waiting.items():
-                key = SeriesKey(name.metric, subject, name.source, name.segment)
+            for (metric, source, segment), (held, examples) in waiting.items():
+                key = SeriesKey(metric, subject, source, segment)
                 self._count_series(key, held, examples)
         return unreadable
 
@@ -96,8 +96,7 @@ class Interval:
             candidates = self._candidates.get(key)
             if candidates is None:
                 candidates = self._candidates[key] = Candidates(self._random)
-            for record, of_record in examples:
-                candidates.offer(record, of_record)
+            candidates.offer(examples)
 
     def __contains__(self, key: SeriesKey) -> bool:
         return key in self._histograms

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 from collections import defaultdict
-from collections.abc import Iterator
-from typing import Final, NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import Final
 
 from latspan import semconv
 from latspan.recording._record import RequestRecord
@@ -15,23 +16,15 @@ from latspan.tokens import TokenSource
 __all__ = ["Name", "values_of"]
 
 
-class Name(NamedTuple):
-    """
-    What tells the series of one subject apart.
+Name = tuple[str, str | None, str | None]
+"""
+What tells the series of one subject apart: metric, source and segment, as in a ``SeriesKey``.
 
-    Args:
-        metric: A metric's name, or ``segment``.
-        source: How the values are known; absent on the conventions' metrics.
-        segment: Which segment, where ``metric`` is ``segment``.
-    """
-
-    metric: str
-    source: str | None = None
-    segment: str | None = None
-
+A plain tuple, because a call makes twenty.
+"""
 
 _Values = list[tuple[Name, list[int]]]
-_OWN_DURATION: Final = Name("duration", Source.MEASURED.value)
+_OWN_DURATION: Final = ("duration", Source.MEASURED.value, None)
 
 
 def values_of(record: RequestRecord) -> Iterator[tuple[Subject, _Values]]:
@@ -46,36 +39,42 @@ def values_of(record: RequestRecord) -> Iterator[tuple[Subject, _Values]]:
         counts, at least one.
     """
     # `_value_` is the attribute behind the property `value`, at a tenth of its price.
-    subject = Subject(
-        record.kind._value_, record.side._value_, record.outcome._value_, **record.attributes
-    )
-    yield subject, _own_values(record)
+    measured_on = record.kind._value_, record.side._value_, record.outcome._value_
+    yield _subject(*measured_on, tuple(record.attributes.items())), _own_values(record)
     if record.convention:
         yield from _of_conventions(record)
+
+
+# Many requests have few subjects, and one that has sixteen fields is not made in no time.
+@functools.lru_cache(maxsize=512)
+def _subject(
+    kind: str, side: str | None, outcome: str | None, said: tuple[tuple[str, str], ...]
+) -> Subject:
+    return Subject(kind, side, outcome, **dict(said))
 
 
 def _own_values(record: RequestRecord) -> _Values:
     reported = record.segments if record.reports is None else record.reports
     values: _Values = [
-        (Name(SEGMENT, total.source._value_, total.name), [total.duration_ns])
-        for total in totals(reported)
+        ((SEGMENT, source._value_, name), [duration_ns])
+        for name, duration_ns, source in totals(reported)
     ]
     # Whatever the metrics say, the duration is the one that the segments sum to.
     values.append((_OWN_DURATION, [record.duration_ns]))
     values += [
-        (Name(name, value.source._value_), [value.value])
-        for name, value in record.metrics.items()
+        ((name, source._value_, None), [value])
+        for name, (value, source) in record.metrics.items()
         if name != "duration"
     ]
     if record.reports is not None:
         return values
     gaps: defaultdict[Source, list[int]] = defaultdict(list)
-    for gap in record.chunk_gaps:
-        gaps[gap.source].append(gap.value)
-    values += [(Name("chunk_gap", source._value_), held) for source, held in gaps.items()]
+    for value, source in record.chunk_gaps:
+        gaps[source].append(value)
+    values += [(("chunk_gap", source._value_, None), held) for source, held in gaps.items()]
     tokens = record.tokens
     values += [
-        (Name(name, tokens.source._value_), [count])
+        ((name, tokens.source._value_, None), [count])
         for name, count in (
             ("input_tokens", tokens.input),
             ("cached_tokens", tokens.cached),
@@ -87,17 +86,19 @@ def _own_values(record: RequestRecord) -> _Values:
     return values
 
 
-_DURATION: Final = Name(semconv.METRIC_OPERATION_DURATION)
-_FIRST_CHUNK: Final = Name(semconv.METRIC_OPERATION_TIME_TO_FIRST_CHUNK)
-_PER_CHUNK: Final = Name(semconv.METRIC_OPERATION_TIME_PER_OUTPUT_CHUNK)
-_TOKENS: Final = Name(semconv.METRIC_TOKEN_USAGE)
+_DURATION: Final = (semconv.METRIC_OPERATION_DURATION, None, None)
+_FIRST_CHUNK: Final = (semconv.METRIC_OPERATION_TIME_TO_FIRST_CHUNK, None, None)
+_PER_CHUNK: Final = (semconv.METRIC_OPERATION_TIME_PER_OUTPUT_CHUNK, None, None)
+_TOKENS: Final = (semconv.METRIC_TOKEN_USAGE, None, None)
 
 
 def _of_conventions(record: RequestRecord) -> Iterator[tuple[Subject, _Values]]:
     """Yield what the GenAI conventions define, under their names and with their attributes."""
-    call = Subject(record.kind._value_, **record.convention)
+    labels = record.convention
+    call = _of_convention(record.kind._value_, labels)
     # What came before a failure has no `error.type`: they want that on durations alone.
-    answer = call if call.error_type is None else call._replace(error_type=None)
+    labels = {name: value for name, value in labels.items() if name != "error_type"}
+    answer = _of_convention(record.kind._value_, labels)
     answered: _Values = []
     first = record.metrics.get("time_to_first_chunk")
     if first is not None:
@@ -110,4 +111,9 @@ def _of_conventions(record: RequestRecord) -> Iterator[tuple[Subject, _Values]]:
     if tokens.source is TokenSource.PROVIDER:
         for token_type, count in (("input", tokens.input), ("output", tokens.output)):
             if count is not None:
-                yield answer._replace(token_type=token_type), [(_TOKENS, [count])]
+                counted = _of_convention(record.kind._value_, labels, token_type=token_type)
+                yield counted, [(_TOKENS, [count])]
+
+
+def _of_convention(kind: str, labels: Mapping[str, str], **more: str) -> Subject:
+    return _subject(kind, None, None, (*labels.items(), *more.items()))
