@@ -8,7 +8,7 @@ business here.
 
 from __future__ import annotations
 
-from collections import Counter
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, Protocol
@@ -20,7 +20,7 @@ from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode
 from latspan import semconv
 from latspan._timeline import Attempt, Timeline
 from latspan.metrics import METRICS
-from latspan.segments import Outcome, ReportedTimings, Segment, SegmentName, Source
+from latspan.segments import Outcome, ReportedTimings, Segment, SegmentName, Source, totals
 from latspan.tokens import TokenCounts
 from latspan.units import in_metric_unit, to_seconds
 
@@ -305,27 +305,32 @@ def segment_spans(segments: Sequence[Segment], start_epoch_ns: int) -> tuple[Chi
         segments: Of a finished timeline.
         start_epoch_ns: When that timeline began, Unix nanoseconds.
     """
-    contiguous = _contiguous(segments)
+    interleaved = _interleaved(segments)
     return tuple(
         ChildSpan(
-            name=segment.name,
-            start_epoch_ns=start_epoch_ns + segment.start_ns,
-            end_epoch_ns=start_epoch_ns + segment.end_ns,
-            attributes={
-                semconv.LATSPAN_SEGMENT: segment.name,
-                semconv.LATSPAN_SOURCE: segment.source.value,
-            },
+            name,
+            start_epoch_ns + start_ns,
+            start_epoch_ns + end_ns,
+            _segment_attributes(name, source),
         )
-        for segment in segments
-        if segment.name in contiguous
-        and segment.source is not Source.UNKNOWN
-        and segment.duration_ns
+        for name, start_ns, end_ns, source in segments
+        if name not in interleaved and source is not Source.UNKNOWN and start_ns < end_ns
     )
 
 
-def _contiguous(segments: Sequence[Segment]) -> frozenset[str]:
-    intervals = Counter(segment.name for segment in segments)
-    return frozenset(name for name, count in intervals.items() if count == 1) - _NEVER_A_SPAN
+# Of the same few segments all calls are made: one mapping each, which nobody changes.
+@functools.lru_cache(maxsize=256)
+def _segment_attributes(name: str, source: Source) -> Mapping[str, AttributeValue]:
+    return {semconv.LATSPAN_SEGMENT: name, semconv.LATSPAN_SOURCE: source.value}
+
+
+def _interleaved(segments: Sequence[Segment]) -> set[str]:
+    """Return the names of what has no span of its own: more than one interval, or never one."""
+    interleaved: set[str] = {*_NEVER_A_SPAN}
+    seen: set[str] = set()
+    for segment in segments:
+        (interleaved if segment.name in seen else seen).add(segment.name)
+    return interleaved
 
 
 def attempt_spans(
@@ -361,17 +366,21 @@ def _attempt_attributes(attempt: Attempt, resend_count: int) -> dict[str, Attrib
 
 
 _NAMED: Final = {
-    "time_to_first_chunk": semconv.GEN_AI_RESPONSE_TIME_TO_FIRST_CHUNK,
-    "time_to_first_token": semconv.LATSPAN_TIME_TO_FIRST_TOKEN,
-    "time_to_first_visible_token": semconv.LATSPAN_TIME_TO_FIRST_VISIBLE_TOKEN,
-    "time_per_output_token": semconv.LATSPAN_TIME_PER_OUTPUT_TOKEN,
-    "chunk_gap_max": semconv.LATSPAN_CHUNK_GAP_MAX,
-    "stall_count": semconv.LATSPAN_STALL_COUNT,
-    "stall_duration": semconv.LATSPAN_STALL_DURATION,
-    "stall_ratio": semconv.LATSPAN_STALL_RATIO,
-    "fluidity": semconv.LATSPAN_FLUIDITY,
-    "buffer_needed": semconv.LATSPAN_BUFFER_NEEDED,
+    name: (key, METRICS[name].unit)
+    for name, key in (
+        ("time_to_first_chunk", semconv.GEN_AI_RESPONSE_TIME_TO_FIRST_CHUNK),
+        ("time_to_first_token", semconv.LATSPAN_TIME_TO_FIRST_TOKEN),
+        ("time_to_first_visible_token", semconv.LATSPAN_TIME_TO_FIRST_VISIBLE_TOKEN),
+        ("time_per_output_token", semconv.LATSPAN_TIME_PER_OUTPUT_TOKEN),
+        ("chunk_gap_max", semconv.LATSPAN_CHUNK_GAP_MAX),
+        ("stall_count", semconv.LATSPAN_STALL_COUNT),
+        ("stall_duration", semconv.LATSPAN_STALL_DURATION),
+        ("stall_ratio", semconv.LATSPAN_STALL_RATIO),
+        ("fluidity", semconv.LATSPAN_FLUIDITY),
+        ("buffer_needed", semconv.LATSPAN_BUFFER_NEEDED),
+    )
 }
+"""The attribute of each metric, and its unit."""
 
 
 def latency_attributes(
@@ -380,10 +389,10 @@ def latency_attributes(
     """Return what a client span says of its time; seconds as doubles."""
     attributes: dict[str, AttributeValue] = {semconv.LATSPAN_OUTCOME: outcome.value}
     estimated: list[str] = []
-    for name, key in _NAMED.items():
+    for name, (key, unit) in _NAMED.items():
         value = timeline.metrics.get(name)
         if value is not None:
-            attributes[key] = in_metric_unit(value.value, METRICS[name].unit)
+            attributes[key] = in_metric_unit(value.value, unit)
             if value.source is not Source.MEASURED:
                 estimated.append(key)
     gaps = timeline.chunk_gaps
@@ -395,10 +404,9 @@ def latency_attributes(
             estimated.append(semconv.LATSPAN_CHUNK_GAP_P95)
     if estimated:
         attributes[semconv.LATSPAN_ESTIMATED] = estimated
-    contiguous = _contiguous(timeline.segments)
-    for total in timeline.totals:
-        if total.name not in contiguous:
-            attributes[semconv.segment_duration(total.name)] = to_seconds(total.duration_ns)
+    interleaved = _interleaved(timeline.segments)
+    for total in totals(segment for segment in timeline.segments if segment.name in interleaved):
+        attributes[semconv.segment_duration(total.name)] = to_seconds(total.duration_ns)
     if reported is not None:
         prefix = f"{semconv.LATSPAN_REPORTED_PREFIX}{reported.system}."
         attributes |= {prefix + name: value for name, value in reported.raw.items()}

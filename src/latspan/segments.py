@@ -203,16 +203,13 @@ class SegmentTotal(NamedTuple):
 def totals(segments: Iterable[Segment]) -> tuple[SegmentTotal, ...]:
     """Return one sum a segment name, in the order of first appearance."""
     summed: dict[str, SegmentTotal] = {}
-    for segment in segments:
-        before = summed.get(segment.name)
-        if before is None:
-            summed[segment.name] = SegmentTotal(segment.name, segment.duration_ns, segment.source)
-        else:
-            summed[segment.name] = SegmentTotal(
-                segment.name,
-                before.duration_ns + segment.duration_ns,
-                before.source.weaker(segment.source),
-            )
+    for name, start_ns, end_ns, source in segments:
+        duration_ns = end_ns - start_ns
+        before = summed.get(name)
+        if before is not None:
+            duration_ns += before.duration_ns
+            source = before.source.weaker(source)  # noqa: PLW2901 - of both
+        summed[name] = SegmentTotal(name, duration_ns, source)
     return tuple(summed.values())
 
 

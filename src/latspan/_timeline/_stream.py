@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
 from itertools import groupby, pairwise
-from typing import NamedTuple
+from operator import itemgetter
+from typing import Final, NamedTuple
 
 from latspan._timeline._marks import Reads
 from latspan.metrics import MetricValue
@@ -14,6 +15,9 @@ from latspan.segments import Mark, Source
 from latspan.wire import ChunkKind
 
 __all__ = ["Arrival", "Phase", "Piece", "Stream", "read_stream"]
+
+_VISIBLE: Final = int(ChunkKind.VISIBLE)
+_held: Final = itemgetter(1)
 
 
 class Phase(Enum):
@@ -97,8 +101,8 @@ class Stream:
     def gaps(self) -> tuple[MetricValue, ...]:
         """Return the differences of successive arrivals of token-bearing chunks."""
         return tuple(
-            MetricValue(later.instant_ns - earlier.instant_ns, later.source.weaker(earlier.source))
-            for earlier, later in pairwise(self.token_arrivals)
+            MetricValue(later_ns - earlier_ns, source.weaker(before))
+            for (earlier_ns, before), (later_ns, source) in pairwise(self.token_arrivals)
         )
 
 
@@ -113,19 +117,20 @@ def read_stream(reads: Reads, handed_over_ns: int) -> Stream:
     returns = list(reads.returns(handed_over_ns))
     kinds = reads.kinds
     tokens = [index for index, kind in enumerate(kinds) if kind]
-    visible = next((index for index in tokens if kinds[index] == ChunkKind.VISIBLE), None)
+    visible = kinds.index(_VISIBLE) if _VISIBLE in kinds else None
+    token_arrivals = tuple(_arrival(returns[index]) for index in tokens)
     arrivals: dict[Mark, Arrival] = {}
     if kinds:
-        arrivals[Mark.FIRST_CHUNK] = _arrival(*returns[0])
+        arrivals[Mark.FIRST_CHUNK] = _arrival(returns[0])
     if tokens:
-        arrivals[Mark.FIRST_TOKEN] = _arrival(*returns[tokens[0]])
-        arrivals[Mark.LAST_TOKEN] = _arrival(*returns[tokens[-1]])
+        arrivals[Mark.FIRST_TOKEN] = token_arrivals[0]
+        arrivals[Mark.LAST_TOKEN] = token_arrivals[-1]
     if visible is not None:
-        arrivals[Mark.FIRST_VISIBLE] = _arrival(*returns[visible])
+        arrivals[Mark.FIRST_VISIBLE] = _arrival(returns[visible])
     return Stream(
         handed_over_ns=handed_over_ns,
         arrivals=arrivals,
-        token_arrivals=tuple(_arrival(*returns[index]) for index in tokens),
+        token_arrivals=token_arrivals,
         unseen_chunks=len(tokens) if visible is None else tokens.index(visible),
         all_pieces=tuple(_pieces(returns, handed_over_ns, tokens, visible)),
     )
@@ -135,24 +140,28 @@ def _pieces(
     returns: list[tuple[int, bool]], begin_ns: int, tokens: list[int], visible: int | None
 ) -> Iterator[Piece]:
     """Yield a piece for each run of reads of one phase, held or not."""
-    reads = (
-        (end_ns, held, _phase(at, tokens, visible)) for at, (end_ns, held) in enumerate(returns)
+    begin = 0
+    for phase, end in _phases(len(returns), tokens, visible):
+        for held, run in groupby(returns[begin:end], key=_held):
+            *_, (end_ns, _) = run
+            yield Piece(begin_ns, end_ns, phase, held)
+            begin_ns = end_ns
+        begin = end
+
+
+def _phases(reads: int, tokens: list[int], visible: int | None) -> tuple[tuple[Phase, int], ...]:
+    """Return the phases in order, and how many reads there were up to the end of each."""
+    if not tokens:
+        return ((Phase.WAIT, reads),)
+    last = tokens[-1] + 1
+    return (
+        (Phase.WAIT, tokens[0] + 1),
+        (Phase.REASONING, last if visible is None else visible + 1),
+        (Phase.DECODE, last),
+        (Phase.TAIL, reads),
     )
-    for (phase, held), run in groupby(reads, key=lambda read: (read[2], read[1])):
-        *_, (end_ns, _, _) = run
-        yield Piece(begin_ns, end_ns, phase, held)
-        begin_ns = end_ns
 
 
-def _phase(index: int, tokens: list[int], visible: int | None) -> Phase:
-    if not tokens or index <= tokens[0]:
-        return Phase.WAIT
-    if index > tokens[-1]:
-        return Phase.TAIL
-    if visible is None or index <= visible:
-        return Phase.REASONING
-    return Phase.DECODE
-
-
-def _arrival(instant_ns: int, reader_bound: bool) -> Arrival:
+def _arrival(returned: tuple[int, bool]) -> Arrival:
+    instant_ns, reader_bound = returned
     return Arrival(instant_ns, Source.ESTIMATED if reader_bound else Source.MEASURED)

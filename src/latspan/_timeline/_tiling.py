@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from latspan.metrics import MetricValue
-from latspan.segments import Mark, Segment, SegmentTotal, Source, totals
+from latspan.segments import Mark, Segment, Source
 
 __all__ = ["Tiling", "Timeline"]
 
@@ -37,11 +37,6 @@ class Timeline:
     def duration_ns(self) -> int:
         """``done_ns - start_ns``."""
         return self.done_ns - self.start_ns
-
-    @property
-    def totals(self) -> tuple[SegmentTotal, ...]:
-        """One sum a segment name."""
-        return totals(self.segments)
 
 
 class Tiling:
@@ -76,7 +71,9 @@ class Tiling:
 
     def clamp(self, instant_ns: int) -> int:
         """Return ``instant_ns`` moved into what is left."""
-        return min(max(instant_ns, self._cursor), self._done)
+        if instant_ns <= self._cursor:
+            return self._cursor
+        return min(instant_ns, self._done)
 
     def until(
         self,
@@ -127,6 +124,8 @@ class Tiling:
     def finish(self, name: str, source: Source = Source.MEASURED) -> tuple[Segment, ...]:
         """Lay ``name`` up to the end and return the tiling; a zero stands only for itself."""
         self.until(self._done, name, source)
+        if all(segment.start_ns < segment.end_ns for segment in self._segments):
+            return tuple(self._segments)
         longest = {segment.name: 0 for segment in self._segments}
         for segment in self._segments:
             longest[segment.name] = max(longest[segment.name], segment.duration_ns)

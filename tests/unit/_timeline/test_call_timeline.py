@@ -16,6 +16,7 @@ from latspan.segments import (
     SegmentName,
     SegmentTotal,
     Source,
+    totals,
 )
 from latspan.units import NS_PER_MS
 from latspan.wire import ChunkKind
@@ -45,7 +46,10 @@ def _reads(*chunks: tuple[int, int, ChunkKind], end: tuple[int, int] | None = No
 def _totals(seen: CallObservation) -> dict[str, tuple[int, str]]:
     timeline = call_timeline(seen)
     assert timeline.duration_ns == sum(s.duration_ns for s in timeline.segments)
-    return {total.name: (total.duration_ns // MS, total.source.value) for total in timeline.totals}
+    return {
+        total.name: (total.duration_ns // MS, total.source.value)
+        for total in totals(timeline.segments)
+    }
 
 
 def _streamed(**given: Any) -> CallObservation:
@@ -128,9 +132,9 @@ def test_reasoning_is_a_segment_of_its_own() -> None:
         end=(140, 145),
     )
     timeline = call_timeline(_streamed(reads=reads))
-    totals = {total.name: total.duration_ns for total in timeline.totals}
-    assert totals["reasoning"] == 25 * MS
-    assert totals["decode"] == 15 * MS
+    lengths = {total.name: total.duration_ns for total in totals(timeline.segments)}
+    assert lengths["reasoning"] == 25 * MS
+    assert lengths["decode"] == 15 * MS
     assert timeline.metrics["time_to_first_token"].value == 100 * MS
     assert timeline.metrics["time_to_first_visible_token"].value == 125 * MS
 
@@ -168,7 +172,7 @@ class TestEvidence:
             "llama_cpp", prefill_ns=40 * MS, decode_ns=40 * MS, queue_until_headers=True
         )
         timeline = call_timeline(_streamed(reported=reported))
-        assert [t for t in timeline.totals if t.name == "network"] == [
+        assert [t for t in totals(timeline.segments) if t.name == "network"] == [
             SegmentTotal("network", 0, Source.ESTIMATED)
         ]
 
@@ -221,7 +225,7 @@ class TestEvidence:
         )
         timeline = call_timeline(_streamed(reported=reported))
         assert timeline.metrics["evidence_rejected"].value == 1
-        assert not {"queue", "prefill", "network"} & {t.name for t in timeline.totals}
+        assert not {"queue", "prefill", "network"} & {t.name for t in totals(timeline.segments)}
 
     def test_generation_that_began_before_the_first_token_was_read(self) -> None:
         """A first token that was read late lets the reported generation begin before it."""
@@ -341,7 +345,7 @@ class TestReader:
         reads = _reads((500, 500, ChunkKind.VISIBLE), end=(500, 501))
         timeline = call_timeline(_streamed(reads=reads, done_ns=501 * MS))
         assert timeline.metrics["time_to_first_token"].source is Source.ESTIMATED
-        assert {t.name: t.duration_ns for t in timeline.totals}["consumer"] == 439 * MS
+        assert {t.name: t.duration_ns for t in totals(timeline.segments)}["consumer"] == 439 * MS
 
 
 class TestEnds:
