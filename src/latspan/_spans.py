@@ -9,7 +9,7 @@ business here.
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, Protocol
 
@@ -28,6 +28,7 @@ __all__ = [
     "ApiSink",
     "AttributeValue",
     "ChildSpan",
+    "EndChildren",
     "EnrichingSink",
     "FinishedSpan",
     "NoSink",
@@ -36,6 +37,7 @@ __all__ = [
     "attempt_spans",
     "latency_attributes",
     "segment_spans",
+    "start_and_end",
     "token_attributes",
 ]
 
@@ -119,19 +121,38 @@ class SpanSink(Protocol):
         """Begin a span beneath the current one."""
         ...
 
-    def emit_child(self, child: ChildSpan, parent: Context) -> None:
-        """Hand over a finished span beneath the one that is current in ``parent``."""
+    def end_children(self, children: Sequence[ChildSpan], parent: Context) -> None:
+        """Make and end spans beneath the one that is current in ``parent``."""
         ...
+
+
+EndChildren = Callable[[Sequence[ChildSpan], Context], None]
+"""Makes and ends the children of the span that is current in a context."""
+
+
+def start_and_end(tracer: trace.Tracer, children: Sequence[ChildSpan], context: Context) -> None:
+    """Start and end children through the OpenTelemetry API."""
+    for child in children:
+        span = tracer.start_span(
+            child.name,
+            context=context,
+            kind=child.kind,
+            attributes=child.attributes,
+            start_time=child.start_epoch_ns,
+        )
+        if child.failed:
+            span.set_status(Status(StatusCode.ERROR))
+        span.end(child.end_epoch_ns)
 
 
 class _ApiSpan:
     """A span of the OpenTelemetry API."""
 
-    __slots__ = ("_context", "_sink", "_span")
+    __slots__ = ("_context", "_end_children", "_span")
 
-    def __init__(self, sink: ApiSink, span: trace.Span) -> None:
-        self._sink = sink
+    def __init__(self, span: trace.Span, end_children: EndChildren) -> None:
         self._span = span
+        self._end_children = end_children
         self._context = trace.set_span_in_context(span)
 
     @property
@@ -145,8 +166,7 @@ class _ApiSpan:
     def finish(self, finished: FinishedSpan) -> None:
         span = self._span
         if span.is_recording():
-            for child in finished.children:
-                self._sink.emit_child(child, self._context)
+            self._end_children(finished.children, self._context)
             if finished.name is not None:
                 span.update_name(finished.name)
             span.set_attributes(finished.attributes)
@@ -161,12 +181,14 @@ class ApiSink:
 
     Args:
         tracer: A tracer of that provider.
+        end_children: How its spans' children are ended; started first, unless given.
     """
 
     inline = True
 
-    def __init__(self, tracer: trace.Tracer) -> None:
+    def __init__(self, tracer: trace.Tracer, end_children: EndChildren | None = None) -> None:
         self._tracer = tracer
+        self._end_children = end_children or functools.partial(start_and_end, tracer)
 
     def open(
         self,
@@ -180,20 +202,11 @@ class ApiSink:
         span = self._tracer.start_span(
             name, kind=kind, attributes=attributes, start_time=start_epoch_ns
         )
-        return _ApiSpan(self, span)
+        return _ApiSpan(span, self._end_children)
 
-    def emit_child(self, child: ChildSpan, parent: Context) -> None:
-        """Make and end a span beneath the one that is current in ``parent``."""
-        span = self._tracer.start_span(
-            child.name,
-            context=parent,
-            kind=child.kind,
-            attributes=child.attributes,
-            start_time=child.start_epoch_ns,
-        )
-        if child.failed:
-            span.set_status(Status(StatusCode.ERROR))
-        span.end(child.end_epoch_ns)
+    def end_children(self, children: Sequence[ChildSpan], parent: Context) -> None:
+        """Make and end spans beneath the one that is current in ``parent``."""
+        self._end_children(children, parent)
 
 
 class EnrichingSink:
@@ -222,9 +235,9 @@ class EnrichingSink:
         """Take the other's span for ours, which it ends itself."""
         return _EnrichedSpan(self._sink, self._span, attributes)
 
-    def emit_child(self, child: ChildSpan, parent: Context) -> None:
-        """Hand it on."""
-        self._sink.emit_child(child, parent)
+    def end_children(self, children: Sequence[ChildSpan], parent: Context) -> None:
+        """Hand them on."""
+        self._sink.end_children(children, parent)
 
 
 class _EnrichedSpan:
@@ -247,8 +260,7 @@ class _EnrichedSpan:
         return self._context
 
     def finish(self, finished: FinishedSpan) -> None:
-        for child in finished.children:
-            self._sink.emit_child(child, self._context)
+        self._sink.end_children(finished.children, self._context)
         span = self._span
         if not span.is_recording():
             # It was ended before the call was over; nothing can be added to it.
@@ -275,8 +287,8 @@ class NoSink:
         """Hand on whatever span is current, and end nothing."""
         return _NoSpan()
 
-    def emit_child(self, child: ChildSpan, parent: Context) -> None:
-        """Drop it."""
+    def end_children(self, children: Sequence[ChildSpan], parent: Context) -> None:
+        """Drop them."""
 
 
 class _NoSpan:

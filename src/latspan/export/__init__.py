@@ -18,6 +18,7 @@ from latspan.export._otlp import otlp_log_exporter, otlp_metric_exporter, otlp_s
 from latspan.export._otlp_metrics import MetricsExporter, OtlpMetrics
 from latspan.export._private_spans import PrivateSink
 from latspan.export._resource import resource_of, resource_of_child
+from latspan.export._unstarted_children import end_children_of
 
 if TYPE_CHECKING:
     from latspan.export._histogram_log import HistogramLogs
@@ -34,6 +35,7 @@ __all__ = [
     "PrivateSink",
     "Reading",
     "SpanBatches",
+    "end_children_of",
     "metrics_parts",
     "otlp_log_exporter",
     "otlp_metric_exporter",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import cast
 
 from opentelemetry import context, trace
@@ -111,11 +111,13 @@ class PrivateSink:
             )
         )
 
-    def emit_child(self, child: ChildSpan, parent: Context) -> None:
-        """Hand over a span beneath the one that is current in ``parent``, in its trace."""
-        self.emit_beneath(child, trace.get_current_span(parent).get_span_context())
+    def end_children(self, children: Sequence[ChildSpan], parent: Context) -> None:
+        """Hand over spans beneath the one that is current in ``parent``, in its trace."""
+        around = trace.get_current_span(parent).get_span_context()
+        for child in children:
+            self.emit_child(child, around)
 
-    def emit_beneath(self, child: ChildSpan, parent: SpanContext) -> None:
+    def emit_child(self, child: ChildSpan, parent: SpanContext) -> None:
         """Hand over a span beneath ``parent``, in its trace."""
         self.emit(
             child.name,
@@ -179,7 +181,7 @@ class _PrivateSpan:
         if not self._span_context.trace_flags.sampled:
             return
         for child in finished.children:
-            self._sink.emit_beneath(child, self._span_context)
+            self._sink.emit_child(child, self._span_context)
         self._sink.emit(
             self._name if finished.name is None else finished.name,
             span_context=self._span_context,

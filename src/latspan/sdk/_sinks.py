@@ -51,5 +51,8 @@ class Sinks:
             return self._private
         if self._api is None or provider is not self._provider:
             tracer = provider.get_tracer("latspan", __version__, schema_url=SCHEMA_URL)
-            self._provider, self._api = provider, ApiSink(tracer)
+            # It loads the SDK, which an application that has a provider has loaded.
+            from latspan.export import end_children_of
+
+            self._provider, self._api = provider, ApiSink(tracer, end_children_of(tracer))
         return self._api
