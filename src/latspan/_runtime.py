@@ -89,7 +89,8 @@ class Runtime:
         if inline:
             concluded()
             # Otherwise the caller whose record is one too many would count all that wait.
-            self.settle(self.recorder.drain)
+            if self.recorder.fills_up():
+                self.settle(self.recorder.drain)
         else:
             self.settle(concluded)
 

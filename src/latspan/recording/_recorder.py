@@ -132,6 +132,10 @@ class Recorder:
         """Return how many records wait to be counted."""
         return len(self._pending)
 
+    def fills_up(self) -> bool:
+        """Return whether half as many wait as may; fewer are dearer to count, one by one."""
+        return 2 * len(self._pending) >= PENDING_LIMIT
+
     def drain(self) -> None:
         """Count what waits, so that nobody else has to."""
         with self._drained():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from latspan.clock import ManualClock
 from latspan.instrument import Call, open_call, watch
 from latspan.instrument._hooks import open_exchange
 from latspan.recording import Recorder, RequestRecord
+from latspan.recording._recorder import PENDING_LIMIT
 from latspan.segments import Outcome
 from latspan.testing._capture import Captured
 from latspan.wire.openai_chat import OPENAI_CHAT
@@ -138,6 +140,31 @@ def test_a_record_knows_whether_its_trace_is_kept(
     records: tuple[RequestRecord, ...] = recorder.snapshot().records
     assert [record.sampled for record in records] == [kept] * 3
     assert trace.get_current_span() is trace.INVALID_SPAN
+
+
+def test_a_caller_whose_spans_must_not_wait_has_its_records_counted_together(
+    clock: ManualClock,
+) -> None:
+    """One by one they would cost more, and all at once the caller who brings one too many."""
+    jobs: list[Callable[[], None]] = []
+    recorder = Recorder(clock)
+    tracer = TracerProvider(shutdown_on_exit=False).get_tracer("test")
+    runtime = Runtime(
+        clock=clock,
+        recorder=recorder,
+        sink=lambda: ApiSink(tracer),
+        settle=jobs.append,
+        strict=True,
+    )
+    with _runtime.overridden(runtime):
+        for _ in range(PENDING_LIMIT // 2 - 1):
+            _open().finish(Outcome.COMPLETED)
+        assert jobs == []
+        _open().finish(Outcome.COMPLETED)
+
+    (count,) = jobs
+    count()
+    assert recorder.waiting() == 0
 
 
 def test_without_spans_no_trace_is_kept(clock: ManualClock) -> None:
