@@ -6,9 +6,8 @@ Counting locally is opt-in, never on the request's path, and marked estimated.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 from latspan.wire import Usage
 
@@ -26,8 +25,7 @@ class TokenSource(StrEnum):
     """Nobody: the answer carried no usage."""
 
 
-@dataclass(frozen=True, slots=True)
-class TokenCounts:
+class TokenCounts(NamedTuple):
     """
     The tokens of one call; ``None`` where nobody said.
 

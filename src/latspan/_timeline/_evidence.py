@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from latspan.segments import ReportedTimings, SegmentName, Source
 from latspan.units import NS_PER_MS
@@ -17,8 +16,7 @@ Part = tuple[str, Source, int]
 """A segment's name, its source, and its length in nanoseconds."""
 
 
-@dataclass(frozen=True, slots=True)
-class Fitted:
+class Fitted(NamedTuple):
     """
     A server's report that fits, or the fact that there is none.
 

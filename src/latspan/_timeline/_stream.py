@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from enum import Enum, auto
 from itertools import groupby, pairwise
 from operator import itemgetter
@@ -64,8 +63,7 @@ class Piece(NamedTuple):
     held: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Stream:
+class Stream(NamedTuple):
     """
     A stream as it was read.
 
