@@ -34,6 +34,9 @@ __all__ = [
 REFERENCE_YARDSTICK_US: Final = 0.05
 """The yardstick of the machine that targets in microseconds are stated for."""
 
+_ROUND: Final = 10
+"""Turns of a measurement, of which the least is taken."""
+
 Measure = Callable[[], float]
 """Measures once and returns microseconds."""
 
@@ -65,7 +68,7 @@ class Figure:
     Args:
         least: Of all repeats: what it costs when nothing disturbs. Of an added cost, the
             difference of the two least.
-        middle: The median of all repeats; of an added cost, of the differences pair by pair.
+        middle: The median of all repeats; of an added cost, of the differences round by round.
             ``None`` where it was measured once, because nothing disturbs it.
     """
 
@@ -211,6 +214,14 @@ def figure(results: Sequence[float]) -> Figure:
 
 
 def added(bare: Sequence[float], more: Sequence[float]) -> Figure:
-    """Return what ``more`` costs above ``bare``, measured in pairs."""
-    differences = [with_it - without for without, with_it in zip(bare, more, strict=True)]
+    """
+    Return what ``more`` costs above ``bare``, measured in turns.
+
+    The median is of the differences between the least of ten turns each: a single difference is
+    mostly whatever else the machine did in one of its halves.
+    """
+    rounds = range(0, len(bare), _ROUND)
+    differences = [
+        min(more[begin : begin + _ROUND]) - min(bare[begin : begin + _ROUND]) for begin in rounds
+    ]
     return Figure(min(more) - min(bare), median(differences))
