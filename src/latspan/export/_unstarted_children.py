@@ -16,6 +16,13 @@ from opentelemetry.sdk.trace import (
     Tracer,
 )
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SimpleSpanProcessor
+from opentelemetry.sdk.trace.sampling import (
+    ParentBased,
+    Sampler,
+    SamplingResult,
+    StaticSampler,
+    TraceIdRatioBased,
+)
 from opentelemetry.trace import SpanContext, Status, StatusCode, TraceFlags
 
 from latspan._spans import AttributeValue, ChildSpan, EndChildren, start_and_end
@@ -45,6 +52,9 @@ _KNOWN: Final = (
     "_instrumentation_scope",
 )
 """The parts of the SDK's tracer that are used here; some are its own affair."""
+
+_BY_TRACE: Final = frozenset({StaticSampler, TraceIdRatioBased})
+"""The SDK's samplers that look at nothing but the trace."""
 
 _COUNTS_NOTHING: Final = frozenset({"NoneType", "NoOpTracerMetrics"})
 
@@ -85,8 +95,18 @@ class _UnstartedChildren:
     def __call__(self, children: Sequence[ChildSpan], context: Context) -> None:
         if self._nobody_hears():
             parent = trace.get_current_span(context).get_span_context()
+            sampler = self._tracer.sampler
+            one_for_all = _looks_at_the_trace_alone(sampler)
+            answer: SamplingResult | None = None
             for child in children:
-                self._end(child, parent, context)
+                attributes = child.attributes
+                if answer is None or not one_for_all:
+                    answer = sampler.should_sample(
+                        context, parent.trace_id, child.name, child.kind, attributes, ()
+                    )
+                if not one_for_all:
+                    attributes = cast("Any", answer).attributes
+                self._end(child, parent, answer, attributes)
         else:
             start_and_end(self._tracer, children, context)
 
@@ -109,11 +129,14 @@ class _UnstartedChildren:
             self._looked_at = processors, nobody_hears
         return nobody_hears
 
-    def _end(self, child: ChildSpan, parent: SpanContext, context: Context) -> None:
+    def _end(
+        self,
+        child: ChildSpan,
+        parent: SpanContext,
+        sampled: SamplingResult,
+        attributes: Mapping[str, Any],
+    ) -> None:
         tracer = self._tracer
-        sampled = tracer.sampler.should_sample(
-            context, parent.trace_id, child.name, child.kind, child.attributes, ()
-        )
         # Drawn whatever was decided, as the SDK does.
         span_id = tracer.id_generator.generate_span_id()
         if not sampled.decision.is_recording():
@@ -131,7 +154,7 @@ class _UnstartedChildren:
                 ),
                 parent=parent,
                 resource=tracer.resource,
-                attributes=self._bounded(child.attributes, cast("Any", sampled).attributes),
+                attributes=self._bounded(child.attributes, attributes),
                 kind=child.kind,
                 instrumentation_scope=self._scope,
                 status=_FAILED if child.failed else _FINE,
@@ -148,6 +171,17 @@ class _UnstartedChildren:
         if longest is None and (most is None or len(ours) <= most) and attributes == ours:
             return dict(ours)
         return BoundedAttributes(most, attributes, max_value_len=longest)
+
+
+def _looks_at_the_trace_alone(sampler: Sampler) -> bool:
+    """Return whether a sampler says the same of all children of a span of this process."""
+    if type(sampler) is ParentBased:
+        below = cast("Any", sampler)
+        return all(
+            type(each) in _BY_TRACE
+            for each in (below._local_parent_sampled, below._local_parent_not_sampled)
+        )
+    return type(sampler) in _BY_TRACE
 
 
 def _yes() -> bool:

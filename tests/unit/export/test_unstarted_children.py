@@ -25,10 +25,12 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.sdk.trace.id_generator import IdGenerator
 from opentelemetry.sdk.trace.sampling import (
     ALWAYS_OFF,
+    ALWAYS_ON,
     Decision,
     ParentBased,
     Sampler,
     SamplingResult,
+    TraceIdRatioBased,
 )
 from opentelemetry.trace import SpanKind
 from opentelemetry.trace.span import TraceState
@@ -141,6 +143,11 @@ def fields(spans: Sequence[ReadableSpan]) -> list[dict[str, Any]]:
     [
         pytest.param({}, id="nothing special"),
         pytest.param({"sampler": Choosy()}, id="a sampler with a mind of its own"),
+        pytest.param(
+            {"sampler": ParentBased(ALWAYS_ON, local_parent_sampled=Choosy())},
+            id="one behind a sampler of the SDK's",
+        ),
+        pytest.param({"sampler": TraceIdRatioBased(0.5)}, id="a share, this trace in it"),
         pytest.param({"sampler": ParentBased(ALWAYS_OFF)}, id="nothing is kept"),
         pytest.param({"span_limits": SpanLimits(max_span_attributes=1)}, id="few attributes"),
         pytest.param(
