@@ -67,6 +67,7 @@ class BodyWatch:
     __slots__ = (
         "_attempt",
         "_entered",
+        "_interrupted",
         "_last_return_ns",
         "_reader",
         "_reading",
@@ -82,6 +83,7 @@ class BodyWatch:
         self._request_body = request_body
         self._entered = self._reading = False
         self._last_return_ns: int | None = None
+        self._interrupted: tuple[int, int, Outcome, str] | None = None
         self._reader: EventReader | None = None
         self.silent = False
         """Whether somebody else follows this body, as the stream of a client library's."""
@@ -100,6 +102,7 @@ class BodyWatch:
     def read(self, before_ns: int, data: bytes) -> None:
         """Hear that the read begun at ``before_ns`` gave ``data``, and stamp it."""
         self._reading = False
+        self._interrupted = None
         call = self.call
         after_ns = self._last_return_ns = call.now()
         if self._whole is not None:
@@ -167,6 +170,12 @@ class BodyWatch:
             after_ns = self._stamp_end(before_ns)
             self.call.finish(outcome_of(error), done_ns=after_ns, error_type=error_type_of(error))
 
+    def interrupted(self, before_ns: int, error: BaseException) -> None:
+        """Hear that the read begun at ``before_ns`` was cancelled, and another may go on."""
+        # Not the exception: it holds the frames that it came through, and they the response.
+        outcome, error_type = outcome_of(error), error_type_of(error)
+        self._interrupted = before_ns, self.call.now(), outcome, error_type
+
     def _stamp_end(self, before_ns: int) -> int:
         self._reading = False
         after_ns = self.call.now()
@@ -177,6 +186,13 @@ class BodyWatch:
     def _finish(self, outcome: Outcome, done_ns: int | None, *, finalizing: bool = False) -> None:
         """End the call as its status says, and as ``outcome`` where that says nothing."""
         call, attempt = self.call, self._attempt
+        if outcome is not Outcome.COMPLETED:
+            if self._interrupted is not None:
+                self._cancel(*self._interrupted, finalizing=finalizing)
+                return
+            if self._reader is not None and self._reader.ended(call.tail):
+                # Who stops reading at the end mark has the whole answer.
+                outcome = Outcome.COMPLETED
         by_status = outcome_of_status(attempt.status, call.headers)
         call.finish(
             outcome if by_status is Outcome.COMPLETED else by_status,
@@ -184,6 +200,20 @@ class BodyWatch:
             error_type=attempt.error_type,
             finalizing=finalizing,
         )
+
+    def _cancel(
+        self,
+        before_ns: int,
+        after_ns: int,
+        outcome: Outcome,
+        error_type: str,
+        *,
+        finalizing: bool,
+    ) -> None:
+        """End the call with the read that was interrupted: no other came after it."""
+        if self.call.reads is not None:
+            self.call.reads.end = before_ns, after_ns
+        self.call.finish(outcome, done_ns=after_ns, error_type=error_type, finalizing=finalizing)
 
     def left(self) -> None:
         """Hear that the caller stopped iterating; inside ``with`` the exit is still to come."""

@@ -22,11 +22,14 @@ class Stream:
         opens: Found in the first event of such a stream, and of no other.
         kind_of: The :class:`~latspan.wire.ChunkKind` of an event, as a plain integer.
         provider: Who is taken to answer in this shape where nobody says.
+        closes: Found in the event that such a stream ends with, and in no other; ``None`` where
+            that is ``[DONE]``.
     """
 
     opens: re.Pattern[bytes]
     kind_of: Callable[[bytes], int]
     provider: str
+    closes: re.Pattern[bytes] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from latspan.wire._chunk import ChunkKind
@@ -29,12 +29,13 @@ class EventReader:
     Source: WHATWG HTML, "Server-sent events", section 9.2.6 (interpreting an event stream).
     """
 
-    __slots__ = ("_carry", "_keep", "_kind_of", "_known", "dialect", "foreign")
+    __slots__ = ("_carry", "_done", "_keep", "_kind_of", "_known", "dialect", "foreign")
 
     def __init__(self, known: Sequence[Dialect], keep: Callable[[bytes], object]) -> None:
         self._known = known
         self._keep = keep
         self._carry = b""
+        self._done = False
         self._kind_of: Callable[[bytes], int] | None = None
         self.dialect: Dialect | None = None
         """Which API's stream it is, once the first event with data is in."""
@@ -61,10 +62,26 @@ class EventReader:
             if kind_of is None:
                 return _EMPTY
             if event.endswith(b"[DONE]") and event.partition(b"data:")[2].strip() == b"[DONE]":
+                self._done = True
                 continue
             self._keep(event)
             most = max(most, kind_of(event))
         return most
+
+    def ended(self, kept: Iterable[bytes]) -> bool:
+        """
+        Return whether the stream came to its end mark; nothing more is fed after that.
+
+        Args:
+            kept: The last events that were handed to be kept, the very last one among them.
+        """
+        for newline in (b"\r\n", b"\n"):
+            if self._carry.endswith(newline):
+                # Who reads by lines stops before the blank one.
+                self.feed(newline)
+        stream = None if self.dialect is None else self.dialect.stream
+        closes = None if stream is None else stream.closes
+        return self._done or (closes is not None and any(map(closes.search, kept)))
 
     def _recognise(self, event: bytes) -> Callable[[bytes], int] | None:
         for dialect in self._known:

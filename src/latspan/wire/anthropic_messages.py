@@ -124,5 +124,6 @@ ANTHROPIC_MESSAGES: Final = Dialect(
         opens=re.compile(rb'"type"\s*:\s*"(?:message_start|error)"'),
         kind_of=_kind_of_event,
         provider="anthropic",
+        closes=re.compile(rb'"type"\s*:\s*"(?:message_stop|error)"'),
     ),
 )

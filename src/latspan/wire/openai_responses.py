@@ -114,5 +114,6 @@ OPENAI_RESPONSES: Final = Dialect(
         opens=re.compile(rb'"type"\s*:\s*"response\.(?:created|queued)"'),
         kind_of=_kind_of_event,
         provider="openai",
+        closes=re.compile(rb'"type"\s*:\s*"response\.(?:completed|failed|incomplete)"'),
     ),
 )
