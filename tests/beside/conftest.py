@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from tests.clients.conftest import (
-    _instrumented,  # pyright: ignore[reportPrivateUsage, reportUnusedImport]  # noqa: F401
-    driver,  # noqa: F401
-    seen,  # noqa: F401
-)
+from tests.clients import conftest
+
+# A fixture is found by its name in the module.
+_instrumented = conftest._instrumented  # pyright: ignore[reportPrivateUsage]
+driver = conftest.driver
+seen = conftest.seen

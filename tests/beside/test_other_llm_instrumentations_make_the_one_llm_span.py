@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
 import warnings
 from collections.abc import Iterator
+from importlib.util import find_spec
 from typing import Any
 
 import openai
@@ -124,5 +124,5 @@ def test_a_break_is_closed_early_beside_them_too(
 
 def test_the_others_are_of_the_versions_that_were_meant() -> None:
     """One name, three packages: each is its own module."""
-    found = [name for name, module in OTHERS.items() if importlib.util.find_spec(module)]
+    found = [name for name, module in OTHERS.items() if find_spec(module)]
     assert found == list(OTHERS)

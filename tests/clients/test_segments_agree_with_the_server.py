@@ -49,9 +49,32 @@ def _send_async(base_url: str, count: int) -> None:
     asyncio.run(body())
 
 
+def _send_aiohttp(base_url: str, count: int) -> None:
+    """Send as a program without an SDK does."""
+    from tests.clients.aiohttp_site import aiohttp, instrumented
+
+    asked = {"model": "m", "messages": MESSAGES, "stream": True}
+    asked["stream_options"] = {"include_usage": True}
+
+    async def body() -> None:
+        async with aiohttp.ClientSession() as session:
+            for _ in range(count):
+                async with session.post(f"{base_url}/chat/completions", json=asked) as response:
+                    async for _line in response.content:
+                        pass
+
+    with instrumented():
+        asyncio.run(body())
+
+
 Sender = Callable[[str, int], None]
 SENDERS = pytest.mark.parametrize(
-    "send", [pytest.param(_send_sync, id="sync"), pytest.param(_send_async, id="async")]
+    "send",
+    [
+        pytest.param(_send_sync, id="sync"),
+        pytest.param(_send_async, id="async"),
+        pytest.param(_send_aiohttp, id="aiohttp"),
+    ],
 )
 
 

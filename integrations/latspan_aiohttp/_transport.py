@@ -1,0 +1,238 @@
+"""A request on its way through aiohttp: connected, sent, answered, and that again if need be."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from typing import Any, Final
+
+from aiohttp import BaseConnector, ClientRequest, ClientResponse, ClientSession, TCPConnector
+
+from latspan.instrument import Exchange, Patches, guarded
+from latspan.segments import SegmentName
+from latspan_aiohttp import _try
+from latspan_aiohttp._bodies import follow_content
+from latspan_aiohttp._try import Try
+
+__all__ = ["patch_transport"]
+
+Wrapped = Callable[..., Awaitable[Any]]
+Positional = tuple[Any, ...]
+Named = dict[str, Any]
+
+
+def patch_transport(patches: Patches) -> None:
+    """Hook where a session hands a request to its connector, and what comes of it."""
+    patches.wrap(ClientSession, "_request", _request)
+    patches.wrap(BaseConnector, "connect", _connect)
+    patches.wrap(TCPConnector, "_resolve_host", _resolve_host)
+    patches.wrap(TCPConnector, "_wrap_create_connection", _wrap_create_connection)
+    patches.wrap(ClientRequest, "send", _send)
+    patches.wrap(ClientRequest, "write_bytes", _write_bytes)
+    patches.wrap(ClientResponse, "start", _start)
+
+
+class _Journey:
+    """What one call of a session's method sends: redirects and second tries are exchanges too."""
+
+    __slots__ = ("_interrupted",)
+
+    def __init__(self) -> None:
+        self._interrupted: tuple[Exchange, BaseException] | None = None
+
+    def failed(self, exchange: Exchange, error: BaseException) -> None:
+        """Hear that ``exchange`` got no answer."""
+        if isinstance(error, asyncio.CancelledError):
+            # aiohttp's own time limits cancel the task; that it was one shows further out.
+            self._interrupted = exchange, error
+        else:
+            exchange.failed(error)
+
+    def settle(self, error: BaseException | None = None) -> None:
+        """End what was interrupted, with ``error`` if that is what came of it."""
+        if self._interrupted is not None:
+            exchange, cancellation = self._interrupted
+            self._interrupted = None
+            exchange.failed(error or cancellation)
+
+
+_journey: Final[ContextVar[_Journey | None]] = ContextVar("latspan_aiohttp", default=None)
+
+
+async def _request(
+    wrapped: Wrapped,
+    instance: Any,  # noqa: ARG001 - wrapt's signature
+    args: Positional,
+    kwargs: Named,
+) -> Any:
+    """Stand in for ``ClientSession._request``."""
+    journey = _Journey()
+    token = _journey.set(journey)
+    try:
+        return await wrapped(*args, **kwargs)
+    except BaseException as error:
+        journey.settle(error)
+        raise
+    finally:
+        journey.settle()
+        # A coroutine that nobody awaits to its end may be closed from another context.
+        with suppress(ValueError):
+            _journey.reset(token)
+
+
+async def _connect(
+    wrapped: Wrapped,
+    instance: Any,  # noqa: ARG001 - wrapt's signature
+    args: Positional,
+    kwargs: Named,
+) -> Any:
+    """Stand in for ``BaseConnector.connect``, where an exchange begins."""
+    journey = _journey.get()
+    if journey is None:
+        return await wrapped(*args, **kwargs)
+    journey.settle()
+    request = args[0] if args else kwargs["req"]
+    tried = _begin(request)
+    _try.put(request, tried)
+    if tried is None:
+        return await wrapped(*args, **kwargs)
+    if "traces" in kwargs:
+        kwargs = {**kwargs, "traces": [*kwargs["traces"], tried]}
+    else:
+        args = (args[0], [*args[1], tried], *args[2:])
+    with _failing(tried):
+        return await wrapped(*args, **kwargs)
+
+
+def _begin(request: Any) -> Try | None:
+    with guarded("the start of a request"):
+        url = request.url
+        secure, body = request.is_ssl(), _body_of(request)
+        exchange = Exchange.begin(
+            request.method, scheme=url.scheme, host=url.host, port=url.port, path=url.raw_path
+        )
+        if exchange is not None:
+            return Try(exchange, secure=secure, request_body=body)
+    return None
+
+
+def _body_of(request: Any) -> bytes | None:
+    # There is no public way to ask for a payload that may not be in memory.
+    body: object = getattr(request.body, "_value", request.body)
+    return body if isinstance(body, bytes) else None
+
+
+@contextmanager
+def _failing(tried: Try) -> Generator[None]:
+    """Hear what is raised inside."""
+    try:
+        yield
+    except BaseException as error:
+        journey = _journey.get()
+        if journey is not None:
+            journey.failed(tried.exchange, error)
+        raise
+
+
+async def _resolve_host(
+    wrapped: Wrapped,
+    instance: Any,  # noqa: ARG001 - wrapt's signature
+    args: Positional,
+    kwargs: Named,
+) -> Any:
+    """Stand in for ``TCPConnector._resolve_host``: no signal tells the end of every look-up."""
+    addresses = await wrapped(*args, **kwargs)
+    for trace in kwargs.get("traces") or ():
+        if isinstance(trace, Try):
+            trace.resolved()
+    return addresses
+
+
+def _wrap_create_connection(
+    wrapped: Wrapped, instance: Any, args: Positional, kwargs: Named
+) -> Awaitable[Any]:
+    """Stand in for ``TCPConnector._wrap_create_connection``, which opens a socket, then TLS."""
+    tried = _try.of(kwargs.get("req"))
+    # A loop asks for the protocol when the socket stands. Only asyncio's is known to do so
+    # where it opens the socket itself, as aiohttp before 3.10 lets it.
+    if tried is None or not ("addr_infos" in kwargs or _is_asyncios(instance)):
+        return wrapped(*args, **kwargs)
+    make_protocol, *rest = args
+
+    def connected() -> Any:
+        tried.socket_connected()
+        return make_protocol()
+
+    return wrapped(connected, *rest, **kwargs)
+
+
+def _is_asyncios(connector: Any) -> bool:
+    return isinstance(getattr(connector, "_loop", None), asyncio.BaseEventLoop)
+
+
+async def _send(wrapped: Wrapped, instance: Any, args: Positional, kwargs: Named) -> Any:
+    """Stand in for ``ClientRequest.send``, which writes the headers."""
+    tried = _try.of(instance)
+    if tried is None:
+        return await wrapped(*args, **kwargs)
+    attempt = tried.exchange.attempt
+    attempt.reused = not tried.exchange.connected_here
+    attempt.phase = SegmentName.SEND
+    with _failing(tried), _lent(tried.exchange, instance.headers):
+        response = await wrapped(*args, **kwargs)
+    if not tried.writes_body:
+        tried.sent()
+    _try.put(response, tried)
+    return response
+
+
+@contextmanager
+def _lent(exchange: Exchange, headers: Any) -> Generator[None]:
+    """Lend ``headers`` our trace context: what the caller sees of a request does not hold it."""
+    ours: dict[str, str] = {}
+    if "traceparent" not in headers:
+        exchange.inject(ours)
+    added = {name: value for name, value in ours.items() if name not in headers}
+    headers.update(added)
+    try:
+        yield
+    finally:
+        for name in added:
+            headers.pop(name, None)
+
+
+def _write_bytes(
+    wrapped: Wrapped, instance: Any, args: Positional, kwargs: Named
+) -> Awaitable[Any]:
+    """Stand in for ``ClientRequest.write_bytes``, which aiohttp makes a task of."""
+    tried = _try.of(instance)
+    written = wrapped(*args, **kwargs)
+    if tried is None:
+        return written
+    tried.writes_body = True
+    return _written(written, tried)
+
+
+async def _written(written: Awaitable[Any], tried: Try) -> Any:
+    nothing = await written
+    tried.sent()
+    return nothing
+
+
+async def _start(wrapped: Wrapped, instance: Any, args: Positional, kwargs: Named) -> Any:
+    """Stand in for ``ClientResponse.start``, which waits for the headers of the answer."""
+    tried = _try.of(instance)
+    if tried is None:
+        return await wrapped(*args, **kwargs)
+    with _failing(tried):
+        started = await wrapped(*args, **kwargs)
+    with guarded("the response headers"):
+        exchange = tried.exchange
+        exchange.attempt.headers_ns = exchange.call.now()
+        exchange.answered(
+            instance.status, instance.headers, instance, request_body=tried.request_body
+        )
+        follow_content(instance, exchange)
+    return started
