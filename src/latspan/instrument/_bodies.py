@@ -62,6 +62,7 @@ class BodyWatch:
         call: The call or exchange.
         attempt: Its try that this is the response to.
         request_body: What was sent, if it is at hand: the model asked for stands in it.
+        decoded: Whether reads bring the body without its content coding.
     """
 
     __slots__ = (
@@ -77,7 +78,9 @@ class BodyWatch:
         "silent",
     )
 
-    def __init__(self, call: LiveCall, attempt: Attempt, request_body: bytes | None) -> None:
+    def __init__(
+        self, call: LiveCall, attempt: Attempt, request_body: bytes | None, *, decoded: bool = False
+    ) -> None:
         self.call = call
         self._attempt = attempt
         self._request_body = request_body
@@ -87,11 +90,16 @@ class BodyWatch:
         self._reader: EventReader | None = None
         self.silent = False
         """Whether somebody else follows this body, as the stream of a client library's."""
-        if call.reads is not None or _is_event_stream(call.headers):
+        if call.reads is not None or _is_event_stream(call.headers, decoded=decoded):
             known = _KNOWN if call.dialect is None else (call.dialect,)
             self._reader = EventReader(known, self._keep)
             call.reads = call.reads or Reads()
         self._whole = None if call.dialect is None or call.reads is not None else _Whole()
+
+    @property
+    def in_read(self) -> bool:
+        """Whether a read has begun and not returned: what it does in turn is no read of its own."""
+        return self._reading
 
     def reading(self) -> int:
         """Hear that a read begins, and return when, monotonic nanoseconds."""
@@ -248,6 +256,11 @@ class BodyWatch:
                 finalizing=True,
             )
 
+    def discarded(self) -> None:
+        """Hear that what was left of the body was read and thrown away."""
+        self._reading = False
+        self.closed()
+
     def closing(self) -> None:
         """Hear that the response begins to be closed."""
         if not self.silent and not self._reading:
@@ -282,14 +295,20 @@ class _Whole:
         return b"".join(self._parts)
 
 
-def _is_event_stream(headers: Any) -> bool:
+def _is_event_stream(headers: Any, *, decoded: bool) -> bool:
     kind = str(headers.get("content-type") or "")
-    coding = headers.get("content-encoding")
-    return kind.startswith("text/event-stream") and coding in {None, "", "identity"}
+    if not kind.startswith("text/event-stream"):
+        return False
+    return decoded or headers.get("content-encoding") in {None, "", "identity"}
 
 
 def watch_body(
-    call: LiveCall, attempt: Attempt, response: object, request_body: bytes | None = None
+    call: LiveCall,
+    attempt: Attempt,
+    response: object,
+    request_body: bytes | None = None,
+    *,
+    decoded: bool = False,
 ) -> BodyWatch:
     """
     Follow the body of ``response`` to its end, which is the call's.
@@ -299,8 +318,9 @@ def watch_body(
         attempt: Its try that this is the response to.
         response: The client library's own object; it is not changed, and is not kept alive.
         request_body: What was sent, if it is at hand.
+        decoded: Whether reads bring the body without its content coding.
     """
-    watching = BodyWatch(call, attempt, request_body)
+    watching = BodyWatch(call, attempt, request_body, decoded=decoded)
     setattr(response, _WATCH, watching)
     # At exit `shutdown` ends what is open; a finaliser then would be later and know less.
     weakref.finalize(response, watching.dropped).atexit = False

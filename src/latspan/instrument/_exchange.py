@@ -18,6 +18,7 @@ from latspan.instrument._hooks import (
     open_exchange,
 )
 from latspan.instrument._outcomes import error_type_of, outcome_of
+from latspan.segments import Outcome
 
 __all__ = ["Exchange"]
 
@@ -28,6 +29,10 @@ _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 class Exchange:
     """
     One request and its response on the transport.
+
+    Where the transport itself tries again, each try begins with :meth:`try_again` and ends with
+    :meth:`try_answered` or :meth:`try_failed`; the exchange ends with :meth:`answered` or
+    :meth:`failed`, which end the last try too.
 
     Args:
         call: The call it is a try of, or an exchange of its own.
@@ -57,6 +62,7 @@ class Exchange:
         path: str,
         official: tuple[str, str] | None = None,
         start_up: Callable[[], None] | None = None,
+        apart: bool = False,
     ) -> Exchange | None:
         """
         Begin an exchange, now.
@@ -70,13 +76,14 @@ class Exchange:
             official: OpenTelemetry's own instrumentation of this client, a module and the name of
                 its instrumentor: where it is on, the HTTP span is its.
             start_up: Done before the try begins.
+            apart: It is no part of what is going on, which a body may be read for.
 
         Returns:
             ``None`` where there is nothing to do.
         """
         with guarded("the start of a request"):
             port = port or _DEFAULT_PORTS.get(scheme, 443)
-            call = active_call()
+            call = None if apart else active_call()
             alone = call is None or call.server not in {None, (host, port)}
             if alone:
                 call = open_exchange(
@@ -87,7 +94,7 @@ class Exchange:
                         semconv.HTTP_REQUEST_METHOD: method,
                         semconv.SERVER_ADDRESS: host,
                         semconv.SERVER_PORT: port,
-                        semconv.URL_FULL: f"{scheme}://{host}:{port}{path}",
+                        semconv.URL_FULL: f"{scheme}://{_in_url(host)}:{port}{path}",
                     },
                 )
             if call is None:
@@ -108,6 +115,37 @@ class Exchange:
         with guarded("the trace context of a request"):
             inject_trace_context(self.call, headers)
 
+    def try_again(self) -> None:
+        """Begin another try, now; the one before came to nothing."""
+        if self._outermost:
+            self.attempt = self.call.open_attempt()
+            self.connected_here = False
+
+    def try_answered(self, status: int) -> None:
+        """
+        Hear that the response headers of a try were handed over.
+
+        Args:
+            status: The HTTP status code.
+        """
+        if not self._outermost:
+            return
+        attempt = self.attempt
+        attempt.end_ns = self.call.now()
+        if attempt.headers_ns is None:
+            # A transport beneath that gives no events.
+            attempt.headers_ns = attempt.end_ns
+        attempt.status = status
+        if status >= _FIRST_ERROR_STATUS:
+            attempt.error_type = str(status)
+
+    def try_failed(self, error: BaseException) -> None:
+        """Hear that a try raised ``error``; of several errors on the way up the first counts."""
+        attempt = self.attempt
+        if self._outermost and attempt.end_ns is None:
+            attempt.end_ns = self.call.now()
+            attempt.error_type = error_type_of(error)
+
     def answered(
         self,
         status: int,
@@ -115,38 +153,56 @@ class Exchange:
         response: Any,
         *,
         request_body: bytes | None = None,
+        decoded: bool = False,
     ) -> None:
         """
-        Hear that the response headers were handed over.
+        Hear that the response headers were handed over to the caller.
 
         Args:
             status: The HTTP status code.
             headers: The response headers, in whatever mapping ignores case.
             response: Whose body is followed to its end if the exchange is one of its own.
             request_body: What was sent, if it is at hand.
+            decoded: Whether reads bring the body without its content coding.
         """
         if not self._outermost:
             return
         call, attempt = self.call, self.attempt
-        attempt.end_ns = call.now()
+        if attempt.end_ns is None:
+            self.try_answered(status)
         with guarded("the response headers"):
-            if attempt.headers_ns is None:
-                # A transport beneath that gives no events.
-                attempt.headers_ns = attempt.end_ns
-            attempt.status = status
             call.headers = headers
-            if status >= _FIRST_ERROR_STATUS:
-                attempt.error_type = str(status)
             if self.alone:
                 call.returned()
-                watch_body(call, attempt, response, request_body)
+                watch_body(call, attempt, response, request_body, decoded=decoded)
 
-    def failed(self, error: BaseException) -> None:
-        """Hear that the transport raised."""
+    def failed(
+        self,
+        error: BaseException,
+        *,
+        outcome: Outcome | None = None,
+        error_type: str | None = None,
+    ) -> None:
+        """
+        Hear that the transport raised.
+
+        Args:
+            error: What made it fail, which may lie beneath what it raised.
+            outcome: How the exchange ended, where the class of ``error`` does not say.
+            error_type: The same of its ``error.type``.
+        """
         if not self._outermost:
             return
-        call, attempt = self.call, self.attempt
-        attempt.end_ns = call.now()
-        attempt.error_type = error_type_of(error)
+        ended_ns = self.attempt.end_ns
+        self.try_failed(error)
         if self.alone:
-            call.finish(outcome_of(error), done_ns=attempt.end_ns, error_type=attempt.error_type)
+            self.call.finish(
+                outcome or outcome_of(error),
+                # After a try that had ended before, the transport did something else until now.
+                done_ns=self.attempt.end_ns if ended_ns is None else None,
+                error_type=error_type or error_type_of(error),
+            )
+
+
+def _in_url(host: str) -> str:
+    return f"[{host}]" if ":" in host else host

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any
 
 import wrapt
@@ -25,28 +26,28 @@ class _Change:
     One thing that was changed.
 
     Args:
-        cls: Where.
+        owner: The class or module.
         name: The attribute's name.
         ours: What stands there now, or beneath what others have put there.
         original: What stood there before.
     """
 
-    cls: type
+    owner: type | ModuleType
     name: str
     ours: object
     original: object
 
     def undo(self) -> None:
-        for holder in _wrappers(vars(self.cls).get(self.name)):
+        for holder in _wrappers(vars(self.owner).get(self.name)):
             if holder is self.ours:
                 break
             if holder.__wrapped__ is self.ours and self.original is not _ABSENT:
                 holder.__wrapped__ = self.original
                 return
         if self.original is _ABSENT:
-            delattr(self.cls, self.name)
+            delattr(self.owner, self.name)
         else:
-            setattr(self.cls, self.name, self.original)
+            setattr(self.owner, self.name, self.original)
 
 
 def _wrappers(method: Any) -> Iterator[Any]:
@@ -94,20 +95,23 @@ class Patches:
             holder.__wrapped__ = ours
 
     def replace(
-        self, cls: type, name: str, make: Callable[[Callable[..., Any]], Callable[..., Any]]
+        self,
+        owner: type | ModuleType,
+        name: str,
+        make: Callable[[Callable[..., Any]], Callable[..., Any]],
     ) -> None:
         """
         Replace a method by a plain function, where a wrapper would cost too much.
 
         Args:
-            cls: The class.
+            owner: The class; or a module, and then ``name`` is a function of it.
             name: The method's name.
             make: Given the original, returns the replacement.
 
         Raises:
-            InstrumentationError: The class has no such method.
+            InstrumentationError: There is no such method.
         """
-        self._set(cls, name, make(self._get(cls, name)))
+        self._set(owner, name, make(self._get(owner, name)))
 
     def note(self, cls: type, name: str, value: object) -> None:
         """Leave a note on a class for other integrations, until the patches come off."""
@@ -122,19 +126,19 @@ class Patches:
         while self._changes:
             self._changes.pop().undo()
 
-    def _get(self, cls: type, name: str) -> Callable[..., Any]:
-        method = getattr(cls, name, None)
+    def _get(self, owner: type | ModuleType, name: str) -> Callable[..., Any]:
+        method = getattr(owner, name, None)
         if not callable(method):
             raise InstrumentationError(
-                f"{cls.__module__}.{cls.__qualname__} has no method '{name}'",
+                f"{_name_of(owner)} has no method '{name}'",
                 hint="this version of the library is not supported; see docs/known-issues.md",
             )
         return method
 
-    def _set(self, cls: type, name: str, value: object) -> None:
+    def _set(self, owner: type | ModuleType, name: str, value: object) -> None:
         # What stood in the class itself, not what it inherits: that is what must come back.
-        self._changes.append(_Change(cls, name, value, vars(cls).get(name, _ABSENT)))
-        setattr(cls, name, value)
+        self._changes.append(_Change(owner, name, value, vars(owner).get(name, _ABSENT)))
+        setattr(owner, name, value)
 
 
 def when_imported(module: str, call: Callable[[], None]) -> None:
@@ -151,3 +155,9 @@ def when_imported(module: str, call: Callable[[], None]) -> None:
 
     # wrapt has no types for hooks.
     wrapt.register_post_import_hook(imported, module)  # pyright: ignore[reportUnknownMemberType]
+
+
+def _name_of(owner: type | ModuleType) -> str:
+    if isinstance(owner, ModuleType):
+        return owner.__name__
+    return f"{owner.__module__}.{owner.__qualname__}"
