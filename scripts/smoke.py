@@ -14,13 +14,25 @@ from importlib import metadata
 from pathlib import Path
 
 # What `import latspan` must not load: it stays as light as the OpenTelemetry API.
-HEAVY = ("opentelemetry.sdk", "wrapt", "tiktoken", "openai", "httpx", "httpx2", "aiohttp")
+HEAVY = (
+    "opentelemetry.sdk",
+    "wrapt",
+    "tiktoken",
+    "openai",
+    "httpx",
+    "httpx2",
+    "aiohttp",
+    "requests",
+    "urllib3",
+)
 
 ENTRY_POINTS = {
     ("opentelemetry_instrumentor", "latspan_openai"),
     ("opentelemetry_instrumentor", "latspan_httpx"),
     ("opentelemetry_instrumentor", "latspan_httpx2"),
     ("opentelemetry_instrumentor", "latspan_aiohttp"),
+    ("opentelemetry_instrumentor", "latspan_requests"),
+    ("opentelemetry_instrumentor", "latspan_urllib3"),
     ("pytest11", "latspan"),
     ("console_scripts", "latspan"),
 }

@@ -1,0 +1,115 @@
+"""How a connection is made and used: socket, a proxy's tunnel, request, and the response."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from urllib3.connection import HTTPConnection
+from urllib3.response import HTTPResponse
+from urllib3.util import connection as sockets
+
+from latspan.instrument import Patches
+from latspan_requests._sending import Sending
+
+__all__ = ["patch_connections"]
+
+
+def patch_connections(patches: Patches) -> None:
+    """Hook urllib3's connections, what opens their sockets, and the responses made of them."""
+    # Called first thing behind `getaddrinfo`, and by nobody else.
+    patches.replace(sockets, "_set_socket_options", _set_socket_options_of)
+    patches.replace(HTTPConnection, "_new_conn", _new_conn_of)
+    patches.replace(HTTPConnection, "_tunnel", _tunnel_of)
+    patches.replace(HTTPConnection, "send", _send_of)
+    patches.replace(HTTPConnection, "getresponse", _getresponse_of)
+    patches.replace(HTTPResponse, "__init__", _response_of)
+
+
+def _set_socket_options_of(original: Callable[..., None]) -> Callable[..., None]:
+    @functools.wraps(original)
+    def set_socket_options(*args: Any, **kwargs: Any) -> None:
+        sending = Sending.current()
+        if sending is not None:
+            sending.resolved()
+        original(*args, **kwargs)
+
+    return set_socket_options
+
+
+def _new_conn_of(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def new_conn(self: Any) -> Any:
+        sending = Sending.current()
+        if sending is None:
+            return original(self)
+        try:
+            opened = original(self)
+        except BaseException as error:
+            sending.not_opened(error)
+            raise
+        sending.opened()
+        return opened
+
+    return new_conn
+
+
+def _tunnel_of(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def tunnel(self: Any) -> Any:
+        sending = Sending.current()
+        if sending is None:
+            return original(self)
+        sending.tunnelling()
+        done = original(self)
+        sending.opened()
+        return done
+
+    return tunnel
+
+
+def _send_of(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def send(self: Any, data: Any) -> Any:
+        if self.sock is None and self.auto_open:
+            sending = Sending.current()
+            if sending is not None:
+                # The first thing that `send` would do. Done here, the connecting of whatever
+                # kind of connection is told from the sending that follows.
+                self.connect()
+                sending.connected()
+        return original(self, data)
+
+    return send
+
+
+def _getresponse_of(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def getresponse(self: Any, *args: Any, **kwargs: Any) -> Any:
+        sending = Sending.current()
+        if sending is not None:
+            sending.sent()
+        return original(self, *args, **kwargs)
+
+    return getresponse
+
+
+def _response_of(original: Callable[..., None]) -> Callable[..., None]:
+    """Stand in for the making of a response, which may read its body at once."""
+
+    @functools.wraps(original)
+    def init(self: Any, *args: Any, **kwargs: Any) -> None:
+        sending = Sending.current()
+        if sending is None:
+            original(self, *args, **kwargs)
+            return
+        sending.headed()
+        try:
+            original(self, *args, **kwargs)
+        except BaseException as error:
+            sending.step_failed(error)
+            raise
+        sending.came(self, preloaded=kwargs.get("preload_content", True))
+
+    return init

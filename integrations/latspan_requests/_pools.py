@@ -1,0 +1,126 @@
+"""How a pool sends a request: the connection it takes, and what it does with it."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
+
+from latspan.instrument import Patches
+from latspan_requests._sending import Sending, is_open
+
+__all__ = ["patch_pools"]
+
+
+def patch_pools(patches: Patches) -> None:
+    """Hook urllib3's pools; their managers, and requests, send all they send through them."""
+    patches.wrap(HTTPConnectionPool, "urlopen", _urlopen)
+    patches.replace(HTTPConnectionPool, "_get_conn", _get_conn_of)
+    patches.replace(HTTPConnectionPool, "_make_request", _make_request_of)
+    patches.replace(HTTPSConnectionPool, "_prepare_proxy", _connecting)
+    patches.replace(HTTPSConnectionPool, "_validate_conn", _connecting)
+
+
+def _urlopen(
+    wrapped: Callable[..., Any],
+    instance: Any,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> Any:
+    """Stand in for ``HTTPConnectionPool.urlopen(method, url, body, headers, …)``."""
+    method = _argument(args, kwargs, 0, "method")
+    url = _argument(args, kwargs, 1, "url")
+    outer = Sending.current()
+    if outer is not None and outer.calls_itself_again(instance):
+        if outer.again(method, url):
+            args, kwargs = _propagating(outer, instance, args, kwargs)
+        return wrapped(*args, **kwargs)
+    sending = Sending.begin(instance, method, url, _argument(args, kwargs, 2, "body"))
+    if sending is None:
+        return wrapped(*args, **kwargs)
+    try:
+        args, kwargs = _propagating(sending, instance, args, kwargs)
+        response = wrapped(*args, **kwargs)
+    except BaseException as error:
+        sending.failed(error)
+        raise
+    else:
+        sending.answered(response)
+        return response
+    finally:
+        sending.leave()
+
+
+def _propagating(
+    sending: Sending, pool: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return the arguments of ``urlopen`` with our trace context among the headers."""
+    given = _argument(args, kwargs, 3, "headers")
+    # Without any, urllib3 sends those of the pool.
+    headers = pool.headers if given is None else given
+    propagating = sending.with_trace_context(headers)
+    if propagating is headers:
+        return args, kwargs
+    if len(args) > 3:
+        return (*args[:3], propagating, *args[4:]), kwargs
+    return args, {**kwargs, "headers": propagating}
+
+
+def _argument(args: tuple[Any, ...], kwargs: dict[str, Any], at: int, name: str) -> Any:
+    return args[at] if len(args) > at else kwargs.get(name)
+
+
+def _get_conn_of(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def get_conn(self: Any, *args: Any, **kwargs: Any) -> Any:
+        sending = Sending.current()
+        if sending is None:
+            return original(self, *args, **kwargs)
+        try:
+            connection = original(self, *args, **kwargs)
+        except BaseException as error:
+            sending.step_failed(error)
+            raise
+        sending.acquired(connection)
+        return connection
+
+    return get_conn
+
+
+def _make_request_of(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def make_request(self: Any, conn: Any, *args: Any, **kwargs: Any) -> Any:
+        sending = Sending.current()
+        if sending is None:
+            return original(self, conn, *args, **kwargs)
+        # A pool that takes its connections from elsewhere was not heard of so far.
+        sending.acquired(conn)
+        try:
+            return original(self, conn, *args, **kwargs)
+        except BaseException as error:
+            sending.step_failed(error)
+            raise
+
+    return make_request
+
+
+def _connecting(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Stand in for a method of a pool that connects the connection it is given, if need be."""
+
+    @functools.wraps(original)
+    def connecting(self: Any, conn: Any, *args: Any, **kwargs: Any) -> Any:
+        sending = Sending.current()
+        if sending is None or is_open(conn):
+            return original(self, conn, *args, **kwargs)
+        try:
+            done = original(self, conn, *args, **kwargs)
+        except BaseException as error:
+            sending.step_failed(error)
+            raise
+        if is_open(conn):
+            sending.connected()
+        return done
+
+    return connecting

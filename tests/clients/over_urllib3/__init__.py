@@ -1,0 +1,1 @@
+"""Tests of requests and of urllib3 beneath it."""
