@@ -81,7 +81,7 @@ def test_a_real_client_reads_every_kind_of_chunk(server: ScriptedServer, client:
     assert [d.model_extra["reasoning_content"] for d in deltas if d.model_extra] == ["reasoning0 "]
     assert [d.content for d in deltas if d.content] == ["text0 ", "text1 "]
     (call,) = [d.tool_calls[0] for d in deltas if d.tool_calls]
-    assert (call.function.name, call.function.arguments) == ("look_up", "tool_call0 ")
+    assert (call.function.name, call.function.arguments) == ("look_up", '{"words": "tool_call0 "}')
     assert chunks[-2].choices[0].finish_reason == "tool_calls"
     assert chunks[-1].usage.completion_tokens == 4
     (served,) = server.truth()

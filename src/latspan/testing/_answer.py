@@ -7,7 +7,6 @@ whoever plays the answer writes down when each frame really left, and renders it
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -15,10 +14,15 @@ from itertools import groupby
 from typing import Any, Final
 
 from latspan.testing._http import LAST_CHUNK, HttpRequest, encode_chunk, encode_head
-from latspan.testing._payload import ChatRequest, InvalidRequestError, Payloads, error_payload
+from latspan.testing._payloads import (
+    InvalidRequestError,
+    ModelRequest,
+    StreamPayloads,
+    to_json,
+)
 from latspan.testing._script import Dialect, Ending, Piece, Script, Step
 from latspan.testing._served import Ledger
-from latspan.wire import _sse
+from latspan.wire import encode_comment
 
 __all__ = ["Answer", "Farewell", "Frame", "Rotation", "encode_json", "refuse"]
 
@@ -102,7 +106,7 @@ class Rotation:
 
 class Answer:
     """
-    What a script says to one request.
+    What a script says to one request; its frames are rendered in order, each once.
 
     Args:
         script: The plan.
@@ -111,19 +115,22 @@ class Answer:
         created_s: Unix time, in seconds, that every payload carries.
     """
 
-    __slots__ = ("_payloads", "_script", "_streams")
+    __slots__ = ("_payloads", "_script", "_stream")
 
     def __init__(
-        self, script: Script, request: ChatRequest, *, number: int, created_s: int
+        self, script: Script, request: ModelRequest, *, number: int, created_s: int
     ) -> None:
         self._script = script
-        self._streams = request.stream and script.status == _OK
-        self._payloads = Payloads(script, request, number=number, created_s=created_s)
+        payloads = request.api(script, request.body, number=number, created_s=created_s)
+        self._payloads = payloads
+        self._stream = None
+        if isinstance(payloads, StreamPayloads) and payloads.streams and script.status == _OK:
+            self._stream = payloads
 
     @property
     def needs_slot(self) -> bool:
         """Whether the model has to work for it."""
-        return self._script.status == _OK
+        return self._payloads.needs_model and self._script.status == _OK
 
     @property
     def farewell(self) -> Farewell:
@@ -132,21 +139,22 @@ class Answer:
         if ending is Ending.RESET:
             return Farewell.RESET
         # A body of a stated length can only fall short if the connection goes with it.
-        if ending is Ending.CUT or (ending is Ending.TRUNCATED and not self._streams):
+        if ending is Ending.CUT or (ending is Ending.TRUNCATED and self._stream is None):
             return Farewell.CLOSE
         return Farewell.KEEP
 
     @property
     def greeting(self) -> tuple[Frame, ...]:
         """What is written as soon as the request is accepted, whatever the queue."""
-        if self._streams and self._script.dialect is Dialect.PLAIN:
+        if self._stream is not None and self._script.dialect is Dialect.PLAIN:
             return (Frame(0, (Part(0, Piece.HEADERS),)),)
         return ()
 
     @property
     def frames(self) -> tuple[Frame, ...]:
         """What is written from the end of the queue on, in order of time."""
-        return tuple(self._stream_frames() if self._streams else self._whole_frames())
+        stream = self._stream
+        return tuple(self._whole_frames() if stream is None else self._stream_frames(stream))
 
     def render(self, frame: Frame, ledger: Ledger) -> bytes:
         """
@@ -157,13 +165,16 @@ class Answer:
             ledger: What has been written so far, this frame included.
         """
         pieces = [part.piece for part in frame.parts]
+        stream = self._stream
         if Piece.BODY in pieces:
             return self._whole(ledger)
+        if stream is None:
+            return b""
         if Piece.END in pieces:
             return LAST_CHUNK
         if Piece.HEADERS in pieces:
             return encode_head(_OK, _EVENT_STREAM)
-        events = b"".join(self._event(part, ledger) for part in frame.parts)
+        events = b"".join(_event(stream, part, ledger) for part in frame.parts)
         return encode_chunk(events) if events else b""
 
     def _whole_frames(self) -> Iterator[Frame]:
@@ -173,7 +184,7 @@ class Answer:
         parts = (Part(due_ns, Piece.HEADERS), Part(due_ns, Piece.BODY))
         yield Frame(due_ns, () if self.farewell is Farewell.RESET else parts)
 
-    def _stream_frames(self) -> Iterator[Frame]:
+    def _stream_frames(self, stream: StreamPayloads) -> Iterator[Frame]:
         if not self.greeting:
             yield Frame(0, (Part(0, Piece.HEADERS),))
         script = self._script
@@ -184,45 +195,30 @@ class Answer:
         for offset_ns, parts in groupby(steps, key=lambda part: part.offset_ns):
             yield Frame(offset_ns, tuple(parts))
         due_ns = script.total_ns - script.queue_ns
-        for pieces in self._endings():
+        for pieces in self._endings(stream):
             yield Frame(due_ns, tuple(Part(due_ns, piece) for piece in pieces))
 
-    def _endings(self) -> Iterator[tuple[Piece, ...]]:
+    def _endings(self, stream: StreamPayloads) -> Iterator[tuple[Piece, ...]]:
         ending = self._script.ending
         if ending in {Ending.DONE, Ending.UNMARKED}:
-            counts = self._payloads.counts_usage
-            yield (Piece.FINISH, Piece.USAGE) if counts else (Piece.FINISH,)
+            apart = stream.usage_has_a_chunk
+            yield (Piece.FINISH, Piece.USAGE) if apart else (Piece.FINISH,)
         if ending is Ending.DONE:
             yield (Piece.DONE,)
         if ending is Ending.ERROR:
             yield (Piece.ERROR,)
         yield (Piece.END,) if self.farewell is Farewell.KEEP else ()
 
-    def _event(self, part: Part, ledger: Ledger) -> bytes:
-        if part.piece is Piece.DONE:
-            return _sse.DONE
-        if part.piece is Piece.COMMENT and part.step is not None:
-            return _sse.encode_comment(part.step.text)
-        return _sse.encode_event(_dumps(self._payload(part, ledger)))
-
-    def _payload(self, part: Part, ledger: Ledger) -> dict[str, Any]:
-        if part.step is not None:
-            return self._payloads.step(part.step)
-        if part.piece is Piece.FINISH:
-            return self._payloads.finish(ledger)
-        if part.piece is Piece.USAGE:
-            return self._payloads.usage(ledger)
-        return error_payload(500, self._script.error)
-
     def _whole(self, ledger: Ledger) -> bytes:
         script = self._script
         if script.status != _OK:
             retry = script.retry_after_s
             headers = {} if retry is None else {"retry-after": f"{retry:g}"}
-            return encode_json(script.status, error_payload(script.status, script.error), headers)
+            payload = self._payloads.error(script.status, script.error)
+            return encode_json(script.status, payload, headers)
         if script.ending is Ending.ERROR:
-            return encode_json(500, error_payload(500, script.error))
-        whole = encode_json(_OK, self._payloads.completion(ledger))
+            return encode_json(500, self._payloads.error(500, script.error))
+        whole = encode_json(_OK, self._payloads.whole(ledger))
         return whole[:-1] if self.farewell is Farewell.CLOSE else whole
 
 
@@ -230,7 +226,7 @@ def encode_json(
     status: int, payload: Mapping[str, Any], headers: Mapping[str, str] | None = None
 ) -> bytes:
     """Return a whole answer with a JSON body."""
-    body = _dumps(payload).encode()
+    body = to_json(payload).encode()
     head = {"content-type": "application/json", "content-length": str(len(body))}
     return encode_head(status, head | dict(headers or {})) + body
 
@@ -241,13 +237,9 @@ def refuse(request: HttpRequest, error: InvalidRequestError) -> bytes:
 
     Source: RFC 9110, 9.3.2.
     """
-    whole = encode_json(error.status, error_payload(error.status, str(error)))
+    whole = encode_json(error.status, error.payload)
     head, blank, _ = whole.partition(b"\r\n\r\n")
     return head + blank if request.method == "HEAD" else whole
-
-
-def _dumps(payload: Mapping[str, Any]) -> str:
-    return json.dumps(payload, separators=(",", ":"))
 
 
 def _timed(steps: Iterable[Step], start_ns: int) -> Iterator[Part]:
@@ -255,3 +247,17 @@ def _timed(steps: Iterable[Step], start_ns: int) -> Iterator[Part]:
     for step in steps:
         offset_ns += step.gap_ns
         yield Part(offset_ns, step.piece, step)
+
+
+def _event(stream: StreamPayloads, part: Part, ledger: Ledger) -> bytes:
+    if part.step is not None:
+        if part.piece is Piece.COMMENT:
+            return encode_comment(part.step.text)
+        return stream.step(part.step)
+    if part.piece is Piece.FINISH:
+        return stream.finish(ledger)
+    if part.piece is Piece.USAGE:
+        return stream.usage(ledger)
+    if part.piece is Piece.DONE:
+        return stream.end_mark()
+    return stream.error_event()

@@ -23,6 +23,8 @@ __all__ = [
 
 LAST_CHUNK: Final = b"0\r\n\r\n"
 
+_KNOWN_STATUSES: Final = frozenset(HTTPStatus)
+
 
 class MalformedRequestError(ValueError):
     """The bytes are no HTTP/1.1 request that this reader understands."""
@@ -85,7 +87,9 @@ def parse_request(raw: bytes) -> HttpRequest:
 
 def encode_head(status: int, headers: Mapping[str, str]) -> bytes:
     """Return the status line and header lines of an answer, up to the empty line."""
-    lines = [f"HTTP/1.1 {status} {HTTPStatus(status).phrase}"]
+    # Some say what no standard knows, as 529 for a server that has too much to do.
+    phrase = HTTPStatus(status).phrase if status in _KNOWN_STATUSES else ""
+    lines = [f"HTTP/1.1 {status} {phrase}"]
     lines += [f"{name}: {value}" for name, value in headers.items()]
     return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
 

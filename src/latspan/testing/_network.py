@@ -16,7 +16,7 @@ from itertools import count
 from latspan.clock import ManualClock
 from latspan.testing._answer import Answer, Farewell, Frame, Rotation, refuse
 from latspan.testing._http import HttpRequest, RequestReader
-from latspan.testing._payload import InvalidRequestError, read_chat
+from latspan.testing._payloads import InvalidRequestError, ModelRequest, read_request
 from latspan.testing._script import Script
 from latspan.testing._served import Ledger, ServedRequest, Write
 from latspan.units import NS_PER_S, from_unit
@@ -141,8 +141,10 @@ class Network:
         self.book.append(ledger)
         return ledger
 
-    def next_script(self) -> Script:
+    def next_script(self, asked: ModelRequest) -> Script:
         """Return the script of the next answer; what refuses connections answers nothing."""
+        if not asked.api.needs_model:
+            return Script()
         script = self._rotation.take()
         while script.unreachable:
             script = self._rotation.take()
@@ -242,16 +244,16 @@ class Pipe:
         ledger = self._network.open_page(self._number, request, accepted_ns)
         self._ledger = ledger
         try:
-            chat = read_chat(request)
+            asked = read_request(request)
         except InvalidRequestError as error:
             ledger.status = error.status
             ledger.end_ns = accepted_ns
             self._arrive(accepted_ns, refuse(request, error))
             return
-        script = self._network.next_script()
+        script = self._network.next_script(asked)
         ledger.status = script.status
         created_s = (accepted_ns + self._clock.epoch_offset_ns()) // NS_PER_S
-        answer = Answer(script, chat, number=ledger.index, created_s=created_s)
+        answer = Answer(script, asked, number=ledger.index, created_s=created_s)
         for frame in answer.greeting:
             self._produce(accepted_ns, frame, answer, ledger)
         slot_ns = accepted_ns + script.queue_ns

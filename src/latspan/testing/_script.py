@@ -22,22 +22,24 @@ class Piece(StrEnum):
 
     HEADERS = "headers"
     ROLE = "role"
-    """A delta that only names the role; no token."""
+    """What names the role, or starts the message; no token."""
     REASONING = "reasoning"
     TEXT = "text"
     TOOL_CALL = "tool_call"
     """Arguments of a tool call."""
     REFUSAL = "refusal"
     EMPTY = "empty"
-    """A delta with nothing in it; no token."""
+    """A delta with nothing in it, a ping, a word of progress; no token."""
     COMMENT = "comment"
     """A comment that keeps the connection alive; no event at all."""
     FINISH = "finish"
+    """Why the content ends, or what ends its last part."""
     USAGE = "usage"
     """A chunk without choices that counts the tokens."""
     ERROR = "error"
     """An error's payload inside a stream whose status was 200."""
     DONE = "done"
+    """The end mark: ``[DONE]``, ``response.completed`` or its like, ``message_stop``."""
     BODY = "body"
     """The whole body of an answer that does not stream."""
     END = "end"
@@ -50,6 +52,8 @@ class Piece(StrEnum):
 
 
 _TOKENS: Final = frozenset({Piece.REASONING, Piece.TEXT, Piece.TOOL_CALL, Piece.REFUSAL})
+_ARGUMENTS: Final = '{"words": "'
+_ARGUMENTS_END: Final = '"}'
 _SCRIPTABLE: Final = _TOKENS | {Piece.ROLE, Piece.EMPTY, Piece.COMMENT}
 
 
@@ -69,9 +73,9 @@ class Ending(StrEnum):
     """How an answer ends after its steps."""
 
     DONE = "done"
-    """Finish chunk, usage if asked for, ``[DONE]``."""
+    """Finish chunk, usage if asked for, end mark."""
     UNMARKED = "unmarked"
-    """As ``DONE``, but the body ends well-formed without ``[DONE]``."""
+    """As ``DONE``, but the body ends well-formed without the end mark."""
     TRUNCATED = "truncated"
     """The body ends well-formed straight after the steps."""
     CUT = "cut"
@@ -126,11 +130,13 @@ class Script:
             early. The first one's gap counts from the end of the queue.
         finish_gap_ns: From the last step to the finish chunk.
         ending: What comes after the steps.
-        finish_reason: What the finish chunk says.
+        finish_reason: Why the answer ends, in the words of chat completions; other APIs say it
+            in their own. With ``error`` a response of OpenAI's fails.
         dialect: Whose habits the server has.
         prompt_tokens: Tokens of the prompt, cached ones included.
         cached_tokens: Tokens of the prompt that the server had in its cache.
-        reports_usage: Whether a stream counts its tokens when asked to.
+        cache_write_tokens: Tokens of the prompt that the server added to its cache.
+        reports_usage: Whether OpenAI-style streams count their tokens when asked to.
         status: The HTTP status; any but 200 is answered with a JSON error after queue and
             prefill, and takes no slot.
         retry_after_s: Seconds, sent as ``Retry-After``.
@@ -148,6 +154,7 @@ class Script:
     dialect: Dialect = Dialect.LLAMA_CPP
     prompt_tokens: int = 12
     cached_tokens: int = 0
+    cache_write_tokens: int = 0
     reports_usage: bool = True
     status: int = 200
     retry_after_s: float | None = None
@@ -158,10 +165,11 @@ class Script:
         for name in ("queue_ns", "prefill_ns", "finish_gap_ns"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} is at least 0, not {getattr(self, name)}")
-        if not 0 <= self.cached_tokens <= self.prompt_tokens:
-            raise ValueError(
-                f"{self.cached_tokens} of {self.prompt_tokens} prompt tokens cannot be cached"
-            )
+        for cached in (self.cached_tokens, self.cache_write_tokens):
+            if not 0 <= cached <= self.prompt_tokens:
+                raise ValueError(f"{cached} of {self.prompt_tokens} prompt tokens cannot be cached")
+        if self.cached_tokens + self.cache_write_tokens > self.prompt_tokens:
+            raise ValueError("what was in the cache is not written to it")
         if any(step.tokens for step in self.lead):
             raise ValueError("no token comes before the end of the prefill")
 
@@ -183,6 +191,7 @@ class Script:
         finish_reason: str | None = None,
         prompt_tokens: int = 12,
         cached_tokens: int = 0,
+        cache_write_tokens: int = 0,
         reports_usage: bool = True,
     ) -> Script:
         """
@@ -194,7 +203,7 @@ class Script:
             prefill_ms: Milliseconds from the end of the queue to the first token.
             gap_ms: Milliseconds from one chunk with tokens to the next.
             reasoning_tokens: Tokens of reasoning, before the text.
-            tool_call_tokens: Tokens of arguments of one tool call, after the text.
+            tool_call_tokens: Tokens of arguments of one tool call, after the text; JSON.
             tokens_per_chunk: How many tokens the server merges into one chunk, at least 1.
             stalls_ms: Milliseconds by which the chunk of that number comes later than its gap
                 says; chunks with tokens are counted from 0.
@@ -205,7 +214,8 @@ class Script:
             finish_reason: ``None``: ``tool_calls`` if there are any, else ``stop``.
             prompt_tokens: Tokens of the prompt, cached ones included.
             cached_tokens: Tokens of the prompt that the server had in its cache.
-            reports_usage: Whether a stream counts its tokens when asked to.
+            cache_write_tokens: Tokens of the prompt that the server added to its cache.
+            reports_usage: Whether OpenAI-style streams count their tokens when asked to.
 
         Raises:
             ValueError: A number out of its range.
@@ -245,6 +255,7 @@ class Script:
             dialect=Dialect(dialect),
             prompt_tokens=prompt_tokens,
             cached_tokens=cached_tokens,
+            cache_write_tokens=cache_write_tokens,
             reports_usage=reports_usage,
         )
 
@@ -333,6 +344,9 @@ def _chunks(piece: Piece, tokens: int, per_chunk: int) -> list[Step]:
     for first in range(0, tokens, per_chunk):
         last = min(first + per_chunk, tokens)
         text = "".join(f"{piece}{token} " for token in range(first, last))
+        if piece is Piece.TOOL_CALL:
+            # Client libraries parse arguments, some while they come.
+            text = f"{'' if first else _ARGUMENTS}{text}{_ARGUMENTS_END if last == tokens else ''}"
         steps.append(Step(piece, text=text, tokens=last - first))
     return steps
 

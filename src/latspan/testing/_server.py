@@ -20,7 +20,10 @@ __all__ = ["ScriptedServer"]
 
 class ScriptedServer:
     """
-    Serves ``POST /v1/chat/completions`` as scripts say, and writes down when it did what.
+    Answers as scripts say, and writes down when it did what.
+
+    It speaks OpenAI's chat completions, completions, responses, embeddings and list of models, and
+    Anthropic's messages: the end of a request's path says which, and the same script plays in each.
 
     It produces on its own schedule, whether anyone reads or not: every piece has a deadline
     counted from the request's acceptance (or from the instant at which it got a slot), and a slow
@@ -96,7 +99,7 @@ class ScriptedServer:
 
     @property
     def url(self) -> str:
-        """Where it listens: ``http://127.0.0.1:port``."""
+        """Where it listens: ``http://127.0.0.1:port``; what an Anthropic client takes."""
         return f"http://127.0.0.1:{self._port}"
 
     @property

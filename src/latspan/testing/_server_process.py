@@ -21,7 +21,12 @@ from typing import Any, Final, cast
 from latspan.testing._answer import Answer, Farewell, Frame, Rotation, encode_json, refuse
 from latspan.testing._child import STOP
 from latspan.testing._http import HttpRequest, MalformedRequestError, RequestReader
-from latspan.testing._payload import ChatRequest, InvalidRequestError, error_payload, read_chat
+from latspan.testing._payloads import (
+    InvalidRequestError,
+    ModelRequest,
+    error_payload,
+    read_request,
+)
 from latspan.testing._script import Script
 from latspan.testing._served import Ledger, Write
 from latspan.units import NS_PER_S
@@ -96,7 +101,7 @@ class House:
         self.book.append(ledger)
         return ledger
 
-    def answer(self, ledger: Ledger, chat: ChatRequest) -> tuple[Script, Answer]:
+    def answer(self, ledger: Ledger, asked: ModelRequest) -> tuple[Script, Answer]:
         """
         Return the script whose turn it is and its answer.
 
@@ -104,13 +109,15 @@ class House:
             InvalidRequestError: The request names a script that there is not.
         """
         name = ledger.request.headers.get(_SCRIPT_HEADER)
-        if name is None:
+        if not asked.api.needs_model:
+            script = Script()
+        elif name is None:
             script = self._rotation.take()
         elif name in self._named:
             script = self._named[name]
         else:
-            raise InvalidRequestError(400, f"no script named '{name}'")
-        answer = Answer(script, chat, number=ledger.index, created_s=int(time.time()))
+            raise asked.refusal(400, f"no script named '{name}'")
+        answer = Answer(script, asked, number=ledger.index, created_s=int(time.time()))
         return script, answer
 
     async def close_page(self) -> None:
@@ -188,8 +195,8 @@ class Connection(asyncio.Protocol):
 
     async def _serve(self, ledger: Ledger) -> None:
         try:
-            chat = read_chat(ledger.request)
-            script, answer = self._house.answer(ledger, chat)
+            asked = read_request(ledger.request)
+            script, answer = self._house.answer(ledger, asked)
         except InvalidRequestError as error:
             ledger.status = error.status
             self._transport.write(refuse(ledger.request, error))

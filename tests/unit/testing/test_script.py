@@ -42,6 +42,15 @@ def test_a_chat_reasons_then_speaks_then_calls_a_tool() -> None:
     assert script.finish_reason == "tool_calls"
 
 
+@pytest.mark.parametrize("per_chunk", [1, 2, 3, 9])
+def test_the_arguments_of_a_tool_call_are_json(per_chunk: int) -> None:
+    """However they are cut."""
+    script = Script.chat(tokens=0, tool_call_tokens=3, tokens_per_chunk=per_chunk, role_ms=0)
+
+    text = "".join(step.text for step in script.steps)
+    assert json.loads(text) == {"words": "tool_call0 tool_call1 tool_call2 "}
+
+
 def test_tokens_can_be_merged_into_chunks() -> None:
     """Five tokens in chunks of two are two, two and one."""
     script = Script.chat(tokens=5, tokens_per_chunk=2, role_ms=0)
@@ -105,6 +114,10 @@ def test_impossible_scripts_are_refused() -> None:
         Script(queue_ns=-1)
     with pytest.raises(ValueError, match="cannot be cached"):
         Script(prompt_tokens=1, cached_tokens=2)
+    with pytest.raises(ValueError, match="cannot be cached"):
+        Script(prompt_tokens=1, cache_write_tokens=-1)
+    with pytest.raises(ValueError, match="is not written to it"):
+        Script(prompt_tokens=3, cached_tokens=2, cache_write_tokens=2)
     with pytest.raises(ValueError, match="no token comes before"):
         Script(lead=(Step(Piece.TEXT, tokens=1),))
     with pytest.raises(ValueError, match="400 to 599"):

@@ -1,0 +1,90 @@
+"""Requests to a model server: which API each is for, by its path."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+from latspan.testing._http import HttpRequest
+from latspan.testing._payloads._base import Payloads, error_payload
+from latspan.testing._payloads.anthropic_messages import AnthropicMessages
+from latspan.testing._payloads.models import Models
+from latspan.testing._payloads.openai_chat import OpenAIChat
+from latspan.testing._payloads.openai_completions import OpenAICompletions
+from latspan.testing._payloads.openai_embeddings import OpenAIEmbeddings
+from latspan.testing._payloads.openai_responses import OpenAIResponses
+
+__all__ = ["InvalidRequestError", "ModelRequest", "read_request"]
+
+_APIS: Final[Mapping[str, type[Payloads]]] = {
+    # Before the older completions, whose path ends the same.
+    "/chat/completions": OpenAIChat,
+    "/completions": OpenAICompletions,
+    "/responses": OpenAIResponses,
+    "/embeddings": OpenAIEmbeddings,
+    "/messages": AnthropicMessages,
+    "/models": Models,
+}
+"""By how the path ends: what stands before it is the deployment's own."""
+
+
+class InvalidRequestError(ValueError):
+    """
+    The request is answered with a JSON error at once.
+
+    Args:
+        status: The HTTP status.
+        message: What is wrong.
+        payload: The body of the answer.
+    """
+
+    def __init__(self, status: int, message: str, payload: Mapping[str, Any]) -> None:
+        super().__init__(message)
+        self.status = status
+        self.payload = payload
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRequest:
+    """
+    What a request asks for.
+
+    Args:
+        api: What answers to it are made of.
+        body: What it says.
+    """
+
+    api: type[Payloads]
+    body: Mapping[str, Any]
+
+    def refusal(self, status: int, message: str) -> InvalidRequestError:
+        """Return the error that answers it, in the shape of its API."""
+        return InvalidRequestError(status, message, self.api.error(status, message))
+
+
+def read_request(request: HttpRequest) -> ModelRequest:
+    """
+    Return what ``request`` asks for.
+
+    Raises:
+        InvalidRequestError: 404 for another path, 405 for another method, 400 for a body that is
+            no request to its API.
+    """
+    api = next((api for end, api in _APIS.items() if request.path.endswith(end)), None)
+    if api is None:
+        message = f"nothing at {request.path}"
+        raise InvalidRequestError(404, message, error_payload(404, message))
+    asked = ModelRequest(api, {})
+    if request.method != api.method:
+        raise asked.refusal(405, f"{request.path} takes {api.method}, not {request.method}")
+    if api.requires is None:
+        return asked
+    try:
+        body = json.loads(request.body)
+    except ValueError as error:
+        raise asked.refusal(400, f"the body is no JSON: {error}") from error
+    if not isinstance(body, dict) or api.requires not in body:
+        raise asked.refusal(400, f"'{api.requires}' is required")
+    return ModelRequest(api, cast("dict[str, Any]", body))

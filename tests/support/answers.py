@@ -1,0 +1,80 @@
+"""A scripted answer, played without a clock: what it writes, and in which order."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from latspan.testing import Piece, Script
+from latspan.testing._answer import Answer
+from latspan.testing._http import HttpRequest, parse_request
+from latspan.testing._payloads import read_request
+from latspan.testing._served import Ledger, Write
+
+__all__ = ["Played", "as_request", "play"]
+
+
+def as_request(
+    body: dict[str, Any] | bytes, *, path: str = "/v1/chat/completions", method: str = "POST"
+) -> HttpRequest:
+    """Return a request to a model server."""
+    data = body if isinstance(body, bytes) else json.dumps(body).encode()
+    head = f"{method} {path} HTTP/1.1\r\ncontent-length: {len(data)}\r\n\r\n"
+    return parse_request(head.encode() + data)
+
+
+@dataclass(frozen=True)
+class Played:
+    """
+    What was written.
+
+    Args:
+        pieces: By the server's own account.
+        written: The bytes, as they left.
+        answer: Whose they are.
+    """
+
+    pieces: list[Piece]
+    written: bytes
+    answer: Answer
+
+    @property
+    def events(self) -> list[Any]:
+        """The data of every event of a stream but ``[DONE]``."""
+        lines = [line for line in self.written.split(b"\n") if line.startswith(b"data: {")]
+        return [json.loads(line.removeprefix(b"data: ")) for line in lines]
+
+    @property
+    def body(self) -> Any:
+        """The body of an answer that does not stream."""
+        return json.loads(self.written.partition(b"\r\n\r\n")[2])
+
+
+def play(
+    script: Script,
+    *,
+    path: str = "/v1/chat/completions",
+    method: str = "POST",
+    late_ns: int = 0,
+    **asked: Any,
+) -> Played:
+    """
+    Play ``script`` in answer to one request.
+
+    Args:
+        script: The plan.
+        path: Which API is asked.
+        method: How.
+        late_ns: How far every frame is behind the plan, in nanoseconds.
+        asked: The request's body, beside the model's name.
+    """
+    request = as_request({"model": "m", **asked}, path=path, method=method)
+    answer = Answer(script, read_request(request), number=7, created_s=1)
+    ledger = Ledger(0, 0, request, accepted_ns=0, slot_ns=script.queue_ns)
+    written = b""
+    for frame in (*answer.greeting, *answer.frames):
+        instant_ns = script.queue_ns + frame.offset_ns + late_ns
+        ledger.writes += [Write(instant_ns, part.piece) for part in frame.parts]
+        written += answer.render(frame, ledger)
+    return Played([write.piece for write in ledger.writes], written, answer)

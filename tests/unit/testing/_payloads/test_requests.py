@@ -1,0 +1,65 @@
+"""The end of its path says which API a request is for."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from latspan.testing._http import HttpRequest
+from latspan.testing._payloads import InvalidRequestError, read_request
+from latspan.testing._payloads.openai_chat import OpenAIChat
+from latspan.testing._payloads.openai_completions import OpenAICompletions
+from latspan.testing._script import Piece, Script
+from support.answers import as_request, play
+
+
+@pytest.mark.parametrize(
+    ("http_request", "status"),
+    [
+        (as_request({"messages": []}, path="/v1/nothing"), 404),
+        (as_request({"messages": []}, method="GET"), 405),
+        (as_request({}, path="/v1/models"), 405),
+        (as_request(b"{bad"), 400),
+        (as_request({"model": "m"}), 400),
+        (as_request({"messages": []}, path="/v1/completions"), 400),
+    ],
+)
+def test_what_is_no_request_to_an_api_is_named(http_request: HttpRequest, status: int) -> None:
+    """The status says whether path, method or body was wrong."""
+    with pytest.raises(InvalidRequestError) as caught:
+        read_request(http_request)
+
+    assert caught.value.status == status
+
+
+def test_an_error_has_the_shape_of_its_api() -> None:
+    """Each client library reads its own, and what is nobody's is OpenAI's."""
+    payloads = {}
+    for path in ("/v1/messages", "/v1/responses", "/nothing"):
+        with pytest.raises(InvalidRequestError) as caught:
+            read_request(as_request(b"{bad", path=path))
+        payloads[path] = json.loads(json.dumps(caught.value.payload))
+
+    assert payloads["/v1/messages"]["type"] == "error"
+    assert payloads["/v1/messages"]["error"]["type"] == "invalid_request_error"
+    assert payloads["/v1/responses"]["error"]["type"] == "invalid_request_error"
+    assert payloads["/nothing"]["error"]["code"] == 404
+
+
+def test_a_deployments_own_path_may_stand_before_it() -> None:
+    """As with Azure; and chat completions are not the older completions."""
+    path = "/openai/deployments/m/chat/completions"
+    assert read_request(as_request({"messages": []}, path=path)).api is OpenAIChat
+    assert read_request(as_request({"prompt": ""}, path="/completions")).api is OpenAICompletions
+
+
+def test_a_list_of_models_needs_no_script() -> None:
+    """It comes at once, holds no slot, and both client libraries find their fields."""
+    played = play(Script(), path="/v1/models", method="GET")
+
+    assert played.pieces == [Piece.HEADERS, Piece.BODY]
+    assert not played.answer.needs_slot
+    (model,) = played.body["data"]
+    assert (model["id"], model["object"], model["type"]) == ("scripted", "model", "model")
+    assert played.body["has_more"] is False
