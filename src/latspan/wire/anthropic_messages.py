@@ -88,12 +88,18 @@ def _usage(bodies: Iterable[Body]) -> Usage | None:
     """
     Return what was counted; later counts are cumulative.
 
+    What a message starts with says nothing of its output, whatever number stands there.
     Anthropic's ``input_tokens`` leaves cached tokens out; the conventions' includes them.
     """
     counted: dict[str, Any] = {}
     for body in bodies:
         said: dict[str, Any] = body.get("usage") or {}
-        counted |= {name: value for name, value in said.items() if value is not None}
+        over = body.get("stop_reason") is not None
+        counted |= {
+            name: value
+            for name, value in said.items()
+            if value is not None and (over or name != "output_tokens")
+        }
     if not counted:
         return None
     cached, written = (

@@ -1,0 +1,83 @@
+"""Which event of a message bears a token, and what the message cost."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from latspan.wire import ChunkKind
+from latspan.wire.anthropic_messages import ANTHROPIC_MESSAGES
+
+
+def _delta(**delta: Any) -> dict[str, Any]:
+    return {"type": "content_block_delta", "index": 0, "delta": delta}
+
+
+def _as_object(event: dict[str, Any]) -> Any:
+    """Return an object of the shape of the SDK's event."""
+    return json.loads(json.dumps(event), object_hook=lambda fields: SimpleNamespace(**fields))
+
+
+@pytest.mark.parametrize(
+    ("event", "kind"),
+    [
+        (_delta(type="text_delta", text="Hello"), ChunkKind.VISIBLE),
+        (_delta(type="input_json_delta", partial_json='{"q'), ChunkKind.VISIBLE),
+        (_delta(type="thinking_delta", thinking="Hm"), ChunkKind.REASONING),
+        (_delta(type="signature_delta", signature="c2ln"), ChunkKind.EMPTY),
+        (_delta(type="text_delta", text=""), ChunkKind.EMPTY),
+        ({"type": "content_block_start", "content_block": {"text": ""}}, ChunkKind.EMPTY),
+        ({"type": "message_stop"}, ChunkKind.EMPTY),
+        ({"type": "ping"}, ChunkKind.EMPTY),
+    ],
+)
+def test_an_event_bears_the_same_as_an_object_and_in_bytes(
+    event: dict[str, Any], kind: ChunkKind
+) -> None:
+    """Whoever reads it, the SDK or a bare HTTP client."""
+    stream = ANTHROPIC_MESSAGES.stream
+    assert stream is not None
+    assert ANTHROPIC_MESSAGES.kind_of(_as_object(event)) == kind
+    assert stream.kind_of(b"data: " + json.dumps(event).encode()) == kind
+
+
+START = {
+    "type": "message_start",
+    "message": {
+        "id": "msg_1",
+        "model": "m",
+        "stop_reason": None,
+        "usage": {
+            "input_tokens": 5,
+            "cache_read_input_tokens": 3,
+            "cache_creation_input_tokens": 4,
+            "output_tokens": 2,
+        },
+    },
+}
+END = {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 9}}
+
+
+def _bodies(*events: dict[str, Any]) -> list[Any]:
+    return [ANTHROPIC_MESSAGES.body_of(event) for event in events]
+
+
+def test_input_includes_what_the_cache_had_and_took() -> None:
+    """Anthropic counts the three apart, the conventions together."""
+    usage = ANTHROPIC_MESSAGES.usage(_bodies(START, END, {"type": "message_stop"}))
+
+    assert usage is not None
+    assert (usage.input, usage.cached, usage.cache_write, usage.output) == (12, 3, 4, 9)
+
+
+def test_the_output_of_a_message_that_was_left_is_not_known() -> None:
+    """The number at its start is no count of what came."""
+    usage = ANTHROPIC_MESSAGES.usage(_bodies(START))
+
+    assert usage is not None
+    assert (usage.input, usage.output) == (12, None)
+    assert not ANTHROPIC_MESSAGES.ended(_bodies(START))
+    assert ANTHROPIC_MESSAGES.finish_reasons(_bodies(START, END)) == ("end_turn",)
