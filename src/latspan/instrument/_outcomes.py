@@ -81,7 +81,8 @@ def _is_cancellation(error: BaseException) -> bool:
 def _status_of(error: BaseException) -> int | None:
     with guarded("the status of an exception"):
         status = getattr(error, "status_code", None)
-        return status if isinstance(status, int) else None
+        # An error inside a stream may carry the status that the stream began with.
+        return status if isinstance(status, int) and status >= _FIRST_ERROR_STATUS else None
     return None
 
 

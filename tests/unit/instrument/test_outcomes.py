@@ -36,6 +36,7 @@ class APIStatusError(Exception):
         (APIStatusError(503, {}), Outcome.ERROR),
         (APIStatusError(503, 5), Outcome.ERROR),
         (APIStatusError(500), Outcome.ERROR),
+        (APIStatusError(200), Outcome.ERROR),
         (ValueError(), Outcome.ERROR),
     ],
 )
@@ -48,6 +49,7 @@ def test_outcomes(error: BaseException, outcome: Outcome) -> None:
     ("error", "error_type"),
     [
         (APIStatusError(429), "429"),
+        (APIStatusError(200), f"{__name__}.APIStatusError"),
         (ValueError("a secret"), "ValueError"),
         (APITimeoutError("a secret"), f"{__name__}.APITimeoutError"),
     ],
