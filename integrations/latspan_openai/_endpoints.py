@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from latspan import semconv
-from latspan.instrument import Call, is_on, open_call
+from latspan.instrument import Call, is_on, open_call, server_of
 from latspan.wire import Dialect
 from latspan.wire.openai_chat import OPENAI_CHAT
 from latspan.wire.openai_completions import OPENAI_COMPLETIONS
 from latspan.wire.openai_embeddings import OPENAI_EMBEDDINGS
 from latspan.wire.openai_responses import OPENAI_RESPONSES
-from latspan_openai._client import provider_of, server_of
+from latspan_openai._client import provider_of
 
 __all__ = ["CHAT", "COMPLETIONS", "EMBEDDINGS", "RESPONSES", "Endpoint"]
 

@@ -23,7 +23,7 @@ class OpenAIInstrumentor(Instrumentor):
 
     def patch(self, patches: Patches) -> None:
         """Patch the methods that a model answers, and the streams that they answer with."""
-        from openai import APIResponse, AsyncAPIResponse, AsyncStream, Stream
+        from openai import AsyncStream, Stream
         from openai.lib.streaming.chat import AsyncChatCompletionStream, ChatCompletionStream
         from openai.lib.streaming.responses import AsyncResponseStream, ResponseStream
         from openai.resources.chat.completions import AsyncCompletions, Completions
@@ -34,11 +34,7 @@ class OpenAIInstrumentor(Instrumentor):
 
         from latspan_openai._endpoints import CHAT, COMPLETIONS, EMBEDDINGS, RESPONSES
 
-        answers = Answers(
-            streams=(Stream, AsyncStream),
-            # Of `with_streaming_response`; those of `with_raw_response` are of another class.
-            held=(APIResponse, AsyncAPIResponse),
-        )
+        answers = Answers(streams=(Stream, AsyncStream))
         for endpoint, resource, async_resource, methods in (
             (CHAT, Completions, AsyncCompletions, ("create", "parse")),
             (RESPONSES, Responses, AsyncResponses, ("create", "parse")),

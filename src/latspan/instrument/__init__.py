@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         iterate_body,
         watch_body,
     )
+    from latspan.instrument._clients import server_of
     from latspan.instrument._exchange import Exchange
     from latspan.instrument._hooks import (
         Attempt,
@@ -91,6 +92,7 @@ __all__ = [
     "patch_stream_classes",
     "patch_stream_wrappers",
     "request",
+    "server_of",
     "traced",
     "uninstrument",
     "warm",
@@ -125,7 +127,7 @@ _FOR_INTEGRATIONS = {
     "open_call": "_hooks",
     "patch_stream_classes": "_stream_classes",
     "patch_stream_wrappers": "_stream_classes",
-    "open_exchange": "_hooks",
+    "server_of": "_clients",
     "warm": "_warm",
     "watch": "_streams",
     "watch_body": "_bodies",

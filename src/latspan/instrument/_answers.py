@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from latspan._request import LiveCall
 from latspan._runtime import guarded
@@ -13,6 +13,10 @@ from latspan.instrument._stream_classes import follow
 from latspan.segments import Outcome
 
 __all__ = ["Answers", "Opener"]
+
+_RAW: Final = "x-stainless-raw-response"
+_INSIDE_WITH: Final = "stream"
+"""What the SDKs send of raw responses that come only inside ``with``; of others, something else."""
 
 Opener = Callable[[Any, Mapping[str, Any]], LiveCall | None]
 """Opens a call, given whose method it is and its keyword arguments."""
@@ -24,12 +28,10 @@ class Answers:
 
     Args:
         streams: The SDK's stream classes, which are patched.
-        held: The SDK's classes of raw responses that come only inside ``with``.
     """
 
-    def __init__(self, *, streams: tuple[type, ...], held: tuple[type, ...] = ()) -> None:
+    def __init__(self, *, streams: tuple[type, ...]) -> None:
         self._streams = streams
-        self._held = held
 
     def wrapper(self, opener: Opener) -> Callable[..., Any]:
         """Return what stands in for a synchronous method, as wrapt calls it."""
@@ -102,7 +104,7 @@ class Answers:
                 call.answer = response.content
             elif call.attempts and follows_bodies(response):
                 body = watch_body(call, call.attempts[-1], response)
-                if isinstance(answer, self._held):
+                if response.request.headers.get(_RAW) == _INSIDE_WITH:
                     body.entered()
                 return
             # A raw response that nobody follows: the call ends where we lose sight of it.
