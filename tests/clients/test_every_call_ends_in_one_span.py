@@ -21,7 +21,7 @@ from latspan.recording import Recorder, RequestRecord
 from latspan.segments import Outcome
 from latspan.testing import Script
 from latspan.testing._capture import Captured
-from tests.clients.conftest import MESSAGES, Driver, Leave, http, openai
+from tests.clients.conftest import MESSAGES, Driver, Leave, with_every_sdk
 
 MS = 1_000_000
 SCRIPT = Script.chat(tokens=5, prefill_ms=60, gap_ms=10, dialect="plain")
@@ -39,12 +39,12 @@ def _only(seen: Captured) -> RequestRecord:
     return record
 
 
-def _leave_after(chunks: int) -> Any:
-    left = [chunks]
+def _leave_at(driver: Driver, instant_ns: int) -> Any:
+    """Return a visitor that has had enough with the first chunk that comes then."""
+    due_ns = driver.clock.monotonic_ns() + instant_ns
 
     def visit(chunk: Any) -> None:
-        left[0] -= 1
-        if left[0] == 0:
+        if driver.clock.monotonic_ns() >= due_ns:
             raise Leave
 
     return visit
@@ -55,12 +55,13 @@ def _is_error(seen: Captured) -> bool:
     return not span.status.is_unset
 
 
+@with_every_sdk
 def test_a_break_is_heard_at_once(driver: Driver, seen: Captured) -> None:
     """The span has ended while the stream is still held, at the last read's return."""
 
     async def program(client: Any) -> None:
         stream = await driver.create(client, stream=True)
-        await driver.read(stream, _leave_after(3))
+        await driver.read(stream, _leave_at(driver, 70 * MS))
         driver.clock.advance(10_000 * MS)
         record = _only(seen)
         assert record.outcome is Outcome.CLOSED_EARLY
@@ -72,13 +73,14 @@ def test_a_break_is_heard_at_once(driver: Driver, seen: Captured) -> None:
     assert not _is_error(seen)
 
 
+@with_every_sdk
 def test_a_break_inside_with_ends_at_the_exit(driver: Driver, seen: Captured) -> None:
     """The exit is sure to come, so the call lasts until it does."""
 
     async def program(client: Any) -> None:
         stream = await driver.create(client, stream=True)
         async with driver.entered(stream) as inside:
-            await driver.read(inside, _leave_after(3))
+            await driver.read(inside, _leave_at(driver, 70 * MS))
             assert seen.records == ()
             driver.clock.advance(30 * MS)
 
@@ -89,6 +91,7 @@ def test_a_break_inside_with_ends_at_the_exit(driver: Driver, seen: Captured) ->
     assert {t.name: t.duration_ns for t in record.segment_totals}["consumer"] == 30 * MS
 
 
+@with_every_sdk
 def test_a_stream_that_is_read_on_after_a_break_inside_with_is_one_call(
     driver: Driver, seen: Captured
 ) -> None:
@@ -97,7 +100,7 @@ def test_a_stream_that_is_read_on_after_a_break_inside_with_is_one_call(
     async def program(client: Any) -> None:
         stream = await driver.create(client, stream=True)
         async with driver.entered(stream) as inside:
-            await driver.read(inside, _leave_after(1))
+            await driver.read(inside, _leave_at(driver, 60 * MS))
             await driver.read(inside)
 
     driver.run(driver.transport(SCRIPT), program)
@@ -106,6 +109,7 @@ def test_a_stream_that_is_read_on_after_a_break_inside_with_is_one_call(
     assert len(record.chunk_gaps) == 4
 
 
+@with_every_sdk
 def test_an_explicit_close_is_the_end(driver: Driver, seen: Captured) -> None:
     """A stream that is stepped by hand and then closed lasted until then."""
 
@@ -125,6 +129,7 @@ def test_an_explicit_close_is_the_end(driver: Driver, seen: Captured) -> None:
     assert not _is_error(seen)
 
 
+@with_every_sdk
 def test_stepping_by_hand_to_the_end_completes(driver: Driver, seen: Captured) -> None:
     """``next`` on the stream itself is stamped like a loop."""
 
@@ -137,7 +142,7 @@ def test_stepping_by_hand_to_the_end_completes(driver: Driver, seen: Captured) -
                 chunks += 1
         except (StopIteration, StopAsyncIteration):
             pass
-        assert chunks == 7
+        assert chunks == {"openai": 7, "anthropic": 10}[driver.sdk.name]
 
     driver.run(driver.transport(SCRIPT), program)
     record = _only(seen)
@@ -145,6 +150,7 @@ def test_stepping_by_hand_to_the_end_completes(driver: Driver, seen: Captured) -
     assert record.metrics["time_to_first_token"].value == 60 * MS
 
 
+@with_every_sdk
 def test_a_stream_that_is_never_read_is_abandoned(driver: Driver, seen: Captured) -> None:
     """Its end is when it was handed over, not when garbage was collected."""
 
@@ -166,6 +172,7 @@ def test_a_stream_that_is_never_read_is_abandoned(driver: Driver, seen: Captured
     assert not _is_error(seen)
 
 
+@with_every_sdk
 def test_a_finaliser_leaves_the_spans_to_latspans_thread(driver: Driver) -> None:
     """The collector may run it inside a lock of the application's own span processor."""
     exporter = InMemorySpanExporter()
@@ -200,6 +207,7 @@ def test_a_finaliser_leaves_the_spans_to_latspans_thread(driver: Driver) -> None
     assert record.outcome is Outcome.ABANDONED
 
 
+@with_every_sdk
 def test_a_stream_that_is_still_open_at_shutdown_is_abandoned(
     driver: Driver, seen: Captured
 ) -> None:
@@ -216,6 +224,7 @@ def test_a_stream_that_is_still_open_at_shutdown_is_abandoned(
     assert _only(seen).outcome is Outcome.ABANDONED
 
 
+@with_every_sdk
 def test_an_error_in_the_loop_inside_with_is_the_callers_own(
     driver: Driver, seen: Captured
 ) -> None:
@@ -235,6 +244,7 @@ def test_an_error_in_the_loop_inside_with_is_the_callers_own(
     assert _only(seen).outcome is Outcome.CLOSED_EARLY
 
 
+@with_every_sdk
 def test_a_body_without_its_end_mark_is_truncated(driver: Driver, seen: Captured) -> None:
     """The client saw nothing wrong; there was no finish reason."""
     script = Script.chat(tokens=5, ending="truncated", dialect="plain")
@@ -247,6 +257,7 @@ def test_a_body_without_its_end_mark_is_truncated(driver: Driver, seen: Captured
     assert _is_error(seen)
 
 
+@with_every_sdk
 @pytest.mark.parametrize(
     ("ending", "outcome"),
     [("reset", Outcome.ERROR), ("cut", Outcome.ERROR), ("error", Outcome.ERROR)],
@@ -259,7 +270,7 @@ def test_a_stream_that_breaks_off_is_an_error(
 
     async def program(client: Any) -> None:
         stream = await driver.create(client, stream=True)
-        with pytest.raises((openai.APIError, http.TransportError)):
+        with pytest.raises((driver.errors.APIError, driver.http.TransportError)):
             await driver.read(stream)
 
     driver.run(driver.transport(script), program)
@@ -269,6 +280,7 @@ def test_a_stream_that_breaks_off_is_an_error(
     assert _is_error(seen)
 
 
+@with_every_sdk
 @pytest.mark.parametrize(
     ("status", "retry_after_s", "outcome"),
     [
@@ -286,7 +298,7 @@ def test_a_refusal_has_the_outcome_of_its_status(
     script = Script.refused(status, retry_after_s=retry_after_s, error="secret")
 
     async def program(client: Any) -> None:
-        with pytest.raises(openai.APIStatusError):
+        with pytest.raises(driver.errors.APIStatusError):
             await driver.create(client, stream=True)
 
     driver.run(driver.transport(script), program)
@@ -296,11 +308,12 @@ def test_a_refusal_has_the_outcome_of_its_status(
     assert "secret" not in str(span.to_json())
 
 
+@with_every_sdk
 def test_a_connection_that_is_refused_counts_as_connect(driver: Driver, seen: Captured) -> None:
     """The time is where it was spent."""
 
     async def program(client: Any) -> None:
-        with pytest.raises(openai.APIConnectionError):
+        with pytest.raises(driver.errors.APIConnectionError):
             await driver.create(client, stream=True)
 
     transport = driver.transport(Script.unreachable_server(), connect_ns=9 * MS)
@@ -310,12 +323,13 @@ def test_a_connection_that_is_refused_counts_as_connect(driver: Driver, seen: Ca
     assert {t.name: t.duration_ns for t in record.segment_totals} == {"connect": 9 * MS}
 
 
+@with_every_sdk
 def test_a_timeout_is_a_timeout(driver: Driver, seen: Captured) -> None:
     """The server took longer than the client would wait."""
     script = Script.chat(tokens=5, queue_ms=60_000)
 
     async def program(client: Any) -> None:
-        with pytest.raises(openai.APITimeoutError):
+        with pytest.raises(driver.errors.APITimeoutError):
             await driver.create(client, stream=True, timeout=2.0)
 
     driver.run(driver.transport(script), program)
@@ -335,6 +349,7 @@ def test_a_wrong_call_raises_where_it_raised_before(driver: Driver, seen: Captur
     assert len(seen.records) == (0 if driver.asynchronous else 1)
 
 
+@with_every_sdk
 def test_reading_on_after_a_break_changes_nothing_of_the_record(
     driver: Driver, seen: Captured
 ) -> None:
@@ -350,7 +365,7 @@ def test_reading_on_after_a_break_changes_nothing_of_the_record(
 
     async def program(client: Any) -> None:
         stream = await driver.create(client, stream=True)
-        await driver.read(stream, _leave_after(3))
+        await driver.read(stream, _leave_at(driver, 70 * MS))
         await driver.read(stream)
 
     with _runtime.overridden(runtime):
@@ -403,6 +418,7 @@ def test_content_of_another_shape_warns_nobody(driver: Driver, seen: Captured) -
     assert _only(seen).outcome is Outcome.COMPLETED
 
 
+@with_every_sdk
 def test_a_task_begun_inside_a_request_outlives_it_alone(driver: Driver, seen: Captured) -> None:
     """Its later calls are no part of the request, which holds on to none of them."""
 

@@ -12,7 +12,7 @@ from latspan.segments import Kind, Outcome
 from latspan.testing import Script, capture
 from latspan.testing._capture import Captured
 from latspan.wire.openai_chat import OPENAI_CHAT
-from tests.clients.conftest import LIBRARY, Driver, http, openai
+from tests.clients.conftest import LIBRARY, Driver, http, openai, with_every_sdk
 
 MS = 1_000_000
 
@@ -66,6 +66,7 @@ def _collect(driver: Driver, script: Script, **more: Any) -> tuple[list[Any], An
     return chunks, objects, transport.truth()[0].raw
 
 
+@with_every_sdk
 def test_chunks_types_and_bytes_are_the_same_with_and_without(driver: Driver) -> None:
     """Trace context is the one thing added to a request, and it is not even that when off."""
     script = Script.chat(tokens=4, reasoning_tokens=2, tool_call_tokens=2)
@@ -90,6 +91,7 @@ def _without_trace_context(raw: bytes) -> bytes:
     return b"\r\n".join(lines) + blank + body
 
 
+@with_every_sdk
 def test_traceparent_names_the_calls_span(driver: Driver, seen: Captured) -> None:
     """So a server's own spans hang beneath it."""
     _, _, raw = _collect(driver, Script.chat(tokens=2))
@@ -99,6 +101,7 @@ def test_traceparent_names_the_calls_span(driver: Driver, seen: Captured) -> Non
     assert int(flags[:2], 16) & 1, "sampled"
 
 
+@with_every_sdk
 def test_a_trace_context_of_the_callers_own_is_left_alone(driver: Driver, seen: Captured) -> None:
     """Never doubled, never replaced."""
     own = "00-0123456789abcdef0123456789abcdef-0123456789abcdef-01"
@@ -107,6 +110,7 @@ def test_a_trace_context_of_the_callers_own_is_left_alone(driver: Driver, seen: 
     assert own.encode() in raw
 
 
+@with_every_sdk
 def test_propagation_is_off_without_tracecontext_among_the_propagators(
     driver: Driver, seen: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -117,6 +121,7 @@ def test_propagation_is_off_without_tracecontext_among_the_propagators(
     assert len(seen.records) == 1
 
 
+@with_every_sdk
 def test_suppressed_instrumentation_records_nothing(driver: Driver, seen: Captured) -> None:
     """OpenTelemetry's own switch is honoured."""
     utils = pytest.importorskip("opentelemetry.instrumentation.utils")

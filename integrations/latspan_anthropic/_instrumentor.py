@@ -1,0 +1,42 @@
+"""What is patched in the SDK."""
+
+from __future__ import annotations
+
+from latspan.instrument import (
+    Answers,
+    Instrumentor,
+    Patches,
+    patch_stream_classes,
+    patch_stream_wrappers,
+)
+
+__all__ = ["AnthropicInstrumentor"]
+
+
+class AnthropicInstrumentor(Instrumentor):
+    """Switches the instrumentation of the Anthropic SDK on and off."""
+
+    requires = ("anthropic >= 0.43, < 3",)
+
+    def patch(self, patches: Patches) -> None:
+        """
+        Patch where a client makes a request, and the streams that it answers with.
+
+        Not the methods of ``messages``: helpers go past them, and what they warn of names the
+        line that called them, which a frame of ours between would shift.
+        """
+        from anthropic import AsyncStream, Stream
+        from anthropic._base_client import AsyncAPIClient, SyncAPIClient
+        from anthropic.lib import streaming
+
+        from latspan_anthropic import _messages
+
+        answers = Answers(streams=(Stream, AsyncStream))
+        patches.wrap(SyncAPIClient, "request", _messages.request(answers))
+        patches.wrap(AsyncAPIClient, "request", _messages.async_request(answers))
+        patch_stream_classes(patches, Stream, AsyncStream)
+        for prefix in ("", "Beta"):
+            wrapper = getattr(streaming, f"{prefix}MessageStream", None)
+            async_wrapper = getattr(streaming, f"{prefix}AsyncMessageStream", None)
+            if wrapper is not None and async_wrapper is not None:
+                patch_stream_wrappers(patches, wrapper, async_wrapper)

@@ -1,0 +1,125 @@
+"""``messages``: which requests ask for one, and what they say."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, cast
+
+from latspan import semconv
+from latspan.instrument import Answers, Call, open_call, server_of
+from latspan.wire.anthropic_messages import ANTHROPIC_MESSAGES
+from latspan_anthropic._own_tracing import (
+    out_of_its_sight,
+    out_of_its_sight_async,
+    records_spans,
+)
+
+__all__ = ["async_request", "request"]
+
+_PATH: Final = "/v1/messages"
+
+_BY_POSITION: Final = ("cast_to", "options")
+"""The arguments of a client's ``request`` that its other methods give without a name."""
+
+_SAID_BY: Final = {
+    "max_tokens": semconv.GEN_AI_REQUEST_MAX_TOKENS,
+    "temperature": semconv.GEN_AI_REQUEST_TEMPERATURE,
+    "top_p": semconv.GEN_AI_REQUEST_TOP_P,
+    "top_k": semconv.GEN_AI_REQUEST_TOP_K,
+}
+
+_PROVIDERS: Final = {"Bedrock": "aws.bedrock", "Vertex": "gcp.vertex_ai"}
+"""By a word in the name of the client's class."""
+
+
+def request(answers: Answers) -> Callable[..., Any]:
+    """Return what stands in for ``SyncAPIClient.request``."""
+    return _by_name(answers.wrapper(open_messages), out_of_its_sight)
+
+
+def async_request(answers: Answers) -> Callable[..., Any]:
+    """Return what stands in for ``AsyncAPIClient.request``."""
+    return _by_name(answers.async_wrapper(open_messages), out_of_its_sight_async)
+
+
+def _by_name(
+    wrapper: Callable[..., Any], unseen: Callable[[Any, Callable[..., Any]], Callable[..., Any]]
+) -> Callable[..., Any]:
+    """Give the arguments of a request, which come by position, their names."""
+
+    def call_request(
+        wrapped: Callable[..., Any],
+        instance: Any,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> Any:
+        if len(args) > len(_BY_POSITION):
+            return wrapped(*args, **kwargs)
+        named = dict(zip(_BY_POSITION, args, strict=False))
+        return wrapper(unseen(instance, wrapped), instance, (), {**named, **kwargs})
+
+    return call_request
+
+
+def open_messages(client: Any, kwargs: Mapping[str, Any]) -> Call | None:
+    """
+    Open a call, if what is requested is a message.
+
+    Args:
+        client: Whose ``request`` is called.
+        kwargs: Its arguments.
+    """
+    options: Any = kwargs.get("options")
+    if str(getattr(options, "url", "")).partition("?")[0] != _PATH or options.method != "post":
+        return None
+    body = _body_of(options)
+    model = body.get("model")
+    return open_call(
+        operation=ANTHROPIC_MESSAGES.operation,
+        provider=_provider_of(client.__class__),
+        model=model if isinstance(model, str) else None,
+        dialect=ANTHROPIC_MESSAGES,
+        server=server_of(client),
+        streamed=kwargs.get("stream") is True,
+        attributes=_attributes(body),
+        awaits_span=records_spans(client),
+    )
+
+
+def _body_of(options: Any) -> Mapping[str, Any]:
+    """Return what will be sent, with what the caller adds to it."""
+    parts = (options.json_data, getattr(options, "extra_json", None))
+    body: dict[str, Any] = {}
+    for part in parts:
+        if isinstance(part, Mapping):
+            body |= cast("Mapping[str, Any]", part)
+    return body
+
+
+def _attributes(body: Mapping[str, Any]) -> dict[str, Any]:
+    # What was not given is a sentinel of the SDK's, or absent.
+    said: dict[str, Any] = {
+        key: body[name] for name, key in _SAID_BY.items() if isinstance(body.get(name), int | float)
+    }
+    stops = body.get("stop_sequences")
+    if isinstance(stops, list | tuple):
+        said[semconv.GEN_AI_REQUEST_STOP_SEQUENCES] = tuple(
+            stop for stop in cast("Sequence[object]", stops) if isinstance(stop, str)
+        )
+    output = body.get("output_config")
+    effort = (
+        cast("Mapping[str, Any]", output).get("effort") if isinstance(output, Mapping) else None
+    )
+    if isinstance(effort, str):
+        said[semconv.GEN_AI_REQUEST_REASONING_LEVEL] = effort
+    return said
+
+
+@functools.cache
+def _provider_of(client_class: type) -> str:
+    for cls in client_class.__mro__:
+        for word, provider in _PROVIDERS.items():
+            if word in cls.__name__:
+                return provider
+    return "anthropic"
