@@ -8,8 +8,19 @@ client library, no clock and no OpenTelemetry.
 from __future__ import annotations
 
 from latspan.wire._answer import Answer
-from latspan.wire._body import Body, error_in
+from latspan.wire._body import Body, error_in, plain
 from latspan.wire._chunk import ChunkKind
+from latspan.wire._content import (
+    Content,
+    ContentShape,
+    Fragment,
+    FragmentKind,
+    Message,
+    Part,
+    as_json,
+    said_in,
+    taken_down,
+)
 from latspan.wire._dialect import Dialect, Stream
 from latspan.wire._events import EventReader
 from latspan.wire._sse import DONE, encode_comment, encode_event
@@ -20,11 +31,21 @@ __all__ = [
     "Answer",
     "Body",
     "ChunkKind",
+    "Content",
+    "ContentShape",
     "Dialect",
     "EventReader",
+    "Fragment",
+    "FragmentKind",
+    "Message",
+    "Part",
     "Stream",
     "Usage",
+    "as_json",
     "encode_comment",
     "encode_event",
     "error_in",
+    "plain",
+    "said_in",
+    "taken_down",
 ]

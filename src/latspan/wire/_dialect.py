@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from latspan.wire._body import Body, plain
+from latspan.wire._content import ContentShape
 from latspan.wire._usage import Usage
 
 __all__ = ["Dialect", "Stream"]
@@ -49,6 +50,7 @@ class Dialect:
         opening: Whether a chunk is the one that says what none of the last ones does; it is kept.
             ``None`` where the last ones say everything.
         stream: The same stream in bytes, ``None`` where that is not recognised.
+        content: Where text stands in requests and answers, ``None`` where nobody reads it.
     """
 
     name: str
@@ -60,3 +62,4 @@ class Dialect:
     body_of: Callable[[Any], Body] = plain
     opening: Callable[[Any], bool] | None = None
     stream: Stream | None = None
+    content: ContentShape | None = None

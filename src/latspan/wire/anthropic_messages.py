@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, cast
 
+from latspan.wire._anthropic_messages_content import ANTHROPIC_MESSAGES_CONTENT
 from latspan.wire._body import Body, plain
 from latspan.wire._chunk import ChunkKind
 from latspan.wire._dialect import Dialect, Stream
@@ -126,6 +127,7 @@ ANTHROPIC_MESSAGES: Final = Dialect(
     kind_of=_kind_of,
     body_of=_body_of,
     opening=_is_opening,
+    content=ANTHROPIC_MESSAGES_CONTENT,
     stream=Stream(
         opens=re.compile(rb'"type"\s*:\s*"(?:message_start|error)"'),
         kind_of=_kind_of_event,

@@ -14,6 +14,7 @@ from typing import Any, Final, cast
 from latspan.wire._body import Body, plain
 from latspan.wire._chunk import ChunkKind
 from latspan.wire._dialect import Dialect, Stream
+from latspan.wire._openai_chat_content import OPENAI_CHAT_CONTENT, REASONING_FIELDS
 from latspan.wire._usage import Usage, at
 
 __all__ = ["OPENAI_CHAT", "ended", "finish_reasons", "usage"]
@@ -22,9 +23,6 @@ __all__ = ["OPENAI_CHAT", "ended", "finish_reasons", "usage"]
 _EMPTY = int(ChunkKind.EMPTY)
 _REASONING = int(ChunkKind.REASONING)
 _VISIBLE = int(ChunkKind.VISIBLE)
-
-_REASONING_FIELDS = ("reasoning_content", "reasoning")
-"""Where DeepSeek, vLLM, llama.cpp and OpenRouter put reasoning text; OpenAI hides its own."""
 
 
 def kind_of(chunk: Any) -> int:
@@ -58,7 +56,7 @@ def _kind_of_wordless(delta: Any) -> int:
         return _VISIBLE
     extra: Mapping[str, Any] | None = delta.model_extra
     if extra:
-        for name in _REASONING_FIELDS:
+        for name in REASONING_FIELDS:
             if extra.get(name):
                 return _REASONING
         audio = extra.get("audio")
@@ -157,6 +155,7 @@ OPENAI_CHAT: Final = Dialect(
     usage=usage,
     kind_of=kind_of,
     body_of=_body_of,
+    content=OPENAI_CHAT_CONTENT,
     stream=Stream(
         # An error in place of an answer has no shape but this.
         opens=re.compile(rb'"object"\s*:\s*"chat\.completion\.chunk"|\{"error"\s*:'),

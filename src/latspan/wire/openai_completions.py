@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from latspan.wire._chunk import ChunkKind
 from latspan.wire._dialect import Dialect, Stream
+from latspan.wire._openai_completions_content import OPENAI_COMPLETIONS_CONTENT
 from latspan.wire.openai_chat import ended, finish_reasons, usage
 
 __all__ = ["OPENAI_COMPLETIONS"]
@@ -38,6 +39,7 @@ OPENAI_COMPLETIONS: Final = Dialect(
     finish_reasons=finish_reasons,
     usage=usage,
     kind_of=_kind_of,
+    content=OPENAI_COMPLETIONS_CONTENT,
     stream=Stream(
         opens=re.compile(rb'"object"\s*:\s*"text_completion"'),
         kind_of=_kind_of_event,

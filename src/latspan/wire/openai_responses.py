@@ -13,6 +13,7 @@ from typing import Any, Final, cast
 from latspan.wire._body import Body, plain
 from latspan.wire._chunk import ChunkKind
 from latspan.wire._dialect import Dialect, Stream
+from latspan.wire._openai_responses_content import OPENAI_RESPONSES_CONTENT
 from latspan.wire._usage import Usage, at
 
 __all__ = ["OPENAI_RESPONSES"]
@@ -110,6 +111,7 @@ OPENAI_RESPONSES: Final = Dialect(
     usage=_usage,
     kind_of=_kind_of,
     body_of=_body_of,
+    content=OPENAI_RESPONSES_CONTENT,
     stream=Stream(
         opens=re.compile(rb'"type"\s*:\s*"response\.(?:created|queued)"'),
         kind_of=_kind_of_event,

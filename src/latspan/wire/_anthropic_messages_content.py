@@ -1,0 +1,83 @@
+"""Where text stands in requests, answers and events of Anthropic messages."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any, Final
+
+from latspan.wire._body import Body
+from latspan.wire._content import (
+    Content,
+    ContentShape,
+    Fragment,
+    FragmentKind,
+    listed,
+    message,
+    parts_of,
+    read,
+    tool,
+)
+
+__all__ = ["ANTHROPIC_MESSAGES_CONTENT"]
+
+_DELTAS: Final = {
+    "text_delta": ("text", FragmentKind.TEXT),
+    "thinking_delta": ("thinking", FragmentKind.REASONING),
+    "input_json_delta": ("partial_json", FragmentKind.TOOL_CALL),
+}
+"""By the delta's type: which field of it is text, and what that is part of."""
+
+
+def _asked(body: Body) -> Content:
+    return Content(
+        system=tuple(parts_of(body.get("system"))),
+        input=tuple(
+            message(each.get("role"), parts_of(each.get("content")))
+            for each in listed(body, "messages")
+        ),
+        # One of Anthropic's own has a type that says its version, and no schema.
+        tools=tuple(tool(each) for each in listed(body, "tools")),
+    )
+
+
+def _fragments(answer: Any) -> Iterator[Fragment]:
+    kind = read(answer, "type")
+    if kind == "content_block_delta":
+        delta = read(answer, "delta")
+        field, part = _DELTAS.get(read(delta, "type"), (None, None))
+        if field is not None and part is not None:
+            yield Fragment(part, read(delta, field) or "", slot=read(answer, "index"))
+    elif kind == "content_block_start":
+        # It names a tool; what it says besides is empty, and comes in deltas.
+        block = read(answer, "content_block")
+        if read(block, "type") == "tool_use":
+            yield _tool_call(block, "", read(answer, "index"))
+    elif kind == "message":
+        for index, block in enumerate(read(answer, "content") or ()):
+            yield from _of_block(block, index)
+
+
+def _of_block(block: Any, index: int) -> Iterator[Fragment]:
+    kind = read(block, "type")
+    if kind == "text":
+        yield Fragment(FragmentKind.TEXT, read(block, "text") or "", slot=index)
+    elif kind == "thinking":
+        yield Fragment(FragmentKind.REASONING, read(block, "thinking") or "", slot=index)
+    elif kind == "tool_use":
+        yield _tool_call(block, json.dumps(read(block, "input")), index)
+
+
+def _tool_call(block: Any, arguments: str, index: int) -> Fragment:
+    return Fragment(
+        FragmentKind.TOOL_CALL,
+        arguments,
+        slot=index,
+        id=read(block, "id"),
+        name=read(block, "name"),
+    )
+
+
+ANTHROPIC_MESSAGES_CONTENT: Final = ContentShape(
+    request_fields=("messages", "system", "tools"), asked=_asked, fragments=_fragments
+)

@@ -1,0 +1,100 @@
+"""Where text stands in OpenAI chat requests, answers and chunks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, cast
+
+from latspan.wire._body import Body
+from latspan.wire._content import (
+    Content,
+    ContentShape,
+    Fragment,
+    FragmentKind,
+    Message,
+    Part,
+    listed,
+    message,
+    parts_of,
+    read,
+    text,
+    tool,
+    tool_call,
+    tool_response,
+)
+from latspan.wire._usage import at
+
+__all__ = ["OPENAI_CHAT_CONTENT", "REASONING_FIELDS"]
+
+REASONING_FIELDS: Final = ("reasoning_content", "reasoning")
+"""Where DeepSeek, vLLM, llama.cpp and OpenRouter put reasoning text; OpenAI hides its own."""
+
+
+def _asked(body: Body) -> Content:
+    return Content(
+        input=tuple(_message(each) for each in listed(body, "messages")),
+        tools=tuple(tool(each) for each in listed(body, "tools")),
+    )
+
+
+def _message(said: Mapping[str, Any]) -> Message:
+    role = said.get("role")
+    content = said.get("content")
+    if role in {"tool", "function"}:
+        parts = [tool_response(id=said.get("tool_call_id"), response=content)]
+    else:
+        parts = [*parts_of(content), *_called(said)]
+        if isinstance(said.get("refusal"), str):
+            parts.append(text(said["refusal"]))
+    return message(role, parts, name=said.get("name"))
+
+
+def _called(said: Mapping[str, Any]) -> Iterator[Part]:
+    for call in listed(said, "tool_calls"):
+        yield tool_call(
+            id=call.get("id"),
+            name=at(call, "function", "name"),
+            arguments=at(call, "function", "arguments"),
+        )
+
+
+def _fragments(answer: Any) -> Iterator[Fragment]:
+    for choice in read(answer, "choices") or ():
+        said = read(choice, "delta") or read(choice, "message")
+        if said is not None:
+            yield from _of_choice(said, int(read(choice, "index") or 0))
+
+
+def _of_choice(said: Any, choice: int) -> Iterator[Fragment]:
+    # An SDK's object has the fields that it does not know apart, and is slow to say so.
+    extra = cast("Any", said) if isinstance(said, Mapping) else read(said, "model_extra")
+    for name in REASONING_FIELDS:
+        reasoning = read(extra, name)
+        if isinstance(reasoning, str) and reasoning:
+            yield Fragment(FragmentKind.REASONING, reasoning, choice)
+            break
+    for name in ("content", "refusal"):
+        words = read(said, name)
+        if isinstance(words, str) and words:
+            yield Fragment(FragmentKind.TEXT, words, choice, name)
+    for position, call in enumerate(read(said, "tool_calls") or ()):
+        function = read(call, "function")
+        index = read(call, "index")
+        yield Fragment(
+            FragmentKind.TOOL_CALL,
+            read(function, "arguments") or "",
+            choice,
+            position if index is None else index,
+            read(call, "id"),
+            read(function, "name"),
+        )
+    # What tool calls were before there could be several.
+    function = read(said, "function_call")
+    if function is not None:
+        arguments, name = read(function, "arguments") or "", read(function, "name")
+        yield Fragment(FragmentKind.TOOL_CALL, arguments, choice, "function_call", name=name)
+
+
+OPENAI_CHAT_CONTENT: Final = ContentShape(
+    request_fields=("messages", "tools"), asked=_asked, fragments=_fragments
+)
