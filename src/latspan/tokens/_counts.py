@@ -1,8 +1,4 @@
-"""
-Token counts: the provider's own first, and always with their source.
-
-Counting locally is opt-in, never on the request's path, and marked estimated.
-"""
+"""Token counts, and who counted."""
 
 from __future__ import annotations
 
