@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from latspan._spans import SpanSink
     from latspan.clock import Clock
     from latspan.recording import Recorder
+    from latspan.tokens import TokenCounts
+    from latspan.wire import Content
 
 __all__ = [
     "Runtime",
@@ -60,6 +62,10 @@ class Runtime:
         expected: What streams are held against.
         strict: latspan's own bugs are raised instead of logged; for tests of latspan.
         drain: Returns when everything that ``settle`` was given so far is done.
+        count_tokens: Counts what a provider did not, by content and model; ``None`` where nobody
+            asked for that.
+        captures_content: Whether spans say what was asked and answered.
+        include_usage: Whether streams are asked for their token counts.
     """
 
     clock: Clock
@@ -71,6 +77,14 @@ class Runtime:
     expected: Expectations = DEFAULT_EXPECTATIONS
     strict: bool = False
     drain: Callable[[], object] = _nothing_waits
+    count_tokens: Callable[[Content, str | None], TokenCounts] | None = None
+    captures_content: bool = False
+    include_usage: bool = False
+
+    @property
+    def reads_content(self) -> bool:
+        """Whether what is asked and answered is gathered, for whatever purpose."""
+        return self.captures_content or self.count_tokens is not None
 
     def conclude(self, conclude: Callable[[], None], doing: str, *, inline: bool) -> None:
         """
@@ -79,14 +93,15 @@ class Runtime:
         Args:
             conclude: What follows.
             doing: The end of what, for the log.
-            inline: Here and now, because its span must not wait.
+            inline: Here and now, because its span must not wait. Where content is read it waits
+                all the same: that is no work for a caller's thread.
         """
 
         def concluded() -> None:
             with guarded(doing):
                 conclude()
 
-        if inline:
+        if inline and not self.reads_content:
             concluded()
             # Otherwise the caller whose record is one too many would count all that wait.
             if self.recorder.fills_up():

@@ -22,7 +22,7 @@ from latspan._timeline import Attempt, Timeline
 from latspan.metrics import METRICS
 from latspan.segments import Outcome, ReportedTimings, Segment, SegmentName, Source, totals
 from latspan.tokens import TokenCounts
-from latspan.units import in_metric_unit, to_seconds
+from latspan.units import MetricUnit, in_metric_unit, to_seconds
 
 __all__ = [
     "ApiSink",
@@ -377,7 +377,7 @@ def _attempt_attributes(attempt: Attempt, resend_count: int) -> dict[str, Attrib
     return attributes
 
 
-_NAMED: Final = {
+_NAMED: Final[Mapping[str, tuple[str, MetricUnit]]] = {
     name: (key, METRICS[name].unit)
     for name, key in (
         ("time_to_first_chunk", semconv.GEN_AI_RESPONSE_TIME_TO_FIRST_CHUNK),

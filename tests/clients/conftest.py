@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from importlib.util import find_spec
 from operator import attrgetter
@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 import latspan
+from latspan import _runtime
 from latspan.clock import ManualClock
 from latspan.testing import Script, capture
 from latspan.testing import scripted_transport as _scripted_transport
@@ -230,3 +231,12 @@ def seen(driver: Driver) -> Iterator[Captured]:
     """What latspan records on the driver's clock."""
     with capture(clock=driver.clock) as captured:
         yield captured
+
+
+@contextmanager
+def asked_for(**settings: Any) -> Generator[None]:
+    """Let some fields of the runtime be others inside the block."""
+    runtime = _runtime.current()
+    assert runtime is not None
+    with _runtime.overridden(replace(runtime, **settings)):
+        yield

@@ -13,6 +13,7 @@ from opentelemetry import context
 from opentelemetry.trace import SpanKind
 
 from latspan import semconv
+from latspan._request._content import with_content
 from latspan._request._context import (
     Entered,
     convention_labels,
@@ -42,7 +43,7 @@ from latspan._timeline import (
 )
 from latspan.recording import RequestRecord
 from latspan.segments import Kind, Mark, Outcome, Source
-from latspan.tokens import TokenCounts
+from latspan.tokens import TokenCounts, TokenSource
 from latspan.wire import ChunkKind, Dialect
 
 __all__ = ["LiveCall", "abandon_open_calls", "active_call"]
@@ -113,12 +114,14 @@ class LiveCall:
         "attempts",
         "choices",
         "dialect",
+        "gathered",
         "headers",
         "kind",
         "method",
         "name",
         "opening",
         "reads",
+        "request",
         "returned_ns",
         "series",
         "server",
@@ -158,6 +161,8 @@ class LiveCall:
         self.opening: Any = None
         self._renamed = False
         self.answer: Any = None
+        self.request: Any = None
+        self.gathered: list[Any] | None = [] if runtime.reads_content else None
         self.headers: Mapping[str, str] = {}
         self.method = "HTTP"
         self.returned_ns: int | None = None
@@ -303,6 +308,8 @@ class LiveCall:
         self.tail = self.tail.copy()
         if self.reads is not None:
             self.reads = self.reads.copy()
+        if self.gathered is not None:
+            self.gathered = self.gathered.copy()
 
         self._runtime.conclude(
             lambda: self._conclude(outcome, ended_ns, error_type),
@@ -332,7 +339,18 @@ class LiveCall:
         answers = (self.answer,)
         if streamed:
             answers = self.tail if self.opening is None else (self.opening, *self.tail)
-        return read_answer(self.dialect, answers, self.headers, streamed=streamed)
+        said = read_answer(self.dialect, answers, self.headers, streamed=streamed)
+        if self.gathered is None or self.dialect.content is None:
+            return said
+        return with_content(
+            said,
+            self.dialect.content,
+            request=self.request,
+            answer=self.gathered if streamed else answers,
+            runtime=self._runtime,
+            model=self.series.get("model"),
+            sampled=self.span.span_context.trace_flags.sampled,
+        )
 
     def _conclude(self, outcome: Outcome, done_ns: int, error_type: str | None) -> None:
         if self.dialect is None:
@@ -354,6 +372,7 @@ class LiveCall:
                 close_started_ns=self._close_started_ns,
                 reported=said.reported,
                 output_tokens=self._streamed_tokens(said.tokens),
+                tokens_estimated=said.tokens.source is TokenSource.ESTIMATED,
                 choices=self.choices,
                 body_is_the_callers=self.kind is Kind.HTTP,
                 expected=self._runtime.expected,
@@ -390,7 +409,7 @@ class LiveCall:
         )
         # A unit of work around it may hold on to the call; it needs the timeline alone.
         self.tail.clear()
-        self.reads = self.answer = self.opening = None
+        self.reads = self.answer = self.opening = self.request = self.gathered = None
         self.headers = {}
         self._started_with = {}
 

@@ -38,7 +38,8 @@ class CallObservation:
         reads: The reads of a stream, ``None`` for an answer that was not streamed.
         close_started_ns: The caller began to close the stream before its end.
         reported: What the server said of its own time.
-        output_tokens: The provider's own count, reasoning included.
+        output_tokens: How many tokens came, reasoning included.
+        tokens_estimated: They were counted on this side, and not by the provider.
         choices: How many answers were asked for at once.
         body_is_the_callers: The response's body is read by the caller, unseen: the time after
             the headers is as much the caller's as the server's.
@@ -54,6 +55,7 @@ class CallObservation:
     close_started_ns: int | None = None
     reported: ReportedTimings | None = None
     output_tokens: int | None = None
+    tokens_estimated: bool = False
     choices: int = 1
     body_is_the_callers: bool = False
     expected: Expectations = DEFAULT_EXPECTATIONS
@@ -303,5 +305,7 @@ def _pace(seen: CallObservation, stream: Stream, *, rejected: bool) -> MetricVal
         source, generation_ns = Source.SERVER_REPORTED, reported.decode_ns
     if source is Source.UNKNOWN:
         return None
+    if seen.tokens_estimated:
+        source = source.weaker(Source.ESTIMATED)
     value = time_per_output_token(generation_ns, seen.output_tokens)
     return None if value is None else MetricValue(value, source)

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
         Attempt,
         Call,
         active_call,
+        asks_for_usage,
         inject_trace_context,
         open_call,
     )
@@ -73,6 +74,7 @@ __all__ = [
     "active_call",
     "aiterate",
     "aiterate_body",
+    "asks_for_usage",
     "attributes",
     "auto_instrument",
     "body_watch",
@@ -118,6 +120,7 @@ _FOR_INTEGRATIONS = {
     "active_call": "_hooks",
     "aiterate": "_streams",
     "aiterate_body": "_bodies",
+    "asks_for_usage": "_hooks",
     "body_watch": "_bodies",
     "follow": "_stream_classes",
     "inject_trace_context": "_hooks",

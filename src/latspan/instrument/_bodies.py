@@ -135,6 +135,8 @@ class BodyWatch:
         if is_opening is not None and call.opening is None and is_opening(event):
             call.opening = event
         call.tail.append(event)
+        if call.gathered is not None:
+            call.gathered.append(event)
 
     def _recognised(self, dialect: Dialect) -> None:
         """Make the exchange a call: a bare HTTP client talks to a model server."""
@@ -142,6 +144,8 @@ class BodyWatch:
         stream = dialect.stream
         host = "" if call.server is None else call.server[0]
         provider = _PROVIDERS.get(host) or ("" if stream is None else stream.provider)
+        if call.gathered is not None:
+            call.request = self._request_body
         found = _MODEL.search(self._request_body or b"")
         model = None if found is None else found[1].decode(errors="replace")
         self._request_body = None

@@ -172,6 +172,9 @@ class Exchange:
             self.try_answered(status)
         with guarded("the response headers"):
             call.headers = headers
+            if call.gathered is not None and call.request is None and not self.alone:
+                # Its client library's integration has not taken it down.
+                call.request = request_body
             if self.alone:
                 call.returned()
                 watch_body(call, attempt, response, request_body, decoded=decoded)

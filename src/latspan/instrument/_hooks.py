@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, MutableMapping
+from typing import Any
 
 from opentelemetry import context
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
@@ -15,12 +16,13 @@ from latspan._spans import AttributeValue, EnrichingSink, NoSink
 from latspan._timeline import Attempt
 from latspan.instrument._beside import counted_beside, llm_span_around
 from latspan.segments import Kind
-from latspan.wire import Dialect
+from latspan.wire import Dialect, taken_down
 
 __all__ = [
     "Attempt",
     "Call",
     "active_call",
+    "asks_for_usage",
     "inject_trace_context",
     "open_call",
     "open_exchange",
@@ -56,6 +58,7 @@ def open_call(
     choices: int = 1,
     attributes: Mapping[str, AttributeValue] | None = None,
     awaits_span: bool = False,
+    request: Mapping[str, Any] | None = None,
 ) -> Call | None:
     """
     Open one logical call of a model's client library, retries inside.
@@ -71,6 +74,8 @@ def open_call(
         attributes: Further attributes of the span, known before the call.
         awaits_span: Whether another instrumentation is known to open its span inside the call,
             where a transport integration finds it.
+        request: What is asked, by the API's names of its parts. Read only where content is, and
+            of it only what holds content.
 
     Where another instrumentation has opened a span for the same call, that is the one LLM span:
     latspan adds to it, and leaves the conventions' metrics to whoever emits them.
@@ -96,7 +101,7 @@ def open_call(
         if streamed:
             known[semconv.GEN_AI_REQUEST_STREAM] = True
         beside = llm_span_around()
-        return Call(
+        call = Call(
             runtime,
             kind=Kind.CALL,
             name=operation if model is None else f"{operation} {model}",
@@ -110,6 +115,9 @@ def open_call(
             sink=None if beside is None else EnrichingSink(runtime.sink(), beside),
             awaits_span=awaits_span and beside is None,
         )
+        if call.gathered is not None and request is not None and dialect.content is not None:
+            call.request = taken_down(request, dialect.content.request_fields)
+        return call
     return None
 
 
@@ -157,6 +165,16 @@ def adopt_llm_span(call: Call) -> None:
     span = llm_span_around()
     if span is not None:
         call.adopt(EnrichingSink(runtime.sink(), span))
+
+
+def asks_for_usage() -> bool:
+    """
+    Return whether a stream is to be asked for its token counts, where its caller said nothing.
+
+    That changes a request, so it is so only where somebody configured it.
+    """
+    runtime = _runtime.current()
+    return runtime is not None and runtime.include_usage and not _suppressed(_SUPPRESSION_KEYS)
 
 
 def active_call() -> Call | None:

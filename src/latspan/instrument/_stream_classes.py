@@ -31,7 +31,8 @@ _COME_BACK: Final = frozenset({"litellm"})
 def _package_of_caller() -> str:
     """Return the package of the code that iterates a stream."""
     # Two frames up: the method that asks stands between.
-    return str(sys._getframe(2).f_globals.get("__name__")).partition(".")[0]
+    frame = sys._getframe(2)  # pyright: ignore[reportPrivateUsage] - as `logging` does
+    return str(frame.f_globals.get("__name__")).partition(".")[0]
 
 
 def patch_stream_classes(patches: Patches, stream: type, async_stream: type) -> None:

@@ -15,7 +15,7 @@ from latspan import _runtime
 from latspan._request import LiveCall
 from latspan.instrument._outcomes import error_type_of, outcome_of
 from latspan.segments import Outcome
-from latspan.wire import Dialect
+from latspan.wire import ContentShape, Dialect
 
 __all__ = ["Watch", "aiterate", "iterate", "watch"]
 
@@ -35,9 +35,12 @@ class Watch:
 
     def __init__(self, call: LiveCall, dialect: Dialect) -> None:
         self.call = call
-        self.kind_of = (
+        kind_of = (
             dialect.kind_of if dialect.opening is None else _keeping(call, dialect, dialect.opening)
         )
+        if call.gathered is not None and dialect.content is not None:
+            kind_of = _gathering(call.gathered, dialect.content, kind_of)
+        self.kind_of = kind_of
         self._entered = False
 
     def read(self, before_ns: int, chunk: Any) -> None:
@@ -120,6 +123,20 @@ def _keeping(
         return kind_of(chunk)
 
     return kind_and_keep
+
+
+def _gathering(
+    gathered: list[Any], content: ContentShape, kind_of: Callable[[Any], int]
+) -> Callable[[Any], int]:
+    """Return the content test, which takes down the chunk's text besides."""
+    fragments = content.fragments
+
+    def kind_and_gather(chunk: Any) -> int:
+        with _runtime.guarded("the text of a chunk"):
+            gathered.extend(fragments(chunk))
+        return kind_of(chunk)
+
+    return kind_and_gather
 
 
 def watch(call: LiveCall, dialect: Dialect, stream: object) -> Watch:

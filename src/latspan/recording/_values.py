@@ -11,7 +11,6 @@ from latspan import semconv
 from latspan.recording._record import RequestRecord
 from latspan.recording._series import SEGMENT, Subject
 from latspan.segments import Source, totals
-from latspan.tokens import TokenSource
 
 __all__ = ["Name", "values_of"]
 
@@ -107,12 +106,12 @@ def _of_conventions(record: RequestRecord) -> Iterator[tuple[Subject, _Values]]:
         answered.append((_PER_CHUNK, list(record.output_chunk_gaps_ns)))
     yield call, [(_DURATION, [record.duration_ns])]
     yield answer, answered
+    # Estimated ones too: nobody has them who did not ask for them, as the conventions want.
     tokens = record.tokens
-    if tokens.source is TokenSource.PROVIDER:
-        for token_type, count in (("input", tokens.input), ("output", tokens.output)):
-            if count is not None:
-                counted = _of_convention(record.kind._value_, labels, token_type=token_type)
-                yield counted, [(_TOKENS, [count])]
+    for token_type, count in (("input", tokens.input), ("output", tokens.output)):
+        if count is not None:
+            counted = _of_convention(record.kind._value_, labels, token_type=token_type)
+            yield counted, [(_TOKENS, [count])]
 
 
 def _of_convention(kind: str, labels: Mapping[str, str], **more: str) -> Subject:

@@ -13,6 +13,7 @@ from latspan._spans import NoSink, SpanSink
 from latspan.clock import SystemClock
 from latspan.recording import Recorder
 from latspan.sdk._config import Config
+from latspan.sdk._content import captures_content, token_counter
 from latspan.sdk._last_export import run_before_a_child_ends
 from latspan.sdk._per_process import PerProcess
 from latspan.sdk._sinks import Sinks
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
     from latspan.export import IntervalExport, Outlet, Reading
     from latspan.sdk._span_export import SpanExport
+    from latspan.tokens import TokenCounts
+    from latspan.wire import Content
 
 __all__ = ["Assembly", "assemble"]
 
@@ -87,8 +90,21 @@ def assemble(config: Config, *, at_end: Callable[[], None]) -> Assembly:
         propagate=config.propagate,
         defaults=config.defaults,
         expected=config.expected,
+        count_tokens=_token_counter(config, worker),
+        captures_content=captures_content(),
+        include_usage=config.include_usage,
     )
     return Assembly(runtime, worker, spans, intervals)
+
+
+def _token_counter(
+    config: Config, worker: Worker
+) -> Callable[[Content, str | None], TokenCounts] | None:
+    if not config.count_tokens:
+        return None
+    from latspan.tokens import encodings
+
+    return token_counter(encodings(), worker)
 
 
 def _exports(config: Config, variable: str) -> bool:

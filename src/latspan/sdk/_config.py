@@ -30,7 +30,14 @@ _DEFAULT_ENDPOINTS: Final[Mapping[Protocol, str]] = {
 }
 _TRUE: Final = frozenset({"true", "1", "yes", "on"})
 _FALSE: Final = frozenset({"false", "0", "no", "off"})
-_SWITCHES: Final = ("export", "propagate", "set_global", "histogram_payloads")
+_SWITCHES: Final = (
+    "export",
+    "propagate",
+    "set_global",
+    "histogram_payloads",
+    "count_tokens",
+    "include_usage",
+)
 _POSITIVE: Final = (
     "metrics_interval_s",
     "series_idle_s",
@@ -81,6 +88,12 @@ class Config:
         histogram_payloads: Send each interval's exact histograms too, as OTLP log records, so
             that those of a fleet can be merged without loss.
         propagate: Whether ``traceparent`` and ``tracestate`` are added to requests.
+        count_tokens: Count the tokens of calls whose provider did not, from their text, and mark
+            the counts as estimated. Needs the extra ``tokens``, or encodings that tiktoken has
+            cached; nothing is fetched.
+        include_usage: Ask the OpenAI SDK's streams for their token counts where the caller says
+            nothing of ``stream_options``. This changes the request, and adds a chunk without
+            choices to the stream.
         set_global: Make latspan's provider the process's own, for the application's spans too.
         tracer_provider: Use this provider for spans, whatever the global one is.
         path: The inference path of requests that say none.
@@ -108,6 +121,8 @@ class Config:
     histogram_log: str | None = None
     histogram_payloads: bool = False
     propagate: bool = True
+    count_tokens: bool = False
+    include_usage: bool = False
     set_global: bool = False
     tracer_provider: TracerProvider | None = None
     path: str | None = None
@@ -239,6 +254,8 @@ class ConfigFields(TypedDict, total=False):
     histogram_log: str | None
     histogram_payloads: bool
     propagate: bool
+    count_tokens: bool
+    include_usage: bool
     set_global: bool
     tracer_provider: TracerProvider | None
     path: str | None

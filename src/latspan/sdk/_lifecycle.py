@@ -64,6 +64,11 @@ def configure(**settings: Unpack[ConfigFields]) -> None:
     if os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         _logger.info("OTEL_SDK_DISABLED is true: latspan stays off")
         return
+    if config.count_tokens:
+        from latspan.tokens import encodings
+
+        # The first time it takes a second, too long to hold the lock.
+        encodings()
     shutdown()
     with _lock:
         _live = assemble(config, at_end=shutdown)

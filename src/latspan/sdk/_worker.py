@@ -67,6 +67,10 @@ class Worker:
         """Whether it has had a job in this process."""
         return self._thread is not None
 
+    def runs_here(self) -> bool:
+        """Return whether this is its thread, and not that of somebody who brings a job."""
+        return threading.current_thread() is self._thread
+
     def start(self) -> None:
         """Start the thread, unless it runs in this process."""
         if self._thread is None and self._starting.acquire(blocking=False):
@@ -79,15 +83,15 @@ class Worker:
         if self._thread is None and not self._stopped:
             if self._on_start is not None:
                 _do(self._on_start)
-            thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+            # At once: its first job may ask whose thread it is on.
+            thread = self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
             try:
                 thread.start()
             except RuntimeError:
                 # From Python 3.12 on no thread starts any more when the interpreter goes down.
                 self._stopped = True
+                self._thread = None
                 self._finish_here()
-                return
-            self._thread = thread
 
     def _finish_here(self) -> None:
         while True:
@@ -112,7 +116,7 @@ class Worker:
         Returns:
             Whether they are done.
         """
-        if self._stopped or self._thread is None or threading.current_thread() is self._thread:
+        if self._stopped or self._thread is None or self.runs_here():
             return True
         done = threading.Event()
         self._jobs.put(done.set)
