@@ -93,15 +93,14 @@ class Runtime:
         Args:
             conclude: What follows.
             doing: The end of what, for the log.
-            inline: Here and now, because its span must not wait. Where content is read it waits
-                all the same: that is no work for a caller's thread.
+            inline: Here and now, because its span must not wait.
         """
 
         def concluded() -> None:
             with guarded(doing):
                 conclude()
 
-        if inline and not self.reads_content:
+        if inline:
             concluded()
             # Otherwise the caller whose record is one too many would count all that wait.
             if self.recorder.fills_up():

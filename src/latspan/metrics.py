@@ -141,9 +141,9 @@ LATENCY_METRICS: Final = _by_name(
     Metric(
         "time_per_output_token",
         "s",
-        "(last_token - first_token) / (n - 1), n the provider's output tokens without"
+        "(last_token - first_token) / (n - 1), n the output tokens without"
         " reasoning that it does not stream",
-        "n < 2, no count from the provider, several choices at once, or all tokens in one chunk",
+        "n < 2, nobody counted, several choices at once, or all tokens in one chunk",
         "MLPerf inference rules; (E2E - TTFT) / (n - 1) where the stream ends with its tokens",
         ("tpot",),
     ),
@@ -301,7 +301,7 @@ def time_per_output_token(generation_ns: int, output_tokens: int) -> int | None:
 
     Args:
         generation_ns: From the first token to the last.
-        output_tokens: As the provider counted them, reasoning included.
+        output_tokens: How many tokens came, reasoning included.
 
     Returns:
         ``None`` where it is undefined: fewer than two tokens.

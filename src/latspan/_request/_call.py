@@ -314,7 +314,8 @@ class LiveCall:
         self._runtime.conclude(
             lambda: self._conclude(outcome, ended_ns, error_type),
             "the end of a call",
-            inline=self._inline and not finalizing,
+            # What is said is read on latspan's thread, whatever waits for the span.
+            inline=self._inline and not finalizing and self.gathered is None,
         )
 
     def interval(self, until_ns: int) -> Interval:

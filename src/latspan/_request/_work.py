@@ -136,7 +136,8 @@ class LiveWork:
         self._runtime.conclude(
             lambda: self._conclude(outcome, done_ns, error_type),
             "the end of a unit of work",
-            inline=self._inline,
+            # Its calls come first, and where content is read they are not done yet.
+            inline=self._inline and not self._runtime.reads_content,
         )
 
     def _conclude(self, outcome: Outcome, done_ns: int, error_type: str | None) -> None:

@@ -67,12 +67,13 @@ def _fragments(answer: Any) -> Iterator[Fragment]:
 
 def _of_choice(said: Any, choice: int) -> Iterator[Fragment]:
     # An SDK's object has the fields that it does not know apart, and is slow to say so.
-    extra = cast("Any", said) if isinstance(said, Mapping) else read(said, "model_extra")
-    for name in REASONING_FIELDS:
-        reasoning = read(extra, name)
-        if isinstance(reasoning, str) and reasoning:
-            yield Fragment(FragmentKind.REASONING, reasoning, choice)
-            break
+    extra = cast("Any", said) if isinstance(said, dict) else read(said, "model_extra")
+    if extra:
+        for name in REASONING_FIELDS:
+            reasoning = read(extra, name)
+            if isinstance(reasoning, str) and reasoning:
+                yield Fragment(FragmentKind.REASONING, reasoning, choice)
+                break
     for name in ("content", "refusal"):
         words = read(said, name)
         if isinstance(words, str) and words:
