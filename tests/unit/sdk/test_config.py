@@ -27,6 +27,8 @@ FROM_ENVIRONMENT: dict[str, tuple[str, Any]] = {
     "histogram_log": ("/var/log/shop", "/var/log/shop"),
     "histogram_payloads": ("true", True),
     "propagate": ("off", False),
+    "count_tokens": ("on", True),
+    "include_usage": ("yes", True),
     "set_global": ("1", True),
     "path": ("checkout", "checkout"),
     "route": ("/checkout", "/checkout"),
