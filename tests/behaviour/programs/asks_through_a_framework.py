@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import sys
+from importlib import import_module
 from typing import Any
 
 import latspan
@@ -18,9 +19,7 @@ def through_litellm(base_url: str, *, asynchronous: bool) -> int:
     """Return the number of chunks that LiteLLM gave."""
     # Otherwise it fetches a list of prices.
     os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
-    import litellm
-
-    module: Any = litellm
+    module: Any = import_module("litellm")
     module.telemetry = False
     asked: Any = {
         "model": "openai/m",
@@ -38,9 +37,7 @@ def through_litellm(base_url: str, *, asynchronous: bool) -> int:
 
 def through_langchain(base_url: str, *, asynchronous: bool) -> int:
     """Return the number of chunks that LangChain gave."""
-    import langchain_openai
-
-    module: Any = langchain_openai
+    module: Any = import_module("langchain_openai")
     chat = module.ChatOpenAI(model="m", base_url=base_url, api_key="none", max_retries=0)
 
     async def read() -> int:
