@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Generator
+from contextlib import contextmanager
 from operator import itemgetter
 from typing import Any
 
@@ -13,6 +14,7 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
+import latspan
 from latspan.testing import Script
 from latspan.testing._capture import Captured
 from tests.clients.conftest import Driver, asked_for
@@ -52,18 +54,20 @@ TOOLS: Any = [
 ]
 
 
-@pytest.fixture
-def exporter(monkeypatch: pytest.MonkeyPatch) -> Iterator[InMemorySpanExporter]:
-    """What the official instrumentation says, patched over latspan's."""
+@contextmanager
+def _official(monkeypatch: pytest.MonkeyPatch) -> Generator[InMemorySpanExporter]:
+    """Have the official instrumentation in latspan's place inside the block."""
     monkeypatch.setenv("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", "SPAN_ONLY")
     exporter = InMemorySpanExporter()
     spans = TracerProvider(shutdown_on_exit=False)
     spans.add_span_processor(SimpleSpanProcessor(exporter))
     metrics = MeterProvider(shutdown_on_exit=False)
     instrumentor = official.OpenAIInstrumentor()
+    latspan.uninstrument()
     instrumentor.instrument(tracer_provider=spans, meter_provider=metrics)
     yield exporter
     instrumentor.uninstrument()
+    latspan.auto_instrument()
     metrics.shutdown()
 
 
@@ -83,7 +87,7 @@ def _known(values: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("stream", [False, True])
 def test_both_say_the_same(
-    driver: Driver, seen: Captured, exporter: InMemorySpanExporter, *, stream: bool
+    driver: Driver, seen: Captured, monkeypatch: pytest.MonkeyPatch, *, stream: bool
 ) -> None:
     """Message by message, streamed or not."""
 
@@ -96,6 +100,8 @@ def test_both_say_the_same(
             await driver.read(answer)
 
     with asked_for(captures_content=True):
+        driver.run(driver.transport(SCRIPT), program)
+    with _official(monkeypatch) as exporter:
         driver.run(driver.transport(SCRIPT), program)
 
     (theirs,) = exporter.get_finished_spans()

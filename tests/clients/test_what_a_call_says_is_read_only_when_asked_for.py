@@ -71,7 +71,7 @@ def test_a_stream_without_usage_is_estimated(driver: Driver, seen: Captured) -> 
     assert (pace.value, pace.source) == (round(40 * MS / (ANSWER - 1)), Source.ESTIMATED)
     attributes = _attributes(seen)
     assert attributes["latspan.token_source"] == "estimated"
-    assert attributes["latspan.estimated"] == ["latspan.time_per_output_token"]
+    assert "latspan.time_per_output_token" in attributes["latspan.estimated"]
     assert seen.snapshot().metric("gen_ai.client.token.usage", of="call").count() == 2
 
 
