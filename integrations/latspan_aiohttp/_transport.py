@@ -111,7 +111,12 @@ def _begin(request: Any) -> Try | None:
         url = request.url
         secure, body = request.is_ssl(), _body_of(request)
         exchange = Exchange.begin(
-            request.method, scheme=url.scheme, host=url.host, port=url.port, path=url.raw_path
+            request.method,
+            scheme=url.scheme,
+            host=url.host,
+            port=url.port,
+            path=url.raw_path,
+            official=("opentelemetry.instrumentation.aiohttp_client", "AioHttpClientInstrumentor"),
         )
         if exchange is not None:
             return Try(exchange, secure=secure, request_body=body)

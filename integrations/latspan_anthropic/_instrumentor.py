@@ -32,8 +32,8 @@ class AnthropicInstrumentor(Instrumentor):
         from latspan_anthropic import _messages
 
         answers = Answers(streams=(Stream, AsyncStream))
-        patches.wrap(SyncAPIClient, "request", _messages.request(answers))
-        patches.wrap(AsyncAPIClient, "request", _messages.async_request(answers))
+        patches.wrap_beneath(SyncAPIClient, "request", _messages.request(answers))
+        patches.wrap_beneath(AsyncAPIClient, "request", _messages.async_request(answers))
         patch_stream_classes(patches, Stream, AsyncStream)
         for prefix in ("", "Beta"):
             wrapper = getattr(streaming, f"{prefix}MessageStream", None)

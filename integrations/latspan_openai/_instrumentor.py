@@ -42,8 +42,8 @@ class OpenAIInstrumentor(Instrumentor):
             (EMBEDDINGS, Embeddings, AsyncEmbeddings, ("create",)),
         ):
             for method in methods:
-                patches.wrap(resource, method, answers.wrapper(endpoint.open))
-                patches.wrap(async_resource, method, answers.async_wrapper(endpoint.open))
+                patches.wrap_beneath(resource, method, answers.wrapper(endpoint.open))
+                patches.wrap_beneath(async_resource, method, answers.async_wrapper(endpoint.open))
         patch_stream_classes(patches, Stream, AsyncStream)
         patch_stream_wrappers(patches, ChatCompletionStream, AsyncChatCompletionStream)
         patch_stream_wrappers(patches, ResponseStream, AsyncResponseStream)

@@ -297,6 +297,7 @@ def _exchange(pool: Any, method: object, url: object, *, apart: bool = False) ->
         host=host.strip("[]"),
         port=port,
         path=path.partition("?")[0].partition("#")[0],
+        official=("opentelemetry.instrumentation.urllib3", "URLLib3Instrumentor"),
         apart=apart,
     )
 

@@ -250,7 +250,7 @@ async def test_exceptions_are_the_same_with_and_without() -> None:
 
 
 async def test_beside_the_official_instrumentation() -> None:
-    """Each has one span, theirs around ours, and the trace context is theirs, once."""
+    """The span is theirs and so is the trace context, once; latspan records all the same."""
     official: Any = pytest.importorskip(
         "opentelemetry.instrumentation.aiohttp_client",
         reason="the official instrumentation of aiohttp is not installed",
@@ -277,9 +277,7 @@ async def test_beside_the_official_instrumentation() -> None:
         instrumentor.uninstrument()
     (theirs,) = exporter.get_finished_spans()
     assert (record.kind, record.outcome) == (Kind.HTTP, Outcome.COMPLETED)
-    (ours,) = [span for span in here.seen.spans if span.name == "GET"]
-    assert ours.parent is not None
-    assert ours.parent.span_id == theirs.context.span_id
+    assert here.seen.spans == ()
     assert wire[0].count(b"traceparent:") == 1
     assert f"{theirs.context.span_id:016x}".encode() in wire[0]
     assert trace.get_current_span() is trace.INVALID_SPAN

@@ -173,7 +173,7 @@ def test_a_span_says_what_was_said(driver: Driver, seen: Captured, *, stream: bo
                     "type": "tool_call",
                     "id": "call_0",
                     "name": "look_up",
-                    "arguments": "tool_call0 ",
+                    "arguments": {"words": "tool_call0 "},
                 },
             ],
             "finish_reason": "tool_call",

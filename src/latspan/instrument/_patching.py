@@ -69,8 +69,22 @@ class Patches:
         """
         Wrap a method so that it still looks like itself: signature, name, coroutine or not.
 
-        Beneath whatever others have wrapped around it before: what they open around a call is to
-        be seen from inside, whoever came first.
+        Args:
+            cls: The class.
+            name: The method's name.
+            wrapper: Called instead, as wrapt calls it.
+
+        Raises:
+            InstrumentationError: The class has no such method.
+        """
+        # wrapt's own stubs leave the wrapper's type open.
+        self._set(cls, name, wrapt.FunctionWrapper(self._get(cls, name), wrapper))  # pyright: ignore[reportUnknownMemberType]
+
+    def wrap_beneath(self, cls: type, name: str, wrapper: Wrapper) -> None:
+        """
+        Wrap a method beneath whatever others have wrapped around it before.
+
+        What they open around a call is then to be seen from inside, whoever came first.
 
         Args:
             cls: The class.
