@@ -9,7 +9,9 @@ business here.
 from __future__ import annotations
 
 import functools
+import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, Protocol
 
@@ -241,7 +243,13 @@ class EnrichingSink:
 
 
 class _EnrichedSpan:
-    __slots__ = ("_attributes", "_context", "_sink", "_span")
+    """
+    The other's span, whose end waits for the call's.
+
+    Some end theirs inside the call, before its answer is known: ended, it would take nothing more.
+    """
+
+    __slots__ = ("_attributes", "_context", "_ended_epoch_ns", "_sink", "_span")
 
     def __init__(
         self, sink: SpanSink, span: trace.Span, attributes: Mapping[str, AttributeValue]
@@ -250,6 +258,13 @@ class _EnrichedSpan:
         self._span = span
         self._attributes = attributes
         self._context = trace.set_span_in_context(span)
+        self._ended_epoch_ns: int | None = None
+        with suppress(AttributeError):
+            span.end = self._end_later
+
+    def _end_later(self, end_time: int | None = None) -> None:
+        if self._ended_epoch_ns is None:
+            self._ended_epoch_ns = time.time_ns() if end_time is None else end_time
 
     @property
     def span_context(self) -> SpanContext:
@@ -260,15 +275,18 @@ class _EnrichedSpan:
         return self._context
 
     def finish(self, finished: FinishedSpan) -> None:
-        self._sink.end_children(finished.children, self._context)
         span = self._span
-        if not span.is_recording():
-            # It was ended before the call was over; nothing can be added to it.
-            return
-        # What the other says of it stands: a span is its maker's.
-        said: Mapping[str, object] = getattr(span, "attributes", None) or {}
-        known = {**self._attributes, **finished.attributes}
-        span.set_attributes({key: value for key, value in known.items() if key not in said})
+        try:
+            self._sink.end_children(finished.children, self._context)
+            # What the other says of it stands: a span is its maker's.
+            said: Mapping[str, object] = getattr(span, "attributes", None) or {}
+            known = {**self._attributes, **finished.attributes}
+            span.set_attributes({key: value for key, value in known.items() if key not in said})
+        finally:
+            with suppress(AttributeError):
+                del span.end
+            if self._ended_epoch_ns is not None:
+                span.end(self._ended_epoch_ns)
 
 
 class NoSink:

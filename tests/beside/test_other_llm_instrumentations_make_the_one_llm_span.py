@@ -92,11 +92,8 @@ def test_there_is_one_llm_span(
     (record,) = _calls(seen)
     assert record.outcome is Outcome.COMPLETED
     span = _their_llm_span(theirs)
-    if streamed or span.attributes.get("openinference.span.kind") is None:
-        assert span.attributes["latspan.outcome"] == "completed"
-    else:
-        # OpenInference ends its span before the SDK hands over an answer in one piece.
-        assert "latspan.outcome" not in span.attributes
+    # OpenInference ends its span before the SDK hands over an answer in one piece.
+    assert span.attributes["latspan.outcome"] == "completed"
     assert [each.name for each in seen.spans if each.name.startswith("chat")] == []
     assert {each.parent.span_id for each in seen.spans if each.parent} == {span.context.span_id}
     if streamed:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from latspan.segments import Kind, Outcome
 from latspan.testing import Script
 from latspan.testing._capture import Captured
-from tests.clients.conftest import Driver, with_anthropic
+from tests.clients.conftest import Driver, Leave, with_anthropic
 
 MS = 1_000_000
 SCRIPT = Script.chat(tokens=5, prefill_ms=60, gap_ms=10, dialect="plain")
@@ -33,6 +34,48 @@ def _traced(driver: Driver, script: Script, ask: Any) -> tuple[ReadableSpan, byt
     driver.run(transport, program)
     (span,) = exporter.get_finished_spans()
     return span, transport.truth()[0].raw
+
+
+@with_anthropic
+@pytest.mark.parametrize("streamed", [True, False])
+def test_what_latspan_knows_is_on_its_span(
+    driver: Driver, seen: Captured, *, streamed: bool
+) -> None:
+    """The SDK ends it before its caller has the answer, and that is when it ended."""
+    returned: list[int] = []
+
+    async def ask(client: Any) -> None:
+        answer = await driver.create(client, stream=streamed)
+        if streamed:
+            await driver.read(answer)
+        returned.append(time.time_ns())
+
+    span, _ = _traced(driver, SCRIPT, ask)
+
+    attributes = span.attributes or {}
+    assert attributes["latspan.outcome"] == "completed"
+    assert ("latspan.time_to_first_token" in attributes) is streamed
+    assert attributes["gen_ai.usage.output_tokens"] == 5
+    assert span.end_time is not None
+    assert span.end_time < returned[0]
+
+
+@with_anthropic
+def test_a_stream_that_is_left_is_on_its_span(driver: Driver, seen: Captured) -> None:
+    """Whichever of the two hears of it first."""
+
+    async def ask(client: Any) -> None:
+        stream = await driver.create(client, stream=True)
+        async with driver.entered(stream) as inside:
+            await driver.read(inside, _leave)
+
+    span, _ = _traced(driver, SCRIPT, ask)
+    assert (span.attributes or {})["latspan.outcome"] == "closed_early"
+    assert "end" not in vars(span)
+
+
+def _leave(chunk: Any) -> None:
+    raise Leave
 
 
 @with_anthropic
