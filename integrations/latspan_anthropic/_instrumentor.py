@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from latspan.instrument import (
     Answers,
+    Beneath,
     Instrumentor,
     Patches,
     patch_stream_classes,
@@ -40,3 +43,10 @@ class AnthropicInstrumentor(Instrumentor):
             async_wrapper = getattr(streaming, f"{prefix}AsyncMessageStream", None)
             if wrapper is not None and async_wrapper is not None:
                 patch_stream_wrappers(patches, wrapper, async_wrapper)
+
+    def warmer(self, client: Any, url: str | None, timeout_s: float) -> Beneath | None:
+        """Return the HTTP client that a client of the SDK sends through."""
+        del url, timeout_s
+        from latspan_anthropic._warm import beneath
+
+        return beneath(client)

@@ -15,7 +15,7 @@ from latspan.instrument import Warmed
 from latspan.segments import Outcome
 from latspan.testing import Script, ScriptedServer, capture
 from latspan.testing._capture import Captured
-from tests.clients.conftest import Driver, http, openai
+from tests.clients.conftest import Driver, http, openai, with_every_sdk
 from tests.support.tls import tls_front
 
 MS = 1_000_000
@@ -57,6 +57,7 @@ def of_http(driver: Driver, program: Callable[[Any], Awaitable[Warmed]], **setti
     return asyncio.run(body())
 
 
+@with_every_sdk
 def test_the_first_call_is_connected_already(driver: Driver, seen: Captured) -> None:
     """To the nanosecond what was saved is what the first call no longer has."""
 

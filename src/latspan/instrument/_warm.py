@@ -147,7 +147,7 @@ def warm(
     used.
 
     Args:
-        client: Of the OpenAI SDK, httpx or httpx2.
+        client: Of the OpenAI or Anthropic SDK, httpx or httpx2.
         url: Where to; unsaid, the client's ``base_url``.
         connections: How many are to stand open, at least 1.
         timeout_s: The longest that each step of each request may take, in seconds, more than 0.

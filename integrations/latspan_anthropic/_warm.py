@@ -1,0 +1,24 @@
+"""What a client of the SDK does in its first call, done ahead."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from anthropic._base_client import AsyncAPIClient, SyncAPIClient
+
+from latspan.instrument import Beneath
+
+__all__ = ["beneath"]
+
+
+def beneath(client: Any) -> Beneath | None:
+    """Return the HTTP client that a client of the SDK sends through, ``None`` for any other."""
+    if not isinstance(client, SyncAPIClient | AsyncAPIClient):
+        return None
+
+    def prepare() -> None:
+        # The SDK imports its resources, and looks up the platform, when they are first used.
+        getattr(client, "messages", None)
+        client.platform_headers()
+
+    return Beneath(client._client, str(client.base_url), prepare)  # pyright: ignore[reportPrivateUsage] - there is no public way to it
