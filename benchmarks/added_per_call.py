@@ -15,6 +15,10 @@ caller's but for the counting into histograms, which is the worker's there too.
 has every span and the histograms are filled. Handing out an interval of them, once a minute and not
 once in 20 calls, is not in it: see ``histogram_work``.
 
+*Its end alone* is evidence, timeline, spans and record of a call, 20 calls' ends one after another:
+what latspan's thread does, or the caller's under an application's provider. It leaves the client
+out, and so has little of the noise, and none of what the client does to latspan's caches.
+
 *When off* is what patched methods cost before ``configure()``, against ``uninstrument()``.
 
 Caveats: no encoding and no network, as for the rivals that design names; encoding ten spans as
@@ -30,21 +34,22 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import SpanKind
 
 import latspan
 from _bench import Figure, Row, Scale, Target, added, figure, interleaved, settled_heap
 from _openai import MESSAGES, client, stream_of
 from latspan import _runtime
 from latspan._runtime import Runtime
-from latspan._spans import NoSink, SpanSink
+from latspan._spans import AttributeValue, NoSink, OpenSpan, SpanSink
 from latspan.clock import SystemClock
 from latspan.export import PrivateSink
 from latspan.recording import Recorder, RequestRecord
@@ -73,9 +78,11 @@ def measure(scale: Scale) -> Iterator[Row]:
         yield _row("own provider, caller's thread", [bare, traced], Target(most=100))
         results = interleaved([_by_block(openai), _by_block(openai, own)], scale.of(60))
         yield _row("own provider, in all", results, Target(most=300))
+        yield _end_row("own provider", openai, own, repeats)
     with _application_provider() as theirs:
         results = interleaved([_by_call(openai), _by_call(openai, theirs)], repeats)
         yield _row("application's provider, caller's thread", results, Target(most=300))
+        yield _end_row("application's provider", openai, theirs, repeats)
     switches = [latspan.uninstrument, latspan.auto_instrument]
     results = interleaved([_switched(switch, openai) for switch in switches], scale.of(30))
     yield _row("when off", results)
@@ -95,6 +102,12 @@ def _row(
         rival_name="the client alone",
         target=target,
     )
+
+
+def _end_row(where: str, openai: OpenAI, on: _On, repeats: int) -> Row:
+    measured = _by_end(openai, on)
+    results = [measured() for _ in range(repeats // 4)]
+    return Row(what=f"a call's end alone, {where}", latspan=figure(results))
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +210,45 @@ def _by_block(openai: OpenAI, on: _On | None = None) -> Callable[[], float]:
         _runtime.install(None)
         if on is not None:
             on.forget()
+        return (after - before) / _BLOCK / 1000
+
+    return measured
+
+
+@dataclass(frozen=True, slots=True)
+class _Patient:
+    """A sink whose spans may wait, so that the ends of calls can be gathered."""
+
+    sink: SpanSink
+    inline: bool = False
+
+    def open(
+        self,
+        name: str,
+        *,
+        kind: SpanKind,
+        start_epoch_ns: int,
+        attributes: Mapping[str, AttributeValue],
+    ) -> OpenSpan:
+        return self.sink.open(name, kind=kind, start_epoch_ns=start_epoch_ns, attributes=attributes)
+
+
+def _by_end(openai: OpenAI, on: _On) -> Callable[[], float]:
+    ends: list[Callable[[], None]] = []
+    runtime = replace(on.runtime, sink=lambda: _Patient(on.runtime.sink()), settle=ends.append)
+
+    def measured() -> float:
+        _runtime.install(runtime)
+        for _ in range(_BLOCK):
+            _call(openai)
+        _runtime.install(None)
+        before = time.thread_time_ns()
+        for end in ends:
+            end()
+        after = time.thread_time_ns()
+        ends.clear()
+        on.settle()
+        on.forget()
         return (after - before) / _BLOCK / 1000
 
     return measured
