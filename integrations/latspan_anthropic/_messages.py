@@ -83,6 +83,7 @@ def open_messages(client: Any, kwargs: Mapping[str, Any]) -> Call | None:
         server=server_of(client),
         streamed=kwargs.get("stream") is True,
         attributes=_attributes(body),
+        request=body,
         awaits_span=records_spans(client),
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -14,6 +14,7 @@ from latspan.wire.openai_completions import OPENAI_COMPLETIONS
 from latspan.wire.openai_embeddings import OPENAI_EMBEDDINGS
 from latspan.wire.openai_responses import OPENAI_RESPONSES
 from latspan_openai._client import provider_of
+from latspan_openai._usage import with_usage
 
 __all__ = ["CHAT", "COMPLETIONS", "EMBEDDINGS", "RESPONSES", "Endpoint"]
 
@@ -29,11 +30,13 @@ class Endpoint:
         dialect: How to read its answers.
         said_by: Arguments that are attributes of the span, with the attributes' names.
         attributes: What every call of it is.
+        asking: What is asked in place of the arguments given; just these, if ``None``.
     """
 
     dialect: Dialect
     said_by: Mapping[str, str]
     attributes: Mapping[str, str] = field(default_factory=dict[str, str])
+    asking: Callable[[dict[str, Any]], dict[str, Any]] | None = None
 
     def open(self, instance: Any, kwargs: Mapping[str, Any]) -> Call | None:
         """
@@ -66,6 +69,7 @@ class Endpoint:
             streamed=kwargs.get("stream") is True,
             choices=choices if isinstance(choices, int) else 1,
             attributes=attributes,
+            request=kwargs,
             # It patches what the methods call, so its span is opened inside.
             awaits_span=is_on("openinference.instrumentation.openai", "OpenAIInstrumentor"),
         )
@@ -89,6 +93,7 @@ CHAT: Final = Endpoint(
         "reasoning_effort": semconv.GEN_AI_REQUEST_REASONING_LEVEL,
     },
     attributes={semconv.OPENAI_API_TYPE: "chat_completions"},
+    asking=with_usage,
 )
 
 RESPONSES: Final = Endpoint(
@@ -112,6 +117,7 @@ COMPLETIONS: Final = Endpoint(
         "frequency_penalty": semconv.GEN_AI_REQUEST_FREQUENCY_PENALTY,
         "presence_penalty": semconv.GEN_AI_REQUEST_PRESENCE_PENALTY,
     },
+    asking=with_usage,
 )
 
 EMBEDDINGS: Final = Endpoint(

@@ -42,8 +42,9 @@ class OpenAIInstrumentor(Instrumentor):
             (EMBEDDINGS, Embeddings, AsyncEmbeddings, ("create",)),
         ):
             for method in methods:
-                patches.wrap_beneath(resource, method, answers.wrapper(endpoint.open))
-                patches.wrap_beneath(async_resource, method, answers.async_wrapper(endpoint.open))
+                asked = endpoint.open, endpoint.asking
+                patches.wrap_beneath(resource, method, answers.wrapper(*asked))
+                patches.wrap_beneath(async_resource, method, answers.async_wrapper(*asked))
         patch_stream_classes(patches, Stream, AsyncStream)
         patch_stream_wrappers(patches, ChatCompletionStream, AsyncChatCompletionStream)
         patch_stream_wrappers(patches, ResponseStream, AsyncResponseStream)

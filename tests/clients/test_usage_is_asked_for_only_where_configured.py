@@ -70,7 +70,7 @@ def test_the_chunk_with_the_usage_is_handed_through(driver: Driver, seen: Captur
     chunks: list[Any] = []
 
     async def program(client: Any) -> None:
-        stream = await driver.create(client, **usage.with_usage({"stream": True}))
+        stream = await driver.create(client, stream=True)
         await driver.read(stream, chunks.append)
 
     with asked_for(include_usage=True):

@@ -12,7 +12,7 @@ from latspan.instrument._outcomes import error_type_of, outcome_of
 from latspan.instrument._stream_classes import follow
 from latspan.segments import Outcome
 
-__all__ = ["Answers", "Opener"]
+__all__ = ["Answers", "Asking", "Opener"]
 
 _RAW: Final = "x-stainless-raw-response"
 _INSIDE_WITH: Final = "stream"
@@ -20,6 +20,9 @@ _INSIDE_WITH: Final = "stream"
 
 Opener = Callable[[Any, Mapping[str, Any]], LiveCall | None]
 """Opens a call, given whose method it is and its keyword arguments."""
+
+Asking = Callable[[dict[str, Any]], dict[str, Any]]
+"""What is asked, given the keyword arguments of a method; what was given is not changed."""
 
 
 class Answers:
@@ -33,8 +36,14 @@ class Answers:
     def __init__(self, *, streams: tuple[type, ...]) -> None:
         self._streams = streams
 
-    def wrapper(self, opener: Opener) -> Callable[..., Any]:
-        """Return what stands in for a synchronous method, as wrapt calls it."""
+    def wrapper(self, opener: Opener, asking: Asking | None = None) -> Callable[..., Any]:
+        """
+        Return what stands in for a synchronous method, as wrapt calls it.
+
+        Args:
+            opener: Opens its calls.
+            asking: What is asked in place of its keyword arguments; just these, if not given.
+        """
 
         def call_method(
             wrapped: Callable[..., Any],
@@ -42,6 +51,8 @@ class Answers:
             args: tuple[Any, ...],
             kwargs: dict[str, Any],
         ) -> Any:
+            if asking is not None:
+                kwargs = asking(kwargs)
             call = self._open(opener, instance, kwargs)
             if call is None:
                 return wrapped(*args, **kwargs)
@@ -56,7 +67,9 @@ class Answers:
 
         return call_method
 
-    def async_wrapper(self, opener: Opener) -> Callable[..., Awaitable[Any]]:
+    def async_wrapper(
+        self, opener: Opener, asking: Asking | None = None
+    ) -> Callable[..., Awaitable[Any]]:
         """Return what stands in for an asynchronous method; a call begins when it is awaited."""
 
         async def await_method(begun: Awaitable[Any], instance: Any, kwargs: dict[str, Any]) -> Any:
@@ -78,6 +91,8 @@ class Answers:
             args: tuple[Any, ...],
             kwargs: dict[str, Any],
         ) -> Awaitable[Any]:
+            if asking is not None:
+                kwargs = asking(kwargs)
             # An SDK refuses wrong arguments here and now, and begins nothing before it is awaited.
             return await_method(wrapped(*args, **kwargs), instance, kwargs)
 
