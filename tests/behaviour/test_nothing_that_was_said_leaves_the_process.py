@@ -20,6 +20,9 @@ from support.otlp import Receiver, free_port, receiving
 openai = pytest.importorskip("openai", reason="the openai client is not installed")
 httpx2 = pytest.importorskip("httpx2", reason="httpx2 is not installed")
 httpx = pytest.importorskip("httpx", reason="httpx is not installed")
+anthropic = pytest.importorskip("anthropic", reason="the anthropic client is not installed")
+aiohttp = pytest.importorskip("aiohttp", reason="aiohttp is not installed")
+requests = pytest.importorskip("requests", reason="requests is not installed")
 
 CANARY: Final = "canary-7f3a"
 SAID: Final = frozenset({"prompt", "earlier", "description", "answer", "thought", "argument"})
@@ -115,18 +118,88 @@ def _async_openai(url: str, *, stream: bool) -> None:
     asyncio.run(ask())
 
 
+def _responses(url: str, *, stream: bool) -> None:
+    asked = _asked(stream=stream)
+    tools = [{"type": "function", **tool["function"]} for tool in asked.pop("tools")]
+    messages = asked.pop("messages")
+    with openai.OpenAI(**_openai_options(url)) as client:
+        answer = client.responses.create(**asked, input=messages, tools=tools)
+        for _ in answer if stream else ():
+            pass
+
+
+def _anthropic(url: str, *, stream: bool) -> None:
+    with anthropic.Anthropic(
+        base_url=_with_credentials(url.removesuffix("/v1")),
+        api_key=canary("key"),
+        max_retries=1,
+        timeout=TIMEOUT_S,
+    ) as client:
+        answer = client.messages.create(
+            model="m",
+            max_tokens=9,
+            messages=MESSAGES,
+            tools=[{"name": "f", "description": canary("description"), "input_schema": {}}],
+            stream=stream,
+            metadata={"user_id": canary("metadata")},
+            extra_headers=HEADERS,
+            extra_query=QUERY,
+        )
+        for _ in answer if stream else ():
+            pass
+
+
+def _body(*, stream: bool) -> dict[str, Any]:
+    return {"model": "m", "messages": MESSAGES, "tools": TOOLS, "stream": stream}
+
+
+def _bare_headers() -> dict[str, str]:
+    return {**HEADERS, "x-key": canary("key")}
+
+
+def _requests(url: str, *, stream: bool) -> None:
+    with (
+        requests.Session() as session,
+        session.post(
+            f"{_with_credentials(url)}/chat/completions",
+            params=QUERY,
+            headers=_bare_headers(),
+            json=_body(stream=stream),
+            timeout=TIMEOUT_S,
+            stream=True,
+        ) as response,
+    ):
+        for _ in response.iter_lines():
+            pass
+
+
+def _aiohttp(url: str, *, stream: bool) -> None:
+    async def ask() -> None:
+        async with (
+            aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=TIMEOUT_S)) as session,
+            session.post(
+                f"{_with_credentials(url)}/chat/completions",
+                params=QUERY,
+                headers=_bare_headers(),
+                json=_body(stream=stream),
+            ) as response,
+        ):
+            async for _ in response.content:
+                pass
+
+    asyncio.run(ask())
+
+
 def _bare(library: Any) -> Callable[..., None]:
     def ask(url: str, *, stream: bool) -> None:
-        body = {"model": "m", "messages": MESSAGES, "tools": TOOLS, "stream": stream}
-        headers = {**HEADERS, "authorization": f"Bearer {canary('key')}"}
         with (
             library.Client(timeout=TIMEOUT_S) as client,
             client.stream(
                 "POST",
                 f"{_with_credentials(url)}/chat/completions",
                 params=QUERY,
-                headers=headers,
-                json=body,
+                headers=_bare_headers(),
+                json=_body(stream=stream),
             ) as response,
         ):
             for _ in response.iter_lines():
@@ -140,6 +213,10 @@ Ask = Callable[..., None]
 CLIENTS: Final[dict[str, Ask]] = {
     "openai": _openai,
     "openai, async": _async_openai,
+    "openai, responses": _responses,
+    "anthropic": _anthropic,
+    "aiohttp": _aiohttp,
+    "requests": _requests,
     "httpx": _bare(httpx),
     "httpx2": _bare(httpx2),
 }
