@@ -46,6 +46,13 @@ class EventReader:
         """Return the most that the events bear which ``data`` completes, as a plain integer."""
         if self.foreign:
             return _EMPTY
+        kind_of = self._kind_of
+        if kind_of is not None and data[-2:] == b"\n\n" and not self._carry:
+            event = data[:-2]
+            # The common read: one whole event that bears something.
+            if event[:5] == b"data:" and b"\n" not in event and event[-6:] != b"[DONE]":
+                self._keep(event)
+                return kind_of(event)
         whole, blank, rest = (self._carry + data).rpartition(b"\n\n")
         if not blank:
             whole, blank, rest = rest.rpartition(b"\r\n\r\n")

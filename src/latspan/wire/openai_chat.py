@@ -71,7 +71,14 @@ _TOKEN: Final = re.compile(
 )
 
 
+_CONTENT: Final = b'"content":"'
+_CONTENT_EMPTY: Final = b'"content":""'
+
+
 def _kind_of_event(event: bytes) -> int:
+    # Finding bytes costs a third of a search, and text is what most events bear.
+    if _CONTENT in event and _CONTENT_EMPTY not in event:
+        return _VISIBLE
     found = _TOKEN.search(event)
     if found is None:
         return _EMPTY
