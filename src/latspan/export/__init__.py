@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from latspan._lazy import fetched_when_used
 from latspan.export._about import Reading, readings_of
+from latspan.export._delivering import Deliveries
 from latspan.export._environment import SpanBatches, span_batches
 from latspan.export._interval_export import IntervalExport, Outlet
 from latspan.export._metrics import MetricsPart, metrics_parts
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from latspan.export._otlp_payloads import OtlpPayloads
 
 __all__ = [
+    "Deliveries",
     "HistogramLogs",
     "IntervalExport",
     "MetricsExporter",

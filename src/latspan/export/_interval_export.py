@@ -9,9 +9,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, Protocol, TypeVar
 
-from opentelemetry.instrumentation.utils import suppress_instrumentation
-
 from latspan.errors import ConfigError
+from latspan.export._delivering import Deliveries
 from latspan.export._environment import export_interval_s
 from latspan.recording import Recorder, Snapshot
 from latspan.units import from_unit
@@ -83,6 +82,7 @@ class IntervalExport:
         self._interval_s = min(interval_s, threading.TIMEOUT_MAX)
         self._idle_ns = from_unit(idle_s, "s")
         self._logged: set[type[BaseException]] = set()
+        self._deliveries = Deliveries("histograms")
 
         # Guarded by the condition: flushes asked for and answered, and the last answer.
         self._condition = threading.Condition()
@@ -173,6 +173,8 @@ class IntervalExport:
         with self._turn:
             saved = self._send(interval, local)
         sent = self._send(interval, [outlet for outlet in self._outlets if not outlet.local])
+        if sent and len(local) < len(self._outlets):
+            self._deliveries.arrived()
         if saved and sent:
             self._recorder.forget_idle(interval.end_epoch_ns - self._idle_ns)
         return saved and sent
@@ -184,7 +186,7 @@ class IntervalExport:
     def _guarded(self, action: Callable[[], _T]) -> _T | None:
         """Return what ``action`` returns, or ``None`` where it raises, logged once a type."""
         try:
-            with suppress_instrumentation():
+            with self._deliveries.one():
                 return action()
         except BaseException as error:
             # It is not the end of latspan's thread: nothing would ever be sent again. On a

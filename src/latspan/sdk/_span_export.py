@@ -8,14 +8,13 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from opentelemetry.instrumentation.utils import suppress_instrumentation
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 from latspan import semconv
 from latspan._fork import begin_again_in_child
-from latspan.export import Reading, SpanBatches, span_batches
+from latspan.export import Deliveries, Reading, SpanBatches, span_batches
 from latspan.sdk._per_process import PerProcess
 from latspan.sdk._worker import Worker
 
@@ -56,6 +55,7 @@ class SpanExport(SpanProcessor):
         self._exporter = PerProcess[SpanExporter](lambda _: make_exporter())
         self._resource = resource
         self._logged: set[type[Exception]] = set()
+        self._deliveries = Deliveries("spans")
         self._closed = False
         self._begin()
         begin_again_in_child(self._begin)
@@ -179,14 +179,17 @@ class SpanExport(SpanProcessor):
 
     def _took(self, batch: list[ReadableSpan]) -> bool:
         try:
-            with suppress_instrumentation():
+            with self._deliveries.one():
                 result = self._exporter().export([self._called_ours(span) for span in batch])
         except Exception as error:
             if type(error) not in self._logged:
                 self._logged.add(type(error))
                 _logger.warning("spans could not be exported: %s", error, exc_info=True)
             return False
-        return result is SpanExportResult.SUCCESS
+        if result is not SpanExportResult.SUCCESS:
+            return False
+        self._deliveries.arrived()
+        return True
 
     def _called_ours(self, span: ReadableSpan) -> ReadableSpan:
         """Return the span as this process's, whose provider may have been made by its parent."""

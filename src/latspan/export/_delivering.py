@@ -1,0 +1,90 @@
+"""
+Deliveries of latspan's own: under suppression, and one line in the log for an outage.
+
+The SDK's exporters log every try, for as long as nobody takes what they send. What they say on a
+thread that delivers for latspan is held, and the first of it said once; an application's own
+exporters are not touched.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Final
+
+from opentelemetry.instrumentation.utils import suppress_instrumentation
+
+__all__ = ["Deliveries"]
+
+_logger: Final = logging.getLogger("latspan")
+
+_EXPORTERS: Final = (
+    "opentelemetry.exporter.otlp.proto.grpc.exporter",
+    "opentelemetry.exporter.otlp.proto.http._log_exporter",
+    "opentelemetry.exporter.otlp.proto.http.metric_exporter",
+    "opentelemetry.exporter.otlp.proto.http.trace_exporter",
+)
+"""The loggers of the SDK's OTLP exporters."""
+
+_LONGEST: Final = 300
+"""Characters of an exporter's message that are repeated."""
+
+_delivering = threading.local()
+
+
+class Deliveries:
+    """
+    The deliveries of one signal.
+
+    Args:
+        signal: What is delivered, for the log.
+    """
+
+    _failing: Final[set[str]] = set()
+    """The signals that nobody takes: an outage of all of them is one line."""
+
+    def __init__(self, signal: str) -> None:
+        self._signal = signal
+        for name in _EXPORTERS:
+            # The same filter again is no second one.
+            logging.getLogger(name).addFilter(_hold)
+
+    @contextmanager
+    def one(self) -> Generator[None]:
+        """Deliver inside the block, and say nothing of it but the first failure."""
+        _delivering.signal = self._signal
+        try:
+            with suppress_instrumentation():
+                yield
+        finally:
+            _delivering.signal = None
+
+    def arrived(self) -> None:
+        """Note that something was taken."""
+        if self._signal in self._failing:
+            self._failing.discard(self._signal)
+            _logger.info("%s are delivered again", self._signal)
+
+    @classmethod
+    def failed(cls, signal: str, reason: str) -> None:
+        """Note that something was not taken; the first time of an outage, say so."""
+        first = not cls._failing
+        cls._failing.add(signal)
+        if first:
+            _logger.warning(
+                "%s cannot be delivered, and more are lost the longer that lasts: %s",
+                signal,
+                reason[:_LONGEST],
+            )
+
+
+def _hold(record: logging.LogRecord) -> bool:
+    """Let a record through unless it is about a delivery of latspan's."""
+    signal: str | None = getattr(_delivering, "signal", None)
+    if signal is None:
+        return True
+    if record.levelno >= logging.WARNING:
+        Deliveries.failed(signal, record.getMessage())
+    return _logger.isEnabledFor(logging.DEBUG)
