@@ -237,7 +237,11 @@ async def _start(wrapped: Wrapped, instance: Any, args: Positional, kwargs: Name
         exchange = tried.exchange
         exchange.attempt.headers_ns = exchange.call.now()
         exchange.answered(
-            instance.status, instance.headers, instance, request_body=tried.request_body
+            instance.status,
+            instance.headers,
+            instance,
+            request_body=tried.request_body,
+            decoded=instance._session is None or instance._session.auto_decompress,
         )
         follow_content(instance, exchange)
     return started

@@ -8,12 +8,17 @@ recorded or not, in place of the caller's own.
 from __future__ import annotations
 
 import functools
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 from opentelemetry import context, trace
 
 __all__ = ["out_of_its_sight", "out_of_its_sight_async", "records_spans"]
+
+
+_inside: ContextVar[bool] = ContextVar("latspan_anthropic_inside", default=False)
 
 
 def _tracer_of(client: Any) -> Any:
@@ -41,11 +46,8 @@ def out_of_its_sight(client: Any, request: Callable[..., Any]) -> Callable[..., 
 
     @functools.wraps(request)
     def unseen(*args: Any, **kwargs: Any) -> Any:
-        token = context.attach(current)
-        try:
+        with _seeing(current):
             return request(*args, **kwargs)
-        finally:
-            context.detach(token)
 
     return unseen
 
@@ -66,8 +68,22 @@ def out_of_its_sight_async(
 
 
 async def _awaited(begun: Awaitable[Any], current: context.Context) -> Any:
+    with _seeing(current):
+        return await begun
+
+
+@contextmanager
+def _seeing(current: context.Context) -> Generator[None]:
+    """Have ``current`` be the context inside."""
+    here = _inside.set(True)
     token = context.attach(current)
     try:
-        return await begun
+        yield
     finally:
-        context.detach(token)
+        try:
+            _inside.reset(here)
+        except ValueError:
+            # Closed from another context than it was entered in: there is nothing to undo.
+            pass
+        else:
+            context.detach(token)

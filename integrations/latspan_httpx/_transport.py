@@ -7,12 +7,15 @@ import functools
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
 from importlib import import_module
-from typing import Any
+from typing import Any, Final
 
-from latspan.instrument import Exchange
+from latspan.instrument import Exchange, body_watch
 from latspan.segments import SegmentName
 
 __all__ = ["send", "send_async"]
+
+_LENT: Final = "latspan.lent"
+"""The extension of a request that holds what the caller gave it."""
 
 
 def send(official: str) -> Callable[..., Any]:
@@ -86,7 +89,7 @@ def _begin(
         scheme=url.scheme,
         host=url.host,
         port=url.port,
-        path=url.path,
+        path=url.raw_path.partition(b"?")[0].decode("ascii"),
         official=("opentelemetry.instrumentation.httpx", official),
         start_up=start_up,
     )
@@ -123,10 +126,11 @@ def _sending(exchange: Exchange, request: Any, trace: Callable[..., Any]) -> Gen
     The caller has its request back as it was: sent again, or on to where a redirect points,
     it must not carry this exchange's identity. httpcore holds on to its own references.
     """
-    headers, extensions = request.headers, request.extensions
+    # The one request may be on its way twice at once: then the other's loan stands here.
+    headers, extensions = request.extensions.get(_LENT) or (request.headers, request.extensions)
     request.headers = headers.copy()
     exchange.inject(request.headers)
-    request.extensions = {**extensions, "trace": trace}
+    request.extensions = {**extensions, "trace": trace, _LENT: (headers, extensions)}
     try:
         with exchange.call.active():
             yield
@@ -143,6 +147,10 @@ def _answered(exchange: Exchange, request: Any, response: Any) -> None:
         response,
         request_body=body if isinstance(body, bytes) else None,
     )
+    watching = body_watch(response)
+    if watching is not None and response.is_closed:
+        # Made in memory, by a mock or a cache: it was whole before anybody could read it.
+        watching.ended(watching.reading())
 
 
 def _trace(exchange: Exchange, chained: Callable[..., Any] | None) -> Callable[[str, Any], None]:

@@ -1,5 +1,5 @@
 """
-The OpenAI SDK, instrumented: chat completions, streamed or not, synchronous and asynchronous.
+The OpenAI SDK, instrumented: whatever of it a model answers, streamed or not.
 
 The client, its answers and its streams stay the SDK's own objects.
 """

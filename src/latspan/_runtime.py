@@ -8,11 +8,12 @@ and does nothing when there is none.
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from latspan.metrics import DEFAULT_EXPECTATIONS, Expectations
 
@@ -113,6 +114,9 @@ _installed: Runtime | None = None
 _overriding: Runtime | None = None
 # At most one, in a list so that only one thread can take it.
 _expected: list[Callable[[], None]] = []
+_begun: list[bool] = []
+_starting = threading.RLock()
+_LONGEST_START_S: Final = 1.0
 
 
 def current() -> Runtime | None:
@@ -144,11 +148,20 @@ def expect(start: Callable[[], None]) -> None:
 
 def start_if_expected() -> None:
     """Start now what would be started when it is first needed."""
-    try:
-        start = _expected.pop()
-    except IndexError:
+    # Others wait until it is on, or their requests would be lost; not for ever, for who waits may
+    # hold the lock of an import that the starter needs. The starter itself does not.
+    if not _starting.acquire(timeout=_LONGEST_START_S):
         return
-    start()
+    try:
+        if _expected and not _begun:
+            _begun.append(True)
+            try:
+                _expected[0]()
+            finally:
+                _expected.clear()
+                _begun.clear()
+    finally:
+        _starting.release()
 
 
 @contextmanager

@@ -114,6 +114,7 @@ class LiveCall:
         "attempts",
         "choices",
         "dialect",
+        "end_marked",
         "gathered",
         "headers",
         "kind",
@@ -123,6 +124,7 @@ class LiveCall:
         "reads",
         "request",
         "returned_ns",
+        "sending",
         "series",
         "server",
         "span",
@@ -159,12 +161,14 @@ class LiveCall:
         self.reads = Reads() if streamed else None
         self.tail: deque[Any] = deque(maxlen=_TAIL)
         self.opening: Any = None
+        self.end_marked = False
         self._renamed = False
         self.answer: Any = None
         self.request: Any = None
         self.gathered: list[Any] | None = [] if runtime.reads_content else None
         self.headers: Mapping[str, str] = {}
         self.method = "HTTP"
+        self.sending: tuple[str, str] | None = None
         self.returned_ns: int | None = None
         self._close_started_ns: int | None = None
         self._timeline: Timeline | None = None
@@ -360,7 +364,11 @@ class LiveCall:
         said = self._said()
         if outcome is Outcome.COMPLETED and said.error_type is not None:
             outcome, error_type = Outcome.ERROR, said.error_type
-        elif outcome is Outcome.COMPLETED and self.reads is not None and not said.ended:
+        elif (
+            outcome is Outcome.COMPLETED
+            and self.reads is not None
+            and not (said.ended or self.end_marked)
+        ):
             outcome, error_type = Outcome.TRUNCATED, semconv.ERROR_TYPE_OTHER
         timeline = self._timeline = call_timeline(
             CallObservation(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+import weakref
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, Final
 
 from latspan._request import LiveCall
@@ -94,7 +95,13 @@ class Answers:
             if asking is not None:
                 kwargs = asking(kwargs)
             # An SDK refuses wrong arguments here and now, and begins nothing before it is awaited.
-            return await_method(wrapped(*args, **kwargs), instance, kwargs)
+            begun = wrapped(*args, **kwargs)
+            awaited = await_method(begun, instance, kwargs)
+            if isinstance(begun, Coroutine):
+                # A task that is cancelled before it starts closes what it holds, and not what that
+                # would have awaited.
+                weakref.finalize(awaited, begun.close).atexit = False
+            return awaited
 
         return call_method
 

@@ -8,22 +8,18 @@ HTTP exchange becomes a call.
 
 from __future__ import annotations
 
-import re
 import weakref
 from collections.abc import AsyncGenerator, AsyncIterator, Generator
 from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 
-from latspan import _runtime, semconv
+from latspan import _runtime
 from latspan._request import LiveCall
 from latspan._timeline import Attempt, Reads
 from latspan.instrument._outcomes import error_type_of, outcome_of, outcome_of_status
+from latspan.instrument._recognition import KNOWN, recognised
 from latspan.segments import Kind, Outcome
-from latspan.wire import Dialect, EventReader
-from latspan.wire.anthropic_messages import ANTHROPIC_MESSAGES
-from latspan.wire.openai_chat import OPENAI_CHAT
-from latspan.wire.openai_completions import OPENAI_COMPLETIONS
-from latspan.wire.openai_responses import OPENAI_RESPONSES
+from latspan.wire import EventReader
 
 __all__ = [
     "BODIES_ARE_FOLLOWED",
@@ -44,14 +40,8 @@ _T = TypeVar("_T", bound=bytes)
 _WATCH: Final = "_latspan_body"
 """The attribute of a response that holds who follows its body."""
 
-_KNOWN: Final = (ANTHROPIC_MESSAGES, OPENAI_RESPONSES, OPENAI_COMPLETIONS, OPENAI_CHAT)
-
 _LONGEST_ANSWER: Final = 1 << 20
 """Bytes of an answer in one piece above which nobody reads its usage."""
-
-_MODEL: Final = re.compile(rb'"model"\s*:\s*"([^"\\]{1,256})"')
-
-_PROVIDERS: Final = {"api.openai.com": "openai", "api.anthropic.com": "anthropic"}
 
 
 class BodyWatch:
@@ -91,10 +81,19 @@ class BodyWatch:
         self.silent = False
         """Whether somebody else follows this body, as the stream of a client library's."""
         if call.reads is not None or _is_event_stream(call.headers, decoded=decoded):
-            known = _KNOWN if call.dialect is None else (call.dialect,)
+            known = KNOWN if call.dialect is None else (call.dialect,)
             self._reader = EventReader(known, self._keep)
             call.reads = call.reads or Reads()
         self._whole = None if call.dialect is None or call.reads is not None else _Whole()
+
+    def __reduce__(self) -> tuple[type[None], tuple[()]]:
+        # A response may be pickled or copied; who follows it does not travel with it.
+        return type(None), ()
+
+    @property
+    def begun(self) -> bool:
+        """Whether anything was read of the body."""
+        return self._last_return_ns is not None
 
     @property
     def in_read(self) -> bool:
@@ -123,7 +122,8 @@ class BodyWatch:
         with _runtime.guarded("the events of a body"):
             kind = reader.feed(data)
             if call.dialect is None and reader.dialect is not None:
-                self._recognised(reader.dialect)
+                recognised(call, reader.dialect, self._request_body)
+                self._request_body = None
             elif reader.foreign:
                 self._reader = call.reads = None
         reads.kinds.append(kind)
@@ -138,30 +138,6 @@ class BodyWatch:
         if call.gathered is not None:
             call.gathered.append(event)
 
-    def _recognised(self, dialect: Dialect) -> None:
-        """Make the exchange a call: a bare HTTP client talks to a model server."""
-        call = self.call
-        stream = dialect.stream
-        host = "" if call.server is None else call.server[0]
-        provider = _PROVIDERS.get(host) or ("" if stream is None else stream.provider)
-        if call.gathered is not None:
-            call.request = self._request_body
-        found = _MODEL.search(self._request_body or b"")
-        model = None if found is None else found[1].decode(errors="replace")
-        self._request_body = None
-        named = {} if model is None else {"model": model}
-        call.becomes_call(
-            dialect,
-            name=dialect.operation if model is None else f"{dialect.operation} {model}",
-            attributes={
-                semconv.GEN_AI_OPERATION_NAME: dialect.operation,
-                semconv.GEN_AI_PROVIDER_NAME: provider,
-                semconv.GEN_AI_REQUEST_STREAM: True,
-                **({} if model is None else {semconv.GEN_AI_REQUEST_MODEL: model}),
-            },
-            series={"provider": provider, **named},
-        )
-
     def entered(self) -> None:
         """Hear that the caller entered the response with ``with``, so that an exit will come."""
         self._entered = True
@@ -174,12 +150,14 @@ class BodyWatch:
         self._attempt.body_end_ns = after_ns
         if self._whole is not None:
             self.call.answer = self._whole.body
+            self._whole = None
         self._finish(Outcome.COMPLETED, after_ns)
 
     def failed(self, before_ns: int, error: BaseException) -> None:
         """Hear that the read begun at ``before_ns`` raised."""
         if not self.call.finished:
             after_ns = self._stamp_end(before_ns)
+            self._request_body = self._whole = self._reader = None
             self.call.finish(outcome_of(error), done_ns=after_ns, error_type=error_type_of(error))
 
     def interrupted(self, before_ns: int, error: BaseException) -> None:
@@ -205,6 +183,10 @@ class BodyWatch:
             if self._reader is not None and self._reader.ended(call.tail):
                 # Who stops reading at the end mark has the whole answer.
                 outcome = Outcome.COMPLETED
+        if self._reader is not None and self._reader.done:
+            call.end_marked = True
+        # A response that is held on to needs none of it any more.
+        self._request_body = self._reader = None
         by_status = outcome_of_status(attempt.status, call.headers)
         call.finish(
             outcome if by_status is Outcome.COMPLETED else by_status,
@@ -350,7 +332,7 @@ def claim_body(response: object) -> LiveCall | None:
         The call whose body it is, ``None`` where nobody follows it.
     """
     watching = body_watch(response)
-    if watching is None or watching.call.kind is not Kind.CALL:
+    if watching is None or watching.call.kind is not Kind.CALL or watching.begun:
         return None
     watching.silent = True
     return watching.call

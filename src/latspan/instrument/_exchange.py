@@ -84,7 +84,14 @@ class Exchange:
         with guarded("the start of a request"):
             port = port or _DEFAULT_PORTS.get(scheme, 443)
             call = None if apart else active_call()
-            alone = call is None or call.server not in {None, (host, port)}
+            outer = call.attempts[-1] if call is not None and call.attempts else None
+            inside = outer is not None and outer.end_ns is None
+            alone = (
+                call is None
+                or call.server not in {None, (host, port)}
+                # Not a transport beneath, but something else that the transport sends meanwhile.
+                or (inside and call.sending != (method, path))
+            )
             if alone:
                 call = open_exchange(
                     method,
@@ -103,9 +110,8 @@ class Exchange:
                 adopt_llm_span(call)
             if start_up is not None:
                 start_up()
-            call.method = method
-            outer = call.attempts[-1] if call.attempts else None
-            if outer is not None and outer.end_ns is None:
+            call.method, call.sending = method, (method, path)
+            if inside and outer is not None and not alone:
                 return cls(call, outer, alone=False, outermost=False)
             return cls(call, call.open_attempt(), alone=alone, outermost=True)
         return None

@@ -38,13 +38,15 @@ class _Change:
     original: object
 
     def undo(self) -> None:
-        for holder in _wrappers(vars(self.owner).get(self.name)):
-            if holder is self.ours:
-                break
-            if holder.__wrapped__ is self.ours and self.original is not _ABSENT:
-                holder.__wrapped__ = self.original
-                return
-        if self.original is _ABSENT:
+        current = vars(self.owner).get(self.name, _ABSENT)
+        # OpenTelemetry's `unwrap` leaves a bound copy of what its wrapper was around.
+        bound_copy = getattr(current, "_self_parent", None) is self.ours
+        if current is not self.ours and not bound_copy:
+            for holder in _wrappers(current):
+                if holder.__wrapped__ is self.ours and self.original is not _ABSENT:
+                    holder.__wrapped__ = self.original
+            # Beneath a function that cannot be looked into ours stays, and does nothing.
+        elif self.original is _ABSENT:
             delattr(self.owner, self.name)
         else:
             setattr(self.owner, self.name, self.original)
@@ -64,6 +66,7 @@ class Patches:
 
     def __init__(self) -> None:
         self._changes: list[_Change] = []
+        self._on = True
 
     def wrap(self, cls: type, name: str, wrapper: Wrapper) -> None:
         """
@@ -77,8 +80,7 @@ class Patches:
         Raises:
             InstrumentationError: The class has no such method.
         """
-        # wrapt's own stubs leave the wrapper's type open.
-        self._set(cls, name, wrapt.FunctionWrapper(self._get(cls, name), wrapper))  # pyright: ignore[reportUnknownMemberType]
+        self._set(cls, name, self._wrapped(self._get(cls, name), wrapper))
 
     def wrap_beneath(self, cls: type, name: str, wrapper: Wrapper) -> None:
         """
@@ -100,8 +102,7 @@ class Patches:
         holder = None
         for holder in _wrappers(method):
             method = holder.__wrapped__
-        # wrapt's own stubs leave the wrapper's type open.
-        ours = wrapt.FunctionWrapper(method, wrapper)  # pyright: ignore[reportUnknownMemberType]
+        ours = self._wrapped(method, wrapper)
         if holder is None:
             self._set(cls, name, ours)
         else:
@@ -137,8 +138,13 @@ class Patches:
 
         What others have wrapped around ours meanwhile stays, around the original.
         """
+        self._on = False
         while self._changes:
             self._changes.pop().undo()
+
+    def _wrapped(self, method: Callable[..., Any], wrapper: Wrapper) -> Any:
+        # wrapt's own stubs leave the wrapper's type open.
+        return wrapt.FunctionWrapper(method, wrapper, enabled=lambda: self._on)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
 
     def _get(self, owner: type | ModuleType, name: str) -> Callable[..., Any]:
         method = getattr(owner, name, None)

@@ -12,6 +12,9 @@ __all__ = ["EventReader"]
 
 _EMPTY: Final = int(ChunkKind.EMPTY)
 
+_LONGEST_EVENT: Final = 1 << 26
+"""Bytes of one event above which nothing more is read of its stream."""
+
 _LONGEST_FIRST_EVENT: Final = 1 << 16
 """Bytes after which a stream that has not completed one event is none of ours."""
 
@@ -29,13 +32,16 @@ class EventReader:
     Source: WHATWG HTML, "Server-sent events", section 9.2.6 (interpreting an event stream).
     """
 
-    __slots__ = ("_carry", "_done", "_keep", "_kind_of", "_known", "dialect", "foreign")
+    __slots__ = ("_keep", "_kind_of", "_known", "_length", "_parts", "dialect", "done", "foreign")
 
     def __init__(self, known: Sequence[Dialect], keep: Callable[[bytes], object]) -> None:
         self._known = known
         self._keep = keep
-        self._carry = b""
-        self._done = False
+        # What has come of an event, joined when that is whole: it may be long, and cut small.
+        self._parts: list[bytes] = []
+        self._length = 0
+        self.done = False
+        """Whether the end mark has come."""
         self._kind_of: Callable[[bytes], int] | None = None
         self.dialect: Dialect | None = None
         """Which API's stream it is, once the first event with data is in."""
@@ -47,20 +53,24 @@ class EventReader:
         if self.foreign:
             return _EMPTY
         kind_of = self._kind_of
-        if kind_of is not None and data[-2:] == b"\n\n" and not self._carry:
+        if kind_of is not None and data[-2:] == b"\n\n" and not self._parts:
             event = data[:-2]
             # The common read: one whole event that bears something.
             if event[:5] == b"data:" and b"\n" not in event and event[-6:] != b"[DONE]":
                 self._keep(event)
                 return kind_of(event)
-        whole, blank, rest = (self._carry + data).rpartition(b"\n\n")
-        if not blank:
-            whole, blank, rest = rest.rpartition(b"\r\n\r\n")
-        self._carry = rest
-        if not blank:
-            if self.dialect is None and len(rest) > _LONGEST_FIRST_EVENT:
+        # A blank line may be cut anywhere, a byte a read.
+        joint = b"".join(self._parts[-3:])[-3:] + data
+        self._parts.append(data)
+        self._length += len(data)
+        if b"\n\n" not in joint and b"\r\n\r\n" not in joint:
+            if self._length > (_LONGEST_FIRST_EVENT if self.dialect is None else _LONGEST_EVENT):
                 self._give_up()
             return _EMPTY
+        whole, blank, rest = b"".join(self._parts).rpartition(b"\n\n")
+        if not blank:
+            whole, blank, rest = rest.rpartition(b"\r\n\r\n")
+        self._parts, self._length = ([rest] if rest else []), len(rest)
         most = _EMPTY
         for event in whole.replace(b"\r\n", b"\n").split(b"\n\n"):
             if b"data:" not in event:
@@ -69,7 +79,7 @@ class EventReader:
             if kind_of is None:
                 return _EMPTY
             if event.endswith(b"[DONE]") and event.partition(b"data:")[2].strip() == b"[DONE]":
-                self._done = True
+                self.done = True
                 continue
             self._keep(event)
             most = max(most, kind_of(event))
@@ -83,12 +93,12 @@ class EventReader:
             kept: The last events that were handed to be kept, the very last one among them.
         """
         for newline in (b"\r\n", b"\n"):
-            if self._carry.endswith(newline):
+            if self._parts and self._parts[-1].endswith(newline):
                 # Who reads by lines stops before the blank one.
                 self.feed(newline)
         stream = None if self.dialect is None else self.dialect.stream
         closes = None if stream is None else stream.closes
-        return self._done or (closes is not None and any(map(closes.search, kept)))
+        return self.done or (closes is not None and any(map(closes.search, kept)))
 
     def _recognise(self, event: bytes) -> Callable[[bytes], int] | None:
         for dialect in self._known:
@@ -100,4 +110,5 @@ class EventReader:
         return None
 
     def _give_up(self) -> None:
-        self.foreign, self._carry = True, b""
+        self.foreign = True
+        self._parts.clear()

@@ -48,3 +48,35 @@ def test_an_end_mark_that_is_not_whole_is_none(opening: bytes, end: bytes) -> No
     reader.feed(b"data: " + repr(end).replace('"', '\\"').encode() + b"\n\n")
     reader.feed(end[:-3])
     assert not reader.ended(kept)
+
+
+def test_a_long_event_that_comes_in_small_pieces_is_joined_once() -> None:
+    """Each byte is looked at a few times, however many pieces an event has."""
+    looked_at = 0
+
+    class Piece(bytes):
+        def __radd__(self, other: bytes) -> bytes:
+            nonlocal looked_at
+            looked_at += len(other)
+            return bytes(other) + bytes(self)
+
+    kept: list[bytes] = []
+    reader = EventReader((OPENAI_CHAT,), kept.append)
+    first = b'data: {"object":"chat.completion.chunk","choices":[]}\n\n'
+    assert reader.feed(first) == 0
+    for _ in range(1000):
+        reader.feed(Piece(b"data: " if not looked_at else b"x" * 64))
+    assert 0 < looked_at <= 3 * 1000
+
+
+@pytest.mark.parametrize("newline", [b"\n", b"\r\n"])
+def test_a_blank_line_may_be_cut_anywhere(newline: bytes) -> None:
+    """Byte by byte it is the same stream."""
+    kept: list[bytes] = []
+    reader = EventReader((OPENAI_CHAT,), kept.append)
+    line = b'data: {"object":"chat.completion.chunk","choices":[{"delta":{"content":"x"}}]}'
+    text = (line + newline + newline) * 3 + b"data: [DONE]" + newline + newline
+    kinds = [reader.feed(text[at : at + 1]) for at in range(len(text))]
+    assert sum(1 for kind in kinds if kind) == 3
+    assert kept == [line] * 3
+    assert reader.done

@@ -1,0 +1,76 @@
+"""Making a call of an HTTP exchange whose body turned out to be a model's stream of events."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, Final, cast
+
+from latspan import semconv
+from latspan._request import LiveCall
+from latspan.wire import Dialect
+from latspan.wire.anthropic_messages import ANTHROPIC_MESSAGES
+from latspan.wire.openai_chat import OPENAI_CHAT
+from latspan.wire.openai_completions import OPENAI_COMPLETIONS
+from latspan.wire.openai_responses import OPENAI_RESPONSES
+
+__all__ = ["KNOWN", "recognised"]
+
+KNOWN: Final = (ANTHROPIC_MESSAGES, OPENAI_RESPONSES, OPENAI_COMPLETIONS, OPENAI_CHAT)
+"""The APIs whose streams are known by their first event."""
+
+_PROVIDERS: Final = {"api.openai.com": "openai", "api.anthropic.com": "anthropic"}
+
+_LONGEST_READ: Final = 1 << 16
+"""Bytes of a request that are parsed on the caller's thread, in less than a millisecond."""
+
+_NAME: Final = rb'"model"\s*:\s*"([^"\\]{1,256})"'
+_FIRST: Final = re.compile(rb"\s*\{\s*" + _NAME)
+_LAST: Final = re.compile(_NAME + rb"\s*\}\s*$")
+
+
+def recognised(call: LiveCall, dialect: Dialect, request_body: bytes | None) -> None:
+    """
+    Make the exchange a call: a bare HTTP client talks to a model server.
+
+    Args:
+        call: The exchange.
+        dialect: How to read the answer.
+        request_body: What was sent, if it is at hand.
+    """
+    if call.gathered is not None:
+        call.request = request_body
+    stream = dialect.stream
+    host = "" if call.server is None else call.server[0]
+    provider = _PROVIDERS.get(host) or ("" if stream is None else stream.provider)
+    model = None if request_body is None else _model_in(request_body)
+    named = {} if model is None else {"model": model}
+    call.becomes_call(
+        dialect,
+        name=dialect.operation if model is None else f"{dialect.operation} {model}",
+        attributes={
+            semconv.GEN_AI_OPERATION_NAME: dialect.operation,
+            semconv.GEN_AI_PROVIDER_NAME: provider,
+            semconv.GEN_AI_REQUEST_STREAM: True,
+            **({} if model is None else {semconv.GEN_AI_REQUEST_MODEL: model}),
+        },
+        series={"provider": provider, **named},
+    )
+
+
+def _model_in(request: bytes) -> str | None:
+    """
+    Return the model that a request asks for; never what its content says of one.
+
+    A long request is not parsed: only its first and its last member are looked at, which cannot
+    lie deeper than they look.
+    """
+    if len(request) > _LONGEST_READ:
+        found = _FIRST.match(request) or _LAST.search(request, len(request) - 512)
+        return None if found is None else found[1].decode(errors="replace")
+    try:
+        asked: Any = json.loads(request)
+    except ValueError:
+        return None
+    model = cast("dict[str, Any]", asked).get("model") if isinstance(asked, dict) else None
+    return model[:256] if isinstance(model, str) else None

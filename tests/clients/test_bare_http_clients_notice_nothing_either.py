@@ -1,0 +1,159 @@
+"""What httpx gives stays what it was: copied, sent twice, made in memory, patched by others."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import gc
+import pickle
+from typing import Any
+
+import pytest
+
+import latspan
+from latspan.instrument import Instrumentor, Patches
+from latspan.segments import Kind, Outcome
+from latspan.testing import Script
+from latspan.testing._capture import Captured
+from tests.clients.conftest import LIBRARY, MESSAGES, Driver, http, openai
+
+URL = "https://model.test/v1/chat/completions"
+
+
+def _in_memory(**answer: Any) -> Any:
+    return http.Client(transport=http.MockTransport(lambda _: http.Response(200, **answer)))
+
+
+def test_a_response_is_copied_and_pickled_as_ever(seen: Captured) -> None:
+    """Who follows it does not travel with it."""
+    with _in_memory(json={"a": 1}) as client:
+        response = client.get(URL)
+    assert pickle.loads(pickle.dumps(response)).json() == {"a": 1}  # noqa: S301 - our own
+    assert copy.deepcopy(response).json() == {"a": 1}
+
+
+def test_an_answer_made_in_memory_has_ended_when_it_is_handed_over(seen: Captured) -> None:
+    """Nobody will read it from a network, however long it is held."""
+    with _in_memory(json={"a": 1}) as client:
+        response = client.get(URL)
+        (record,) = seen.records
+    assert (record.kind, record.outcome) == (Kind.HTTP, Outcome.COMPLETED)
+    assert response.json() == {"a": 1}
+
+
+def test_one_request_on_its_way_twice_is_two_exchanges(driver: Driver, seen: Captured) -> None:
+    """Each with an identity of its own, and the caller's request as it was."""
+    transport = driver.transport(Script.refused(404, after_ms=20))
+
+    async def program(client: Any) -> None:
+        sender = client._client
+        request = sender.build_request("GET", "https://tool.test/a%3Fb?c=secret")
+        before = dict(request.headers), dict(request.extensions)
+        if driver.asynchronous:
+            await asyncio.gather(sender.send(request), sender.send(request))
+        else:
+            sender.send(request)
+            sender.send(request)
+        assert (dict(request.headers), dict(request.extensions)) == before
+
+    driver.run(transport, program)
+    assert len({served.request_headers["traceparent"] for served in transport.truth()}) == 2
+    urls = [(span.attributes or {}).get("url.full") for span in seen.spans if span.name == "GET"]
+    assert urls == ["https://tool.test:443/a%3Fb"] * 2
+
+
+@pytest.mark.parametrize("padding", [0, 1 << 17], ids=["short", "long"])
+def test_the_models_name_is_the_requests_and_not_its_contents(
+    driver: Driver, seen: Captured, padding: int
+) -> None:
+    """However deep what is said lies, and wherever the name stands."""
+    said = {"role": "user", "content": "x" * padding, "meta": {"model": "my account is 123"}}
+    body = {"messages": [said], "stream": True, "model": "gpt-x"}
+
+    async def program(client: Any) -> None:
+        sent = client._client.post(URL, json=body)
+        if driver.asynchronous:
+            await sent
+
+    driver.run(driver.transport(Script.chat(tokens=2)), program)
+    (record,) = seen.records
+    assert (record.name, record.attributes["model"]) == ("chat gpt-x", "gpt-x")
+    assert "123" not in "".join(span.to_json() for span in seen.spans)
+
+
+def test_what_a_transport_sends_meanwhile_is_an_exchange_of_its_own(seen: Captured) -> None:
+    """A token that it fetches from the same host, say."""
+
+    class Fetching(http.BaseTransport):
+        def handle_request(self, request: Any) -> Any:
+            if request.url.path == "/token":
+                return http.Response(503)
+            with http.Client(transport=Fetching()) as client:
+                client.get("https://tool.test/token")
+            return http.Response(200)
+
+    with http.Client(transport=Fetching()) as client:
+        client.get("https://tool.test/data")
+    assert [record.outcome for record in seen.records] == [Outcome.ERROR, Outcome.COMPLETED]
+
+
+def test_a_held_answer_does_not_hold_what_was_sent(seen: Captured) -> None:
+    """An upload may be large."""
+    with _in_memory(text="ok") as client:
+        response = client.post(URL, content=b"x" * 1000)
+    watching = response._latspan_body
+    assert watching._request_body is None
+    assert response.text == "ok"
+
+
+async def test_a_call_that_is_cancelled_before_it_starts_warns_of_nothing(seen: Captured) -> None:
+    """The SDK's coroutine inside ours is closed with it."""
+    client = openai.AsyncOpenAI(api_key="none", base_url="https://model.test/v1")
+    task = asyncio.ensure_future(client.chat.completions.create(model="m", messages=MESSAGES))
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    del task
+    gc.collect()
+    await client.close()
+    assert seen.records == ()
+
+
+class _Library:
+    def method(self) -> str:
+        return "original"
+
+
+class _Ours(Instrumentor):
+    requires = (LIBRARY,)
+
+    def patch(self, patches: Patches) -> None:
+        """Patch the library's one method."""
+
+        def ours(wrapped: Any, instance: Any, args: Any, kwargs: Any) -> str:
+            del instance, args, kwargs
+            return f"ours {wrapped()}"
+
+        patches.wrap(_Library, "method", ours)
+
+
+def test_taking_ours_off_leaves_what_others_put_around_it() -> None:
+    """Also what cannot be looked into; ours does nothing beneath it."""
+    original = vars(_Library)["method"]
+    ours = _Ours()
+    ours.instrument()
+    inner: Any = _Library.method
+
+    def theirs(self: Any) -> str:
+        return f"theirs {inner(self)}"
+
+    _Library.method = theirs  # pyright: ignore[reportAttributeAccessIssue]
+    assert _Library().method() == "theirs ours original"
+    ours.uninstrument()
+    assert _Library().method() == "theirs original"
+    _Library.method = original
+
+
+def test_the_library_under_test_is_instrumented() -> None:
+    """Otherwise the tests above would prove nothing."""
+    assert f"latspan_{LIBRARY}" in latspan.auto_instrument()
