@@ -48,6 +48,14 @@ def test_chunks_are_what_openai_sends() -> None:
     assert finish["choices"] == [{"index": 0, "delta": {}, "finish_reason": "stop"}]
 
 
+def test_text_is_sent_as_it_is() -> None:
+    """Characters beyond ASCII take several bytes, and a network may cut between them."""
+    step = Step(Piece.TEXT, text="早安", tokens=1)
+    played = _play(Script(steps=(step,)), stream=True)
+
+    assert '"content":"早安"'.encode() in played.written
+
+
 def test_usage_comes_in_a_chunk_without_choices_when_asked_for() -> None:
     """The counts are those of the script, and llama.cpp's timings ride along."""
     script = Script.chat(tokens=4, tokens_per_chunk=2, prompt_tokens=9, cached_tokens=5)

@@ -27,8 +27,8 @@ CALL_NAME: Final = "look_up"
 
 
 def to_json(payload: Mapping[str, Any]) -> str:
-    """Return ``payload`` as compact JSON, as servers send it."""
-    return json.dumps(payload, separators=(",", ":"))
+    """Return ``payload`` as compact JSON, its text as it is, as servers send it."""
+    return json.dumps(payload, ensure_ascii=False, separators=(",", ":"))
 
 
 def encode(payload: Mapping[str, Any], *, event: str | None = None) -> bytes:
