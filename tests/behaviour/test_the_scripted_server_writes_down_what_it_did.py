@@ -175,6 +175,14 @@ def test_a_connection_is_kept_for_the_next_request(server: ScriptedServer, clien
     assert [served.connection for served in server.truth()] == [0, 0]
 
 
+def test_what_is_known_need_not_be_told_again(server: ScriptedServer, client: Any) -> None:
+    """Requests keep their index."""
+    for _ in range(3):
+        client.chat.completions.create(model="m", messages=HELLO)
+
+    assert [served.index for served in server.truth(requests=3, since=1)] == [1, 2]
+
+
 def test_bad_requests_are_told_so(server: ScriptedServer) -> None:
     """Unknown paths are 404; health is always 200 and in no book."""
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))

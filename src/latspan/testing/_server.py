@@ -142,13 +142,16 @@ class ScriptedServer:
             }
         )
 
-    def truth(self, *, requests: int = 0, settle_s: float = 10.0) -> list[ServedRequest]:
+    def truth(
+        self, *, requests: int = 0, since: int = 0, settle_s: float = 10.0
+    ) -> list[ServedRequest]:
         """
         Return what has become of every request so far, in order of acceptance.
 
         Args:
-            requests: How many must have come, where a client's word that it has sent them does
-                not mean that they were accepted.
+            requests: How many must have come since the server began, where a client's word that
+                it has sent them does not mean that they were accepted.
+            since: The index of the first to return, where the ones before are known.
             settle_s: Seconds to wait for requests in flight to end, a client's disconnecting
                 included; 0 to look at once.
 
@@ -156,7 +159,9 @@ class ScriptedServer:
             TimeoutError: They had not all come and ended after ``settle_s``, unless that is 0.
             ServerStartError: The server is not running.
         """
-        reply = self._ask({"do": "truth", "requests": requests, "settle_s": settle_s})
+        reply = self._ask(
+            {"do": "truth", "requests": requests, "since": since, "settle_s": settle_s}
+        )
         if settle_s and not reply["settled"]:
             raise TimeoutError(f"requests still to come or in flight after {settle_s:g} s")
         return [ServedRequest.from_json(page) for page in reply["truth"]]

@@ -248,7 +248,8 @@ async def _obey(house: House, order: Mapping[str, Any]) -> dict[str, Any]:
         house.use([Script.from_json(data) for data in order["scripts"]], named)
         return {"done": True}
     settled = await house.settle(order["requests"], order["settle_s"])
-    return {"settled": settled, "truth": [page.served().to_json() for page in house.book]}
+    pages = house.book[order["since"] :]
+    return {"settled": settled, "truth": [page.served().to_json() for page in pages]}
 
 
 async def _orders() -> AsyncIterator[str]:
