@@ -5,11 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
-import ssl
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -18,6 +16,7 @@ from latspan.clock import ManualClock
 from latspan.recording import RequestRecord
 from latspan.testing import capture
 from latspan.testing._capture import Captured
+from tests.support.tls import server_context, trusting_context
 
 # The types of one version are not those of another, and an environment may have none.
 aiohttp: Any = pytest.importorskip("aiohttp", reason="aiohttp is not installed")
@@ -39,8 +38,6 @@ __all__ = [
 MS: Final = 1_000_000
 
 Handler = Callable[[Any], Awaitable[Any]]
-
-_CERTIFICATE: Final = Path(__file__).parents[1] / "data" / "loopback.pem"
 
 
 @contextmanager
@@ -117,8 +114,7 @@ class World:
         await runner.setup()
         context = None
         if secure:
-            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-            context.load_cert_chain(_CERTIFICATE)
+            context = server_context()
             # Called in the middle of a handshake.
             context.sni_callback = self._shake_hands
         tcp = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context)
@@ -137,8 +133,9 @@ class World:
         self, *, trace_configs: list[Any] | None = None, **options: Any
     ) -> AsyncGenerator[Any]:
         """Give a session whose look-ups take 7 ms; options are its connector's."""
-        trusting = ssl.create_default_context(cafile=_CERTIFICATE)
-        connector = aiohttp.TCPConnector(resolver=_Resolver(self.clock), ssl=trusting, **options)
+        connector = aiohttp.TCPConnector(
+            resolver=_Resolver(self.clock), ssl=trusting_context(), **options
+        )
         async with aiohttp.ClientSession(
             connector=connector, trace_configs=trace_configs
         ) as session:

@@ -16,7 +16,8 @@ from latspan.segments import Outcome
 from latspan.testing import Script, ScriptedServer, capture
 from latspan.testing._capture import Captured
 from tests.clients.conftest import Driver, http, openai, with_every_sdk
-from tests.support.tls import tls_front
+from tests.support.road import Conditions, road_to
+from tests.support.tls import trusting_context
 
 MS = 1_000_000
 NETWORK = {"connect_ns": 7 * MS, "tls_ns": 11 * MS, "send_ns": 3 * MS, "network_ns": 2 * MS}
@@ -254,14 +255,17 @@ def test_what_cannot_work_is_refused(driver: Driver, wrong: dict[str, Any]) -> N
 
 def test_over_real_tls_the_first_call_neither_connects_nor_shakes_hands(driver: Driver) -> None:
     """One handshake, and it is not the call's."""
-    with ScriptedServer(Script.chat(tokens=3)) as server, tls_front(server.url) as front:
+    with (
+        ScriptedServer(Script.chat(tokens=3)) as server,
+        road_to(server.url, Conditions(secure=True)) as road,
+    ):
 
         async def program() -> Warmed:
             client = getattr(openai, "AsyncOpenAI" if driver.asynchronous else "OpenAI")(
-                base_url=f"{front.url}/v1",
+                base_url=f"{road.url}/v1",
                 api_key="none",
                 max_retries=0,
-                http_client=http_client(driver, verify=front.client_context(), trust_env=False),
+                http_client=http_client(driver, verify=trusting_context(), trust_env=False),
             )
             saved = await warmed(client)
             stream = await driver.create(client, stream=True)
@@ -272,7 +276,7 @@ def test_over_real_tls_the_first_call_neither_connects_nor_shakes_hands(driver: 
         with capture() as seen:
             saved = asyncio.run(program())
 
-        assert (saved.connections, saved.error, front.handshakes) == (1, None, 1)
+        assert (saved.connections, saved.error, len(road.handshakes_ns)) == (1, None, 1)
         assert saved.connect_ns is not None
         assert saved.tls_ns is not None
         assert min(saved.connect_ns, saved.tls_ns) > 0

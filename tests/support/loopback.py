@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import queue
 import socket
-import ssl
 import struct
 import threading
 import time
@@ -17,11 +16,9 @@ from types import TracebackType
 from typing import Final, Self
 
 from latspan.testing._http import HttpRequest, RequestReader, encode_chunk, encode_head
+from tests.support.tls import server_context
 
-__all__ = ["CERTIFICATE", "Ending", "Loopback", "Reply", "Visit", "chunked", "whole"]
-
-CERTIFICATE: Final = Path(__file__).parent.parent / "data" / "localhost.pem"
-"""What the server shows under TLS: of localhost, signed by itself."""
+__all__ = ["Ending", "Loopback", "Reply", "Visit", "chunked", "whole"]
 
 # On, after no time: closing then sends a reset instead of an orderly end.
 _LINGER_RESET: Final = struct.pack("ii", 1, 0)
@@ -130,7 +127,7 @@ class Loopback:
         self._replies: queue.SimpleQueue[Reply] = queue.SimpleQueue()
         for reply in replies:
             self._replies.put(reply)
-        self._context = _server_context() if secure else None
+        self._context = server_context() if secure else None
         self._handshake_s = handshake_s
         self._unix = unix
         self._stop = threading.Event()
@@ -252,9 +249,3 @@ def _pump(source: socket.socket, sink: socket.socket) -> None:
         while data := source.recv(65536):
             sink.sendall(data)
         sink.shutdown(socket.SHUT_WR)
-
-
-def _server_context() -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(CERTIFICATE)
-    return context

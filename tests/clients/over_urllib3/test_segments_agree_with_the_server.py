@@ -13,7 +13,8 @@ from latspan.recording import RequestRecord
 from latspan.segments import Kind, Outcome, Source
 from latspan.testing import Script, ScriptedServer, ServedRequest, capture
 from tests.conftest import Measured
-from tests.support.loopback import CERTIFICATE, Loopback, whole
+from tests.support.loopback import Loopback, whole
+from tests.support.tls import CERTIFICATE
 
 MS = 1_000_000
 

@@ -20,7 +20,8 @@ from latspan.clock import ManualClock
 from latspan.recording import RequestRecord
 from latspan.segments import Kind, Outcome
 from latspan.testing._capture import Captured
-from tests.support.loopback import CERTIFICATE, Ending, Loopback, Visit, chunked, whole
+from tests.support.loopback import Ending, Loopback, Visit, chunked, whole
+from tests.support.tls import CERTIFICATE
 
 MS = 1_000_000
 
