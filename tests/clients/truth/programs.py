@@ -1,0 +1,308 @@
+"""The table of clients: programs that ask for chats, one a library and a way to use it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    asynccontextmanager,
+    contextmanager,
+)
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any, Final
+
+import pytest
+
+from tests.clients.conftest import ANTHROPIC, MESSAGES, OPENAI
+from tests.support.tls import CERTIFICATE, trusting_context
+
+__all__ = ["PROGRAMS", "Program", "Setting", "with_every_program"]
+
+Hear = Callable[[object], None]
+"""Is given each item of an answer as the program has it."""
+
+Chat = Callable[[Hear], None]
+"""Asks for a chat and reads it whole."""
+
+AsyncChat = Callable[[Hear], Awaitable[None]]
+
+_ASKED: Final[dict[str, Any]] = {
+    "model": "m",
+    "messages": MESSAGES,
+    "stream": True,
+    "stream_options": {"include_usage": True},
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """
+    What a program is told before it asks for its first chat.
+
+    Args:
+        url: Of the server, without a path.
+        timeout_s: Seconds for which it waits for the next bytes.
+        retries: How often it tries again by itself, if it can.
+    """
+
+    url: str
+    timeout_s: float = 30
+    retries: int = 0
+
+    @property
+    def chat_url(self) -> str:
+        """What a program without an SDK asks."""
+        return f"{self.url}/v1/chat/completions"
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """
+    One client, and how it is used.
+
+    Args:
+        name: The library, and what else tells it from the others.
+        needs: Packages without which it cannot run.
+        opened: Gives, while its block lasts, how it has a chat.
+        is_sdk: Whether it reads events, where others read bytes, and tries again by itself.
+        names_look_up: Whether it tells the look-up of a name from the rest of connecting.
+    """
+
+    name: str
+    needs: tuple[str, ...]
+    opened: Callable[[Setting], AbstractContextManager[Chat]]
+    is_sdk: bool = False
+    names_look_up: bool = False
+
+
+@contextmanager
+def _openai(setting: Setting) -> Generator[Chat]:
+    openai = OPENAI.module
+    http_client = openai.DefaultHttpxClient(verify=trusting_context())
+    with openai.OpenAI(http_client=http_client, **_of_openai(setting)) as client:
+
+        def chat(hear: Hear) -> None:
+            for chunk in client.chat.completions.create(**_ASKED):
+                hear(chunk)
+
+        yield chat
+
+
+@asynccontextmanager
+async def _async_openai(setting: Setting) -> AsyncGenerator[AsyncChat]:
+    openai = OPENAI.module
+    http_client = openai.DefaultAsyncHttpxClient(verify=trusting_context())
+    async with _async_openai_over(http_client, setting) as chat:
+        yield chat
+
+
+@asynccontextmanager
+async def _openai_over_aiohttp(setting: Setting) -> AsyncGenerator[AsyncChat]:
+    http_client = OPENAI.module.DefaultAioHttpClient(verify=trusting_context())
+    async with _async_openai_over(http_client, setting) as chat:
+        yield chat
+
+
+@asynccontextmanager
+async def _async_openai_over(http_client: Any, setting: Setting) -> AsyncGenerator[AsyncChat]:
+    options = _of_openai(setting)
+    async with OPENAI.module.AsyncOpenAI(http_client=http_client, **options) as client:
+
+        async def chat(hear: Hear) -> None:
+            async for chunk in await client.chat.completions.create(**_ASKED):
+                hear(chunk)
+
+        yield chat
+
+
+def _of_openai(setting: Setting) -> dict[str, Any]:
+    return {"base_url": f"{setting.url}/v1", **_of_an_sdk(setting)}
+
+
+def _of_an_sdk(setting: Setting) -> dict[str, Any]:
+    return {"api_key": "none", "max_retries": setting.retries, "timeout": setting.timeout_s}
+
+
+@contextmanager
+def _anthropic(setting: Setting) -> Generator[Chat]:
+    anthropic = ANTHROPIC.module
+    with anthropic.Anthropic(
+        base_url=setting.url,
+        http_client=anthropic.DefaultHttpxClient(verify=trusting_context()),
+        **_of_an_sdk(setting),
+    ) as client:
+
+        def chat(hear: Hear) -> None:
+            for event in client.messages.create(**ANTHROPIC.asks, stream=True):
+                hear(event)
+
+        yield chat
+
+
+@asynccontextmanager
+async def _async_anthropic(setting: Setting) -> AsyncGenerator[AsyncChat]:
+    anthropic = ANTHROPIC.module
+    async with anthropic.AsyncAnthropic(
+        base_url=setting.url,
+        http_client=anthropic.DefaultAsyncHttpxClient(verify=trusting_context()),
+        **_of_an_sdk(setting),
+    ) as client:
+
+        async def chat(hear: Hear) -> None:
+            async for event in await client.messages.create(**ANTHROPIC.asks, stream=True):
+                hear(event)
+
+        yield chat
+
+
+def _httpx(library: str) -> Callable[[Setting], AbstractContextManager[Chat]]:
+    @contextmanager
+    def opened(setting: Setting) -> Generator[Chat]:
+        with import_module(library).Client(
+            verify=trusting_context(), timeout=setting.timeout_s
+        ) as client:
+
+            def chat(hear: Hear) -> None:
+                with client.stream("POST", setting.chat_url, json=_ASKED) as response:
+                    for part in response.iter_bytes():
+                        hear(part)
+
+            yield chat
+
+    return opened
+
+
+def _async_httpx(library: str) -> Callable[[Setting], AbstractContextManager[Chat]]:
+    @asynccontextmanager
+    async def opened(setting: Setting) -> AsyncGenerator[AsyncChat]:
+        async with import_module(library).AsyncClient(
+            verify=trusting_context(), timeout=setting.timeout_s
+        ) as client:
+
+            async def chat(hear: Hear) -> None:
+                async with client.stream("POST", setting.chat_url, json=_ASKED) as response:
+                    async for part in response.aiter_bytes():
+                        hear(part)
+
+            yield chat
+
+    return _in_a_loop(opened)
+
+
+@asynccontextmanager
+async def _aiohttp(setting: Setting) -> AsyncGenerator[AsyncChat]:
+    aiohttp: Any = import_module("aiohttp")
+    async with aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(ssl=trusting_context()),
+        timeout=aiohttp.ClientTimeout(sock_read=setting.timeout_s),
+    ) as session:
+
+        async def chat(hear: Hear) -> None:
+            async with session.post(setting.chat_url, json=_ASKED) as response:
+                async for part in response.content.iter_any():
+                    hear(part)
+
+        yield chat
+
+
+@contextmanager
+def _requests(setting: Setting) -> Generator[Chat]:
+    import requests
+
+    with requests.Session() as session:
+        session.verify = str(CERTIFICATE)
+
+        def chat(hear: Hear) -> None:
+            with session.post(
+                setting.chat_url,
+                json=_ASKED,
+                stream=True,
+                timeout=setting.timeout_s,
+                # What a session says of this is overruled by the environment.
+                verify=str(CERTIFICATE),
+            ) as response:
+                for part in response.iter_content(chunk_size=None):
+                    hear(part)
+
+        yield chat
+
+
+@contextmanager
+def _urllib3(setting: Setting) -> Generator[Chat]:
+    import urllib3
+
+    body = json.dumps(_ASKED).encode()
+    with urllib3.PoolManager(
+        ca_certs=str(CERTIFICATE), retries=False, timeout=setting.timeout_s
+    ) as manager:
+
+        def chat(hear: Hear) -> None:
+            response = manager.request("POST", setting.chat_url, body=body, preload_content=False)
+            for part in response.stream():
+                hear(part)
+            response.release_conn()
+
+        yield chat
+
+
+def _in_a_loop(
+    opened: Callable[[Setting], AbstractAsyncContextManager[AsyncChat]],
+) -> Callable[[Setting], AbstractContextManager[Chat]]:
+    """Return the same program for a caller that never waits: all its chats in one event loop."""
+
+    @contextmanager
+    def driven(setting: Setting) -> Generator[Chat]:
+        with asyncio.Runner() as runner:
+            program = opened(setting)
+            chat = runner.run(program.__aenter__())
+
+            async def waited_for(hear: Hear) -> None:
+                await chat(hear)
+
+            try:
+                yield lambda hear: runner.run(waited_for(hear))
+            finally:
+                runner.run(program.__aexit__(None, None, None))
+
+    return driven
+
+
+_AIOHTTP_FOR_OPENAI: Final = "aiohttp" if OPENAI.library == "httpx2" else "httpx_aiohttp"
+
+PROGRAMS: Final = (
+    Program("openai", ("openai",), _openai, is_sdk=True),
+    Program("openai-async", ("openai",), _in_a_loop(_async_openai), is_sdk=True),
+    Program(
+        "openai-aiohttp",
+        ("openai", _AIOHTTP_FOR_OPENAI),
+        _in_a_loop(_openai_over_aiohttp),
+        is_sdk=True,
+        names_look_up=True,
+    ),
+    Program("anthropic", ("anthropic",), _anthropic, is_sdk=True),
+    Program("anthropic-async", ("anthropic",), _in_a_loop(_async_anthropic), is_sdk=True),
+    Program("httpx", ("httpx",), _httpx("httpx")),
+    Program("httpx-async", ("httpx",), _async_httpx("httpx")),
+    Program("httpx2", ("httpx2",), _httpx("httpx2")),
+    Program("httpx2-async", ("httpx2",), _async_httpx("httpx2")),
+    Program("aiohttp", ("aiohttp",), _in_a_loop(_aiohttp), names_look_up=True),
+    Program("requests", ("requests",), _requests),
+    Program("urllib3", ("urllib3",), _urllib3),
+)
+
+
+def _param(program: Program) -> Any:
+    missing = [package for package in program.needs if find_spec(package) is None]
+    reason = f"not installed: {', '.join(missing)}"
+    return pytest.param(
+        program, id=program.name, marks=pytest.mark.skipif(bool(missing), reason=reason)
+    )
+
+
+with_every_program = pytest.mark.parametrize("program", [_param(program) for program in PROGRAMS])
+"""Marks a test of what holds whatever the client."""
