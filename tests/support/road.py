@@ -63,8 +63,8 @@ class Road:
         self._conditions = conditions
         self._serving: set[asyncio.Task[None]] = set()
         self._transports: list[asyncio.WriteTransport] = []
-        self.handshakes_ns: list[int] = []
-        """What each took, in nanoseconds from when a client was connected, in order of its end."""
+        self.handshakes_ns: list[tuple[int, int]] = []
+        """When a client was connected and when it had shaken hands, monotonic nanoseconds."""
         self.port = 0
 
     @property
@@ -92,14 +92,14 @@ class Road:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._transports.append(writer.transport)
         reached_ns = time.perf_counter_ns()
+        behind = await asyncio.open_connection(self._end.hostname, self._end.port)
+        self._transports.append(behind[1].transport)
         await asyncio.sleep(self._conditions.accepts_after_s)
         if self._conditions.secure:
             await writer.start_tls(server_context())
-            self.handshakes_ns.append(time.perf_counter_ns() - reached_ns)
+            self.handshakes_ns.append((reached_ns, time.perf_counter_ns()))
         else:
             _both_ways(writer).resume_reading()
-        behind = await asyncio.open_connection(self._end.hostname, self._end.port)
-        self._transports.append(behind[1].transport)
         await asyncio.gather(_pump(reader, behind[1]), self._answer(behind[0], writer))
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -71,6 +71,7 @@ class Program:
         opened: Gives, while its block lasts, how it has a chat.
         is_sdk: Whether it reads events, where others read bytes, and tries again by itself.
         names_look_up: Whether it tells the look-up of a name from the rest of connecting.
+        hears_timings: Whether its API has a place for what a server reports of itself.
     """
 
     name: str
@@ -78,6 +79,7 @@ class Program:
     opened: Callable[[Setting], AbstractContextManager[Chat]]
     is_sdk: bool = False
     names_look_up: bool = False
+    hears_timings: bool = True
 
 
 @contextmanager
@@ -284,15 +286,21 @@ PROGRAMS: Final = (
         is_sdk=True,
         names_look_up=True,
     ),
-    Program("anthropic", ("anthropic",), _anthropic, is_sdk=True),
-    Program("anthropic-async", ("anthropic",), _in_a_loop(_async_anthropic), is_sdk=True),
+    Program("anthropic", ("anthropic",), _anthropic, is_sdk=True, hears_timings=False),
+    Program(
+        "anthropic-async",
+        ("anthropic",),
+        _in_a_loop(_async_anthropic),
+        is_sdk=True,
+        hears_timings=False,
+    ),
     Program("httpx", ("httpx",), _httpx("httpx")),
     Program("httpx-async", ("httpx",), _async_httpx("httpx")),
     Program("httpx2", ("httpx2",), _httpx("httpx2")),
     Program("httpx2-async", ("httpx2",), _async_httpx("httpx2")),
     Program("aiohttp", ("aiohttp",), _in_a_loop(_aiohttp), names_look_up=True),
-    Program("requests", ("requests",), _requests),
-    Program("urllib3", ("urllib3",), _urllib3),
+    Program("requests", ("requests",), _requests, names_look_up=True),
+    Program("urllib3", ("urllib3",), _urllib3, names_look_up=True),
 )
 
 

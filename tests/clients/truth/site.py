@@ -72,16 +72,16 @@ class Visit(NamedTuple):
         spans: The spans without a parent.
         heard: What the program had.
         served: What the server wrote down; a try is a request of its own.
-        look_ups_ns: What each look-up of the server's name took.
-        handshakes_ns: What each handshake took at the other end.
+        look_ups_ns: When each look-up of the server's name began and ended.
+        handshakes_ns: When each connection stood and when hands were shaken, at the other end.
     """
 
     records: tuple[RequestRecord, ...]
     spans: tuple[ReadableSpan, ...]
     heard: list[Heard]
     served: list[ServedRequest]
-    look_ups_ns: list[int]
-    handshakes_ns: list[int]
+    look_ups_ns: list[tuple[int, int]]
+    handshakes_ns: list[tuple[int, int]]
 
 
 class Site:
@@ -105,7 +105,8 @@ class Site:
         fails = suppress(Exception) if situation.outcome is not Outcome.COMPLETED else nullcontext()
         heard = [Heard() for _ in range(chats)]
         unheard = iter(heard)
-        url, look_ups_ns, handshakes_ns = self._server.url, list[int](), list[int]()
+        url = self._server.url
+        look_ups_ns, handshakes_ns = list[tuple[int, int]](), list[tuple[int, int]]()
         with ExitStack() as way:
             if situation.conditions is not None:
                 road = way.enter_context(road_to(url, situation.conditions))
@@ -131,14 +132,14 @@ class Site:
 
 
 @contextmanager
-def _slow_resolver(takes_s: float) -> Generator[list[int]]:
+def _slow_resolver(takes_s: float) -> Generator[list[tuple[int, int]]]:
     """
     Have a name found on loopback inside the block, by whoever asks the C library.
 
     Yields:
-        What each look-up took, in nanoseconds.
+        When each look-up began and ended, monotonic nanoseconds.
     """
-    ask, never, took_ns = socket.getaddrinfo, threading.Event(), list[int]()
+    ask, never, look_ups_ns = socket.getaddrinfo, threading.Event(), list[tuple[int, int]]()
 
     def getaddrinfo(host: Any, *arguments: Any, **options: Any) -> Any:
         if host not in {_NAME, _NAME.encode()}:
@@ -146,9 +147,9 @@ def _slow_resolver(takes_s: float) -> Generator[list[int]]:
         begun_ns = time.perf_counter_ns()
         never.wait(takes_s)
         found = ask("127.0.0.1", *arguments, **options)
-        took_ns.append(time.perf_counter_ns() - begun_ns)
+        look_ups_ns.append((begun_ns, time.perf_counter_ns()))
         return found
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(socket, "getaddrinfo", getaddrinfo)
-        yield took_ns
+        yield look_ups_ns
