@@ -21,7 +21,10 @@ URL = "https://model.test/v1/chat/completions"
 
 
 def _in_memory(**answer: Any) -> Any:
-    return http.Client(transport=http.MockTransport(lambda _: http.Response(200, **answer)))
+    def answered(request: Any) -> Any:
+        return http.Response(200, **answer, request=request)
+
+    return http.Client(transport=http.MockTransport(answered))
 
 
 def test_a_response_is_copied_and_pickled_as_ever(seen: Captured) -> None:
