@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from aiohttp import BaseConnector, ClientRequest, ClientResponse, ClientSession, TCPConnector
 
-from latspan.instrument import Exchange, Patches, guarded
+from latspan.instrument import Exchange, Patches, guarded, stand_in
 from latspan.segments import SegmentName
 from latspan_aiohttp import _try
 from latspan_aiohttp._bodies import follow_content
@@ -61,17 +61,22 @@ class _Journey:
 _journey: Final[ContextVar[_Journey | None]] = ContextVar("latspan_aiohttp", default=None)
 
 
-async def _request(
+def _request(
     wrapped: Wrapped,
     instance: Any,  # noqa: ARG001 - wrapt's signature
     args: Positional,
     kwargs: Named,
-) -> Any:
+) -> Awaitable[Any]:
     """Stand in for ``ClientSession._request``."""
+    begun = wrapped(*args, **kwargs)
+    return stand_in(_travelled(begun), begun)
+
+
+async def _travelled(begun: Awaitable[Any]) -> Any:
     journey = _Journey()
     token = _journey.set(journey)
     try:
-        return await wrapped(*args, **kwargs)
+        return await begun
     except BaseException as error:
         journey.settle(error)
         raise

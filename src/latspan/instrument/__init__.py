@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         watch_body,
     )
     from latspan.instrument._clients import server_of
+    from latspan.instrument._coroutines import stand_in
     from latspan.instrument._exchange import Exchange
     from latspan.instrument._hooks import (
         Attempt,
@@ -95,6 +96,7 @@ __all__ = [
     "patch_stream_wrappers",
     "request",
     "server_of",
+    "stand_in",
     "traced",
     "uninstrument",
     "warm",
@@ -131,6 +133,7 @@ _FOR_INTEGRATIONS = {
     "patch_stream_classes": "_stream_classes",
     "patch_stream_wrappers": "_stream_classes",
     "server_of": "_clients",
+    "stand_in": "_coroutines",
     "warm": "_warm",
     "watch": "_streams",
     "watch_body": "_bodies",

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import weakref
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
 from latspan._request import LiveCall
 from latspan._runtime import guarded
 from latspan.instrument._bodies import follows_bodies, watch_body
+from latspan.instrument._coroutines import stand_in
 from latspan.instrument._outcomes import error_type_of, outcome_of
 from latspan.instrument._stream_classes import follow
 from latspan.segments import Outcome
@@ -96,12 +96,7 @@ class Answers:
                 kwargs = asking(kwargs)
             # An SDK refuses wrong arguments here and now, and begins nothing before it is awaited.
             begun = wrapped(*args, **kwargs)
-            awaited = await_method(begun, instance, kwargs)
-            if isinstance(begun, Coroutine):
-                # A task that is cancelled before it starts closes what it holds, and not what that
-                # would have awaited.
-                weakref.finalize(awaited, begun.close).atexit = False
-            return awaited
+            return stand_in(await_method(begun, instance, kwargs), begun)
 
         return call_method
 
