@@ -31,13 +31,18 @@ class Played:
 
     Args:
         pieces: By the server's own account.
-        written: The bytes, as they left.
+        frames: The bytes, as they left: one write each.
         answer: Whose they are.
     """
 
     pieces: list[Piece]
-    written: bytes
+    frames: tuple[bytes, ...]
     answer: Answer
+
+    @property
+    def written(self) -> bytes:
+        """The bytes of all."""
+        return b"".join(self.frames)
 
     @property
     def events(self) -> list[Any]:
@@ -72,9 +77,9 @@ def play(
     request = as_request({"model": "m", **asked}, path=path, method=method)
     answer = Answer(script, read_request(request), number=7, created_s=1)
     ledger = Ledger(0, 0, request, accepted_ns=0, slot_ns=script.queue_ns)
-    written = b""
+    frames: list[bytes] = []
     for frame in (*answer.greeting, *answer.frames):
         instant_ns = script.queue_ns + frame.offset_ns + late_ns
         ledger.writes += [Write(instant_ns, part.piece) for part in frame.parts]
-        written += answer.render(frame, ledger)
-    return Played([write.piece for write in ledger.writes], written, answer)
+        frames.append(answer.render(frame, ledger))
+    return Played([write.piece for write in ledger.writes], tuple(frames), answer)

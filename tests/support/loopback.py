@@ -24,6 +24,10 @@ __all__ = ["Ending", "Loopback", "Reply", "Visit", "chunked", "whole"]
 _LINGER_RESET: Final = struct.pack("ii", 1, 0)
 
 
+_LOOKS_UP_S: Final = 0.02
+"""How often who waits for a turn looks whether the server was stopped."""
+
+
 class Ending(Enum):
     """What becomes of a connection after a reply."""
 
@@ -42,12 +46,14 @@ class Reply:
         after_s: Seconds from the request's last byte to the first part.
         gap_s: Seconds between two parts.
         ending: What becomes of the connection.
+        turns: Each part but the first waits for one, which the client releases.
     """
 
     parts: tuple[bytes, ...]
     after_s: float = 0
     gap_s: float = 0
     ending: Ending = Ending.KEEP
+    turns: threading.Semaphore | None = None
 
 
 def whole(
@@ -227,11 +233,20 @@ class Loopback:
         for at, part in enumerate(reply.parts):
             if at:
                 self._stop.wait(reply.gap_s)
+                if reply.turns is not None and not self._takes_turn(reply.turns):
+                    return False
             visit.written_ns.append(time.perf_counter_ns())
             connection.sendall(part)
         if reply.ending is Ending.RESET:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_RESET)
         return reply.ending is Ending.KEEP
+
+    def _takes_turn(self, turns: threading.Semaphore) -> bool:
+        """Wait for a turn; return whether there was one before the server was stopped."""
+        while not turns.acquire(timeout=_LOOKS_UP_S):
+            if self._stop.is_set():
+                return False
+        return True
 
     def _tunnel(self, connection: socket.socket, request: HttpRequest) -> None:
         host, _, port = request.path.rpartition(":")

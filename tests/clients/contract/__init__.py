@@ -1,0 +1,1 @@
+"""What holds for every integration, whichever client library it is for."""

@@ -1,0 +1,213 @@
+"""One run of one client against a server, and what a program can tell of it."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Generator,
+    Iterator,
+)
+from contextlib import ExitStack, contextmanager
+from contextvars import copy_context
+from dataclasses import dataclass, replace
+from threading import Semaphore
+from typing import Any, Final
+
+import pytest
+
+from latspan.testing import Script
+from latspan_aiohttp import AiohttpInstrumentor
+from latspan_anthropic import AnthropicInstrumentor
+from latspan_httpx import HTTPX2Instrumentor, HTTPXInstrumentor
+from latspan_openai import OpenAIInstrumentor
+from latspan_requests import RequestsInstrumentor, URLLib3Instrumentor
+from tests.clients.contract.clients import CLIENTS, Client, settled
+from tests.support.answers import play
+from tests.support.loopback import Loopback, Reply
+
+INTEGRATIONS: Final = (
+    OpenAIInstrumentor,
+    AnthropicInstrumentor,
+    HTTPXInstrumentor,
+    HTTPX2Instrumentor,
+    AiohttpInstrumentor,
+    RequestsInstrumentor,
+    URLLib3Instrumentor,
+)
+
+
+def switch_on() -> None:
+    """Instrument whatever is there; what is on stays on."""
+    for instrumentor in INTEGRATIONS:
+        instrumentor().instrument()
+
+
+def switch_off() -> None:
+    """Take all off again, last on first."""
+    for instrumentor in reversed(INTEGRATIONS):
+        instrumentor().uninstrument()
+
+
+@contextmanager
+def switched_off() -> Generator[None]:
+    """Have every library as it came inside the block."""
+    switch_off()
+    try:
+        yield
+    finally:
+        switch_on()
+
+
+@pytest.fixture(autouse=True, scope="package")
+def _switched_on() -> Iterator[None]:
+    """Have every integration on, and those that others have on afterwards as they were."""
+    were_on = [each for each in INTEGRATIONS if each().is_instrumented_by_opentelemetry]
+    switch_on()
+    yield
+    switch_off()
+    for instrumentor in were_on:
+        instrumentor().instrument()
+
+
+@pytest.fixture(params=CLIENTS, ids=lambda client: client.name)
+def client(request: pytest.FixtureRequest) -> Client:
+    """Each client library in turn."""
+    client: Client = request.param
+    if not client.is_installed:
+        pytest.skip(f"one of {', '.join(client.needs)} is not installed")
+    return client
+
+
+@dataclass(frozen=True)
+class Here:
+    """
+    What a program works with.
+
+    Args:
+        client: Which kind of client it has.
+        made: The client.
+        turns: Released for each piece that was read: the server writes none before.
+    """
+
+    client: Client
+    made: Any
+    turns: Semaphore
+
+    async def ask(self, *, stream: bool = True) -> Any:
+        """Ask for an answer."""
+        return await settled(self.client.ask(self.made, stream=stream))
+
+    async def read(self, answer: Any, visit: Callable[[Any], None] | None = None) -> list[Any]:
+        """Return every piece of an answer, after ``visit`` has seen it."""
+        pieces = self.client.pieces(answer)
+        saw: list[Any] = []
+
+        def see(piece: Any) -> None:
+            saw.append(piece)
+            if visit is not None:
+                visit(piece)
+            self.turns.release()
+
+        if isinstance(pieces, AsyncIterator):
+            async for piece in pieces:
+                see(piece)
+        else:
+            for piece in pieces:
+                see(piece)
+        return saw
+
+    async def close(self, answer: Any) -> None:
+        """Close an answer that comes in chunks."""
+        await settled(self.client.close_answer(answer))
+
+
+Program = Callable[[Here], Awaitable[Any]]
+"""Does something with a client, and says what it saw."""
+
+
+def run(
+    client: Client, program: Program, reply: Reply, *, timeout_s: float = 5.0
+) -> tuple[Any, list[bytes]]:
+    """
+    Run a program with a client of its own.
+
+    Args:
+        client: Which kind.
+        program: What is done.
+        reply: What the server answers, a write whenever the program has read one.
+        timeout_s: The longest that a read may take, in seconds.
+
+    Returns:
+        What the program saw, with what it left in its context; and the requests, as bytes.
+    """
+    turns = Semaphore(0)
+    with Loopback([replace(reply, turns=turns)]) as server:
+
+        async def visit() -> Any:
+            before = set(copy_context())
+            made = client.make(server.url, timeout_s)
+            try:
+                saw = await program(Here(client, made, turns))
+            finally:
+                await settled(client.close(made))
+            left = {var.name: held for var, held in copy_context().items() if var not in before}
+            return saw, left
+
+        saw = in_its_world(client, visit())
+        port = b":%d" % server.port
+        return saw, [visit.request.raw.replace(port, b"") for visit in server.visits]
+
+
+def in_its_world(client: Client, program: Coroutine[Any, Any, Any]) -> Any:
+    """Run a coroutine in an event loop; a synchronous client's never waits, and needs none."""
+    if client.asynchronous:
+        return asyncio.run(program)
+    with ExitStack() as at_end:
+        at_end.callback(program.close)
+        try:
+            program.send(None)
+        except StopIteration as stop:
+            return stop.value
+    raise AssertionError("a synchronous client waited")
+
+
+def answer_of(client: Client, *, stream: bool, parts: int = 4) -> Reply:
+    """
+    Return what a model answers: a thought, a word, a tool's name, and the end.
+
+    Args:
+        client: Whose API it is in.
+        stream: Whether it comes in chunks, four writes.
+        parts: How many of those come at all.
+    """
+    asked: dict[str, Any] = {"stream": True} if stream else {}
+    if client.path.endswith("/messages"):
+        asked["max_tokens"] = 9
+    script = Script.chat(reasoning_tokens=1, tokens=1, tool_call_tokens=1)
+    played = play(script, path=client.path, messages=[], **asked)
+    if not stream:
+        return Reply((played.written,))
+    head, first, second, third, *rest = played.frames
+    return Reply((head + first, second, third, b"".join(rest))[:parts])
+
+
+def without_places(text: str) -> str:
+    """Return a text without addresses in memory and on the network, and without trace context."""
+    # An HTTP library beneath an SDK says in its errors what it was told to send.
+    text = re.sub(r", 'traceparent': '[-0-9a-f]+'", "", text)
+    return re.sub(
+        r"0x[0-9a-f]+|cancel scope [0-9a-f]+|port=\d+|(127\.0\.0\.1|localhost)(', |:)\d+", "…", text
+    )
+
+
+def without_trace_context(raw: bytes) -> bytes:
+    """Return a request as it would have been without latspan's addition."""
+    head, blank, body = raw.partition(b"\r\n\r\n")
+    ours = (b"traceparent:", b"tracestate:")
+    lines = [line for line in head.split(b"\r\n") if not line.lower().startswith(ours)]
+    return b"\r\n".join(lines) + blank + body

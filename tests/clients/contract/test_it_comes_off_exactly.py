@@ -1,0 +1,110 @@
+"""Switched on twice it is on once, and switched off every class is as if it had never been."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final
+
+from tests.clients.contract.clients import CLIENTS
+from tests.clients.contract.conftest import INTEGRATIONS, switch_off, switch_on
+
+PACKAGES: Final = {
+    *(package for client in CLIENTS for package in client.needs),
+    *("httpcore", "httpcore2", "http", "io"),
+}
+"""The client libraries, and what lies beneath them."""
+
+_ABSENT: Final = object()
+
+Stand = dict[type | ModuleType, dict[str, Any]]
+"""What every module and class of theirs holds, by name."""
+
+
+def owners() -> Iterator[type | ModuleType]:
+    """Give every module of the client libraries, and every class in one."""
+    for name, module in list(sys.modules.items()):
+        if name.partition(".")[0] in PACKAGES:
+            yield module
+            # A class may be a lazy stand-in, which `isinstance` would wake.
+            held: list[Any] = list(vars(module).values())
+            yield from (each for each in held if issubclass(type(each), type))
+
+
+def stand() -> Stand:
+    """Return what is where."""
+    return {owner: dict(vars(owner)) for owner in owners()}
+
+
+def differences(before: Stand, after: Stand) -> list[tuple[type | ModuleType, str]]:
+    """Return where another object stands than before."""
+    return [
+        (owner, name)
+        for owner, held in after.items()
+        if owner in before  # Some modules are imported when they are first looked at.
+        for name in sorted({*held, *before[owner]})
+        if held.get(name, _ABSENT) is not before[owner].get(name, _ABSENT)
+    ]
+
+
+def test_taking_it_off_puts_the_very_same_objects_back() -> None:
+    """In every class of every client library, not in a list of those that we know of."""
+    libraries = {client.library.__name__ for client in CLIENTS if client.is_installed}
+    switch_off()
+    try:
+        bare = stand()
+        switch_on()
+        once = stand()
+        switch_on()
+        twice = stand()
+        switch_off()
+        off = stand()
+    finally:
+        switch_on()
+    assert differences(once, twice) == []
+    assert differences(bare, off) == []
+    patched = {_package(owner) for owner, _ in differences(bare, once)}
+    assert patched >= libraries
+
+
+def _package(owner: type | ModuleType) -> str:
+    name: str = owner.__name__ if isinstance(owner, ModuleType) else owner.__module__
+    return name.partition(".")[0]
+
+
+def test_methods_look_like_themselves() -> None:
+    """Their names, signatures, words, and whether they are coroutine functions."""
+    switch_off()
+    try:
+        bare = stand()
+    finally:
+        switch_on()
+    for owner, name in differences(bare, stand()):
+        # What we leave there for one another was not there before.
+        if not name.startswith("_latspan"):
+            above = [owner] if isinstance(owner, ModuleType) else owner.__mro__
+            held = [bare.get(each, vars(each)) for each in above]
+            original = next(names[name] for names in held if name in names)
+            # What is written in C says little of itself.
+            if inspect.isfunction(original):
+                assert looks(vars(owner)[name]) == looks(original), (owner, name)
+
+
+def looks(method: Any) -> list[Any]:
+    """Return what a program, or a debugger, can tell of a method."""
+    return [
+        *(getattr(method, name) for name in ("__name__", "__qualname__", "__module__", "__doc__")),
+        inspect.iscoroutinefunction(method),
+        str(inspect.signature(method)),
+    ]
+
+
+def test_every_integration_keeps_the_contract() -> None:
+    """None is forgotten in the table of clients, or in the list of what is switched on."""
+    folder = Path(__file__).parents[3] / "integrations"
+    packages = {found.name for found in folder.glob("latspan_*") if found.is_dir()}
+    assert {name for client in CLIENTS for name in client.integrations} == packages
+    assert {each.__module__.partition(".")[0] for each in INTEGRATIONS} == packages
