@@ -14,6 +14,12 @@ __all__ = ["error_type_of", "outcome_of", "outcome_of_status"]
 _FIRST_ERROR_STATUS = 400
 _TOO_MANY_REQUESTS = 429
 _SERVICE_UNAVAILABLE = 503
+_CANCELLATIONS = (
+    ("asyncio", "CancelledError"),
+    ("trio", "Cancelled"),
+    # Of gevent's greenlets; its time limits are known by their name, as others are.
+    ("greenlet", "GreenletExit"),
+)
 
 
 def outcome_of(error: BaseException) -> Outcome:
@@ -70,12 +76,12 @@ def error_type_of(error: BaseException) -> str:
 
 
 def _is_cancellation(error: BaseException) -> bool:
-    # A program without asyncio cannot be cancelled by it, and need not pay for its import.
-    asyncio = sys.modules.get("asyncio")
-    return asyncio is not None and isinstance(error, asyncio.CancelledError)
-
-
-# An exception's attributes are its author's code, which may raise: we are in its way already.
+    # Nothing that a program has not imported can cancel it.
+    return any(
+        isinstance(error, cancellation)
+        for module, name in _CANCELLATIONS
+        if isinstance(cancellation := getattr(sys.modules.get(module), name, None), type)
+    )
 
 
 def _status_of(error: BaseException) -> int | None:

@@ -129,9 +129,17 @@ class Here:
 Program = Callable[[Here], Awaitable[Any]]
 """Does something with a client, and says what it saw."""
 
+Runs = Callable[[Coroutine[Any, Any, Any]], Any]
+"""Runs a coroutine to its end in an event loop."""
+
 
 def run(
-    client: Client, program: Program, reply: Reply, *, timeout_s: float = 5.0
+    client: Client,
+    program: Program,
+    reply: Reply,
+    *,
+    timeout_s: float = 5.0,
+    runs: Runs = asyncio.run,
 ) -> tuple[Any, list[bytes]]:
     """
     Run a program with a client of its own.
@@ -141,6 +149,7 @@ def run(
         program: What is done.
         reply: What the server answers, a write whenever the program has read one.
         timeout_s: The longest that a read may take, in seconds.
+        runs: Runs the coroutine of an asynchronous client.
 
     Returns:
         What the program saw, with what it left in its context; and the requests, as bytes.
@@ -158,15 +167,13 @@ def run(
             left = {var.name: held for var, held in copy_context().items() if var not in before}
             return saw, left
 
-        saw = in_its_world(client, visit())
+        saw = runs(visit()) if client.asynchronous else _runs_through(visit())
         port = b":%d" % server.port
         return saw, [visit.request.raw.replace(port, b"") for visit in server.visits]
 
 
-def in_its_world(client: Client, program: Coroutine[Any, Any, Any]) -> Any:
-    """Run a coroutine in an event loop; a synchronous client's never waits, and needs none."""
-    if client.asynchronous:
-        return asyncio.run(program)
+def _runs_through(program: Coroutine[Any, Any, Any]) -> Any:
+    """Run the coroutine of a synchronous client, which never waits and needs no event loop."""
     with ExitStack() as at_end:
         at_end.callback(program.close)
         try:

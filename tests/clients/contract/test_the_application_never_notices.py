@@ -31,67 +31,10 @@ from tests.clients.contract.conftest import (
     without_places,
     without_trace_context,
 )
+from tests.clients.contract.ways import EACH_WAY, WAYS, went
 from tests.support.loopback import Ending, Reply, whole
 
 READ_TIMEOUT_S: Final = 0.1
-
-
-def shown(here: Here, answer: Any) -> list[Any]:
-    """Return what a program can tell of an answer that comes in chunks."""
-    response = here.client.response(answer)
-    return [
-        type(answer),
-        answer.__class__,
-        without_places(repr(answer)),
-        type(response),
-        response.headers.__class__,
-        sorted(response.headers.items()),
-    ]
-
-
-async def asks(here: Here) -> list[Any]:
-    """Ask for an answer in one piece."""
-    answer = await here.ask(stream=False)
-    content = await settled(here.client.whole(answer))
-    return [type(answer), answer.__class__, without_places(repr(answer)), content]
-
-
-async def reads(here: Here) -> list[Any]:
-    """Read an answer to its end."""
-    answer = await here.ask()
-    return [*shown(here, answer), await here.read(answer)]
-
-
-async def leaves(here: Here) -> list[Any]:
-    """Have enough after the first piece."""
-    answer = await here.ask()
-    pieces: Any = here.client.pieces(answer)
-    first = await anext(pieces) if here.client.asynchronous else next(pieces)
-    await here.close(answer)
-    return [*shown(here, answer), type(pieces), first]
-
-
-async def never_reads(here: Here) -> list[Any]:
-    """Close an answer unread."""
-    answer = await here.ask()
-    await here.close(answer)
-    return shown(here, answer)
-
-
-WAYS: Final[list[tuple[Program, Outcome]]] = [
-    (asks, Outcome.COMPLETED),
-    (reads, Outcome.COMPLETED),
-    (leaves, Outcome.CLOSED_EARLY),
-    (never_reads, Outcome.CLOSED_EARLY),
-]
-EACH_WAY: Final = pytest.mark.parametrize(
-    ("program", "outcome"), WAYS, ids=[way.__name__ for way, _ in WAYS]
-)
-
-
-def went(client: Client, program: Program) -> tuple[Any, list[bytes]]:
-    """Run one of the ways; return what it saw and what it sent."""
-    return run(client, program, answer_of(client, stream=program is not asks))
 
 
 @EACH_WAY
