@@ -34,27 +34,21 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import BatchSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind
 
 import latspan
 from _bench import Figure, Row, Scale, Target, added, figure, interleaved, settled_heap
+from _latspan_on import On, application_provider, own_provider
 from _openai import MESSAGES, client, stream_of
 from latspan import _runtime
 from latspan._runtime import Runtime
-from latspan._spans import AttributeValue, NoSink, OpenSpan, SpanSink
+from latspan._spans import AttributeValue, NoSink, OpenSpan
 from latspan.clock import SystemClock
-from latspan.export import PrivateSink
 from latspan.recording import Recorder, RequestRecord
-from latspan.sdk._sinks import Sinks
-from latspan.sdk._worker import Worker
 
 if TYPE_CHECKING:
     from openai import OpenAI
@@ -71,7 +65,7 @@ def measure(scale: Scale) -> Iterator[Row]:
     openai = client(stream_of(3))
     latspan.auto_instrument()
     repeats = scale.of(800)
-    with _own_provider() as own:
+    with own_provider() as own:
         measures = [_by_call(openai), _by_call(openai), _by_call(openai, own)]
         bare, control, traced = interleaved(measures, repeats)
         yield _row("control: nothing", [bare, control])
@@ -79,7 +73,7 @@ def measure(scale: Scale) -> Iterator[Row]:
         results = interleaved([_by_block(openai), _by_block(openai, own)], scale.of(60))
         yield _row("own provider, in all", results, Target(most=300))
         yield _end_row("own provider", openai, own, repeats)
-    with _application_provider() as theirs:
+    with application_provider() as theirs:
         results = interleaved([_by_call(openai), _by_call(openai, theirs)], repeats)
         yield _row("application's provider, caller's thread", results, Target(most=300))
         yield _end_row("application's provider", openai, theirs, repeats)
@@ -104,72 +98,10 @@ def _row(
     )
 
 
-def _end_row(where: str, openai: OpenAI, on: _On, repeats: int) -> Row:
+def _end_row(where: str, openai: OpenAI, on: On, repeats: int) -> Row:
     measured = _by_end(openai, on)
     results = [measured() for _ in range(repeats // 4)]
     return Row(what=f"a call's end alone, {where}", latspan=figure(results))
-
-
-@dataclass(frozen=True, slots=True)
-class _On:
-    """latspan switched on, with what it exports to."""
-
-    runtime: Runtime
-    recorder: Recorder
-    processor: BatchSpanProcessor
-    exporter: InMemorySpanExporter
-
-    def settle(self) -> None:
-        """Wait until everything that has ended is exported and counted."""
-        self.runtime.drain()
-        self.processor.force_flush()
-        self.recorder.drain()
-
-    def forget(self) -> None:
-        """Let go of what has been exported and counted."""
-        self.exporter.clear()
-        self.recorder.swap_interval()
-
-
-@contextmanager
-def _own_provider() -> Generator[_On]:
-    """Set up what ``configure()`` does without a provider, but for where spans go."""
-    exporter = InMemorySpanExporter()
-    processor = BatchSpanProcessor(exporter)
-    sink = PrivateSink(TracerProvider(shutdown_on_exit=False), processor)
-    worker = Worker()
-    runtime = _runtime_of(worker, lambda: sink)
-    try:
-        yield _On(runtime, runtime.recorder, processor, exporter)
-    finally:
-        worker.stop(10)
-        processor.shutdown()
-
-
-@contextmanager
-def _application_provider() -> Generator[_On]:
-    """Set up what ``configure()`` does with an application's provider."""
-    exporter = InMemorySpanExporter()
-    processor = BatchSpanProcessor(exporter)
-    provider = TracerProvider(shutdown_on_exit=False)
-    provider.add_span_processor(processor)
-    worker = Worker()
-    runtime = _runtime_of(worker, Sinks(NoSink(), provider))
-    try:
-        yield _On(runtime, runtime.recorder, processor, exporter)
-    finally:
-        worker.stop(10)
-        provider.shutdown()
-
-
-def _runtime_of(worker: Worker, sink: Callable[[], SpanSink]) -> Runtime:
-    return Runtime(
-        clock=SystemClock(),
-        recorder=Recorder(SystemClock()),
-        sink=sink,
-        settle=worker.submit,
-        drain=worker.drain,
-    )
 
 
 def _call(openai: OpenAI) -> None:
@@ -177,7 +109,7 @@ def _call(openai: OpenAI) -> None:
         pass
 
 
-def _by_call(openai: OpenAI, on: _On | None = None) -> Callable[[], float]:
+def _by_call(openai: OpenAI, on: On | None = None) -> Callable[[], float]:
     _call(openai)
     settled_heap()
     calls = itertools.count(1)
@@ -198,7 +130,7 @@ def _by_call(openai: OpenAI, on: _On | None = None) -> Callable[[], float]:
     return measured
 
 
-def _by_block(openai: OpenAI, on: _On | None = None) -> Callable[[], float]:
+def _by_block(openai: OpenAI, on: On | None = None) -> Callable[[], float]:
     def measured() -> float:
         _runtime.install(None if on is None else on.runtime)
         before = time.process_time_ns()
@@ -233,7 +165,7 @@ class _Patient:
         return self.sink.open(name, kind=kind, start_epoch_ns=start_epoch_ns, attributes=attributes)
 
 
-def _by_end(openai: OpenAI, on: _On) -> Callable[[], float]:
+def _by_end(openai: OpenAI, on: On) -> Callable[[], float]:
     ends: list[Callable[[], None]] = []
     runtime = replace(on.runtime, sink=lambda: _Patient(on.runtime.sink()), settle=ends.append)
 

@@ -1,0 +1,87 @@
+"""
+latspan switched on as ``configure()`` does, but with spans that go into memory.
+
+No setting says that, because nobody but a benchmark wants it of latspan's own provider.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+from latspan._runtime import Runtime
+from latspan._spans import NoSink, SpanSink
+from latspan.clock import SystemClock
+from latspan.export import PrivateSink
+from latspan.recording import Recorder
+from latspan.sdk._sinks import Sinks
+from latspan.sdk._worker import Worker
+
+__all__ = ["On", "application_provider", "own_provider"]
+
+
+@dataclass(frozen=True, slots=True)
+class On:
+    """latspan switched on, with what it exports to."""
+
+    runtime: Runtime
+    recorder: Recorder
+    processor: BatchSpanProcessor
+    exporter: InMemorySpanExporter
+
+    def settle(self) -> None:
+        """Wait until everything that has ended is exported and counted."""
+        self.runtime.drain()
+        self.processor.force_flush()
+        self.recorder.drain()
+
+    def forget(self) -> None:
+        """Let go of what has been exported and counted."""
+        self.exporter.clear()
+        self.recorder.swap_interval()
+
+
+@contextmanager
+def own_provider() -> Generator[On]:
+    """Set up what ``configure()`` does without a provider, but for where spans go."""
+    exporter = InMemorySpanExporter()
+    processor = BatchSpanProcessor(exporter)
+    sink = PrivateSink(TracerProvider(shutdown_on_exit=False), processor)
+    worker = Worker()
+    runtime = _runtime_of(worker, lambda: sink)
+    try:
+        yield On(runtime, runtime.recorder, processor, exporter)
+    finally:
+        worker.stop(10)
+        processor.shutdown()
+
+
+@contextmanager
+def application_provider() -> Generator[On]:
+    """Set up what ``configure()`` does with an application's provider."""
+    exporter = InMemorySpanExporter()
+    processor = BatchSpanProcessor(exporter)
+    provider = TracerProvider(shutdown_on_exit=False)
+    provider.add_span_processor(processor)
+    worker = Worker()
+    runtime = _runtime_of(worker, Sinks(NoSink(), provider))
+    try:
+        yield On(runtime, runtime.recorder, processor, exporter)
+    finally:
+        worker.stop(10)
+        provider.shutdown()
+
+
+def _runtime_of(worker: Worker, sink: Callable[[], SpanSink]) -> Runtime:
+    return Runtime(
+        clock=SystemClock(),
+        recorder=Recorder(SystemClock()),
+        sink=sink,
+        settle=worker.submit,
+        drain=worker.drain,
+    )
