@@ -8,12 +8,13 @@ process, so that whatever else the machine does falls on both.
 from __future__ import annotations
 
 import gc
+import platform
 import sys
 import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from statistics import median
+from statistics import median, quantiles
 from typing import Final, Literal
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "added",
     "figure",
     "interleaved",
+    "machine",
     "settled_heap",
     "without_numpy",
     "yardstick",
@@ -40,8 +42,12 @@ _ROUND: Final = 10
 Measure = Callable[[], float]
 """Measures once and returns microseconds."""
 
-Unit = Literal["µs", "MiB", "B", "%"]
-"""What a figure is in: CPU time, memory, size on the wire, or a relative error."""
+Unit = Literal["µs", "ms", "MiB", "B", "%"]
+"""
+What a figure is in: CPU time, time that passed, memory, size on the wire, or a relative error.
+
+Only CPU time depends on the machine's speed.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +76,13 @@ class Figure:
             difference of the two least.
         middle: The median of all repeats; of an added cost, of the differences round by round.
             ``None`` where it was measured once, because nothing disturbs it.
+        half: Between which two the middle half of them lies; of an added cost, of the
+            differences.
     """
 
     least: float
     middle: float | None = None
+    half: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +166,11 @@ class Row:
         return target.most * (yardstick / REFERENCE_YARDSTICK_US if self.unit == "µs" else 1)
 
 
+def machine() -> str:
+    """Return what this runs on, in a few words."""
+    return f"Python {platform.python_version()} on {platform.system()} {platform.machine()}"
+
+
 def yardstick(repeats: int = 100) -> list[float]:
     """Return what ``append(perf_counter_ns())`` took, over and over, in microseconds."""
     times = 1_000
@@ -210,7 +224,7 @@ def interleaved(measures: Sequence[Measure], repeats: int) -> list[list[float]]:
 
 def figure(results: Sequence[float]) -> Figure:
     """Return the least and the median."""
-    return Figure(min(results), median(results))
+    return Figure(min(results), median(results), _half(results))
 
 
 def added(bare: Sequence[float], more: Sequence[float]) -> Figure:
@@ -224,4 +238,11 @@ def added(bare: Sequence[float], more: Sequence[float]) -> Figure:
     differences = [
         min(more[begin : begin + _ROUND]) - min(bare[begin : begin + _ROUND]) for begin in rounds
     ]
-    return Figure(min(more) - min(bare), median(differences))
+    return Figure(min(more) - min(bare), median(differences), _half(differences))
+
+
+def _half(results: Sequence[float]) -> tuple[float, float]:
+    if len(results) < 2:
+        return results[0], results[0]
+    low, _, high = quantiles(results, n=4, method="inclusive")
+    return low, high

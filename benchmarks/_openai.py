@@ -11,20 +11,47 @@ from __future__ import annotations
 import json
 import ssl
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Final
 
 import httpcore2
 import httpx2
 from openai import AsyncOpenAI, OpenAI
 
-__all__ = ["MESSAGES", "async_client", "client", "stream_of"]
+__all__ = [
+    "HEAD",
+    "LAST",
+    "MESSAGES",
+    "async_client",
+    "async_client_over",
+    "client",
+    "client_over",
+    "event",
+    "framed",
+    "stream_of",
+]
 
 MESSAGES: Any = [{"role": "user", "content": "Where did the time go?"}]
 
-_HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+HEAD: Final = (
+    b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+)
+"""What comes before the body of a streamed answer."""
+LAST: Final = b"0\r\n\r\n"
+"""The end of a chunked body."""
+
+_CONNECTIONS: Final = 1_000
+"""As many at once as the OpenAI client allows by itself."""
 
 
-def _chunk(delta: dict[str, str] | None, **more: Any) -> bytes:
+def event(delta: dict[str, str] | None, **more: Any) -> bytes:
+    """
+    Return one event of a streamed chat.
+
+    Args:
+        delta: What the chunk brings; empty: it says that the answer stops; ``None``: it has no
+            choice.
+        more: Further fields of the chunk.
+    """
     choices: list[dict[str, Any]] = []
     if delta is not None:
         finish = None if delta else "stop"
@@ -38,6 +65,11 @@ def _chunk(delta: dict[str, str] | None, **more: Any) -> bytes:
         "choices": choices,
     }
     return f"data: {json.dumps({**body, **more})}\n\n".encode()
+
+
+def framed(data: bytes) -> bytes:
+    """Return ``data`` as one piece of a chunked body."""
+    return b"%x\r\n%b\r\n" % (len(data), data)
 
 
 def stream_of(tokens: int, *, events_a_read: int = 1) -> list[bytes]:
@@ -54,17 +86,17 @@ def stream_of(tokens: int, *, events_a_read: int = 1) -> list[bytes]:
     usage = {"prompt_tokens": 12, "completion_tokens": tokens, "total_tokens": 12 + tokens}
     timings = {"prompt_n": 12, "prompt_ms": 0.02, "predicted_n": tokens, "predicted_ms": 0.02}
     events = [
-        _chunk({"role": "assistant", "content": ""}),
-        *[_chunk({"content": f" word{number:05}"}) for number in range(tokens)],
-        _chunk({}),
-        _chunk(None, usage=usage, timings=timings),
+        event({"role": "assistant", "content": ""}),
+        *[event({"content": f" word{number:05}"}) for number in range(tokens)],
+        event({}),
+        event(None, usage=usage, timings=timings),
         b"data: [DONE]\n\n",
     ]
     reads = [
         b"".join(events[begin : begin + events_a_read])
         for begin in range(0, len(events), events_a_read)
     ]
-    return [_HEAD, *[b"%x\r\n%b\r\n" % (len(read), read) for read in reads], b"0\r\n\r\n"]
+    return [HEAD, *map(framed, reads), LAST]
 
 
 class _Far:
@@ -132,15 +164,17 @@ class _AsyncBackend(httpcore2.AsyncNetworkBackend):
 
 
 class _Transport(httpx2.HTTPTransport):
-    def __init__(self, answer: Sequence[bytes]) -> None:
+    def __init__(self, backend: httpcore2.NetworkBackend) -> None:
         super().__init__(verify=_no_authorities())
-        self._pool = httpcore2.ConnectionPool(network_backend=_Backend(answer))
+        self._pool = httpcore2.ConnectionPool(network_backend=backend)
 
 
 class _AsyncTransport(httpx2.AsyncHTTPTransport):
-    def __init__(self, answer: Sequence[bytes]) -> None:
+    def __init__(self, backend: httpcore2.AsyncNetworkBackend) -> None:
         super().__init__(verify=_no_authorities())
-        self._pool = httpcore2.AsyncConnectionPool(network_backend=_AsyncBackend(answer))
+        self._pool = httpcore2.AsyncConnectionPool(
+            network_backend=backend, max_connections=_CONNECTIONS
+        )
 
 
 def _no_authorities() -> ssl.SSLContext:
@@ -149,19 +183,29 @@ def _no_authorities() -> ssl.SSLContext:
 
 def client(answer: Sequence[bytes]) -> OpenAI:
     """Return a client that every request of is answered with ``answer``, one read an element."""
-    return OpenAI(
-        base_url="http://model.test/v1",
-        api_key="none",
-        max_retries=0,
-        http_client=httpx2.Client(transport=_Transport(answer)),
-    )
+    return client_over(_Backend(answer))
 
 
 def async_client(answer: Sequence[bytes]) -> AsyncOpenAI:
     """Return the same as :func:`client`, asynchronous."""
+    return async_client_over(_AsyncBackend(answer))
+
+
+def client_over(backend: httpcore2.NetworkBackend, *, retries: int = 0) -> OpenAI:
+    """Return a client over another network, which tries ``retries`` times more."""
+    return OpenAI(
+        base_url="http://model.test/v1",
+        api_key="none",
+        max_retries=retries,
+        http_client=httpx2.Client(transport=_Transport(backend)),
+    )
+
+
+def async_client_over(backend: httpcore2.AsyncNetworkBackend) -> AsyncOpenAI:
+    """Return an asynchronous client over another network, which tries once."""
     return AsyncOpenAI(
         base_url="http://model.test/v1",
         api_key="none",
         max_retries=0,
-        http_client=httpx2.AsyncClient(transport=_AsyncTransport(answer)),
+        http_client=httpx2.AsyncClient(transport=_AsyncTransport(backend)),
     )

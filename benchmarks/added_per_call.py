@@ -35,7 +35,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from opentelemetry.trace import SpanKind
@@ -46,7 +46,7 @@ from _latspan_on import On, application_provider, own_provider
 from _openai import MESSAGES, client, stream_of
 from latspan import _runtime
 from latspan._runtime import Runtime
-from latspan._spans import AttributeValue, NoSink, OpenSpan
+from latspan._spans import AttributeValue, NoSink, OpenSpan, SpanSink
 from latspan.clock import SystemClock
 from latspan.recording import Recorder, RequestRecord
 

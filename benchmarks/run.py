@@ -10,15 +10,14 @@ from __future__ import annotations
 
 import argparse
 import json
-import platform
 import sys
 import time
-from collections.abc import Iterable
 from importlib import import_module
 from importlib.metadata import version
 from typing import Any, Final
 
-from _bench import REFERENCE_YARDSTICK_US, Figure, Row, Scale, Unit, figure, yardstick
+from _bench import REFERENCE_YARDSTICK_US, Figure, Row, Scale, Unit, figure, machine, yardstick
+from _table import markdown
 
 BENCHMARKS: Final = (
     "added_per_chunk",
@@ -27,6 +26,7 @@ BENCHMARKS: Final = (
     "histogram_memory",
     "histogram_work",
     "quantile_error",
+    "dead_collector",
     "import_time",
 )
 HEADINGS: Final = (
@@ -54,6 +54,18 @@ def shown(value: float, unit: Unit) -> str:
     return f"{value:.0f} µs" if abs(value) < 1000 else f"{value / 1000:.1f} ms"
 
 
+def middle_of(row: Row) -> str:
+    """Return the median; of times that passed, also where the middle half of the repeats lies."""
+    middle, half = row.latspan.middle, row.latspan.half
+    if middle is None:
+        return ""
+    text = shown(middle, row.unit)
+    if half is None or row.unit != "ms":
+        return text
+    low, high = (shown(each, row.unit) for each in half)
+    return f"{text} ({low} … {high})"
+
+
 def target_of(row: Row) -> str:
     """Return the row's target in words."""
     if row.target is None:
@@ -69,11 +81,11 @@ def target_of(row: Row) -> str:
 
 def cells(row: Row, stick: Figure) -> tuple[str, ...]:
     """Return the row as text, one cell a heading."""
-    middle, yardsticks = row.latspan.middle, row.yardsticks(stick)
+    yardsticks = row.yardsticks(stick)
     return (
         row.what,
         shown(row.latspan.least, row.unit),
-        "" if middle is None else shown(middle, row.unit),
+        middle_of(row),
         "" if yardsticks is None else f"{yardsticks:,.{1 if yardsticks < 10 else 0}f}",
         row.rival_name,
         "" if row.rival is None else shown(row.rival.least, row.unit),
@@ -83,26 +95,16 @@ def cells(row: Row, stick: Figure) -> tuple[str, ...]:
     )
 
 
-def table(rows: Iterable[tuple[str, ...]]) -> str:
-    """Return rows of cells as a Markdown table whose columns line up."""
-    lines = [HEADINGS, *rows]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    aligned = [
-        "| "
-        + " | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True))
-        + " |"
-        for line in lines
-    ]
-    rule = "|" + "|".join("-" * (width + 2) for width in widths) + "|"
-    return "\n".join([aligned[0], rule, *aligned[1:]])
-
-
 def as_data(row: Row, stick: Figure) -> dict[str, Any]:
     """Return the row for ``--json``; every figure in the row's unit."""
     return {
         "what": row.what,
         "unit": row.unit,
-        "latspan": {"least": row.latspan.least, "median": row.latspan.middle},
+        "latspan": {
+            "least": row.latspan.least,
+            "median": row.latspan.middle,
+            "middle_half": row.latspan.half,
+        },
         "yardsticks": row.yardsticks(stick),
         "rival": row.rival_name or None,
         "beside_it": row.rival and {"least": row.rival.least, "median": row.rival.middle},
@@ -132,24 +134,23 @@ def main() -> int:
             measured.append((name, row))
             sticks += yardstick()
     stick = figure(sticks)
-    machine = f"Python {platform.python_version()} on {platform.system()} {platform.machine()}"
     versions = {package: version(package) for package in PACKAGES}
     if arguments.json:
         document = {
-            "machine": machine,
+            "machine": machine(),
             "versions": versions,
             "yardstick_us": {"least": stick.least, "median": stick.middle},
             "rows": [{"benchmark": name, **as_data(row, stick)} for name, row in measured],
         }
         print(json.dumps(document, indent=2))
         return 0
-    print(table(cells(row, stick) for _, row in measured))
+    print(markdown([HEADINGS, *(cells(row, stick) for _, row in measured)]))
     print()
     print(
         f"yardstick, append(perf_counter_ns()): {stick.least:.3f} µs at its least,"
         f" {stick.middle:.3f} µs median; targets are for {REFERENCE_YARDSTICK_US} µs"
     )
-    print(machine + ", " + ", ".join(f"{name} {number}" for name, number in versions.items()))
+    print(machine() + ", " + ", ".join(f"{name} {number}" for name, number in versions.items()))
     print(f"{time.monotonic() - began:.0f} s{', quick' if arguments.quick else ''}")
     return 0
 

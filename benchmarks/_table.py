@@ -1,0 +1,25 @@
+"""Rows of text as a Markdown table that reads well unrendered too."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+__all__ = ["markdown"]
+
+
+def markdown(lines: Sequence[Sequence[str]]) -> str:
+    """
+    Return a table whose columns line up.
+
+    Args:
+        lines: The heading, then the rows; all of the same length.
+    """
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    aligned = [
+        "| "
+        + " | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True))
+        + " |"
+        for line in lines
+    ]
+    rule = "|" + "|".join("-" * (width + 2) for width in widths) + "|"
+    return "\n".join([aligned[0], rule, *aligned[1:]])

@@ -1,0 +1,193 @@
+"""
+Answers that take their time: a far end in this process that writes each piece when it is due.
+
+It produces on its own schedule, counted from the request, whether anyone reads or not: a read
+returns at once what has come by then, as a socket does, and else waits for what comes next.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import httpcore2
+
+from _openai import HEAD, LAST, client_over, event, framed
+
+if TYPE_CHECKING:
+    from openai import OpenAI
+
+__all__ = ["Answer", "AsyncTimed", "Piece", "Timed", "paced", "slow_client"]
+
+_DUE: Final = b"@@@@@@@@@@@@@@@@@"
+"""
+Stands in a piece for the instant at which it was due, in seconds of ``time.perf_counter``.
+
+As long as what takes its place, because the length of a piece is written before it.
+"""
+_WRITTEN_DUE: Final = b"%017.6f"
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """
+    What the far end writes at once.
+
+    Args:
+        at_s: When, in seconds since the request.
+        data: What.
+    """
+
+    at_s: float
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """
+    One answer.
+
+    Args:
+        pieces: In the order in which they are due.
+        cut: Whether the connection breaks after the last.
+    """
+
+    pieces: Sequence[Piece]
+    cut: bool = False
+
+
+class _Far:
+    """The far end of one connection: knows what is due, waits for nothing."""
+
+    def __init__(self, answers: Iterator[Answer]) -> None:
+        self._answers = answers
+        self._answer = Answer(())
+        self._left: list[Piece] = []
+        self._began_s = 0.0
+        self._was_read = True
+
+    def hear(self) -> None:
+        if self._was_read:
+            self._answer = next(self._answers)
+            self._left = list(reversed(self._answer.pieces))
+            self._was_read = False
+        self._began_s = time.perf_counter()
+
+    def wait_s(self) -> float:
+        """Return how long the next piece is still to come, 0 if there is none or it has come."""
+        if not self._left:
+            return 0
+        return max(0.0, self._began_s + self._left[-1].at_s - time.perf_counter())
+
+    def say(self) -> bytes:
+        """Return all that is due."""
+        self._was_read = True
+        if not self._left and self._answer.cut:
+            raise httpcore2.ReadError("the far end went away")
+        since_s = time.perf_counter() - self._began_s
+        due: list[bytes] = []
+        # What was waited for is due even where the wait was a little short.
+        while self._left and (not due or self._left[-1].at_s <= since_s):
+            piece = self._left.pop()
+            due.append(piece.data.replace(_DUE, _WRITTEN_DUE % (self._began_s + piece.at_s)))
+        return b"".join(due)
+
+
+class _Stream(httpcore2.NetworkStream):
+    def __init__(self, far: _Far) -> None:
+        self._far = far
+
+    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ARG002
+        if wait_s := self._far.wait_s():
+            time.sleep(wait_s)
+        return self._far.say()
+
+    def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ARG002
+        self._far.hear()
+
+    def close(self) -> None:
+        pass
+
+    def get_extra_info(self, info: str) -> Any:  # noqa: ARG002
+        return None
+
+
+class Timed(httpcore2.NetworkBackend):
+    """
+    A network on which every request is answered in its time.
+
+    Args:
+        answers: One for each request; the last for all that follow.
+    """
+
+    def __init__(self, answers: Iterable[Answer]) -> None:
+        self._answers = _for_ever(answers)
+
+    def connect_tcp(self, *args: Any, **kwargs: Any) -> httpcore2.NetworkStream:  # noqa: ARG002
+        return _Stream(_Far(self._answers))
+
+
+class _AsyncStream(httpcore2.AsyncNetworkStream):
+    def __init__(self, far: _Far) -> None:
+        self._far = far
+
+    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ARG002, ASYNC109
+        if wait_s := self._far.wait_s():
+            await asyncio.sleep(wait_s)
+        return self._far.say()
+
+    async def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ARG002, ASYNC109
+        self._far.hear()
+
+    async def aclose(self) -> None:
+        pass
+
+    def get_extra_info(self, info: str) -> Any:  # noqa: ARG002
+        return None
+
+
+class AsyncTimed(httpcore2.AsyncNetworkBackend):
+    """
+    The same as :class:`Timed`, for asynchronous clients.
+
+    Args:
+        answers: One for each request; the last for all that follow.
+    """
+
+    def __init__(self, answers: Iterable[Answer]) -> None:
+        self._answers = _for_ever(answers)
+
+    async def connect_tcp(self, *args: Any, **kwargs: Any) -> httpcore2.AsyncNetworkStream:  # noqa: ARG002
+        return _AsyncStream(_Far(self._answers))
+
+
+def _for_ever(answers: Iterable[Answer]) -> Iterator[Answer]:
+    *first, last = answers
+    return itertools.chain(first, itertools.repeat(last))
+
+
+def paced(tokens: int, first_s: float, gap_s: float) -> Answer:
+    """
+    Return a streamed answer.
+
+    Args:
+        tokens: How many words; each is the instant at which it was due, in seconds of
+            ``time.perf_counter``.
+        first_s: When the first is due, in seconds since the request.
+        gap_s: From one to the next, in seconds.
+    """
+    words = [
+        Piece(first_s + gap_s * number, framed(event({"content": _DUE.decode()})))
+        for number in range(tokens)
+    ]
+    end = framed(event({}) + b"data: [DONE]\n\n") + LAST
+    return Answer([Piece(0, HEAD), *words, Piece(words[-1].at_s, end)])
+
+
+def slow_client() -> OpenAI:
+    """Return a client whose calls wait for five words, and take some 8 ms."""
+    return client_over(Timed([paced(5, first_s=0.003, gap_s=0.001)]))
