@@ -45,9 +45,9 @@ help: ## Show this
 	@echo 'First look:      make demo     a model server, 40 chats, where their time went'
 	@echo 'Before a commit: make check && make test'
 	@echo
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
-	@echo 'ARGS goes to the program behind demo, test and bench:'
+	@echo 'ARGS goes to the program behind demo, test, bench and bench-rivals:'
 	@echo '  make demo ARGS="--requests 12"'
 	@echo '  make test ARGS="-k histogram"'
 	@echo 'PYTHON says which interpreter (python3 unless given), VENV, VENV_OLDEST and VENV_BESIDE where its'
@@ -121,6 +121,10 @@ check-changelog: $(READY)
 .PHONY: bench
 bench: $(READY) ## Measure what latspan costs, with the yardstick of this machine
 	@$(BIN)/python benchmarks/run.py $(ARGS)
+
+.PHONY: bench-rivals
+bench-rivals: $(READY) ## Measure five other instrumentations too, each in an environment of its own
+	@PYTHONPATH=benchmarks $(BIN)/python -P -m rivals $(ARGS)
 
 .PHONY: docs
 docs: $(READY) ## Build the documentation into site/

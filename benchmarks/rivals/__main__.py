@@ -1,0 +1,111 @@
+"""The program behind ``make bench-rivals``: measures, and prints Markdown or a JSON document."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from _bench import Figure, Scale, figure, machine, yardstick
+from rivals._document import document
+from rivals._environments import NotInstalledError, python_of, versions_of
+from rivals._hearing import hear
+from rivals._libraries import BARE, LATSPAN, LIBRARIES, SHARED
+from rivals._parts import PARTS
+from rivals._subjects import BASELINE, CONTROL, SUBJECTS
+from rivals._tables import notes, numbers_table, situations_table
+from rivals._turns import Field, Values
+from rivals._witness import Testimony
+
+__all__ = ["main"]
+
+_SITUATIONS: Final = "situations"
+
+
+def main() -> int:
+    """Do what the command line says, and return the exit status."""
+    names = (*PARTS, _SITUATIONS)
+    parser = argparse.ArgumentParser(
+        prog="make bench-rivals", description="Measure latspan beside five other instrumentations"
+    )
+    parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(names))
+    parser.add_argument("--json", action="store_true", help="print one document instead of tables")
+    parser.add_argument("--quick", action="store_true", help="a fifth of the repeats, and fewer")
+    arguments = parser.parse_args()
+    parts: list[str] = arguments.parts or list(names)
+    for name in parts:
+        if name not in names:
+            parser.error(f"no part '{name}'; there are {', '.join(names)}")
+    began = time.monotonic()
+    taking_part = _field()
+    load_at_first = os.getloadavg()[0]
+    sticks = yardstick()
+    numbers: dict[str, Mapping[str, Values]] = {}
+    heard: Mapping[str, Mapping[str, Testimony]] = {}
+    for name in parts:
+        sys.stderr.write(f"measuring {name} ...\n")
+        if name == _SITUATIONS:
+            heard = hear(taking_part)
+            table = situations_table(heard)
+        else:
+            numbers[name] = PARTS[name].measure(taking_part, Scale(quick=arguments.quick))
+            table = numbers_table(PARTS[name], numbers[name])
+        if not arguments.json:
+            print(f"{table}\n", flush=True)
+        sticks += yardstick()
+    run = {
+        "machine": machine(),
+        "cores": os.cpu_count(),
+        "load": [load_at_first, os.getloadavg()[0]],
+        "quick": arguments.quick,
+        "took_s": time.monotonic() - began,
+        **_what_ran(taking_part, figure(sticks)),
+    }
+    print(json.dumps(document(run, numbers, heard), indent=2) if arguments.json else notes(run))
+    return 0
+
+
+def _field() -> Field:
+    """Return everybody who can be installed, and why the others cannot."""
+    pythons: dict[str, Path] = {}
+    skipped: dict[str, str] = {}
+    for library in LIBRARIES:
+        try:
+            pythons[library.name] = python_of(library)
+        except NotInstalledError as error:
+            skipped[library.title] = str(error)
+    if LATSPAN.name not in pythons:
+        raise SystemExit(f"latspan cannot be installed: {skipped[LATSPAN.title]}")
+    # The client alone needs an environment too.
+    pythons[BARE.name] = pythons[LATSPAN.name]
+    everybody = (BASELINE, CONTROL, *SUBJECTS)
+    return Field(pythons, [each for each in everybody if each.library.name in pythons], skipped)
+
+
+def _what_ran(taking_part: Field, stick: Figure) -> dict[str, Any]:
+    installed = [library for library in LIBRARIES if library.name in taking_part.pythons]
+    versions = {library.name: versions_of(library) for library in installed}
+    return {
+        "yardstick_us": {"least": stick.least, "median": stick.middle},
+        # More than one of a kind is not what is wanted.
+        "shared_versions": {
+            name: sorted({each[name] for each in versions.values()}) for name in SHARED
+        },
+        "libraries": {
+            library.title: {
+                "version": versions[library.name][library.distribution],
+                "setting": library.setting,
+            }
+            for library in installed
+        },
+        "skipped": taking_part.skipped,
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,78 @@
+"""
+The environment of each library: a folder under ``build/rivals``, made when it is first needed.
+
+A stamp in the folder is named for what it was made from, as those of the Makefile are, so that a
+second run finds it ready.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from rivals._libraries import CLIENT, LATSPAN, SHARED, Library
+
+__all__ = ["NotInstalledError", "python_of", "versions_of"]
+
+_ROOT: Final = Path(__file__).resolve().parents[2]
+_FOLDER: Final = _ROOT / "build" / "rivals"
+_PIP: Final = ("-m", "pip", "install", "--quiet", "--disable-pip-version-check")
+
+
+_VERSIONS: Final = """
+import json, sys
+from importlib.metadata import version
+print(json.dumps({name: version(name) for name in sys.argv[1:]}))
+"""
+
+
+class NotInstalledError(Exception):
+    """A library's environment cannot be made; the message says why."""
+
+
+def python_of(library: Library) -> Path:
+    """
+    Return the interpreter of the library's environment, which is made if it is not ready.
+
+    Raises:
+        NotInstalledError: It cannot be made.
+    """
+    folder = _FOLDER / library.name
+    python = folder / "bin" / "python"
+    ready = folder / f".ready-{_key(library)}"
+    if ready.exists():
+        return python
+    sys.stderr.write(f"installing {library.title} into {folder.relative_to(_ROOT)}\n")
+    _run([str(_ROOT / "scripts" / "environment"), sys.executable, str(folder)])
+    _run([str(python), *_PIP, *CLIENT, *library.requirements])
+    for stale in folder.glob(".ready-*"):
+        stale.unlink()
+    ready.touch()
+    return python
+
+
+def versions_of(library: Library) -> Mapping[str, str]:
+    """Return the versions of what is compared and of what it shares, by distribution."""
+    names = [*SHARED, library.distribution]
+    return json.loads(_run([str(python_of(library)), "-P", "-c", _VERSIONS, *names]))
+
+
+def _key(library: Library) -> int:
+    made_from = [sys.version, *CLIENT, *library.requirements]
+    if library is LATSPAN:
+        made_from.append((_ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    return zlib.crc32("\n".join(made_from).encode())
+
+
+def _run(command: list[str]) -> str:
+    ran = subprocess.run(command, cwd=_ROOT, capture_output=True, text=True, check=False)
+    if ran.returncode:
+        lines = ran.stderr.strip().splitlines() or [f"exit status {ran.returncode}"]
+        errors = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR: ")]
+        raise NotInstalledError((errors or lines)[-1])
+    return ran.stdout

@@ -1,0 +1,177 @@
+"""Where each library says what: in which span, attribute, event or metric of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final, Protocol
+
+from rivals._situations import Fact
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace import ReadableSpan
+
+    from rivals._switches import Total
+
+__all__ = ["SAYS", "Place", "Says"]
+
+_NS_PER_S: Final = 1e9
+
+
+class Place(Protocol):
+    """Where a number stands."""
+
+    def look(self, span: ReadableSpan, totals: Mapping[str, Total], /) -> float | None:
+        """Return the number, in seconds or a count; ``None`` where it does not stand there."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Attribute:
+    """An attribute of the span."""
+
+    name: str
+
+    def look(self, span: ReadableSpan, _: Mapping[str, Total]) -> float | None:
+        """Return its value."""
+        value = (span.attributes or {}).get(self.name)
+        return value if isinstance(value, int | float) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Instant:
+    """An attribute that is an instant, since the span's start."""
+
+    name: str
+
+    def look(self, span: ReadableSpan, _: Mapping[str, Total]) -> float | None:
+        """Return how long after the start it is."""
+        value = (span.attributes or {}).get(self.name)
+        if not isinstance(value, str) or span.start_time is None:
+            return None
+        return datetime.fromisoformat(value.strip('"')).timestamp() - span.start_time / _NS_PER_S
+
+
+@dataclass(frozen=True, slots=True)
+class FirstEvent:
+    """The first event of a name, since the span's start."""
+
+    name: str
+
+    def look(self, span: ReadableSpan, _: Mapping[str, Total]) -> float | None:
+        """Return how long after the start it is."""
+        for event in span.events:
+            if event.name == self.name and span.start_time is not None:
+                return (event.timestamp - span.start_time) / _NS_PER_S
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class LongestBetweenEvents:
+    """The longest time from one event of a name to the next."""
+
+    name: str
+
+    def look(self, span: ReadableSpan, _: Mapping[str, Total]) -> float | None:
+        """Return it; ``None`` below two events."""
+        instants = [event.timestamp for event in span.events if event.name == self.name]
+        gaps = [after - before for before, after in pairwise(instants)]
+        return max(gaps) / _NS_PER_S if gaps else None
+
+
+@dataclass(frozen=True, slots=True)
+class SpanDuration:
+    """From the span's start to its end."""
+
+    def look(self, span: ReadableSpan, _: Mapping[str, Total]) -> float | None:
+        """Return it."""
+        if span.start_time is None or span.end_time is None:
+            return None
+        return (span.end_time - span.start_time) / _NS_PER_S
+
+
+@dataclass(frozen=True, slots=True)
+class Sum:
+    """The sum of a metric's values."""
+
+    name: str
+
+    def look(self, _: ReadableSpan, totals: Mapping[str, Total]) -> float | None:
+        """Return it."""
+        return totals[self.name].total if self.name in totals else None
+
+
+@dataclass(frozen=True, slots=True)
+class Greatest:
+    """The greatest of a metric's values."""
+
+    name: str
+
+    def look(self, _: ReadableSpan, totals: Mapping[str, Total]) -> float | None:
+        """Return it."""
+        return totals[self.name].most if self.name in totals else None
+
+
+@dataclass(frozen=True, slots=True)
+class Says:
+    """
+    Where one library says what.
+
+    Args:
+        places: Of each number that it says anywhere.
+        streamed: How the name of the record begins that stands for a streamed answer, where that
+            is not the call's own span.
+    """
+
+    places: Mapping[Fact, Place] = field(default_factory=dict[Fact, Place])
+    streamed: str | None = None
+
+
+_FIRST_CHUNK: Final = "gen_ai.response.time_to_first_chunk"
+_CHUNK_TIMES: Final = "gen_ai.client.operation.time_per_output_chunk"
+
+SAYS: Final[Mapping[str, Says]] = {
+    "bare": Says(),
+    "official": Says(
+        {
+            Fact.DURATION: SpanDuration(),
+            Fact.FIRST_CHUNK: Attribute(_FIRST_CHUNK),
+            Fact.LONGEST_GAP: Greatest(_CHUNK_TIMES),
+            Fact.GAPS: Sum(_CHUNK_TIMES),
+        }
+    ),
+    "openllmetry": Says(
+        {
+            Fact.DURATION: SpanDuration(),
+            Fact.TTFT: Sum("gen_ai.server.time_to_first_token"),
+            Fact.LONGEST_GAP: LongestBetweenEvents("gen_ai.content.completion.chunk"),
+            Fact.GAPS: Sum("llm.chat_completions.streaming_time_to_generate"),
+        }
+    ),
+    "openinference": Says(
+        {
+            Fact.DURATION: SpanDuration(),
+            Fact.TTFT: FirstEvent("First Token Stream Event"),
+        }
+    ),
+    "langfuse": Says(
+        {
+            Fact.DURATION: SpanDuration(),
+            Fact.TTFT: Instant("langfuse.observation.completion_start_time"),
+        }
+    ),
+    "logfire": Says({Fact.DURATION: Attribute("duration")}, streamed="streaming response from"),
+    "latspan": Says(
+        {
+            Fact.DURATION: SpanDuration(),
+            Fact.FIRST_CHUNK: Attribute(_FIRST_CHUNK),
+            Fact.TTFT: Attribute("latspan.time_to_first_token"),
+            Fact.LONGEST_GAP: Attribute("latspan.chunk_gap.max"),
+            Fact.GAPS: Sum("chunk_gap"),
+            Fact.HELD: Attribute("latspan.consumer.duration"),
+            Fact.ATTEMPTS: Attribute("latspan.attempt.count"),
+        }
+    ),
+}

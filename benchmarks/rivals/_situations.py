@@ -1,0 +1,352 @@
+"""
+The thirteen situations: what the server does and when, what its caller does, and what is true.
+
+Every stream has the same times, in seconds since the request: headers and a chunk that only names
+the role at 0.30, the first of twenty tokens at 0.50, each other 0.02 after the one before, but the
+eleventh 0.40 later still.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final
+
+from _openai import HEAD, LAST, event, framed
+from _timed import Answer, Piece
+from rivals import _callers
+from rivals._callers import Scene
+
+__all__ = [
+    "SITUATIONS",
+    "About",
+    "Ask",
+    "Between",
+    "Count",
+    "Ended",
+    "Fact",
+    "Heard",
+    "Parent",
+    "Situation",
+    "situation_named",
+]
+
+
+class Fact(StrEnum):
+    """What can be asked about a call."""
+
+    HEARD = "its end is noticed"
+    ENDED = "how it ended"
+    DURATION = "duration"
+    FIRST_CHUNK = "time to first chunk"
+    TTFT = "time to first token"
+    LONGEST_GAP = "longest gap"
+    GAPS = "all gaps"
+    HELD = "time that the caller held it up"
+    ATTEMPTS = "attempts"
+    PARENT = "parent of the span made between chunks"
+
+
+class Heard(StrEnum):
+    """When the span, or what stands for it, has been exported; garbage collection is off."""
+
+    TOO_EARLY = "at the headers"
+    AT_ONCE = "at once"
+    DROPPED = "when dropped"
+    COLLECTED = "at collection"
+    NEVER = "never"
+
+
+class Ended(StrEnum):
+    """How a call ended, in the library's words for it."""
+
+    WELL = "no error"
+    CANCELLED = "cancelled"
+    BADLY = "error"
+
+
+class Parent(StrEnum):
+    """Whose child a span is that the application makes while it reads."""
+
+    CALLER = "the caller's"
+    OTHER = "another"
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """
+    A time.
+
+    Args:
+        seconds: When nothing is in the way. The client and the machine may take a little longer.
+        is_gap: Whether it is the time between two instants of which the first may be late too.
+    """
+
+    seconds: float
+    is_gap: bool = False
+
+    def holds(self, answer: float) -> bool:
+        """Return whether ``answer`` is right."""
+        early_s = _LATE_S if self.is_gap else _TOO_SOON_S
+        return self.seconds - early_s <= answer <= self.seconds + _LATE_S
+
+    def __str__(self) -> str:
+        """Return it as in tables."""
+        return f"{self.seconds:.2f}"
+
+
+@dataclass(frozen=True, slots=True)
+class Between:
+    """
+    A number of which more than one value is right, for example because definitions differ.
+
+    Args:
+        least: The least that is right.
+        most: The greatest that is right.
+    """
+
+    least: float
+    most: float
+
+    def holds(self, answer: float) -> bool:
+        """Return whether ``answer`` is right."""
+        return self.least - _TOO_SOON_S <= answer <= self.most + _LATE_S
+
+    def __str__(self) -> str:
+        """Return it as in tables."""
+        return f"{self.least:.2f} … {self.most:.2f}"
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """
+    A count.
+
+    Args:
+        number: The only one that is right.
+    """
+
+    number: int
+
+    def holds(self, answer: float) -> bool:
+        """Return whether ``answer`` is right."""
+        return answer == self.number
+
+    def __str__(self) -> str:
+        """Return it as in tables."""
+        return str(self.number)
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """
+    One question about a situation.
+
+    Args:
+        fact: What is asked.
+        truth: The answer.
+    """
+
+    fact: Fact
+    truth: About | Between | Count | Heard | Ended | Parent
+
+    def is_right(self, answer: float | str) -> bool:
+        """Return whether ``answer`` is right."""
+        if isinstance(self.truth, About | Between | Count):
+            return not isinstance(answer, str) and self.truth.holds(answer)
+        return answer == self.truth
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """
+    One way a call can go.
+
+    Args:
+        name: A letter and perhaps a number.
+        title: In tables.
+        answers: What the server answers, request by request.
+        caller: What the application does.
+        asks: What is asked about it.
+    """
+
+    name: str
+    title: str
+    answers: Sequence[Answer]
+    caller: Callable[[Scene], None]
+    asks: Sequence[Ask]
+
+
+_TOO_SOON_S: Final = 0.002
+_LATE_S: Final = 0.05
+"""What a busy machine may add; a quarter of what a role is taken for a token by."""
+
+_HEADERS_S: Final = 0.30
+_FIRST_S: Final = 0.50
+_GAP_S: Final = 0.02
+_STALL_S: Final = 0.40
+_TOKENS: Final = 20
+_STALLED: Final = 10
+_REFUSED_S: Final = 0.05
+_BACK_OFF_S: Final = 0.30
+
+
+def _token_s(number: int) -> float:
+    return _FIRST_S + _GAP_S * number + (_STALL_S if number >= _STALLED else 0)
+
+
+_END_S: Final = _token_s(_TOKENS)
+
+
+def _chat(tokens: int = _TOKENS) -> Iterator[Piece]:
+    yield Piece(_HEADERS_S, HEAD + framed(event({"role": "assistant", "content": ""})))
+    for number in range(tokens):
+        yield Piece(_token_s(number), framed(event({"content": f"word{number} "})))
+
+
+def _responses() -> Iterator[Piece]:
+    response: dict[str, Any] = {
+        "id": "resp_1",
+        "object": "response",
+        "created_at": 1_760_000_000,
+        "model": "gpt-4o-mini-2024-07-18",
+        "status": "in_progress",
+        "output": [],
+        "parallel_tool_calls": True,
+        "tool_choice": "auto",
+        "tools": [],
+    }
+    words = [f"word{number} " for number in range(_TOKENS)]
+    place = {"item_id": "msg_1", "output_index": 0, "content_index": 0}
+    part = {"type": "output_text", "text": "", "annotations": list[Any]()}
+    item: dict[str, Any] = {"id": "msg_1", "type": "message", "role": "assistant"}
+    begun = {**item, "status": "in_progress", "content": list[Any]()}
+    said = {**part, "text": "".join(words)}
+    done = {**item, "status": "completed", "content": [said]}
+    yield Piece(_HEADERS_S, HEAD + _event("response.created", response=response))
+    yield Piece(
+        _FIRST_S,
+        _event("response.output_item.added", output_index=0, item=begun)
+        + _event("response.content_part.added", **place, part=part),
+    )
+    for number, word in enumerate(words):
+        yield Piece(_token_s(number), _event("response.output_text.delta", **place, delta=word))
+    yield Piece(
+        _END_S,
+        _event("response.output_text.done", **place, text=said["text"])
+        + _event("response.content_part.done", **place, part=said)
+        + _event("response.output_item.done", output_index=0, item=done)
+        + _event(
+            "response.completed", response={**response, "status": "completed"} | {"output": [done]}
+        )
+        + LAST,
+    )
+
+
+def _event(kind: str, **fields: Any) -> bytes:
+    body = json.dumps({"type": kind, "sequence_number": 0, **fields})
+    return framed(f"event: {kind}\ndata: {body}\n\n".encode())
+
+
+def _refused() -> Answer:
+    body = b'{"error": {"message": "slow down", "type": "requests", "code": "rate_limit"}}'
+    head = (
+        b"HTTP/1.1 429 Too Many Requests\r\ncontent-type: application/json\r\n"
+        b"retry-after-ms: %d\r\ncontent-length: %d\r\n\r\n"
+    )
+    return Answer([Piece(_REFUSED_S, head % (_BACK_OFF_S * 1000, len(body)) + body)])
+
+
+_WHOLE: Final = Answer([*_chat(), Piece(_END_S, framed(event({}) + b"data: [DONE]\n\n") + LAST)])
+_BROKEN: Final = Answer([*_chat(_STALLED)], cut=True)
+_RESPONSE: Final = Answer([*_responses()])
+
+
+_AT_ONCE: Final = Ask(Fact.HEARD, Heard.AT_ONCE)
+_WELL: Final = Ask(Fact.ENDED, Ended.WELL)
+_TTFT: Final = Ask(Fact.TTFT, About(_FIRST_S))
+
+SITUATIONS: Final = (
+    Situation(
+        "A",
+        "read to the end",
+        [_WHOLE],
+        _callers.reads_to_the_end,
+        [
+            _AT_ONCE,
+            _WELL,
+            Ask(Fact.DURATION, About(_END_S)),
+            Ask(Fact.FIRST_CHUNK, About(_HEADERS_S)),
+            _TTFT,
+            Ask(Fact.LONGEST_GAP, About(_STALL_S + _GAP_S, is_gap=True)),
+        ],
+    ),
+    Situation(
+        "B",
+        "the caller takes 50 ms for each chunk",
+        [_WHOLE],
+        _callers.takes_its_time,
+        [
+            _TTFT,
+            # From the first chunk or from the first token, to the last token or to the end.
+            Ask(Fact.GAPS, Between(_token_s(_TOKENS - 1) - _FIRST_S, _END_S - _HEADERS_S)),
+            # All its work, or less what it did while nothing had come.
+            Ask(
+                Fact.HELD, Between(_callers.WORK_S * (_TOKENS - 2), _callers.WORK_S * (_TOKENS + 2))
+            ),
+        ],
+    ),
+    Situation("C1", "`break`", [_WHOLE], _callers.breaks, [_AT_ONCE, _WELL, _TTFT]),
+    Situation("C2", "`close()`", [_WHOLE], _callers.closes, [_AT_ONCE, _WELL, _TTFT]),
+    Situation(
+        "C3", "`break` inside `with`", [_WHOLE], _callers.leaves_with, [_AT_ONCE, _WELL, _TTFT]
+    ),
+    Situation(
+        "D",
+        "the connection breaks",
+        [_BROKEN],
+        _callers.reads_to_the_end,
+        [_AT_ONCE, Ask(Fact.ENDED, Ended.BADLY), _TTFT],
+    ),
+    Situation(
+        "E",
+        "the task is cancelled",
+        [_WHOLE],
+        _callers.is_cancelled,
+        [_AT_ONCE, Ask(Fact.ENDED, Ended.CANCELLED), _TTFT],
+    ),
+    Situation(
+        "F",
+        "429, 0.30 s later well",
+        [_refused(), _WHOLE],
+        _callers.reads_to_the_end,
+        [
+            _AT_ONCE,
+            _WELL,
+            Ask(Fact.TTFT, About(_REFUSED_S + _BACK_OFF_S + _FIRST_S)),
+            Ask(Fact.ATTEMPTS, Count(2)),
+        ],
+    ),
+    Situation(
+        "G1", "`with_raw_response`", [_WHOLE], _callers.parses_a_raw_response, [_AT_ONCE, _TTFT]
+    ),
+    Situation("G2", "`with_streaming_response`", [_WHOLE], _callers.reads_lines, [_AT_ONCE, _TTFT]),
+    Situation(
+        "H", "`chat.completions.stream()`", [_WHOLE], _callers.reads_events, [_AT_ONCE, _TTFT]
+    ),
+    Situation(
+        "I",
+        "a span of the application between chunks",
+        [_WHOLE],
+        _callers.makes_a_span,
+        [Ask(Fact.PARENT, Parent.CALLER)],
+    ),
+    Situation("J", "Responses API", [_RESPONSE], _callers.reads_a_response, [_AT_ONCE, _TTFT]),
+)
+
+
+def situation_named(name: str) -> Situation:
+    """Return the situation called ``name``."""
+    return next(each for each in SITUATIONS if each.name == name)

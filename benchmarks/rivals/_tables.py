@@ -1,0 +1,114 @@
+"""A run as Markdown: its tables, and what must be known of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from statistics import median
+from typing import Any
+
+from _bench import added
+from _table import markdown
+from rivals._libraries import LIBRARIES
+from rivals._parts import Part
+from rivals._situations import SITUATIONS, Ask
+from rivals._subjects import BASELINE, CONTROL, SUBJECTS
+from rivals._turns import Values
+from rivals._witness import Testimony
+
+__all__ = ["notes", "numbers_table", "situations_table"]
+
+_RIGHT = {True: "right", False: "wrong", None: "not said"}
+
+
+def numbers_table(part: Part, results: Mapping[str, Values]) -> str:
+    """Return a part's results: the bare client's medians, and what each subject adds."""
+    heading = ["added by", *(f"{column.title}, {column.unit}" for column in part.columns)]
+    bare = results[BASELINE.name]
+    lines = [
+        heading,
+        ["nothing: the client alone", *(_number(median(bare[c.key])) for c in part.columns)],
+    ]
+    for subject in (CONTROL, *SUBJECTS):
+        if values := results.get(subject.name):
+            cells = [_added(bare[column.key], values[column.key]) for column in part.columns]
+            lines.append([subject.title, *cells])
+    rounds = len(bare[part.columns[0].key])
+    title = f"**{part.title}**: least; median (middle half) of {rounds} rounds"
+    return f"{title}\n\n{markdown(lines)}"
+
+
+def situations_table(heard: Mapping[str, Mapping[str, Testimony]]) -> str:
+    """Return what was asked about each situation, what is true, and what each library says."""
+    libraries = [library for library in LIBRARIES if library.name in heard]
+    lines = [["situation", "asked", "truth", *(library.title for library in libraries)]]
+    tally = {library.name: dict.fromkeys(_RIGHT, 0) for library in libraries}
+    for situation in SITUATIONS:
+        for ask in situation.asks:
+            cells: list[str] = []
+            for library in libraries:
+                said = heard[library.name][situation.name]
+                tally[library.name][said.is_right(ask)] += 1
+                cells.append(_said(said, ask))
+            title = f"{situation.name}: {situation.title}"
+            lines.append([title, ask.fact, str(ask.truth), *cells])
+    for verdict, word in _RIGHT.items():
+        counts = [str(tally[library.name][verdict]) for library in libraries]
+        lines.append(["all", word, "", *counts])
+    same = [
+        sum(
+            heard[library.name][each.name].got == heard["bare"][each.name].got
+            for each in SITUATIONS
+        )
+        for library in libraries
+    ]
+    total = len(SITUATIONS)
+    lines.append(["all", "the caller gets the same", str(total), *map(str, same)])
+    return f"**Thirteen situations**, seconds; a wrong answer is marked\n\n{markdown(lines)}"
+
+
+def notes(run: dict[str, Any]) -> str:
+    """Return what must be known of a run."""
+    stick = run["yardstick_us"]
+    shared = ", ".join(f"{name} {' and '.join(v)}" for name, v in run["shared_versions"].items())
+    took = f"{run['took_s']:.0f} s{', quick' if run['quick'] else ''}"
+    yardsticks = f"{stick['least']:.3f} µs at its least, {stick['median']:.3f} µs median"
+    load = "load {:.1f} at first, {:.1f} at last".format(*run["load"])
+    lines = [
+        f"{run['machine']}, {run['cores']} cores, {load}; yardstick {yardsticks}; {took}",
+        "",
+        f"In every environment: {shared}.",
+        "",
+    ]
+    if any(len(versions) > 1 for versions in run["shared_versions"].values()):
+        lines += [
+            "**The environments differ in these, so the client alone is no measure of all.**",
+            "",
+        ]
+    lines += [
+        f"- {title} {library['version']}: {library['setting']}"
+        for title, library in run["libraries"].items()
+    ]
+    lines += [f"- skipped: {title}: {reason}" for title, reason in run["skipped"].items()]
+    return "\n".join(lines)
+
+
+def _added(bare: Sequence[float], more: Sequence[float]) -> str:
+    cost = added(bare, more)
+    text = _number(cost.least)
+    if cost.middle is not None:
+        text += f"; {_number(cost.middle)}"
+    if cost.half is not None:
+        text += f" ({' … '.join(map(_number, cost.half))})"
+    return text
+
+
+def _said(said: Testimony, ask: Ask) -> str:
+    answer = said.answers.get(ask.fact)
+    if answer is None:
+        return "—"
+    text = f"{answer:.2f}" if isinstance(answer, float) else str(answer)
+    return text if said.is_right(ask) else f"✗ {text}"
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"

@@ -1,0 +1,113 @@
+"""Turns: every subject does the same work, one after the other, over and over."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rivals._process import SubjectFailedError, SubjectProcess
+from rivals._subjects import BASELINE, Mode, Subject
+
+__all__ = ["Field", "Values", "take_turns"]
+
+Values = dict[str, list[float]]
+"""The results of one subject: by figure, one a round."""
+
+
+@dataclass(slots=True)
+class Field:
+    """
+    Who takes part.
+
+    Args:
+        pythons: The interpreter of each library's environment, by the library's name.
+        subjects: Those that are still in, the baseline first.
+        skipped: Why those are out that are, by title.
+    """
+
+    pythons: Mapping[str, Path]
+    subjects: list[Subject]
+    skipped: dict[str, str]
+
+    def start(self, subject: Subject, mode: Mode, collector: str = "") -> SubjectProcess | None:
+        """Return the subject's process, ``None`` where it does not start: it is out then."""
+        try:
+            return SubjectProcess(self.pythons[subject.library.name], subject, mode, collector)
+        except SubjectFailedError as error:
+            self.drop(subject, error)
+            return None
+
+    def drop(self, subject: Subject, error: SubjectFailedError) -> None:
+        """
+        Let a subject take part no more.
+
+        Raises:
+            SubjectFailedError: It is the baseline, without which nothing can be measured.
+        """
+        if subject is BASELINE:
+            raise error
+        self.subjects.remove(subject)
+        self.skipped[subject.title] = str(error)
+
+
+def take_turns(
+    taking_part: Field,
+    works: Mapping[str, int],
+    *,
+    generations: int,
+    mode: Mode = Mode.MEMORY,
+    collector: str = "",
+) -> dict[str, dict[str, list[Any]]]:
+    """
+    Let every subject work in turn, beginning with another one each round.
+
+    Args:
+        taking_part: Who; whoever fails is out.
+        works: How many rounds each kind of work has.
+        generations: How often all processes are started anew.
+        mode: Where telemetry goes.
+        collector: The collector's address, for that mode.
+
+    Returns:
+        By subject: the results of each figure, named ``work figure``, one a round; in the same
+        order for all.
+    """
+    taken: dict[str, dict[str, list[Any]]] = defaultdict(lambda: defaultdict(list))
+    for _ in range(generations):
+        with ExitStack() as stack:
+            processes: dict[str, SubjectProcess] = {}
+            for subject in list(taking_part.subjects):
+                if process := taking_part.start(subject, mode, collector):
+                    processes[subject.name] = stack.enter_context(process)
+            for work, rounds in works.items():
+                _rounds(taking_part, processes, taken, work, rounds)
+    still_in = {subject.name for subject in taking_part.subjects}
+    return {name: dict(values) for name, values in taken.items() if name in still_in}
+
+
+def _rounds(
+    taking_part: Field,
+    processes: Mapping[str, SubjectProcess],
+    taken: Mapping[str, Mapping[str, list[Any]]],
+    work: str,
+    rounds: int,
+) -> None:
+    order = list(taking_part.subjects)
+    for number in range(-1, rounds):
+        for subject in list(order):
+            try:
+                if number < 0:
+                    processes[subject.name].ask(work=work, warm="yes")
+                    continue
+                figures = processes[subject.name].ask(work=work)
+            except SubjectFailedError as error:
+                taking_part.drop(subject, error)
+                order.remove(subject)
+                continue
+            for name, value in figures.items():
+                taken[subject.name][f"{work} {name}"].append(value)
+        order.append(order.pop(0))
