@@ -1,9 +1,8 @@
-"""A program over aiohttp gets aiohttp's own objects, sends its own bytes and hears nothing new."""
+"""What is special to a program over aiohttp, beside what holds for every client."""
 
 from __future__ import annotations
 
 import asyncio
-import inspect
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -14,9 +13,7 @@ from opentelemetry import trace
 from latspan.segments import Kind, Outcome
 from tests.clients.aiohttp_site import (
     MS,
-    World,
     aiohttp,
-    instrumented,
     taken_off,
     totals,
     web,
@@ -26,51 +23,6 @@ from tests.clients.aiohttp_site import (
 ANSWER = (
     b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ncontent-length: 6\r\nx-own: 1\r\n\r\na\nb\nc\n"
 )
-
-
-def _patched() -> list[tuple[type, str]]:
-    client = pytest.importorskip("aiohttp.client")
-    return [
-        (aiohttp.ClientSession, "_request"),
-        (aiohttp.BaseConnector, "connect"),
-        (aiohttp.TCPConnector, "_resolve_host"),
-        (aiohttp.TCPConnector, "_wrap_create_connection"),
-        *[(aiohttp.ClientRequest, name) for name in ("send", "write_bytes")],
-        *[(aiohttp.ClientResponse, name) for name in ("start", "close", "release", "__aenter__")],
-        *[(aiohttp.StreamReader, name) for name in ("read", "readany", "readuntil", "readchunk")],
-        *[(aiohttp.StreamReader, name) for name in ("read_nowait", "__aiter__", "iter_any")],
-        *[(aiohttp.StreamReader, name) for name in ("iter_chunked", "iter_chunks")],
-        (client._BaseRequestContextManager, "__aenter__"),
-        (client._SessionRequestContextManager, "__aenter__"),
-    ]
-
-
-def test_taking_it_off_puts_the_very_same_objects_back() -> None:
-    """Twice on is once, and off is as if it had never been."""
-    with taken_off() as instrumentor:
-        originals = [vars(cls).get(name) for cls, name in _patched()]
-        instrumentor.instrument()
-        once = [vars(cls)[name] for cls, name in _patched()]
-        instrumentor.instrument()
-        twice = [vars(cls)[name] for cls, name in _patched()]
-        assert all(now is was for now, was in zip(twice, once, strict=True))
-        assert all(now is not was for now, was in zip(once, originals, strict=True))
-        instrumentor.uninstrument()
-        restored = [vars(cls).get(name) for cls, name in _patched()]
-        assert all(now is was for now, was in zip(restored, originals, strict=True))
-
-
-def test_methods_look_like_themselves() -> None:
-    """Their names, their signatures, and whether they are coroutine functions."""
-    with taken_off():
-        bare = [_looks(cls, name) for cls, name in _patched()]
-    with instrumented():
-        assert [_looks(cls, name) for cls, name in _patched()] == bare
-
-
-def _looks(cls: type, name: str) -> tuple[str, bool, str]:
-    method = getattr(cls, name)
-    return method.__qualname__, inspect.iscoroutinefunction(method), str(inspect.signature(method))
 
 
 @asynccontextmanager
@@ -160,19 +112,6 @@ async def test_objects_signals_and_bytes_are_the_same_with_and_without() -> None
     assert all(raw.count(b"\r\ntraceparent: 00-") == 1 for raw in watched_wire)
 
 
-async def test_nothing_is_added_without_tracecontext_among_the_propagators(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """``OTEL_PROPAGATORS=none`` means what it means."""
-    with taken_off():
-        wire, _, _ = await _run()
-    monkeypatch.setenv("OTEL_PROPAGATORS", "none")
-    with world() as here:
-        watched_wire, _, _ = await _run()
-        assert len(here.seen.records) == 2
-    assert watched_wire == wire
-
-
 async def test_a_trace_context_of_the_callers_own_is_left_alone() -> None:
     """Never doubled, never replaced."""
     own = "00-0123456789abcdef0123456789abcdef-0123456789abcdef-01"
@@ -182,17 +121,6 @@ async def test_a_trace_context_of_the_callers_own_is_left_alone() -> None:
         assert raw.count(b"traceparent:") == 1
         assert own.encode() in raw
     assert saw[6]["traceparent"] == own
-
-
-async def test_suppressed_instrumentation_records_nothing() -> None:
-    """OpenTelemetry's own switches are honoured."""
-    utils = pytest.importorskip("opentelemetry.instrumentation.utils")
-    with world() as here:
-        for suppress in (utils.suppress_instrumentation, utils.suppress_http_instrumentation):
-            with suppress():
-                wire, _, _ = await _run()
-            assert not any(b"traceparent" in raw for raw in wire)
-        assert here.seen.records == ()
 
 
 async def test_a_session_that_was_there_before_is_instrumented_too() -> None:
@@ -226,27 +154,6 @@ async def test_what_is_instrumented_in_the_middle_of_a_request_does_no_harm() ->
         ):
             assert await response.text() == "x"
         assert here.seen.records == ()
-
-
-async def test_exceptions_are_the_same_with_and_without() -> None:
-    """Their types and what they say."""
-
-    async def handle(request: Any) -> Any:
-        request.transport.abort()
-
-    async def fail(here: World) -> tuple[str, str]:
-        async with here.site(handle) as url, here.session() as session:
-            with pytest.raises(aiohttp.ClientError) as raised:
-                await session.post(url, data=b"x")
-        error: Any = raised.value
-        return type(error).__qualname__, str(error)
-
-    with world() as here:
-        watched = await fail(here)
-        assert len(here.seen.records) == 1
-        with taken_off():
-            assert await fail(here) == watched
-        assert len(here.seen.records) == 1
 
 
 async def test_beside_the_official_instrumentation() -> None:
