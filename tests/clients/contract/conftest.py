@@ -21,6 +21,7 @@ from typing import Any, Final
 import pytest
 
 from latspan.testing import Script
+from latspan.testing._http import LAST_CHUNK, encode_chunk
 from latspan_aiohttp import AiohttpInstrumentor
 from latspan_anthropic import AnthropicInstrumentor
 from latspan_httpx import HTTPX2Instrumentor, HTTPXInstrumentor
@@ -29,6 +30,8 @@ from latspan_requests import RequestsInstrumentor, URLLib3Instrumentor
 from tests.clients.contract.clients import CLIENTS, Client, settled
 from tests.support.answers import play
 from tests.support.loopback import Loopback, Reply
+
+_END_MARK: Final = b"data: [DONE]\n\n"
 
 INTEGRATIONS: Final = (
     OpenAIInstrumentor,
@@ -183,14 +186,15 @@ def _runs_through(program: Coroutine[Any, Any, Any]) -> Any:
     raise AssertionError("a synchronous client waited")
 
 
-def answer_of(client: Client, *, stream: bool, parts: int = 4) -> Reply:
+def answer_of(client: Client, *, stream: bool, parts: int | None = None) -> Reply:
     """
     Return what a model answers: a thought, a word, a tool's name, and the end.
 
     Args:
         client: Whose API it is in.
-        stream: Whether it comes in chunks, four writes.
-        parts: How many of those come at all.
+        stream: Whether it comes in chunks: one event a write, each of which is one piece to
+            whoever reads it.
+        parts: How many of those come, where not all do.
     """
     asked: dict[str, Any] = {"stream": True} if stream else {}
     if client.path.endswith("/messages"):
@@ -199,8 +203,14 @@ def answer_of(client: Client, *, stream: bool, parts: int = 4) -> Reply:
     played = play(script, path=client.path, messages=[], **asked)
     if not stream:
         return Reply((played.written,))
-    head, first, second, third, *rest = played.frames
-    return Reply((head + first, second, third, b"".join(rest))[:parts])
+    head, *chunks = played.frames
+    body = b"".join(chunk.partition(b"\r\n")[2].removesuffix(b"\r\n") for chunk in chunks)
+    events = [event + b"\n\n" for event in body.removesuffix(_END_MARK).split(b"\n\n")[:-1]]
+    if body.endswith(_END_MARK):
+        # The SDK makes no piece of it.
+        events[-1] += _END_MARK
+    writes = [encode_chunk(event) for event in events]
+    return Reply((head + writes[0], *writes[1:-1], writes[-1] + LAST_CHUNK)[:parts])
 
 
 def without_places(text: str) -> str:

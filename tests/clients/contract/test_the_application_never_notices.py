@@ -175,7 +175,7 @@ class Failure:
     """
 
     program: Program
-    parts: int = 4
+    parts: int | None = None
     ending: Ending = Ending.KEEP
     refusal: Reply | None = None
 

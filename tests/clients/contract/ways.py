@@ -37,7 +37,9 @@ async def asks(here: Here) -> list[Any]:
 async def reads(here: Here) -> list[Any]:
     """Read an answer to its end."""
     answer = await here.ask()
-    return [*shown(here, answer), await here.read(answer)]
+    pieces = await here.read(answer)
+    assert len(pieces) == len(answer_of(here.client, stream=True).parts)
+    return [*shown(here, answer), pieces]
 
 
 async def leaves(here: Here) -> list[Any]:
