@@ -111,6 +111,7 @@ class _Sdk(Client):
             base_url=self.base_url(url),
             api_key="none",
             max_retries=0,
+            timeout=timeout_s,
             http_client=self.http_client(timeout_s),
         )
 
