@@ -175,6 +175,21 @@ def test_a_connection_is_kept_for_the_next_request(server: ScriptedServer, clien
     assert [served.connection for served in server.truth()] == [0, 0]
 
 
+@pytest.mark.parametrize("stream", [True, False])
+def test_a_connection_is_closed_when_the_client_asks_for_it(
+    server: ScriptedServer, client: Any, stream: bool
+) -> None:
+    """The answer says so, and the next request comes over another."""
+    for _ in range(2):
+        answer = client.chat.completions.with_raw_response.create(
+            model="m", messages=HELLO, stream=stream, extra_headers={"connection": "close"}
+        )
+        assert answer.headers["connection"] == "close"
+        list(answer.parse())
+
+    assert [served.connection for served in server.truth()] == [0, 1]
+
+
 def test_what_is_known_need_not_be_told_again(server: ScriptedServer, client: Any) -> None:
     """Requests keep their index."""
     for _ in range(3):

@@ -113,14 +113,22 @@ class Answer:
         request: What was asked for.
         number: Number of the answer, from 0; its id is made of it.
         created_s: Unix time, in seconds, that every payload carries.
+        keeps_alive: Whether the connection serves further requests; else the head says so.
     """
 
-    __slots__ = ("_payloads", "_script", "_stream")
+    __slots__ = ("_headers", "_payloads", "_script", "_stream")
 
     def __init__(
-        self, script: Script, request: ModelRequest, *, number: int, created_s: int
+        self,
+        script: Script,
+        request: ModelRequest,
+        *,
+        number: int,
+        created_s: int,
+        keeps_alive: bool = True,
     ) -> None:
         self._script = script
+        self._headers = {} if keeps_alive else {"connection": "close"}
         payloads = request.api(script, request.body, number=number, created_s=created_s)
         self._payloads = payloads
         self._stream = None
@@ -173,7 +181,7 @@ class Answer:
         if Piece.END in pieces:
             return LAST_CHUNK
         if Piece.HEADERS in pieces:
-            return encode_head(_OK, _EVENT_STREAM)
+            return encode_head(_OK, {**_EVENT_STREAM, **self._headers})
         events = b"".join(_event(stream, part, ledger) for part in frame.parts)
         return encode_chunk(events) if events else b""
 
@@ -213,12 +221,12 @@ class Answer:
         script = self._script
         if script.status != _OK:
             retry = script.retry_after_s
-            headers = {} if retry is None else {"retry-after": f"{retry:g}"}
+            retry_after = {} if retry is None else {"retry-after": f"{retry:g}"}
             payload = self._payloads.error(script.status, script.error)
-            return encode_json(script.status, payload, headers)
+            return encode_json(script.status, payload, {**retry_after, **self._headers})
         if script.ending is Ending.ERROR:
-            return encode_json(500, self._payloads.error(500, script.error))
-        whole = encode_json(_OK, self._payloads.whole(ledger))
+            return encode_json(500, self._payloads.error(500, script.error), self._headers)
+        whole = encode_json(_OK, self._payloads.whole(ledger), self._headers)
         return whole[:-1] if self.farewell is Farewell.CLOSE else whole
 
 

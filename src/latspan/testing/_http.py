@@ -49,6 +49,11 @@ class HttpRequest:
     body: bytes
     raw: bytes
 
+    @property
+    def keeps_alive(self) -> bool:
+        """Whether the connection may serve another request after this one."""
+        return self.headers.get("connection", "").lower() != "close"
+
 
 class RequestReader:
     """Cuts the bytes of one connection into requests."""

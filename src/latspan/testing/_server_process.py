@@ -117,7 +117,13 @@ class House:
             script = self._named[name]
         else:
             raise asked.refusal(400, f"no script named '{name}'")
-        answer = Answer(script, asked, number=ledger.index, created_s=int(time.time()))
+        answer = Answer(
+            script,
+            asked,
+            number=ledger.index,
+            created_s=int(time.time()),
+            keeps_alive=ledger.request.keeps_alive,
+        )
         return script, answer
 
     async def close_page(self) -> None:
@@ -220,6 +226,8 @@ class Connection(asyncio.Protocol):
             await _until(start_ns + frame.offset_ns)
             self._write(frame, answer, ledger)
         self._part(answer.farewell)
+        if not ledger.request.keeps_alive:
+            self._transport.close()
         ledger.end_ns = time.perf_counter_ns()
 
     def _write(self, frame: Frame, answer: Answer, ledger: Ledger) -> None:
