@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
 from contextlib import (
     AbstractAsyncContextManager,
     AbstractContextManager,
     asynccontextmanager,
     contextmanager,
 )
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, Final
@@ -48,11 +48,13 @@ class Setting:
         url: Of the server, without a path.
         timeout_s: Seconds for which it waits for the next bytes.
         retries: How often it tries again by itself, if it can.
+        headers: What else it sends with each request.
     """
 
     url: str
     timeout_s: float = 30
     retries: int = 0
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @property
     def chat_url(self) -> str:
@@ -70,7 +72,8 @@ class Program:
         needs: Packages without which it cannot run.
         opened: Gives, while its block lasts, how it has a chat.
         is_sdk: Whether it reads events, where others read bytes, and tries again by itself.
-        names_look_up: Whether it tells the look-up of a name from the rest of connecting.
+        look_up: The segment that the look-up of a name is in; ``None`` where the client remembers
+            the address, and cannot be asked not to.
         hears_timings: Whether its API has a place for what a server reports of itself.
     """
 
@@ -78,7 +81,7 @@ class Program:
     needs: tuple[str, ...]
     opened: Callable[[Setting], AbstractContextManager[Chat]]
     is_sdk: bool = False
-    names_look_up: bool = False
+    look_up: str | None = "connect"
     hears_timings: bool = True
 
 
@@ -127,7 +130,12 @@ def _of_openai(setting: Setting) -> dict[str, Any]:
 
 
 def _of_an_sdk(setting: Setting) -> dict[str, Any]:
-    return {"api_key": "none", "max_retries": setting.retries, "timeout": setting.timeout_s}
+    return {
+        "api_key": "none",
+        "max_retries": setting.retries,
+        "timeout": setting.timeout_s,
+        "default_headers": setting.headers,
+    }
 
 
 @contextmanager
@@ -166,7 +174,7 @@ def _httpx(library: str) -> Callable[[Setting], AbstractContextManager[Chat]]:
     @contextmanager
     def opened(setting: Setting) -> Generator[Chat]:
         with import_module(library).Client(
-            verify=trusting_context(), timeout=setting.timeout_s
+            verify=trusting_context(), timeout=setting.timeout_s, headers=setting.headers
         ) as client:
 
             def chat(hear: Hear) -> None:
@@ -183,7 +191,7 @@ def _async_httpx(library: str) -> Callable[[Setting], AbstractContextManager[Cha
     @asynccontextmanager
     async def opened(setting: Setting) -> AsyncGenerator[AsyncChat]:
         async with import_module(library).AsyncClient(
-            verify=trusting_context(), timeout=setting.timeout_s
+            verify=trusting_context(), timeout=setting.timeout_s, headers=setting.headers
         ) as client:
 
             async def chat(hear: Hear) -> None:
@@ -200,8 +208,9 @@ def _async_httpx(library: str) -> Callable[[Setting], AbstractContextManager[Cha
 async def _aiohttp(setting: Setting) -> AsyncGenerator[AsyncChat]:
     aiohttp: Any = import_module("aiohttp")
     async with aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(ssl=trusting_context()),
+        connector=aiohttp.TCPConnector(ssl=trusting_context(), use_dns_cache=False),
         timeout=aiohttp.ClientTimeout(sock_read=setting.timeout_s),
+        headers=setting.headers,
     ) as session:
 
         async def chat(hear: Hear) -> None:
@@ -225,6 +234,7 @@ def _requests(setting: Setting) -> Generator[Chat]:
                 json=_ASKED,
                 stream=True,
                 timeout=setting.timeout_s,
+                headers=setting.headers,
                 # What a session says of this is overruled by the environment.
                 verify=str(CERTIFICATE),
             ) as response:
@@ -240,7 +250,7 @@ def _urllib3(setting: Setting) -> Generator[Chat]:
 
     body = json.dumps(_ASKED).encode()
     with urllib3.PoolManager(
-        ca_certs=str(CERTIFICATE), retries=False, timeout=setting.timeout_s
+        ca_certs=str(CERTIFICATE), retries=False, timeout=setting.timeout_s, headers=setting.headers
     ) as manager:
 
         def chat(hear: Hear) -> None:
@@ -284,7 +294,7 @@ PROGRAMS: Final = (
         ("openai", _AIOHTTP_FOR_OPENAI),
         _in_a_loop(_openai_over_aiohttp),
         is_sdk=True,
-        names_look_up=True,
+        look_up=None,
     ),
     Program("anthropic", ("anthropic",), _anthropic, is_sdk=True, hears_timings=False),
     Program(
@@ -298,9 +308,9 @@ PROGRAMS: Final = (
     Program("httpx-async", ("httpx",), _async_httpx("httpx")),
     Program("httpx2", ("httpx2",), _httpx("httpx2")),
     Program("httpx2-async", ("httpx2",), _async_httpx("httpx2")),
-    Program("aiohttp", ("aiohttp",), _in_a_loop(_aiohttp), names_look_up=True),
-    Program("requests", ("requests",), _requests, names_look_up=True),
-    Program("urllib3", ("urllib3",), _urllib3, names_look_up=True),
+    Program("aiohttp", ("aiohttp",), _in_a_loop(_aiohttp), look_up="dns"),
+    Program("requests", ("requests",), _requests, look_up="dns"),
+    Program("urllib3", ("urllib3",), _urllib3, look_up="dns"),
 )
 
 

@@ -101,10 +101,8 @@ class Site:
         self._server.use(situation.scripts)
         # One that does not try again by itself asks once more.
         chats = situation.chats * (1 if program.is_sdk else len(situation.scripts))
-        clients = 1 if situation.keeps_alive else chats
         fails = suppress(Exception) if situation.outcome is not Outcome.COMPLETED else nullcontext()
         heard = [Heard() for _ in range(chats)]
-        unheard = iter(heard)
         url = self._server.url
         look_ups_ns, handshakes_ns = list[tuple[int, int]](), list[tuple[int, int]]()
         with ExitStack() as way:
@@ -114,12 +112,13 @@ class Site:
             if situation.look_up_s is not None:
                 url = url.replace("127.0.0.1", _NAME)
                 look_ups_ns = way.enter_context(_slow_resolver(situation.look_up_s))
+            headers = {} if situation.keeps_alive else {"connection": "close"}
+            setting = Setting(url=url, headers=headers, **situation.setting)
             seen = way.enter_context(capture(clock=SharedClock()))
-            for _ in range(clients):
-                with program.opened(Setting(url=url, **situation.setting)) as chat:
-                    for _ in range(chats // clients):
-                        with fails:
-                            chat(next(unheard).hear)
+            with program.opened(setting) as chat:
+                for each in heard:
+                    with fails:
+                        chat(each.hear)
         roots = tuple(span for span in seen.spans if span.parent is None)
         served = self._served(situation.chats * len(situation.scripts))
         return Visit(seen.records, roots, heard, served, look_ups_ns, handshakes_ns)

@@ -29,7 +29,7 @@ class Situation:
         conditions: What the road is like; the program goes straight to the server if ``None``.
         look_up_s: Seconds that the look-up of the server's name takes; ``None``: an address.
         chats: How many the program asks for.
-        keeps_alive: Whether one client asks for them all; else each has a connection of its own.
+        keeps_alive: Whether they may share a connection; else the program says ``close``.
         tokens: Chunks with tokens that reach the program, where fewer than the server wrote.
         setting: What else the program is told.
     """
