@@ -31,6 +31,7 @@ from tests.clients.contract.clients import CLIENTS, Client, settled
 from tests.support.answers import play
 from tests.support.loopback import Loopback, Reply
 
+_ABSENT: Final = object()
 _END_MARK: Final = b"data: [DONE]\n\n"
 
 INTEGRATIONS: Final = (
@@ -161,13 +162,17 @@ def run(
     with Loopback([replace(reply, turns=turns)]) as server:
 
         async def visit() -> Any:
-            before = set(copy_context())
+            before = copy_context()
             made = client.make(server.url, timeout_s)
             try:
                 saw = await program(Here(client, made, turns))
             finally:
                 await settled(client.close(made))
-            left = {var.name: held for var, held in copy_context().items() if var not in before}
+            left = {
+                variable.name: held
+                for variable, held in copy_context().items()
+                if held is not before.get(variable, _ABSENT)
+            }
             return saw, left
 
         saw = runs(visit()) if client.asynchronous else _runs_through(visit())
