@@ -11,6 +11,7 @@ class URLLib3Instrumentor(Instrumentor):
     """Switches the instrumentation of urllib3, and of requests with it, on and off."""
 
     requires = ("urllib3 >= 1.26, < 3",)
+    begins = False
 
     def patch(self, patches: Patches) -> None:
         """Patch the pool that takes a request, its connections, and its responses."""
@@ -29,6 +30,7 @@ class RequestsInstrumentor(Instrumentor):
     """
 
     requires = ("requests >= 2.25, < 3",)
+    begins = False
 
     def patch(self, patches: Patches) -> None:
         """Patch how a response is entered."""

@@ -29,6 +29,7 @@ __all__ = [
     "Runtime",
     "current",
     "expect",
+    "expect_nothing",
     "guarded",
     "install",
     "overridden",
@@ -144,6 +145,11 @@ def expect(start: Callable[[], None]) -> None:
     """
     if _installed is None:
         _expected[:] = [start]
+
+
+def expect_nothing() -> None:
+    """Forget what was expected: somebody switches something on now."""
+    _expected.clear()
 
 
 def start_if_expected() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -106,6 +108,24 @@ def test_a_program_that_configures_latspan_itself_is_as_it_says(
 ) -> None:
     """It is still seen once."""
     assert told("is_instrumented_by_hand", *RUN) == by_hand
+
+
+def test_a_program_may_begin_with_what_the_exporter_sends_through() -> None:
+    """An exporter cannot be made while `requests` is being imported, and need not be."""
+    asks = (
+        "import requests, sys; requests.post(sys.argv[1] + '/chat/completions', timeout=30,"
+        " json={'model': 'small', 'stream': True, 'messages': [{'role': 'user', 'content': 'x'}]})"
+    )
+    with receiving() as receiver, ScriptedServer(answers()) as model:
+        done = subprocess.run(
+            [*RUN, sys.executable, "-c", asks, model.base_url],
+            env={**os.environ, "LATSPAN_ENDPOINT": receiver.url},
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        assert (done.returncode, done.stderr) == (0, "")
+    assert calls_of(receiver) == 1
 
 
 def test_what_a_program_starts_is_instrumented_too() -> None:

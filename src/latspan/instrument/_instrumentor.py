@@ -39,6 +39,9 @@ class Instrumentor(BaseInstrumentor):
     library: ClassVar[str] = ""
     """The import package to await; the name in the first requirement, unless said."""
 
+    begins: ClassVar[bool] = True
+    """Whether the library's import begins what is expected; not one that exporters import too."""
+
     _patches: Patches | None = None
 
     def instrumentation_dependencies(self) -> Collection[str]:
@@ -106,7 +109,8 @@ class Instrumentor(BaseInstrumentor):
             warn_once(f"{self._awaited()} stays uninstrumented: its integration failed", error)
             return
         self._patches = patches
-        _runtime.start_if_expected()
+        if self.begins:
+            _runtime.start_if_expected()
 
     def _instrument(self, **kwargs: Any) -> None:
         pass

@@ -69,6 +69,7 @@ def configure(**settings: Unpack[ConfigFields]) -> None:
 
         # The first time it takes a second, too long to hold the lock.
         encodings()
+    _runtime.expect_nothing()
     shutdown()
     with _lock:
         _live = assemble(config, at_end=shutdown)
