@@ -25,9 +25,10 @@ READY := $(VENV)/.ready-$(KEY)
 READY_OLDEST := $(VENV_OLDEST)/.ready-$(KEY)
 READY_BESIDE := $(VENV_BESIDE)/.ready-$(KEY)
 
-# The oldest release of every client that latspan supports.
+# The oldest release of every client that latspan supports; of urllib3 the oldest that pytest can be
+# imported beside.
 OLDEST := openai==2.0.0 anthropic==0.43.0 httpx==0.27.0 httpx2==2.0.0 aiohttp==3.9.0 \
-	urllib3==1.26.0 requests==2.25.0
+	urllib3==1.26.18 requests==2.25.1
 
 # They cannot be installed for a Python that is younger than they are.
 ifeq ($(shell $(PYTHON) -c 'import sys; print(sys.version_info < (3, 12))'),True)

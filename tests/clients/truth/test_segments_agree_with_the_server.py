@@ -87,9 +87,12 @@ def test_without_evidence(program: Program, site: Site, measured: Measured) -> N
                 for gap, true in zip(record.chunk_gaps, truth, strict=True)
                 if gap.source is Source.MEASURED
             ]
-        pace = record.metrics["time_per_output_token"]
-        pace_errors.append(abs(pace.value - _decode(served) / len(truth)) / _MS)
+        pace = record.metrics.get("time_per_output_token")
+        # And where all of them came at once there is no pace.
+        if pace is not None:
+            pace_errors.append(abs(pace.value - _decode(served) / len(truth)) / _MS)
     assert len(gap_errors) >= _CHATS
+    assert len(pace_errors) >= _CHATS * 9 // 10
     assert measured("error of chunk_gap", gap_errors) <= _LIMIT_MS
     assert measured("error of time_per_output_token", pace_errors) <= _LIMIT_MS
 
