@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iter
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
 from importlib import import_module
+from importlib.metadata import version
 from importlib.util import find_spec
 from operator import attrgetter
 from typing import Any
@@ -84,6 +85,13 @@ ANTHROPIC = Sdk(
 
 LIBRARY = OPENAI.library
 http = pytest.importorskip(LIBRARY)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Let pass what aiohttp before 3.10 warns of: it leaves TLS connections to be collected."""
+    if find_spec("aiohttp") is not None and version("aiohttp").startswith("3.9."):
+        for what in ("unclosed transport", "unclosed <socket"):
+            config.addinivalue_line("filterwarnings", f"ignore:{what}:ResourceWarning")
 
 
 @pytest.fixture(autouse=True, scope="session")
