@@ -7,6 +7,7 @@ import ssl
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Callable, Iterator
 from importlib import import_module
+from importlib.metadata import version
 from importlib.util import find_spec
 from typing import Any, ClassVar, Final
 
@@ -163,7 +164,7 @@ class _OpenAIOverAiohttp(_AsyncOpenAI):
 
     @property
     def needs(self) -> tuple[str, ...]:  # type: ignore[override]
-        beneath = "aiohttp" if find_spec("httpx2") else "httpx_aiohttp"
+        beneath = "httpx_aiohttp" if version("openai").startswith("2.") else "aiohttp"
         return ("openai", beneath)
 
     def http_client(self, timeout_s: float) -> Any:
