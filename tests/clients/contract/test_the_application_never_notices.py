@@ -88,6 +88,11 @@ def broken_sink() -> Any:
     raise ZeroDivisionError
 
 
+def _said(caplog: pytest.LogCaptureFixture) -> set[str]:
+    """Return what was logged, without the addresses of objects."""
+    return {entry.getMessage().partition(" at ")[0] for entry in caplog.records}
+
+
 @pytest.mark.parametrize("program", [way for way, _ in WAYS], ids=lambda way: way.__name__)
 def test_what_fails_inside_latspan_stays_there(
     caplog: pytest.LogCaptureFixture, client: Client, program: Program
@@ -95,6 +100,8 @@ def test_what_fails_inside_latspan_stays_there(
     """A recorder that fails, a sink that fails: logged, and the application goes on."""
     with switched_off():
         bare = went(client, program)
+    # httpx2 2.0 has its event loop say something of a stream that is left, with latspan or not.
+    without = _said(caplog)
     with capture() as seen:
         with asked_for(strict=False, recorder=BrokenRecorder(SystemClock())):
             saw, (sent,) = went(client, program)
@@ -102,9 +109,7 @@ def test_what_fails_inside_latspan_stays_there(
         with asked_for(strict=False, sink=broken_sink):
             assert went(client, program) == bare
     assert seen.records == ()
-    assert {entry.getMessage().partition(" at ")[0] for entry in caplog.records} <= {
-        "latspan failed"
-    }
+    assert _said(caplog) <= {"latspan failed", *without}
 
 
 async def reads_and_closes(here: Here, visit: Callable[[Any], None] | None = None) -> None:
