@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import re
 import traceback
 import warnings
 from collections.abc import Callable
@@ -89,8 +90,8 @@ def broken_sink() -> Any:
 
 
 def _said(caplog: pytest.LogCaptureFixture) -> set[str]:
-    """Return what was logged, without the addresses of objects."""
-    return {entry.getMessage().partition(" at ")[0] for entry in caplog.records}
+    """Return what was logged, without the objects that it was said of."""
+    return {re.split(" at | <", entry.getMessage())[0] for entry in caplog.records}
 
 
 @pytest.mark.parametrize("program", [way for way, _ in WAYS], ids=lambda way: way.__name__)
