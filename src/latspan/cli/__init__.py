@@ -15,6 +15,7 @@ from typing import Final
 from latspan._version import __version__
 from latspan.cli import _demo, _doctor, _histogram, _run
 from latspan.cli._command import Command
+from latspan.cli._say import say
 from latspan.cli._signals import INTERRUPTED, TERMINATED, Terminated, interrupts_raise
 from latspan.errors import HistogramFormatError, HistogramPrecisionError, LatspanError
 
@@ -63,16 +64,16 @@ def main(argv: Sequence[str] | None = None) -> int:
             code = command.run(arguments)
             sys.stdout.flush()
     except LatspanError as error:
-        _say(f"error: {error.message}")
+        say(f"error: {error.message}")
         if error.hint is not None:
-            _say(f"hint: {error.hint}")
+            say(f"hint: {error.hint}")
         unreadable = isinstance(error, HistogramFormatError | HistogramPrecisionError)
         return _NOT_INTERPRETABLE if unreadable else _USAGE
     except Terminated:
-        _say("terminated")
+        say("terminated")
         return TERMINATED
     except KeyboardInterrupt:
-        _say("interrupted")
+        say("interrupted")
         return INTERRUPTED
     except BrokenPipeError:
         # Whoever read has enough; Python's own flush at exit must not complain of it.
@@ -109,7 +110,3 @@ def _parser() -> argparse.ArgumentParser:
 
 def _examples(examples: Iterable[tuple[str, str]]) -> str:
     return "\n".join(["examples:", *(f"  {line}\n      {purpose}" for line, purpose in examples)])
-
-
-def _say(line: str) -> None:
-    print(line, file=sys.stderr)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from latspan.cli._chats import LONG_EVERY, OUTPUT_TOKENS, Chat, Served, chats, send
 from latspan.cli._command import Command
 from latspan.cli._progress import progress
+from latspan.cli._say import say
 from latspan.errors import InstrumentationError
 
 if TYPE_CHECKING:
@@ -119,26 +120,26 @@ def _send(requests: int, *, concurrency: int, scripted: bool) -> list[Exception]
             "the OpenAI client could not be instrumented", hint="pip install 'latspan[demo]'"
         )
     server, name = _server(scripted=scripted)
-    _say(f"starting {name}")
+    say(f"starting {name}")
     with progress(requests, "chats") as advance:
         return send(
             chats(requests),
             server,
             concurrency=concurrency,
             headers=_naming_the_script if scripted else _no_headers,
-            started=lambda: _say(_plan(requests, concurrency)),
+            started=lambda: say(_plan(requests, concurrency)),
             advance=advance,
         )
 
 
 def _worth_showing(snapshot: Snapshot, requests: int, failures: Sequence[Exception]) -> bool:
     if failures:
-        _say(f"{len(failures):,} of {requests:,} requests failed, the first with: {failures[0]}")
+        say(f"{len(failures):,} of {requests:,} requests failed, the first with: {failures[0]}")
     if len(failures) == requests:
         return False
     if not snapshot.records:
-        _say("error: no request was recorded")
-        _say("hint: unset OTEL_SDK_DISABLED, which switches latspan off")
+        say("error: no request was recorded")
+        say("hint: unset OTEL_SDK_DISABLED, which switches latspan off")
         return False
     return True
 
@@ -200,14 +201,14 @@ def _print_json(snapshot: Snapshot) -> None:
 
 
 def _say_what_next(endpoint: str | None, *, delivered: bool) -> None:
-    _say("")
-    _say("Next: your own calls, in two lines of code: README.md and docs/guides/instrument.md")
+    say("")
+    say("Next: your own calls, in two lines of code: README.md and docs/guides/instrument.md")
     if endpoint is None:
-        _say("In a backend: latspan demo --otlp-endpoint http://localhost:4318")
+        say("In a backend: latspan demo --otlp-endpoint http://localhost:4318")
     elif delivered:
-        _say(f"Spans and metrics were sent to {endpoint} as service latspan-demo")
+        say(f"Spans and metrics were sent to {endpoint} as service latspan-demo")
     else:
-        _say(f"Not all spans and metrics could be sent to {endpoint}: does anything listen there?")
+        say(f"Not all spans and metrics could be sent to {endpoint}: does anything listen there?")
 
 
 def _at_least_one(text: str) -> int:
@@ -218,10 +219,6 @@ def _at_least_one(text: str) -> int:
     if number < 1:
         raise argparse.ArgumentTypeError(f"at least 1, not {number}")
     return number
-
-
-def _say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
 
 
 COMMAND: Final = Command(

@@ -6,10 +6,10 @@ import argparse
 import os
 import shutil
 import signal
-import sys
 from typing import Final
 
 from latspan.cli._command import Command
+from latspan.cli._say import say
 
 __all__ = ["COMMAND"]
 
@@ -66,24 +66,20 @@ def _run(arguments: argparse.Namespace) -> int:
     except OSError as error:
         for number in (signal.SIGPIPE, signal.SIGXFSZ):
             signal.signal(number, signal.SIG_IGN)
-        _say(f"error: '{path}' cannot be run: {error.strerror}")
+        say(f"error: '{path}' cannot be run: {error.strerror}")
         return _NOT_EXECUTABLE
 
 
 def _say_why_not(name: str) -> int:
     if os.path.dirname(name) and os.path.exists(name):  # noqa: PTH110, PTH120
-        _say(f"error: '{name}' is not executable")
+        say(f"error: '{name}' is not executable")
         if name.endswith(".py"):
-            _say(f"hint: latspan run -- python {name}")
+            say(f"hint: latspan run -- python {name}")
         return _NOT_EXECUTABLE
-    _say(f"error: there is no program '{name}'")
+    say(f"error: there is no program '{name}'")
     if os.path.exists(name):  # noqa: PTH110
-        _say(f"hint: latspan run -- python {name}")
+        say(f"hint: latspan run -- python {name}")
     return _NOT_FOUND
-
-
-def _say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
 
 
 COMMAND: Final = Command(

@@ -146,7 +146,7 @@ def _meaning(name: str, packages: set[str]) -> str:
             f" OTEL_PYTHON_DISABLED_INSTRUMENTATIONS={name} switches off all of them"
         )
     return (
-        f"where it is switched on too, calls have its spans beside latspan's;"
+        f"where it is switched on too, its span is the one of a call, and latspan adds to it;"
         f" OTEL_PYTHON_DISABLED_INSTRUMENTATIONS={name} leaves it off"
     )
 
