@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator
 from contextlib import (
     AbstractAsyncContextManager,
     AbstractContextManager,
@@ -12,7 +12,15 @@ from contextlib import (
 )
 from typing import Any
 
-from latspan.instrument import BODIES_ARE_FOLLOWED, Patches, aiterate_body, body_watch, iterate_body
+from latspan.instrument import (
+    BODIES_ARE_FOLLOWED,
+    Patches,
+    aclosing_of,
+    aiterate_body,
+    body_watch,
+    closing_of,
+    iterate_body,
+)
 
 __all__ = ["patch_bodies"]
 
@@ -22,8 +30,8 @@ def patch_bodies(patches: Patches, library: Any) -> None:
     patches.note(library.Response, BODIES_ARE_FOLLOWED, value=True)
     patches.replace(library.Response, "iter_raw", _iter_raw_of)
     patches.replace(library.Response, "aiter_raw", _aiter_raw_of)
-    patches.replace(library.Response, "close", _close_of)
-    patches.replace(library.Response, "aclose", _aclose_of)
+    patches.replace(library.Response, "close", closing_of(body_watch))
+    patches.replace(library.Response, "aclose", aclosing_of(body_watch))
     patches.replace(library.Client, "stream", _stream_of)
     patches.replace(library.AsyncClient, "stream", _astream_of)
 
@@ -50,38 +58,6 @@ def _aiter_raw_of(
         return source if watching is None else aiterate_body(source, watching)
 
     return aiter_raw
-
-
-def _close_of(original: Callable[[Any], None]) -> Callable[[Any], None]:
-    @functools.wraps(original)
-    def close(self: Any) -> None:
-        watching = body_watch(self)
-        if watching is None:
-            original(self)
-            return
-        watching.closing()
-        try:
-            original(self)
-        finally:
-            watching.closed()
-
-    return close
-
-
-def _aclose_of(original: Callable[[Any], Awaitable[None]]) -> Callable[[Any], Awaitable[None]]:
-    @functools.wraps(original)
-    async def aclose(self: Any) -> None:
-        watching = body_watch(self)
-        if watching is None:
-            await original(self)
-            return
-        watching.closing()
-        try:
-            await original(self)
-        finally:
-            watching.closed()
-
-    return aclose
 
 
 def _entered(response: Any) -> None:

@@ -10,9 +10,12 @@ from importlib import import_module
 from typing import Any, Final
 
 from latspan.instrument import Exchange, body_watch
-from latspan.segments import SegmentName
+from latspan_httpx._events import stamp
 
 __all__ = ["send", "send_async"]
+
+_Tracing = Callable[[Exchange, Callable[..., Any] | None], Callable[..., Any]]
+"""Makes a ``trace`` callback, given the caller's own."""
 
 _LENT: Final = "latspan.lent"
 """The extension of a request that holds what the caller gave it."""
@@ -37,7 +40,7 @@ def send(official: str) -> Callable[..., Any]:
         if exchange is None:
             return wrapped(*args, **kwargs)
         try:
-            with _sending(exchange, request, _trace(exchange, request.extensions.get("trace"))):
+            with _sending(exchange, request, _trace):
                 response = wrapped(*args, **kwargs)
         except BaseException as error:
             exchange.failed(error)
@@ -67,9 +70,8 @@ def send_async(official: str, core: str) -> Callable[..., Awaitable[Any]]:
         exchange = _begin(request, official, lambda: _start_up(core))
         if exchange is None:
             return await wrapped(*args, **kwargs)
-        chained = request.extensions.get("trace")
         try:
-            with _sending(exchange, request, _async_trace(exchange, chained)):
+            with _sending(exchange, request, _async_trace):
                 response = await wrapped(*args, **kwargs)
         except BaseException as error:
             exchange.failed(error)
@@ -119,9 +121,9 @@ def _import_backend(core: str) -> None:
 
 
 @contextmanager
-def _sending(exchange: Exchange, request: Any, trace: Callable[..., Any]) -> Generator[None]:
+def _sending(exchange: Exchange, request: Any, tracing: _Tracing) -> Generator[None]:
     """
-    Lend ``request`` our trace context and ``trace`` callback.
+    Lend ``request`` our trace context and the ``trace`` callback that ``tracing`` makes.
 
     The caller has its request back as it was: sent again, or on to where a redirect points,
     it must not carry this exchange's identity. httpcore holds on to its own references.
@@ -130,6 +132,7 @@ def _sending(exchange: Exchange, request: Any, trace: Callable[..., Any]) -> Gen
     headers, extensions = request.extensions.get(_LENT) or (request.headers, request.extensions)
     request.headers = headers.copy()
     exchange.inject(request.headers)
+    trace = tracing(exchange, extensions.get("trace"))
     request.extensions = {**extensions, "trace": trace, _LENT: (headers, extensions)}
     try:
         with exchange.call.active():
@@ -178,29 +181,9 @@ def _async_trace(
 
 
 def _hear(exchange: Exchange, name: str) -> None:
-    """Stamp one event of httpcore's, ``<part>.<step>.<started|complete|failed>``."""
-    now = exchange.call.now()
-    attempt = exchange.attempt
-    if attempt.pool_acquired_ns is None:
-        # There is no event for it: the first that comes means the pool let us through.
-        attempt.pool_acquired_ns = now
-    step = name.partition(".")[2]
-    if step == "receive_response_headers.complete":
-        attempt.headers_ns = now
-    elif step == "send_request_body.complete":
-        attempt.sent_ns = now
-        attempt.phase = SegmentName.SERVER_WAIT
-    elif step == "send_request_headers.started":
-        attempt.phase = SegmentName.SEND
-        attempt.reused = not exchange.connected_here
-    elif step in {"connect_tcp.started", "connect_unix_socket.started"}:
-        attempt.phase = SegmentName.CONNECT
+    """Stamp one event, and note whether a connection was made for it."""
+    step = stamp(exchange.attempt, name, exchange.call.now())
+    if step in {"connect_tcp.started", "connect_unix_socket.started"}:
         exchange.connected_here = True
-    elif step in {"connect_tcp.complete", "connect_unix_socket.complete"}:
-        attempt.connected_ns = now
-    elif step == "start_tls.started":
-        attempt.phase = SegmentName.TLS
-    elif step == "start_tls.complete":
-        attempt.tls_done_ns = now
-    elif step == "receive_response_body.complete":
-        attempt.body_end_ns = now
+    elif step == "send_request_headers.started":
+        exchange.attempt.reused = not exchange.connected_here

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
-from latspan.instrument import Attempt, Warmer
+from latspan.instrument import Attempt, Warmer, port_of
+from latspan_httpx._events import stamp
 
 __all__ = ["warmer_of"]
-
-_DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 
 
 def warmer_of(client: Any, url: str | None, timeout_s: float) -> Warmer:
@@ -55,7 +54,7 @@ class _Requests:
     def server(self) -> str:
         """Host and port."""
         url = self._url
-        return f"{url.host}:{url.port or _DEFAULT_PORTS.get(url.scheme, 0)}"
+        return f"{url.host}:{port_of(url.scheme, url.port)}"
 
 
 class _ClientWarmer(_Requests):
@@ -66,7 +65,7 @@ class _ClientWarmer(_Requests):
 
         def hear(name: str, info: Any) -> None:
             del info
-            _stamp(attempt, name, now())
+            stamp(attempt, name, now())
 
         return self.transport.handle_request(self.build(extensions={"trace": hear}))
 
@@ -87,7 +86,7 @@ class _AsyncClientWarmer(_Requests):
 
         async def hear(name: str, info: Any) -> None:
             del info
-            _stamp(attempt, name, now())
+            stamp(attempt, name, now())
 
         request = self.build(extensions={"trace": hear})
         return await self.transport.handle_async_request(request)
@@ -99,18 +98,6 @@ class _AsyncClientWarmer(_Requests):
         finally:
             await answer.aclose()
         return _stays_open(answer)
-
-
-def _stamp(attempt: Attempt, name: str, now_ns: int) -> None:
-    """Note one event of httpcore's, ``<part>.<step>.<started|complete|failed>``."""
-    if attempt.pool_acquired_ns is None:
-        # There is no event for it: the first that comes means the pool let us through.
-        attempt.pool_acquired_ns = now_ns
-    step = name.partition(".")[2]
-    if step in {"connect_tcp.complete", "connect_unix_socket.complete"}:
-        attempt.connected_ns = now_ns
-    elif step == "start_tls.complete":
-        attempt.tls_done_ns = now_ns
 
 
 def _stays_open(response: Any) -> bool:

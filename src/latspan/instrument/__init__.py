@@ -36,7 +36,8 @@ if TYPE_CHECKING:
         iterate_body,
         watch_body,
     )
-    from latspan.instrument._clients import server_of
+    from latspan.instrument._clients import port_of, server_of
+    from latspan.instrument._closing import aclosing_of, closing_of
     from latspan.instrument._coroutines import stand_in
     from latspan.instrument._exchange import Exchange
     from latspan.instrument._hooks import (
@@ -72,6 +73,7 @@ __all__ = [
     "Warmed",
     "Warmer",
     "Watch",
+    "aclosing_of",
     "active_call",
     "aiterate",
     "aiterate_body",
@@ -79,6 +81,7 @@ __all__ = [
     "attributes",
     "auto_instrument",
     "body_watch",
+    "closing_of",
     "disabled_by",
     "error_type_of",
     "follow",
@@ -94,6 +97,7 @@ __all__ = [
     "outcome_of_status",
     "patch_stream_classes",
     "patch_stream_wrappers",
+    "port_of",
     "request",
     "server_of",
     "stand_in",
@@ -133,6 +137,9 @@ _FOR_INTEGRATIONS = {
     "patch_stream_classes": "_stream_classes",
     "patch_stream_wrappers": "_stream_classes",
     "server_of": "_clients",
+    "aclosing_of": "_closing",
+    "closing_of": "_closing",
+    "port_of": "_clients",
     "stand_in": "_coroutines",
     "warm": "_warm",
     "watch": "_streams",

@@ -150,14 +150,13 @@ class BodyWatch:
         self._attempt.body_end_ns = after_ns
         if self._whole is not None:
             self.call.answer = self._whole.body
-            self._whole = None
         self._finish(Outcome.COMPLETED, after_ns)
 
     def failed(self, before_ns: int, error: BaseException) -> None:
         """Hear that the read begun at ``before_ns`` raised."""
         if not self.call.finished:
             after_ns = self._stamp_end(before_ns)
-            self._request_body = self._whole = self._reader = None
+            self._let_go()
             self.call.finish(outcome_of(error), done_ns=after_ns, error_type=error_type_of(error))
 
     def interrupted(self, before_ns: int, error: BaseException) -> None:
@@ -185,8 +184,7 @@ class BodyWatch:
                 outcome = Outcome.COMPLETED
         if self._reader is not None and self._reader.done:
             call.end_marked = True
-        # A response that is held on to needs none of it any more.
-        self._request_body = self._reader = None
+        self._let_go()
         by_status = outcome_of_status(attempt.status, call.headers)
         call.finish(
             outcome if by_status is Outcome.COMPLETED else by_status,
@@ -194,6 +192,10 @@ class BodyWatch:
             error_type=attempt.error_type,
             finalizing=finalizing,
         )
+
+    def _let_go(self) -> None:
+        """Drop what only the end needed: the response may be held on to for long."""
+        self._request_body = self._whole = self._reader = None
 
     def _cancel(
         self,
@@ -207,6 +209,7 @@ class BodyWatch:
         """End the call with the read that was interrupted: no other came after it."""
         if self.call.reads is not None:
             self.call.reads.end = before_ns, after_ns
+        self._let_go()
         self.call.finish(outcome, done_ns=after_ns, error_type=error_type, finalizing=finalizing)
 
     def left(self) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, MutableMapping
-from typing import Any, Final
+from typing import Any
 
 from latspan import semconv
 from latspan._runtime import guarded
 from latspan.instrument._beside import is_on
 from latspan.instrument._bodies import watch_body
+from latspan.instrument._clients import port_of
 from latspan.instrument._hooks import (
     Attempt,
     Call,
@@ -17,13 +18,10 @@ from latspan.instrument._hooks import (
     inject_trace_context,
     open_exchange,
 )
-from latspan.instrument._outcomes import error_type_of, outcome_of
+from latspan.instrument._outcomes import error_type_of, is_error, outcome_of
 from latspan.segments import Outcome
 
 __all__ = ["Exchange"]
-
-_FIRST_ERROR_STATUS: Final = 400
-_DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 
 
 class Exchange:
@@ -82,7 +80,7 @@ class Exchange:
             ``None`` where there is nothing to do.
         """
         with guarded("the start of a request"):
-            port = port or _DEFAULT_PORTS.get(scheme, 443)
+            port = port_of(scheme, port)
             call = None if apart else active_call()
             outer = call.attempts[-1] if call is not None and call.attempts else None
             inside = outer is not None and outer.end_ns is None
@@ -142,7 +140,7 @@ class Exchange:
             # A transport beneath that gives no events.
             attempt.headers_ns = attempt.end_ns
         attempt.status = status
-        if status >= _FIRST_ERROR_STATUS:
+        if is_error(status):
             attempt.error_type = str(status)
 
     def try_failed(self, error: BaseException) -> None:

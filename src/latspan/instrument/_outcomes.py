@@ -9,7 +9,7 @@ from typing import cast
 from latspan._runtime import guarded
 from latspan.segments import Outcome
 
-__all__ = ["error_type_of", "outcome_of", "outcome_of_status"]
+__all__ = ["error_type_of", "is_error", "outcome_of", "outcome_of_status"]
 
 _FIRST_ERROR_STATUS = 400
 _TOO_MANY_REQUESTS = 429
@@ -43,6 +43,11 @@ def outcome_of(error: BaseException) -> Outcome:
     return outcome_of_status(status, _headers_of(error))
 
 
+def is_error(status: int) -> bool:
+    """Return whether an HTTP status code is that of an error."""
+    return status >= _FIRST_ERROR_STATUS
+
+
 def outcome_of_status(status: int | None, headers: object) -> Outcome:
     """
     Return the outcome of a response.
@@ -51,7 +56,7 @@ def outcome_of_status(status: int | None, headers: object) -> Outcome:
         status: The HTTP status code, ``None`` if unknown.
         headers: The response's headers, whatever holds them.
     """
-    if status is None or status < _FIRST_ERROR_STATUS:
+    if status is None or not is_error(status):
         return Outcome.COMPLETED
     if status == _TOO_MANY_REQUESTS:
         return Outcome.REJECTED
@@ -88,7 +93,7 @@ def _status_of(error: BaseException) -> int | None:
     with guarded("the status of an exception"):
         status = getattr(error, "status_code", None)
         # An error inside a stream may carry the status that the stream began with.
-        return status if isinstance(status, int) and status >= _FIRST_ERROR_STATUS else None
+        return status if isinstance(status, int) and is_error(status) else None
     return None
 
 

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from latspan._request import LiveCall
 from latspan.instrument._bodies import claim_body
+from latspan.instrument._closing import aclosing_of, closing_of
 from latspan.instrument._patching import Patches
 from latspan.instrument._streams import Watch, aiterate, iterate, watch
 from latspan.wire import Dialect
@@ -49,11 +50,11 @@ def patch_stream_classes(patches: Patches, stream: type, async_stream: type) -> 
     patches.replace(stream, "__iter__", _iter_of)
     patches.replace(stream, "__next__", _next_of)
     patches.replace(stream, "__enter__", _enter_of)
-    patches.replace(stream, "close", _close_of)
+    patches.replace(stream, "close", closing_of(_watch_of))
     patches.replace(async_stream, "__aiter__", _aiter_of)
     patches.replace(async_stream, "__anext__", _anext_of)
     patches.replace(async_stream, "__aenter__", _aenter_of)
-    patches.replace(async_stream, "close", _aclose_of)
+    patches.replace(async_stream, "close", aclosing_of(_watch_of))
 
 
 def patch_stream_wrappers(patches: Patches, wrapper: type, async_wrapper: type) -> None:
@@ -65,8 +66,8 @@ def patch_stream_wrappers(patches: Patches, wrapper: type, async_wrapper: type) 
         wrapper: Holds a stream in ``_raw_stream``, and closes with ``close``.
         async_wrapper: The same asynchronously.
     """
-    patches.replace(wrapper, "close", functools.partial(_close_of, inside="_raw_stream"))
-    patches.replace(async_wrapper, "close", functools.partial(_aclose_of, inside="_raw_stream"))
+    patches.replace(wrapper, "close", closing_of(_watch_inside))
+    patches.replace(async_wrapper, "close", aclosing_of(_watch_inside))
 
 
 def follow(call: LiveCall, dialect: Dialect, stream: Any) -> Watch:
@@ -91,6 +92,10 @@ def _watch_of(stream: Any) -> Watch | None:
         if call is not None and call.dialect is not None:
             return follow(call, call.dialect, stream)
     return watching
+
+
+def _watch_inside(wrapper: Any) -> Watch | None:
+    return _watch_of(getattr(wrapper, "_raw_stream", None))
 
 
 def _iter_of(original: Callable[[Any], Iterator[Any]]) -> Callable[[Any], Iterator[Any]]:
@@ -153,26 +158,6 @@ def _enter_of(original: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return enter
 
 
-def _close_of(
-    original: Callable[[Any], None], *, inside: str | None = None
-) -> Callable[[Any], None]:
-    """Replace ``Stream.close``, which leaving ``with`` calls too."""
-
-    @functools.wraps(original)
-    def close(self: Any) -> None:
-        watching = _watch_of(self if inside is None else getattr(self, inside, None))
-        if watching is None:
-            original(self)
-            return
-        watching.closing()
-        try:
-            original(self)
-        finally:
-            watching.closed()
-
-    return close
-
-
 def _aiter_of(
     original: Callable[[Any], AsyncGenerator[Any]],
 ) -> Callable[[Any], AsyncGenerator[Any]]:
@@ -225,23 +210,3 @@ def _aenter_of(original: Callable[[Any], Awaitable[Any]]) -> Callable[[Any], Awa
         return await original(self)
 
     return enter
-
-
-def _aclose_of(
-    original: Callable[[Any], Awaitable[None]], *, inside: str | None = None
-) -> Callable[[Any], Awaitable[None]]:
-    """Replace ``AsyncStream.close``, which ``aclose`` and leaving ``async with`` call too."""
-
-    @functools.wraps(original)
-    async def close(self: Any) -> None:
-        watching = _watch_of(self if inside is None else getattr(self, inside, None))
-        if watching is None:
-            await original(self)
-            return
-        watching.closing()
-        try:
-            await original(self)
-        finally:
-            watching.closed()
-
-    return close

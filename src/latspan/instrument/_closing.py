@@ -1,0 +1,67 @@
+"""How a client library's object is closed, heard by whoever follows it."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol
+
+__all__ = ["aclosing_of", "closing_of"]
+
+
+class _Watching(Protocol):
+    def closing(self) -> None: ...
+    def closed(self) -> None: ...
+
+
+_WatchOf = Callable[[Any], _Watching | None]
+"""Returns who follows an object, ``None`` where nobody does."""
+
+
+def closing_of(watch_of: _WatchOf) -> Callable[[Callable[[Any], None]], Callable[[Any], None]]:
+    """
+    Return what replaces a ``close``, which leaving ``with`` calls too.
+
+    Args:
+        watch_of: Returns who follows the object that is closed.
+    """
+
+    def replacing(original: Callable[[Any], None]) -> Callable[[Any], None]:
+        @functools.wraps(original)
+        def close(self: Any) -> None:
+            watching = watch_of(self)
+            if watching is None:
+                original(self)
+                return
+            watching.closing()
+            try:
+                original(self)
+            finally:
+                watching.closed()
+
+        return close
+
+    return replacing
+
+
+def aclosing_of(
+    watch_of: _WatchOf,
+) -> Callable[[Callable[[Any], Awaitable[None]]], Callable[[Any], Awaitable[None]]]:
+    """Return the same for an asynchronous ``close``; argument as for :func:`closing_of`."""
+
+    def replacing(original: Callable[[Any], Awaitable[None]]) -> Callable[[Any], Awaitable[None]]:
+        @functools.wraps(original)
+        async def close(self: Any) -> None:
+            watching = watch_of(self)
+            if watching is None:
+                await original(self)
+                return
+            watching.closing()
+            try:
+                await original(self)
+            finally:
+                watching.closed()
+
+        return close
+
+    return replacing
