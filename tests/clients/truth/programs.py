@@ -23,6 +23,8 @@ from tests.support.tls import CERTIFICATE, trusting_context
 
 __all__ = ["PROGRAMS", "Program", "Setting", "with_every_program"]
 
+_GOOD_BYE_S: Final = 10.0
+
 Hear = Callable[[object], None]
 """Is given each item of an answer as the program has it."""
 
@@ -280,8 +282,17 @@ def _in_a_loop(
                 yield lambda hear: runner.run(waited_for(hear))
             finally:
                 runner.run(program.__aexit__(None, None, None))
+                runner.run(_connections_are_gone())
 
     return driven
+
+
+async def _connections_are_gone() -> None:
+    """Wait until the loop watches nothing but itself: TLS says good-bye after a client is closed."""
+    watched: Any = asyncio.get_running_loop()._selector.get_map()  # type: ignore[attr-defined]
+    async with asyncio.timeout(_GOOD_BYE_S):
+        while len(watched) > 1:
+            await asyncio.sleep(0)
 
 
 _AIOHTTP_FOR_OPENAI: Final = "aiohttp" if OPENAI.library == "httpx2" else "httpx_aiohttp"
