@@ -73,7 +73,7 @@ class Figure:
 
     Args:
         least: Of all repeats: what it costs when nothing disturbs. Of an added cost, the
-            difference of the two least.
+            difference of the two lower deciles.
         middle: The median of all repeats; of an added cost, of the differences round by round.
             ``None`` where it was measured once, because nothing disturbs it.
         half: Between which two the middle half of them lies; of an added cost, of the
@@ -231,14 +231,21 @@ def added(bare: Sequence[float], more: Sequence[float]) -> Figure:
     """
     Return what ``more`` costs above ``bare``, measured in turns.
 
-    The median is of the differences between the least of ten turns each: a single difference is
-    mostly whatever else the machine did in one of its halves.
+    Neither figure is a difference of two single results, which is mostly whatever else the
+    machine did meanwhile: the least is that of the lower deciles, and the median is of the
+    differences between the least of ten turns each.
     """
     rounds = range(0, len(bare), _ROUND)
     differences = [
         min(more[begin : begin + _ROUND]) - min(bare[begin : begin + _ROUND]) for begin in rounds
     ]
-    return Figure(min(more) - min(bare), median(differences), _half(differences))
+    return Figure(
+        _lower_decile(more) - _lower_decile(bare), median(differences), _half(differences)
+    )
+
+
+def _lower_decile(results: Sequence[float]) -> float:
+    return quantiles(results, n=10, method="inclusive")[0]
 
 
 def _half(results: Sequence[float]) -> tuple[float, float]:

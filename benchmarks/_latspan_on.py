@@ -52,7 +52,7 @@ def own_provider() -> Generator[On]:
     exporter = InMemorySpanExporter()
     processor = BatchSpanProcessor(exporter)
     sink = PrivateSink(TracerProvider(shutdown_on_exit=False), processor)
-    worker = Worker()
+    worker = Worker(patient=True)
     runtime = _runtime_of(worker, lambda: sink)
     try:
         yield On(runtime, runtime.recorder, processor, exporter)
@@ -68,7 +68,7 @@ def application_provider() -> Generator[On]:
     processor = BatchSpanProcessor(exporter)
     provider = TracerProvider(shutdown_on_exit=False)
     provider.add_span_processor(processor)
-    worker = Worker()
+    worker = Worker(patient=True)
     runtime = _runtime_of(worker, Sinks(NoSink(), provider))
     try:
         yield On(runtime, runtime.recorder, processor, exporter)

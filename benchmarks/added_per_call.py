@@ -4,18 +4,18 @@ What latspan adds to each call, all segment spans and histograms included.
 How: the real OpenAI client 3 reads a short streamed answer (role, three words, end, usage with
 llama.cpp's timings; no delays) through a transport that ``latspan_httpx`` patches, a subclass of
 ``httpx2.HTTPTransport`` over bytes in this process. Each call opens a connection and ends in ten
-spans: nine segments and the call itself. Calls with latspan configured and without it take turns
-in one process.
+spans: nine segments and the call itself. Ten calls with latspan configured and ten without it take
+turns in one process.
 
-*On the caller's thread* is CPU time of that thread, call by call. Under latspan's own provider the
-rest happens on its worker thread; under an application's provider all of it happens on the
-caller's but for the counting into histograms, which is the worker's there too.
+*On the caller's thread* is CPU time of that thread over ten calls. Under latspan's own provider the
+rest happens on its worker thread, ten times a second; under an application's provider all of it
+happens on the caller's but for the counting into histograms, which is the worker's there too.
 
-*In all* is CPU time of the process over 20 calls, until the worker is idle, the in-memory exporter
+*In all* is CPU time of the process over 100 calls, until the worker is idle, the in-memory exporter
 has every span and the histograms are filled. Handing out an interval of them, once a minute and not
-once in 20 calls, is not in it: see ``histogram_work``.
+once in 100 calls, is not in it: see ``histogram_work``.
 
-*Its end alone* is evidence, timeline, spans and record of a call, 20 calls' ends one after another:
+*Its end alone* is evidence, timeline, spans and record of a call, the ends of 100 calls in a row:
 what latspan's thread does, or the caller's under an application's provider. It leaves the client
 out, and so has little of the noise, and none of what the client does to latspan's caches.
 
@@ -32,7 +32,6 @@ Reproduce: ``make bench ARGS=added_per_call``
 
 from __future__ import annotations
 
-import itertools
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -55,7 +54,10 @@ if TYPE_CHECKING:
 
 __all__ = ["measure", "recorded_us"]
 
-_BLOCK: Final = 20
+_RUN: Final = 10
+"""Calls in a row: each finds the caches as the call before has left them."""
+_BLOCK: Final = 100
+"""Calls whose telemetry is finished together."""
 _DRAINED: Final = 513
 """The records at which a recorder that nobody reads counts what waits."""
 
@@ -64,17 +66,17 @@ def measure(scale: Scale) -> Iterator[Row]:
     """Yield the rows of this benchmark."""
     openai = client(stream_of(3))
     latspan.auto_instrument()
-    repeats = scale.of(800)
+    repeats = scale.of(300)
     with own_provider() as own:
-        measures = [_by_call(openai), _by_call(openai), _by_call(openai, own)]
+        measures = [_by_run(openai), _by_run(openai), _by_run(openai, own)]
         bare, control, traced = interleaved(measures, repeats)
         yield _row("control: nothing", [bare, control])
         yield _row("own provider, caller's thread", [bare, traced], Target(most=100))
-        results = interleaved([_by_block(openai), _by_block(openai, own)], scale.of(60))
+        results = interleaved([_by_block(openai), _by_block(openai, own)], scale.of(50))
         yield _row("own provider, in all", results, Target(most=300))
         yield _end_row("own provider", openai, own, repeats)
     with application_provider() as theirs:
-        results = interleaved([_by_call(openai), _by_call(openai, theirs)], repeats)
+        results = interleaved([_by_run(openai), _by_run(openai, theirs)], repeats)
         yield _row("application's provider, caller's thread", results, Target(most=300))
         yield _end_row("application's provider", openai, theirs, repeats)
     switches = [latspan.uninstrument, latspan.auto_instrument]
@@ -100,7 +102,7 @@ def _row(
 
 def _end_row(where: str, openai: OpenAI, on: On, repeats: int) -> Row:
     measured = _by_end(openai, on)
-    results = [measured() for _ in range(repeats // 4)]
+    results = [measured() for _ in range(repeats // 6)]
     return Row(what=f"a call's end alone, {where}", latspan=figure(results))
 
 
@@ -109,23 +111,22 @@ def _call(openai: OpenAI) -> None:
         pass
 
 
-def _by_call(openai: OpenAI, on: On | None = None) -> Callable[[], float]:
+def _by_run(openai: OpenAI, on: On | None = None) -> Callable[[], float]:
     _call(openai)
     settled_heap()
-    calls = itertools.count(1)
 
     def measured() -> float:
         _runtime.install(None if on is None else on.runtime)
-        before = time.thread_time_ns()
         _call(openai)
+        before = time.thread_time_ns()
+        for _ in range(_RUN):
+            _call(openai)
         after = time.thread_time_ns()
         _runtime.install(None)
         if on is not None:
-            on.runtime.drain()
-            if next(calls) % _BLOCK == 0:
-                on.settle()
-                on.forget()
-        return (after - before) / 1000
+            on.settle()
+            on.forget()
+        return (after - before) / _RUN / 1000
 
     return measured
 
@@ -190,12 +191,12 @@ def _switched(switch: Callable[[], object], openai: OpenAI) -> Callable[[], floa
     def measured() -> float:
         switch()
         # Patching a class makes the interpreter forget what it knew of it.
-        for _ in range(_BLOCK):
+        for _ in range(_RUN):
             _call(openai)
         before = time.thread_time_ns()
-        for _ in range(_BLOCK):
+        for _ in range(_RUN):
             _call(openai)
-        return (time.thread_time_ns() - before) / _BLOCK / 1000
+        return (time.thread_time_ns() - before) / _RUN / 1000
 
     return measured
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Awaitable, Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable
 from importlib import import_module
 from typing import Any, Final
 
@@ -40,7 +39,7 @@ def send(official: str) -> Callable[..., Any]:
         if exchange is None:
             return wrapped(*args, **kwargs)
         try:
-            with _sending(exchange, request, _trace):
+            with _Sending(exchange, request, _trace):
                 response = wrapped(*args, **kwargs)
         except BaseException as error:
             exchange.failed(error)
@@ -71,7 +70,7 @@ def send_async(official: str, core: str) -> Callable[..., Awaitable[Any]]:
         if exchange is None:
             return await wrapped(*args, **kwargs)
         try:
-            with _sending(exchange, request, _async_trace):
+            with _Sending(exchange, request, _async_trace):
                 response = await wrapped(*args, **kwargs)
         except BaseException as error:
             exchange.failed(error)
@@ -120,25 +119,38 @@ def _import_backend(core: str) -> None:
             continue
 
 
-@contextmanager
-def _sending(exchange: Exchange, request: Any, tracing: _Tracing) -> Generator[None]:
+class _Sending:
     """
-    Lend ``request`` our trace context and the ``trace`` callback that ``tracing`` makes.
+    Inside ``with`` lend a request our trace context and the ``trace`` callback.
 
     The caller has its request back as it was: sent again, or on to where a redirect points,
     it must not carry this exchange's identity. httpcore holds on to its own references.
+
+    Args:
+        exchange: Whose context it is.
+        request: The client library's own.
+        tracing: Makes the callback.
     """
-    # The one request may be on its way twice at once: then the other's loan stands here.
-    headers, extensions = request.extensions.get(_LENT) or (request.headers, request.extensions)
-    request.headers = headers.copy()
-    exchange.inject(request.headers)
-    trace = tracing(exchange, extensions.get("trace"))
-    request.extensions = {**extensions, "trace": trace, _LENT: (headers, extensions)}
-    try:
-        with exchange.call.active():
-            yield
-    finally:
-        request.headers, request.extensions = headers, extensions
+
+    __slots__ = ("_active", "_lent", "_request")
+
+    def __init__(self, exchange: Exchange, request: Any, tracing: _Tracing) -> None:
+        self._request = request
+        # The one request may be on its way twice at once: then the other's loan stands here.
+        lent = request.extensions.get(_LENT) or (request.headers, request.extensions)
+        self._lent = headers, extensions = lent
+        request.headers = headers.copy()
+        exchange.inject(request.headers)
+        trace = tracing(exchange, extensions.get("trace"))
+        request.extensions = {**extensions, "trace": trace, _LENT: lent}
+        self._active = exchange.call.active()
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *raised: object) -> None:
+        self._active.leave()
+        self._request.headers, self._request.extensions = self._lent
 
 
 def _answered(exchange: Exchange, request: Any, response: Any) -> None:

@@ -18,7 +18,7 @@ from latspan_openai._usage import with_usage
 
 __all__ = ["CHAT", "COMPLETIONS", "EMBEDDINGS", "RESPONSES", "Endpoint"]
 
-_Plain = str | int | float
+_PLAIN: Final = (str, int, float)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,15 +49,12 @@ class Endpoint:
         client: Any = getattr(instance, "_client", None)
         model = kwargs.get("model")
         choices = kwargs.get("n")
-        attributes: dict[str, Any] = {
-            **self.attributes,
+        attributes: dict[str, Any] = {**self.attributes}
+        for name, value in kwargs.items():
+            key = self.said_by.get(name)
             # What was not given is a sentinel of the SDK's, or absent.
-            **{
-                key: kwargs[name]
-                for name, key in self.said_by.items()
-                if isinstance(kwargs.get(name), _Plain)
-            },
-        }
+            if key is not None and isinstance(value, _PLAIN):
+                attributes[key] = value
         if isinstance(choices, int) and choices != 1:
             attributes[semconv.GEN_AI_REQUEST_CHOICE_COUNT] = choices
         return open_call(

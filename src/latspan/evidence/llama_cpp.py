@@ -51,7 +51,7 @@ def _reported(timings: Mapping[str, Any], *, streamed: bool) -> ReportedTimings 
 
 def _number(value: object) -> float | None:
     """Return a finite number as one, anything else as nothing: a body may hold what it likes."""
-    if not isinstance(value, int | float):
+    if not isinstance(value, (int, float)):
         return None
     try:
         number = float(value)

@@ -10,18 +10,16 @@ from opentelemetry.context import Context
 from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
-from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, TraceFlags
+from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode
 
 from latspan._spans import AttributeValue, ChildSpan, FinishedSpan, OpenSpan
 from latspan._version import __version__
+from latspan.export._trace_flags import has_random_id, trace_flags
 from latspan.semconv import SCHEMA_URL
 
 __all__ = ["PrivateSink"]
 
 _SCOPE = InstrumentationScope("latspan", __version__, SCHEMA_URL)
-_RANDOM_TRACE_ID = 0x02
-"""A trace flag of W3C Trace Context Level 2, which travels unchanged from the trace's root."""
-
 _FAILED = Status(StatusCode.ERROR)
 _FINE = Status(StatusCode.UNSET)
 
@@ -63,14 +61,14 @@ class PrivateSink:
         decision = self._sampler.should_sample(
             around, trace_id, name, kind=kind, attributes=attributes
         )
-        flags = TraceFlags.SAMPLED if decision.decision.is_sampled() else TraceFlags.DEFAULT
-        if parent.trace_flags & _RANDOM_TRACE_ID if parent.is_valid else self._ids_are_random:
-            flags |= _RANDOM_TRACE_ID
         span_context = SpanContext(
             trace_id,
             self._ids.generate_span_id(),
             is_remote=False,
-            trace_flags=TraceFlags(flags),
+            trace_flags=trace_flags(
+                sampled=decision.decision.is_sampled(),
+                is_random=has_random_id(parent) if parent.is_valid else self._ids_are_random,
+            ),
             trace_state=decision.trace_state,
         )
         added = cast("Mapping[str, AttributeValue]", decision.attributes)  # pyright: ignore[reportUnknownMemberType]
@@ -81,7 +79,7 @@ class PrivateSink:
             name,
             kind,
             start_epoch_ns,
-            {**attributes, **added},
+            {**attributes, **added} if added else attributes,
         )
 
     def emit(
@@ -158,7 +156,7 @@ class _PrivateSpan:
         name: str,
         kind: SpanKind,
         start_epoch_ns: int,
-        attributes: dict[str, AttributeValue],
+        attributes: Mapping[str, AttributeValue],
     ) -> None:
         self._sink = sink
         self._span_context = span_context

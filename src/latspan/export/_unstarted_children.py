@@ -23,13 +23,13 @@ from opentelemetry.sdk.trace.sampling import (
     StaticSampler,
     TraceIdRatioBased,
 )
-from opentelemetry.trace import SpanContext, Status, StatusCode, TraceFlags
+from opentelemetry.trace import SpanContext, Status, StatusCode
 
 from latspan._spans import AttributeValue, ChildSpan, EndChildren, start_and_end
+from latspan.export._trace_flags import has_random_id, trace_flags
 
 __all__ = ["end_children_of"]
 
-_RANDOM_TRACE_ID: Final = 0x02
 _FAILED: Final = Status(StatusCode.ERROR)
 _FINE: Final = Status(StatusCode.UNSET)
 
@@ -141,7 +141,6 @@ class _UnstartedChildren:
         span_id = tracer.id_generator.generate_span_id()
         if not sampled.decision.is_recording():
             return
-        flags = TraceFlags.SAMPLED if sampled.decision.is_sampled() else TraceFlags.DEFAULT
         tracer.span_processor.on_end(
             ReadableSpan(
                 child.name,
@@ -149,7 +148,9 @@ class _UnstartedChildren:
                     parent.trace_id,
                     span_id,
                     is_remote=False,
-                    trace_flags=TraceFlags(flags | parent.trace_flags & _RANDOM_TRACE_ID),
+                    trace_flags=trace_flags(
+                        sampled=sampled.decision.is_sampled(), is_random=has_random_id(parent)
+                    ),
                     trace_state=sampled.trace_state,
                 ),
                 parent=parent,

@@ -75,7 +75,7 @@ def assemble(config: Config, *, at_end: Callable[[], None]) -> Assembly:
         if intervals is not None:
             intervals()
 
-    worker = Worker(on_start=begin)
+    worker = Worker(on_start=begin, patient=True)
 
     def readings() -> list[Reading]:
         return _readings(recorder, worker, spans)

@@ -47,9 +47,9 @@ class Sinks:
         if self._begin is not None:
             self._begin()
         provider = self._chosen or trace.get_tracer_provider()
-        if isinstance(provider, ProxyTracerProvider | NoOpTracerProvider):
-            return self._private
         if self._api is None or provider is not self._provider:
+            if isinstance(provider, (ProxyTracerProvider, NoOpTracerProvider)):
+                return self._private
             tracer = provider.get_tracer("latspan", __version__, schema_url=SCHEMA_URL)
             # It loads the SDK, which an application that has a provider has loaded.
             from latspan.export import end_children_of

@@ -33,7 +33,8 @@ def at(body: Mapping[str, Any], *path: str) -> Any:
     """Return what stands in ``body`` at ``path``, ``None`` where the way to it is missing."""
     value: Any = body
     for name in path:
-        if not isinstance(value, Mapping):
+        # Nearly always a dict, and asking an abstract class takes ten times as long.
+        if not isinstance(value, dict) and not isinstance(value, Mapping):
             return None
         value = cast("Mapping[str, Any]", value).get(name)
     return value

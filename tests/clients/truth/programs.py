@@ -288,10 +288,12 @@ def _in_a_loop(
 
 
 async def _connections_are_gone() -> None:
-    """Wait until the loop watches nothing but itself: TLS says good-bye after a client is closed."""
-    watched: Any = asyncio.get_running_loop()._selector.get_map()  # type: ignore[attr-defined]
+    """Wait until the loop watches nothing but itself: TLS says good-bye when a client is closed."""
+    loop: Any = asyncio.get_running_loop()
+    watched = loop._selector.get_map()
     async with asyncio.timeout(_GOOD_BYE_S):
-        while len(watched) > 1:
+        # There is no event for it.
+        while len(watched) > 1:  # noqa: ASYNC110
             await asyncio.sleep(0)
 
 
