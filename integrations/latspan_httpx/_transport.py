@@ -172,7 +172,7 @@ def _trace(exchange: Exchange, chained: Callable[..., Any] | None) -> Callable[[
     """Return the callback for a synchronous transport; ``chained`` is the caller's own."""
 
     def on_event(name: str, info: Any) -> None:
-        _hear(exchange, name)
+        stamp(exchange.attempt, name, exchange.call.now())
         if chained is not None:
             chained(name, info)
 
@@ -185,17 +185,8 @@ def _async_trace(
     """Return the callback for an asynchronous transport."""
 
     async def on_event(name: str, info: Any) -> None:
-        _hear(exchange, name)
+        stamp(exchange.attempt, name, exchange.call.now())
         if chained is not None:
             await chained(name, info)
 
     return on_event
-
-
-def _hear(exchange: Exchange, name: str) -> None:
-    """Stamp one event, and note whether a connection was made for it."""
-    step = stamp(exchange.attempt, name, exchange.call.now())
-    if step in {"connect_tcp.started", "connect_unix_socket.started"}:
-        exchange.connected_here = True
-    elif step == "send_request_headers.started":
-        exchange.attempt.reused = not exchange.connected_here

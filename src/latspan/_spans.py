@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import functools
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import Final, NamedTuple, Protocol
 
 from opentelemetry import trace
@@ -45,7 +45,7 @@ __all__ = [
 
 AttributeValue = str | bool | int | float | Sequence[str]
 
-_NEVER_A_SPAN: Final = frozenset({SegmentName.CONSUMER, SegmentName.RETRY})
+_NEVER_A_SPAN: Final[frozenset[str]] = frozenset({SegmentName.CONSUMER, SegmentName.RETRY})
 """Time that is interleaved with others, or has spans of its own: an attribute instead."""
 
 _PERCENTILE_95_NEEDS: Final = 20
@@ -62,8 +62,7 @@ class ChildSpan(NamedTuple):
     failed: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class FinishedSpan:
+class FinishedSpan(NamedTuple):
     """
     What is known of a span at its end.
 
@@ -76,7 +75,7 @@ class FinishedSpan:
     """
 
     end_epoch_ns: int
-    attributes: Mapping[str, AttributeValue] = field(default_factory=dict[str, AttributeValue])
+    attributes: Mapping[str, AttributeValue]
     failed: bool = False
     children: tuple[ChildSpan, ...] = ()
     name: str | None = None
@@ -354,13 +353,12 @@ def _segment_attributes(name: str, source: Source) -> Mapping[str, AttributeValu
     return {semconv.LATSPAN_SEGMENT: name, semconv.LATSPAN_SOURCE: source.value}
 
 
-def _interleaved(segments: Sequence[Segment]) -> set[str]:
+def _interleaved(segments: Sequence[Segment]) -> frozenset[str]:
     """Return the names of what has no span of its own: more than one interval, or never one."""
-    interleaved: set[str] = {*_NEVER_A_SPAN}
-    seen: set[str] = set()
-    for segment in segments:
-        (interleaved if segment.name in seen else seen).add(segment.name)
-    return interleaved
+    names = [segment.name for segment in segments]
+    if len({*names}) == len(names):
+        return _NEVER_A_SPAN
+    return _NEVER_A_SPAN.union(name for name, intervals in Counter(names).items() if intervals > 1)
 
 
 def attempt_spans(

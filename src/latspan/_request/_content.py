@@ -47,9 +47,9 @@ def with_content(
         # Nothing was used up where nothing was answered.
         answered = bool(fragments) or said.ended
         if runtime.captures_content and sampled:
-            said = replace(said, attributes={**said.attributes, **_attributes(content)})
+            said = said._replace(attributes={**said.attributes, **_attributes(content)})
         if runtime.count_tokens and answered and said.tokens.source is TokenSource.UNKNOWN:
-            said = replace(said, tokens=runtime.count_tokens(content, model))
+            said = said._replace(tokens=runtime.count_tokens(content, model))
     return said
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 from latspan import _runtime, evidence, semconv
 from latspan._spans import AttributeValue
@@ -14,9 +13,10 @@ from latspan.wire import Answer, Body, Dialect, error_in
 
 __all__ = ["Said", "read_answer"]
 
+_NOTHING: Final[Mapping[str, AttributeValue]] = {}
 
-@dataclass(frozen=True, slots=True)
-class Said:
+
+class Said(NamedTuple):
     """
     What an answer said.
 
@@ -32,7 +32,7 @@ class Said:
     error_type: str | None = None
     tokens: TokenCounts = UNKNOWN_TOKENS
     reported: ReportedTimings | None = None
-    attributes: Mapping[str, AttributeValue] = field(default_factory=dict[str, AttributeValue])
+    attributes: Mapping[str, AttributeValue] = _NOTHING
 
 
 def read_answer(

@@ -23,7 +23,7 @@ from opentelemetry.sdk.trace.sampling import (
     StaticSampler,
     TraceIdRatioBased,
 )
-from opentelemetry.trace import SpanContext, Status, StatusCode
+from opentelemetry.trace import SpanContext, Status, StatusCode, TraceFlags
 
 from latspan._spans import AttributeValue, ChildSpan, EndChildren, start_and_end
 from latspan.export._trace_flags import has_random_id, trace_flags
@@ -98,15 +98,29 @@ class _UnstartedChildren:
             sampler = self._tracer.sampler
             one_for_all = _looks_at_the_trace_alone(sampler)
             answer: SamplingResult | None = None
+            flags = TraceFlags.get_default()
             for child in children:
-                attributes = child.attributes
+                attributes: Mapping[str, Any] = child.attributes
                 if answer is None or not one_for_all:
                     answer = sampler.should_sample(
                         context, parent.trace_id, child.name, child.kind, attributes, ()
                     )
+                    flags = trace_flags(
+                        sampled=answer.decision.is_sampled(), is_random=has_random_id(parent)
+                    )
                 if not one_for_all:
                     attributes = cast("Any", answer).attributes
-                self._end(child, parent, answer, attributes)
+                # Drawn whatever was decided, as the SDK does.
+                span_id = self._tracer.id_generator.generate_span_id()
+                if answer.decision.is_recording():
+                    identity = SpanContext(
+                        parent.trace_id,
+                        span_id,
+                        is_remote=False,
+                        trace_flags=flags,
+                        trace_state=answer.trace_state,
+                    )
+                    self._end(child, parent, identity, attributes)
         else:
             start_and_end(self._tracer, children, context)
 
@@ -133,26 +147,14 @@ class _UnstartedChildren:
         self,
         child: ChildSpan,
         parent: SpanContext,
-        sampled: SamplingResult,
+        identity: SpanContext,
         attributes: Mapping[str, Any],
     ) -> None:
         tracer = self._tracer
-        # Drawn whatever was decided, as the SDK does.
-        span_id = tracer.id_generator.generate_span_id()
-        if not sampled.decision.is_recording():
-            return
         tracer.span_processor.on_end(
             ReadableSpan(
                 child.name,
-                context=SpanContext(
-                    parent.trace_id,
-                    span_id,
-                    is_remote=False,
-                    trace_flags=trace_flags(
-                        sampled=sampled.decision.is_sampled(), is_random=has_random_id(parent)
-                    ),
-                    trace_state=sampled.trace_state,
-                ),
+                context=identity,
                 parent=parent,
                 resource=tracer.resource,
                 attributes=self._bounded(child.attributes, attributes),
@@ -169,7 +171,8 @@ class _UnstartedChildren:
     ) -> Mapping[str, Any]:
         """Return the attributes as the SDK keeps them; a sampler may have changed ours."""
         most, longest = self._limits.max_span_attributes, self._limits.max_span_attribute_length
-        if longest is None and (most is None or len(ours) <= most) and attributes == ours:
+        as_they_are = attributes is ours or attributes == ours
+        if longest is None and (most is None or len(ours) <= most) and as_they_are:
             return dict(ours)
         return BoundedAttributes(most, attributes, max_value_len=longest)
 
