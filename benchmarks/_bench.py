@@ -227,17 +227,22 @@ def figure(results: Sequence[float]) -> Figure:
     return Figure(min(results), median(results), _half(results))
 
 
-def added(bare: Sequence[float], more: Sequence[float]) -> Figure:
+def added(bare: Sequence[float], more: Sequence[float], *, turns: int = _ROUND) -> Figure:
     """
     Return what ``more`` costs above ``bare``, measured in turns.
 
     Neither figure is a difference of two single results, which is mostly whatever else the
     machine did meanwhile: the least is that of the lower deciles, and the median is of the
-    differences between the least of ten turns each.
+    differences between the least of some turns each.
+
+    Args:
+        bare: Without it, in turns.
+        more: With it.
+        turns: Of how many the least is taken; 1 where each result is one of many calls already.
     """
-    rounds = range(0, len(bare), _ROUND)
+    rounds = range(0, len(bare), turns)
     differences = [
-        min(more[begin : begin + _ROUND]) - min(bare[begin : begin + _ROUND]) for begin in rounds
+        min(more[begin : begin + turns]) - min(bare[begin : begin + turns]) for begin in rounds
     ]
     return Figure(
         _lower_decile(more) - _lower_decile(bare), median(differences), _half(differences)

@@ -68,7 +68,7 @@ def _figures(part: Part, results: Mapping[str, Values]) -> dict[str, Any]:
             "rounds": len(bare[column.key]),
             "nothing": median(bare[column.key]),
             "added": {
-                subject: asdict(added(bare[column.key], values[column.key]))
+                subject: asdict(added(bare[column.key], values[column.key], turns=1))
                 for subject, values in results.items()
                 if subject != BASELINE.name
             },

@@ -93,7 +93,7 @@ def notes(run: dict[str, Any]) -> str:
 
 
 def _added(bare: Sequence[float], more: Sequence[float]) -> str:
-    cost = added(bare, more)
+    cost = added(bare, more, turns=1)
     text = _number(cost.least)
     if cost.middle is not None:
         text += f"; {_number(cost.middle)}"
