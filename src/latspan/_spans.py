@@ -37,6 +37,7 @@ __all__ = [
     "OpenSpan",
     "SpanSink",
     "attempt_spans",
+    "interleaved_attributes",
     "latency_attributes",
     "segment_spans",
     "start_and_end",
@@ -432,15 +433,22 @@ def latency_attributes(
             estimated.append(semconv.LATSPAN_CHUNK_GAP_P95)
     if estimated:
         attributes[semconv.LATSPAN_ESTIMATED] = estimated
-    interleaved = _interleaved(timeline.segments)
-    for total in totals(segment for segment in timeline.segments if segment.name in interleaved):
-        attributes[semconv.segment_duration(total.name)] = to_seconds(total.duration_ns)
+    attributes |= interleaved_attributes(timeline.segments)
     if reported is not None:
         prefix = f"{semconv.LATSPAN_REPORTED_PREFIX}{reported.system}."
         attributes |= {prefix + name: value for name, value in reported.raw.items()}
         if "evidence_rejected" in timeline.metrics:
             attributes[semconv.LATSPAN_EVIDENCE_REJECTED] = reported.system
     return attributes
+
+
+def interleaved_attributes(segments: Sequence[Segment]) -> dict[str, AttributeValue]:
+    """Return the time of each segment that has no span of its own, in seconds."""
+    interleaved = _interleaved(segments)
+    return {
+        semconv.segment_duration(total.name): to_seconds(total.duration_ns)
+        for total in totals(segment for segment in segments if segment.name in interleaved)
+    }
 
 
 def token_attributes(tokens: TokenCounts) -> dict[str, AttributeValue]:

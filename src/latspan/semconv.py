@@ -23,6 +23,9 @@ HTTP_REQUEST_METHOD: Final = "http.request.method"
 HTTP_RESPONSE_STATUS_CODE: Final = "http.response.status_code"
 HTTP_REQUEST_RESEND_COUNT: Final = "http.request.resend_count"
 URL_FULL: Final = "url.full"
+URL_PATH: Final = "url.path"
+URL_SCHEME: Final = "url.scheme"
+HTTP_ROUTE: Final = "http.route"
 
 # GenAI conventions: attributes of the client span.
 GEN_AI_OPERATION_NAME: Final = "gen_ai.operation.name"

@@ -8,15 +8,17 @@ runtime's ``settle``, and what follows, evidence, timeline, spans and record, ha
 from __future__ import annotations
 
 from latspan._request._call import LiveCall, abandon_open_calls, active_call
-from latspan._request._context import ambient_attributes, with_attributes
-from latspan._request._work import LiveWork, active_work
+from latspan._request._context import ambient_attributes, with_attribute_of, with_attributes
+from latspan._request._work import Known, LiveWork, active_work
 
 __all__ = [
+    "Known",
     "LiveCall",
     "LiveWork",
     "abandon_open_calls",
     "active_call",
     "active_work",
     "ambient_attributes",
+    "with_attribute_of",
     "with_attributes",
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar, Token
 from types import TracebackType
@@ -21,6 +21,7 @@ __all__ = [
     "convention_labels",
     "series_attributes",
     "span_attributes",
+    "with_attribute_of",
     "with_attributes",
 ]
 
@@ -70,9 +71,10 @@ class Entered(Generic[_T]):
         span: Its span.
     """
 
-    __slots__ = ("_attached", "_token", "_variable")
+    __slots__ = ("_attached", "_left", "_token", "_variable")
 
     def __init__(self, variable: ContextVar[_T], value: _T, span: OpenSpan) -> None:
+        self._left = False
         self._variable = variable
         self._token = variable.set(value)
         self._attached = context.attach(span.context)
@@ -89,9 +91,51 @@ class Entered(Generic[_T]):
         self.leave()
 
     def leave(self) -> None:
-        """Make current again what was before, if this is the same context."""
-        if _undo(self._variable, self._token):
+        """Make current again what was before, once, and if this is the same context."""
+        if not self._left and _undo(self._variable, self._token):
+            self._left = True
             context.detach(self._attached)
+
+
+class SaidLater(Mapping[str, str]):
+    """
+    What is said of requests, one thing of which is not known before it is asked for.
+
+    Args:
+        said: What is known.
+        name: What is not.
+        value: Returns it; ``None`` as long as it is unknown.
+    """
+
+    __slots__ = ("_name", "_said", "_value")
+
+    def __init__(self, said: Mapping[str, str], name: str, value: Callable[[], str | None]) -> None:
+        self._said = said
+        self._name = name
+        self._value = value
+
+    def _known(self) -> Mapping[str, str]:
+        value = self._value()
+        return self._said if value is None else {self._name: value, **self._said}
+
+    def __getitem__(self, name: str) -> str:
+        return self._known()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._known())
+
+    def __len__(self) -> int:
+        return len(self._known())
+
+
+@contextmanager
+def with_attribute_of(name: str, value: Callable[[], str | None]) -> Generator[None]:
+    """Say of the requests inside what is known only later, by what ``value`` returns then."""
+    token = _ambient.set(SaidLater(_ambient.get(), name, value))
+    try:
+        yield
+    finally:
+        _undo(_ambient, token)
 
 
 def series_attributes(runtime: Runtime, own: Mapping[str, str]) -> dict[str, str]:

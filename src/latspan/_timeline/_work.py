@@ -25,6 +25,7 @@ class Interval:
         segments: A call's own segments, since its start; empty where it had not ended.
         first_visible_ns: When a call's first visible token came, if it did.
         first_visible_source: How certain that is.
+        own: A stage that is nobody's but the unit's, which reports its time.
     """
 
     name: str
@@ -33,6 +34,7 @@ class Interval:
     segments: tuple[Segment, ...] = ()
     first_visible_ns: int | None = None
     first_visible_source: Source = Source.MEASURED
+    own: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,8 +187,8 @@ def _sweep(
                 yield replace(in_call, end_ns=edge_ns)
             elif inside:
                 # Of those that began at one instant the one opened last is the innermost.
-                name = max(reversed(inside), key=lambda stage: stage.start_ns).name
-                yield _Piece(edge_ns, name, Source.MEASURED, own=False)
+                innermost = max(reversed(inside), key=lambda stage: stage.start_ns)
+                yield _Piece(edge_ns, innermost.name, Source.MEASURED, own=innermost.own)
             else:
                 yield replace(otherwise, end_ns=edge_ns)
         if instant_ns >= end_ns:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Final
 
 from latspan.evidence.llama_cpp import read as _read_llama_cpp
+from latspan.evidence.server_timing import read as _read_server_timing
 from latspan.segments import ReportedTimings
 from latspan.wire import Answer
 
@@ -20,7 +21,7 @@ __all__ = ["ADAPTERS", "Adapter", "read"]
 
 Adapter = Callable[[Answer], ReportedTimings | None]
 
-ADAPTERS: Final[tuple[Adapter, ...]] = (_read_llama_cpp,)
+ADAPTERS: Final[tuple[Adapter, ...]] = (_read_llama_cpp, _read_server_timing)
 """Asked in this order; the first that recognises an answer speaks for it."""
 
 

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     )
     from latspan.instrument._instrumentor import Instrumentor
     from latspan.instrument._patching import Patches
+    from latspan.instrument._served import Served
     from latspan.instrument._stream_classes import (
         follow,
         patch_stream_classes,
@@ -69,6 +70,7 @@ __all__ = [
     "Instrumentor",
     "Integration",
     "Patches",
+    "Served",
     "Standing",
     "Warmed",
     "Warmer",
@@ -120,6 +122,7 @@ _FOR_INTEGRATIONS = {
     "Exchange": "_exchange",
     "Instrumentor": "_instrumentor",
     "Patches": "_patching",
+    "Served": "_served",
     "Warmed": "_warm",
     "Warmer": "_warm",
     "Watch": "_streams",

@@ -24,6 +24,7 @@ __all__ = [
     "active_call",
     "asks_for_usage",
     "inject_trace_context",
+    "is_suppressed",
     "open_call",
     "open_exchange",
 ]
@@ -45,6 +46,11 @@ def _suppressed(keys: tuple[str, ...]) -> bool:
     current = context.get_current()
     # Nearly always empty, and asked three times a call.
     return bool(current) and any(current.get(key) for key in keys)
+
+
+def is_suppressed() -> bool:
+    """Return whether the instrumentation of HTTP is suppressed in this context."""
+    return _suppressed(_HTTP_SUPPRESSION_KEYS)
 
 
 def open_call(

@@ -1,0 +1,137 @@
+"""An answer as the application sends it, message by message."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Mapping, MutableMapping
+from dataclasses import dataclass
+from typing import Any, Final, Self
+
+from latspan.instrument import Served, guarded
+from latspan.segments import STAGE_KINDS
+from latspan.wire import server_timing
+
+__all__ = ["Answer", "Timings"]
+
+Message = MutableMapping[str, Any]
+
+_WHOLE_BODIES: Final = frozenset({"http.response.pathsend", "http.response.zerocopysend"})
+"""Extensions of servers: a body that is sent in another way than by its bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Timings:
+    """
+    What answers tell of their stages.
+
+    Args:
+        reveals: The stages that are told.
+        hold_headers: Whether a stream's head waits for the first part of its body.
+    """
+
+    reveals: frozenset[str]
+    hold_headers: bool
+
+    @classmethod
+    def of(cls, told: bool | Collection[str], *, hold_headers: bool) -> Self | None:
+        """Return it, ``None`` where nothing is told."""
+        if told is False:
+            return None
+        return cls(STAGE_KINDS if told is True else frozenset(told), hold_headers)
+
+    def of_answer(self, served: Served) -> str:
+        """Return the header's value, as far as the answer has come."""
+        return server_timing.written(
+            (name, duration_ms) for name, duration_ms in served.stages_ms() if name in self.reveals
+        )
+
+
+class Answer:
+    """
+    The answer to one request.
+
+    Args:
+        served: The request.
+        send: The server's own.
+        timings: What is told of it, ``None`` for nothing.
+    """
+
+    __slots__ = ("_head", "_send", "_served", "_streams", "_timings", "gone")
+
+    def __init__(
+        self,
+        served: Served,
+        send: Callable[[Message], Awaitable[None]],
+        timings: Timings | None,
+    ) -> None:
+        self._served = served
+        self._send = send
+        self._timings = timings
+        self._head: Message | None = None
+        self._streams = False
+        self.gone = False
+        """Whether the client went away before the answer was whole."""
+
+    async def send(self, message: Message) -> None:
+        """Send a message of the application's on to the server."""
+        kind = message["type"]
+        if kind == "http.response.body":
+            await self._send_part(message)
+        elif kind == "http.response.start":
+            await self._send_head(message)
+        else:
+            await self._let_go()
+            await self._send(message)
+            if kind in _WHOLE_BODIES:
+                self._served.sent()
+
+    async def _send_head(self, message: Message) -> None:
+        headers: Mapping[str, str] = {}
+        with guarded("the head of an answer"):
+            headers = {
+                bytes(name).decode("latin-1").lower(): bytes(value).decode("latin-1")
+                for name, value in message.get("headers", ())
+            }
+        self._served.answering(message["status"], headers)
+        if self._timings is not None:
+            if self._timings.hold_headers and "content-length" not in headers:
+                self._streams = headers.get("content-type", "").startswith("text/event-stream")
+                self._head = message
+                return
+            self._tell(message)
+        await self._send(message)
+
+    async def _send_part(self, message: Message) -> None:
+        body, is_last = message.get("body", b""), not message.get("more_body", False)
+        if body or is_last:
+            await self._let_go()
+        if is_last and self._streams:
+            await self._send_comment()
+        before_ns = self._served.now()
+        try:
+            await self._send(message)
+        except OSError:
+            # What servers raise where the client has gone, says the ASGI specification.
+            self.gone = True
+            raise
+        self._served.wrote(before_ns, begins_a_stream=bool(body) and not is_last)
+        if is_last:
+            self._served.sent()
+
+    async def _let_go(self) -> None:
+        head, self._head = self._head, None
+        if head is not None:
+            self._tell(head)
+            await self._send(head)
+
+    async def _send_comment(self) -> None:
+        """Tell, behind the last event, where the time went in the end."""
+        told = "" if self._timings is None else self._timings.of_answer(self._served)
+        if told:
+            comment = f": {server_timing.HEADER} {told}\n\n".encode()
+            await self._send({"type": "http.response.body", "body": comment, "more_body": True})
+
+    def _tell(self, head: Message) -> None:
+        told = "" if self._timings is None else self._timings.of_answer(self._served)
+        if told:
+            field = (server_timing.HEADER.encode(), told.encode())
+            head["headers"] = [*head.get("headers", ()), field]

@@ -1,0 +1,60 @@
+"""The template of the route that serves a request: ``/items/{id}``, never ``/items/42``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, MutableMapping
+from typing import Any, Final
+
+from latspan.instrument import guarded
+
+__all__ = ["route_of"]
+
+_FULL: Final = 2
+"""The value of Starlette's ``Match.FULL``: path and method."""
+
+
+def route_of(scope: MutableMapping[str, Any], app: Any) -> Callable[[], str | None]:
+    """
+    Return what returns the template of the route that serves a request.
+
+    Asked before the framework has found it, it looks through the framework's own routes.
+
+    Args:
+        scope: Of the request, as it is at its beginning.
+        app: The application that serves it, where the scope does not say.
+    """
+    asked = {name: scope.get(name) for name in ("type", "path", "method", "root_path")}
+    outermost = scope.get("app", app)
+    found: list[str] = []
+
+    def route() -> str | None:
+        if not found:
+            with guarded("the route of a served request"):
+                routes = getattr(outermost, "routes", ())
+                template = _chosen(scope, asked) or _matching(routes, asked)
+                if template:
+                    found.append(template)
+        return found[0] if found else None
+
+    return route
+
+
+def _chosen(scope: MutableMapping[str, Any], asked: dict[str, Any]) -> str | None:
+    """Return the route that the framework has noted, where no mount stands before it."""
+    if scope.get("root_path") != asked["root_path"]:
+        return None
+    path = getattr(scope.get("route"), "path", None)
+    return path if isinstance(path, str) else None
+
+
+def _matching(routes: Iterable[Any], asked: dict[str, Any]) -> str | None:
+    for route in routes:
+        match, below = route.matches(asked)
+        if match.value != _FULL:
+            continue
+        path: str | None = getattr(route, "path", None)
+        inside = getattr(route, "routes", None)
+        if not inside:
+            return path
+        return f"{path or ''}{_matching(inside, {**asked, **below}) or ''}"
+    return None

@@ -1,0 +1,72 @@
+"""
+The ``Server-Timing`` header: a server's own times by name, in milliseconds.
+
+Source: W3C Server Timing, "The Server-Timing Header Field".
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+__all__ = ["HEADER", "parsed", "written"]
+
+HEADER: Final = "server-timing"
+
+_TOKEN: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+_LONGEST: Final = 16_384
+"""Characters that are read at most: a header says little, and comes from anybody."""
+_ENTRY: Final = re.compile(
+    r"""\s*(?P<name>[!#$%&'*+\-.^_`|~0-9A-Za-z]+)
+        (?P<parameters>(?:\s*;\s*[^=;,\s]+(?:\s*=\s*(?:"(?:[^"\\]|\\.)*"|[^;,]*))?)*)\s*(?:,|$)""",
+    re.VERBOSE,
+)
+_PARAMETER: Final = re.compile(
+    r""";\s*(?P<name>[^=;,\s]+)\s*(?:=\s*(?P<value>"(?:[^"\\]|\\.)*"|[^;,]*))?"""
+)
+
+
+def written(durations_ms: Iterable[tuple[str, float]]) -> str:
+    """
+    Return the value of the header.
+
+    Args:
+        durations_ms: Names and milliseconds; what cannot be a name there is left out.
+    """
+    return ", ".join(
+        f"{name};dur={duration_ms:.3f}"
+        for name, duration_ms in durations_ms
+        if _TOKEN.fullmatch(name)
+    )
+
+
+def parsed(value: str) -> Iterator[tuple[str, float]]:
+    """
+    Yield the names that have a duration, and the milliseconds, in order.
+
+    What is no entry ends the reading; a duration that is no finite number is none.
+    """
+    value = value[:_LONGEST]
+    at = 0
+    while at < len(value):
+        entry = _ENTRY.match(value, at)
+        if entry is None:
+            return
+        at = entry.end()
+        duration_ms = _duration(entry["parameters"])
+        if duration_ms is not None:
+            yield entry["name"], duration_ms
+
+
+def _duration(parameters: str) -> float | None:
+    # The first of a name counts, says the source.
+    for parameter in _PARAMETER.finditer(parameters):
+        if parameter["name"].lower() == "dur":
+            try:
+                duration_ms = float((parameter["value"] or "").strip().strip('"'))
+            except ValueError:
+                return None
+            return duration_ms if math.isfinite(duration_ms) else None
+    return None
