@@ -97,7 +97,7 @@ class Answer:
                 self._streams = headers.get("content-type", "").startswith("text/event-stream")
                 self._head = message
                 return
-            self._tell(message)
+            message = self._told(message)
         await self._send(message)
 
     async def _send_part(self, message: Message) -> None:
@@ -120,18 +120,22 @@ class Answer:
     async def _let_go(self) -> None:
         head, self._head = self._head, None
         if head is not None:
-            self._tell(head)
-            await self._send(head)
+            await self._send(self._told(head))
 
     async def _send_comment(self) -> None:
         """Tell, behind the last event, where the time went in the end."""
-        told = "" if self._timings is None else self._timings.of_answer(self._served)
+        told = self._timing()
         if told:
             comment = f": {server_timing.HEADER} {told}\n\n".encode()
             await self._send({"type": "http.response.body", "body": comment, "more_body": True})
 
-    def _tell(self, head: Message) -> None:
-        told = "" if self._timings is None else self._timings.of_answer(self._served)
-        if told:
-            field = (server_timing.HEADER.encode(), told.encode())
-            head["headers"] = [*head.get("headers", ()), field]
+    def _told(self, head: Message) -> Message:
+        """Return the head with the header in it, where there is anything to tell."""
+        told = self._timing()
+        if not told:
+            return head
+        field = (server_timing.HEADER.encode(), told.encode())
+        return {**head, "headers": [*head.get("headers", ()), field]}
+
+    def _timing(self) -> str:
+        return "" if self._timings is None else self._timings.of_answer(self._served)

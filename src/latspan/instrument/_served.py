@@ -183,6 +183,8 @@ class Served:
             self._around.close()
 
     def _finish(self, outcome: Outcome, error_type: str | None = None) -> None:
+        if self._work.finished:
+            return
         with guarded("the end of a served request"):
             route = self._route()
             attributes: dict[str, AttributeValue] = {}
