@@ -2,47 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Mapping, MutableMapping
-from dataclasses import dataclass
-from typing import Any, Final, Self
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from typing import Any, Final
 
-from latspan.instrument import Served, guarded
-from latspan.segments import STAGE_KINDS
-from latspan.wire import server_timing
+from latspan.instrument import Served, Timings, guarded
 
-__all__ = ["Answer", "Timings"]
+__all__ = ["Answer"]
 
 Message = MutableMapping[str, Any]
 
 _WHOLE_BODIES: Final = frozenset({"http.response.pathsend", "http.response.zerocopysend"})
 """Extensions of servers: a body that is sent in another way than by its bytes."""
-
-
-@dataclass(frozen=True, slots=True)
-class Timings:
-    """
-    What answers tell of their stages.
-
-    Args:
-        reveals: The stages that are told.
-        hold_headers: Whether a stream's head waits for the first part of its body.
-    """
-
-    reveals: frozenset[str]
-    hold_headers: bool
-
-    @classmethod
-    def of(cls, told: bool | Collection[str], *, hold_headers: bool) -> Self | None:
-        """Return it, ``None`` where nothing is told."""
-        if told is False:
-            return None
-        return cls(STAGE_KINDS if told is True else frozenset(told), hold_headers)
-
-    def of_answer(self, served: Served) -> str:
-        """Return the header's value, as far as the answer has come."""
-        return server_timing.written(
-            (name, duration_ms) for name, duration_ms in served.stages_ms() if name in self.reveals
-        )
 
 
 class Answer:
@@ -53,19 +23,23 @@ class Answer:
         served: The request.
         send: The server's own.
         timings: What is told of it, ``None`` for nothing.
+        hold_headers: Whether a stream's head waits for the first part of its body.
     """
 
-    __slots__ = ("_head", "_send", "_served", "_streams", "_timings", "gone")
+    __slots__ = ("_head", "_holds", "_send", "_served", "_streams", "_timings", "gone")
 
     def __init__(
         self,
         served: Served,
         send: Callable[[Message], Awaitable[None]],
         timings: Timings | None,
+        *,
+        hold_headers: bool,
     ) -> None:
         self._served = served
         self._send = send
         self._timings = timings
+        self._holds = hold_headers
         self._head: Message | None = None
         self._streams = False
         self.gone = False
@@ -93,7 +67,7 @@ class Answer:
             }
         self._served.answering(message["status"], headers)
         if self._timings is not None:
-            if self._timings.hold_headers and "content-length" not in headers:
+            if self._holds and "content-length" not in headers:
                 self._streams = headers.get("content-type", "").startswith("text/event-stream")
                 self._head = message
                 return
@@ -126,7 +100,7 @@ class Answer:
         """Tell, behind the last event, where the time went in the end."""
         told = self._timing()
         if told:
-            comment = f": {server_timing.HEADER} {told}\n\n".encode()
+            comment = f": {Timings.header} {told}\n\n".encode()
             await self._send({"type": "http.response.body", "body": comment, "more_body": True})
 
     def _told(self, head: Message) -> Message:
@@ -134,7 +108,7 @@ class Answer:
         told = self._timing()
         if not told:
             return head
-        field = (server_timing.HEADER.encode(), told.encode())
+        field = (Timings.header.encode(), told.encode())
         return {**head, "headers": [*head.get("headers", ()), field]}
 
     def _timing(self) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection, MutableMapping
 from typing import Any
 
-from latspan.instrument import Served, guarded
-from latspan_asgi._answer import Answer, Timings
+from latspan.instrument import Served, Timings, guarded
+from latspan_asgi._answer import Answer
 from latspan_asgi._routes import route_of
 
 __all__ = ["LatspanMiddleware"]
@@ -45,7 +45,8 @@ class LatspanMiddleware:
         hold_headers: bool = False,
     ) -> None:
         self.app = app
-        self._timings = Timings.of(server_timing, hold_headers=hold_headers)
+        self._timings = Timings.of(server_timing)
+        self._hold_headers = hold_headers
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request, or whatever else the server asks for."""
@@ -55,7 +56,7 @@ class LatspanMiddleware:
         if served is None:
             await self.app(scope, receive, send)
             return
-        answer = Answer(served, send, self._timings)
+        answer = Answer(served, send, self._timings, hold_headers=self._hold_headers)
 
         async def receive_and_hear() -> Message:
             message = await receive()

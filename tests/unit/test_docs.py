@@ -117,7 +117,7 @@ def test_the_architecture_page_has_every_module() -> None:
 
 
 def test_every_evidence_adapter_has_a_section() -> None:
-    headings = page("evidence.md").lower().replace(".", "_")
+    headings = re.sub(r"[.-]", "_", page("evidence.md").lower())
     adapters = {
         path.stem
         for path in (ROOT / "src" / "latspan" / "evidence").glob("*.py")

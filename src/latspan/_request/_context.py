@@ -90,11 +90,17 @@ class Entered(Generic[_T]):
     ) -> None:
         self.leave()
 
-    def leave(self) -> None:
-        """Make current again what was before, once, and if this is the same context."""
+    def leave(self) -> bool:
+        """
+        Make current again what was before, once, and if this is the same context.
+
+        Returns:
+            Whether it has been left, now or before.
+        """
         if not self._left and _undo(self._variable, self._token):
             self._left = True
             context.detach(self._attached)
+        return self._left
 
 
 class SaidLater(Mapping[str, str]):

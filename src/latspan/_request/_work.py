@@ -182,9 +182,14 @@ class LiveWork:
         done_ns = until_ns if self._done_ns is None else self._done_ns
         return Interval(self.name, self._start_ns, done_ns)
 
-    def leave(self) -> None:
-        """Be current no longer, where :meth:`finish` was called in another context."""
-        self._entered.leave()
+    def leave(self) -> bool:
+        """
+        Be current no longer, where :meth:`finish` was called in another context.
+
+        Returns:
+            Whether it is current no longer; not where this is another context too.
+        """
+        return self._entered.leave()
 
     def finish(
         self,

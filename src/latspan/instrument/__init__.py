@@ -57,6 +57,7 @@ if TYPE_CHECKING:
         patch_stream_wrappers,
     )
     from latspan.instrument._streams import Watch, aiterate, iterate, watch
+    from latspan.instrument._timings import Timings
     from latspan.instrument._warm import Beneath, Warmed, Warmer, warm
 
 __all__ = [
@@ -72,6 +73,7 @@ __all__ = [
     "Patches",
     "Served",
     "Standing",
+    "Timings",
     "Warmed",
     "Warmer",
     "Watch",
@@ -123,6 +125,7 @@ _FOR_INTEGRATIONS = {
     "Instrumentor": "_instrumentor",
     "Patches": "_patching",
     "Served": "_served",
+    "Timings": "_timings",
     "Warmed": "_warm",
     "Warmer": "_warm",
     "Watch": "_streams",

@@ -179,8 +179,9 @@ class Served:
     def leave(self) -> None:
         """Be current no longer; in the context in which it began."""
         with guarded("the end of a served request"):
-            self._work.leave()
-            self._around.close()
+            # In another context than that in which it began there is nothing to leave.
+            if self._work.leave():
+                self._around.close()
 
     def _finish(self, outcome: Outcome, error_type: str | None = None) -> None:
         if self._work.finished:

@@ -90,8 +90,17 @@ def broken_sink() -> Any:
 
 
 def _said(caplog: pytest.LogCaptureFixture) -> set[str]:
-    """Return what was logged, without the objects that it was said of."""
-    return {re.split(" at | <", entry.getMessage())[0] for entry in caplog.records}
+    """
+    Return what was logged, without the objects that it was said of.
+
+    Not what the event loop says of a generator of httpcore2's: version 2.0 cannot be left in the
+    middle, with latspan or not, and whether that is said depends on when it is collected.
+    """
+    return {
+        re.split(" at | <", entry.getMessage())[0]
+        for entry in caplog.records
+        if not (entry.name == "asyncio" and "PoolByteStream" in entry.getMessage())
+    }
 
 
 @pytest.mark.parametrize("program", [way for way, _ in WAYS], ids=lambda way: way.__name__)
@@ -101,7 +110,6 @@ def test_what_fails_inside_latspan_stays_there(
     """A recorder that fails, a sink that fails: logged, and the application goes on."""
     with switched_off():
         bare = went(client, program)
-    # httpx2 2.0 has its event loop say something of a stream that is left, with latspan or not.
     without = _said(caplog)
     with capture() as seen:
         with asked_for(strict=False, recorder=BrokenRecorder(SystemClock())):

@@ -1,0 +1,85 @@
+"""The middleware: one request, the head of its answer, and the body that the server takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from typing import Any
+
+from latspan.instrument import Served, Timings, guarded
+from latspan_wsgi._body import Body
+from latspan_wsgi._routes import route_of
+
+__all__ = ["LatspanMiddleware"]
+
+App = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
+
+_SEEN = "latspan.served"
+"""In the environ of a request that is followed already: a middleware may stand there twice."""
+
+
+class LatspanMiddleware:
+    """
+    Follows each request of a WSGI application: ``app.wsgi_app = LatspanMiddleware(app.wsgi_app)``.
+
+    That is how Flask takes it; around any other application it is ``app = LatspanMiddleware(app)``.
+
+    Args:
+        app: The application.
+        server_timing: Whether answers tell their stages so far in the ``Server-Timing`` header,
+            which anybody can read who gets the answer. ``True`` tells the standard stages; a
+            collection tells those it names.
+    """
+
+    def __init__(self, app: App, *, server_timing: bool | Collection[str] = False) -> None:
+        self.app = app
+        self._timings = Timings.of(server_timing)
+
+    def __call__(
+        self, environ: dict[str, Any], start_response: Callable[..., Any]
+    ) -> Iterable[bytes]:
+        """Serve one request."""
+        served = None if _SEEN in environ else self._begin(environ)
+        if served is None:
+            return self.app(environ, start_response)
+
+        def start(status: str, headers: list[tuple[str, str]], *more: Any) -> Any:
+            with guarded("the head of an answer"):
+                served.answering(int(status[:3]), {name.lower(): value for name, value in headers})
+                told = "" if self._timings is None else self._timings.of_answer(served)
+                if told:
+                    headers = [*headers, (Timings.header, told)]
+            return start_response(status, headers, *more)
+
+        try:
+            body = self.app(environ, start)
+        except BaseException as error:
+            served.failed(error)
+            served.leave()
+            raise
+        sends_file = environ.get("wsgi.file_wrapper")
+        if isinstance(sends_file, type) and isinstance(body, sends_file):
+            # The server sends it in a way of its own, for which it must know it.
+            served.sent()
+            served.leave()
+            return body
+        return Body(body, served)
+
+    def _begin(self, environ: dict[str, Any]) -> Served | None:
+        with guarded("the start of a served request"):
+            environ[_SEEN] = True
+            port: str = environ.get("SERVER_PORT", "")
+            return Served.begin(
+                environ["REQUEST_METHOD"],
+                scheme=environ.get("wsgi.url_scheme", "http"),
+                path=f"{environ.get('SCRIPT_NAME', '')}{environ.get('PATH_INFO', '')}" or "/",
+                headers={
+                    name[5:].replace("_", "-").lower(): value
+                    for name, value in environ.items()
+                    if name.startswith("HTTP_")
+                },
+                server=(environ["SERVER_NAME"], int(port) if port.isdecimal() else None)
+                if environ.get("SERVER_NAME")
+                else None,
+                route=route_of(environ, self.app),
+            )
+        return None

@@ -1,0 +1,43 @@
+"""The template of the route that serves a request: ``/items/<id>``, never ``/items/42``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from latspan.instrument import guarded
+
+__all__ = ["route_of"]
+
+
+def route_of(environ: dict[str, Any], app: Any) -> Callable[[], str | None]:
+    """
+    Return what returns the template of the route that serves a request, ``None`` for none.
+
+    Args:
+        environ: Of the request.
+        app: What serves it: a Flask application, its ``wsgi_app``, or any other callable.
+    """
+    urls = getattr(getattr(app, "__self__", app), "url_map", None)
+    found: list[str | None] = []
+
+    def route() -> str | None:
+        if not found:
+            found.append(None)
+            with guarded("the route of a served request"):
+                found[0] = None if urls is None else _matching(urls, environ)
+        return found[0]
+
+    return route
+
+
+def _matching(urls: Any, environ: dict[str, Any]) -> str | None:
+    try:
+        rule, _ = urls.bind_to_environ(environ).match(return_rule=True)
+    except Exception as error:
+        # What Werkzeug raises where there is no route, or where it would redirect.
+        if hasattr(error, "code") or hasattr(error, "new_url"):
+            return None
+        raise
+    template: str = rule.rule
+    return template

@@ -1,0 +1,49 @@
+"""What the answers of a server tell of their stages."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+from latspan.instrument._served import Served
+from latspan.segments import STAGE_KINDS
+from latspan.wire import server_timing
+
+__all__ = ["Timings"]
+
+
+@dataclass(frozen=True, slots=True)
+class Timings:
+    """
+    What answers tell of their stages, in the standard header.
+
+    Args:
+        reveals: The stages that are told.
+    """
+
+    reveals: frozenset[str]
+
+    header: ClassVar[str] = server_timing.HEADER
+    """The header's name, in lower case."""
+
+    @classmethod
+    def of(cls, told: bool | Collection[str]) -> Self | None:
+        """
+        Return what a setting says.
+
+        Args:
+            told: ``True`` for the standard stages, ``False`` for none, or the names of some.
+
+        Returns:
+            ``None`` where nothing is told.
+        """
+        if told is False:
+            return None
+        return cls(STAGE_KINDS if told is True else frozenset(told))
+
+    def of_answer(self, served: Served) -> str:
+        """Return the header's value as far as the answer has come, empty for nothing to tell."""
+        return server_timing.written(
+            (name, duration_ms) for name, duration_ms in served.stages_ms() if name in self.reveals
+        )
