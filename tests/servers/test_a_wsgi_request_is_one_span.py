@@ -263,10 +263,12 @@ def test_a_body_that_another_thread_takes_leaves_that_thread_alone(
         taking = threading.Thread(target=lambda: (list(body), body.close()))
         taking.start()
         taking.join()
+        client.ask(LatspanMiddleware(answering(b"a")), "/next")
 
     # Here nobody leaves what this thread attached.
     contextvars.copy_context().run(serve)
-    assert _only(server).outcome is Outcome.COMPLETED
+    assert [record.outcome for record in server.seen.records] == [Outcome.COMPLETED] * 2
+    assert [span.parent for span in server.seen.spans] == [None, None]
     assert not caplog.records
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from latspan._request._call import LiveCall, abandon_open_calls, active_call
 from latspan._request._context import ambient_attributes, with_attribute_of, with_attributes
-from latspan._request._work import Known, LiveWork, active_work
+from latspan._request._work import Known, LiveWork, active_work, is_left_over
 
 __all__ = [
     "Known",
@@ -19,6 +19,7 @@ __all__ = [
     "active_call",
     "active_work",
     "ambient_attributes",
+    "is_left_over",
     "with_attribute_of",
     "with_attributes",
 ]

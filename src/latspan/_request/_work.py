@@ -24,7 +24,14 @@ from latspan.metrics import MetricValue
 from latspan.recording import RequestRecord
 from latspan.segments import Kind, Outcome, SegmentName, SegmentTotal, Side, totals
 
-__all__ = ["NOTHING_MORE", "Known", "LiveWork", "active_work", "enclosing_works"]
+__all__ = [
+    "NOTHING_MORE",
+    "Known",
+    "LiveWork",
+    "active_work",
+    "enclosing_works",
+    "is_left_over",
+]
 
 _work: ContextVar[LiveWork | None] = ContextVar("latspan_work", default=None)
 
@@ -39,6 +46,12 @@ def active_work() -> LiveWork | None:
     while work is not None and work.finished:
         work = work.outer
     return work
+
+
+def is_left_over() -> bool:
+    """Return whether a unit of work that has ended is still current: it was never left here."""
+    work = _work.get()
+    return work is not None and work.finished
 
 
 def enclosing_works() -> tuple[LiveWork, ...]:

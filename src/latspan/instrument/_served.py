@@ -10,7 +10,7 @@ from opentelemetry import context, propagate, trace
 from opentelemetry.trace import SpanKind
 
 from latspan import _runtime, semconv
-from latspan._request import Known, LiveWork, with_attribute_of
+from latspan._request import Known, LiveWork, is_left_over, with_attribute_of
 from latspan._runtime import Runtime, guarded
 from latspan._spans import AttributeValue, EnrichingSink
 from latspan._timeline import Interval
@@ -100,7 +100,9 @@ class Served:
                     known[semconv.SERVER_PORT] = server[1]
             beside = _span_beside()
             if beside is None:
-                token = context.attach(propagate.extract(headers))
+                # A server may take a body, and so end a request, in another thread than this.
+                outside = context.Context() if is_left_over() else None
+                token = context.attach(propagate.extract(headers, outside))
                 around.callback(context.detach, token)
             work = _work(runtime, method, known, beside)
             # For what is called inside: now nobody knows it yet.
