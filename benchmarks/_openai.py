@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import ssl
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import httpcore2
 import httpx2
@@ -21,6 +21,9 @@ __all__ = [
     "HEAD",
     "LAST",
     "MESSAGES",
+    "AsyncStream",
+    "Far",
+    "Stream",
     "async_client",
     "async_client_over",
     "client",
@@ -113,9 +116,22 @@ class _Far:
         return next(self._left, b"")
 
 
-class _Stream(httpcore2.NetworkStream):
-    def __init__(self, answer: Sequence[bytes]) -> None:
-        self._far = _Far(answer)
+class Far(Protocol):
+    """The far end of one connection."""
+
+    def hear(self) -> None:
+        """Take what is sent to it."""
+
+    def say(self) -> bytes:
+        """Return what it sends next."""
+        ...
+
+
+class Stream(httpcore2.NetworkStream):
+    """One connection to ``far``."""
+
+    def __init__(self, far: Far) -> None:
+        self._far = far
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ARG002
         return self._far.say()
@@ -135,12 +151,14 @@ class _Backend(httpcore2.NetworkBackend):
         self._answer = answer
 
     def connect_tcp(self, *args: Any, **kwargs: Any) -> httpcore2.NetworkStream:  # noqa: ARG002
-        return _Stream(self._answer)
+        return Stream(_Far(self._answer))
 
 
-class _AsyncStream(httpcore2.AsyncNetworkStream):
-    def __init__(self, answer: Sequence[bytes]) -> None:
-        self._far = _Far(answer)
+class AsyncStream(httpcore2.AsyncNetworkStream):
+    """The same, asynchronous."""
+
+    def __init__(self, far: Far) -> None:
+        self._far = far
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ARG002, ASYNC109
         return self._far.say()
@@ -160,7 +178,7 @@ class _AsyncBackend(httpcore2.AsyncNetworkBackend):
         self._answer = answer
 
     async def connect_tcp(self, *args: Any, **kwargs: Any) -> httpcore2.AsyncNetworkStream:  # noqa: ARG002
-        return _AsyncStream(self._answer)
+        return AsyncStream(_Far(self._answer))
 
 
 class _Transport(httpx2.HTTPTransport):

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import httpcore2
 
-from _openai import HEAD, LAST, client_over, event, framed
+from _openai import HEAD, LAST, AsyncStream, Stream, client_over, event, framed
 
 if TYPE_CHECKING:
     from openai import OpenAI
@@ -97,23 +97,15 @@ class _Far:
         return b"".join(due)
 
 
-class _Stream(httpcore2.NetworkStream):
+class _Stream(Stream):
     def __init__(self, far: _Far) -> None:
-        self._far = far
+        super().__init__(far)
+        self._wait_s = far.wait_s
 
-    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ARG002
-        if wait_s := self._far.wait_s():
+    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        if wait_s := self._wait_s():
             time.sleep(wait_s)
-        return self._far.say()
-
-    def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ARG002
-        self._far.hear()
-
-    def close(self) -> None:
-        pass
-
-    def get_extra_info(self, info: str) -> Any:  # noqa: ARG002
-        return None
+        return super().read(max_bytes, timeout)
 
 
 class Timed(httpcore2.NetworkBackend):
@@ -131,23 +123,15 @@ class Timed(httpcore2.NetworkBackend):
         return _Stream(_Far(self._answers))
 
 
-class _AsyncStream(httpcore2.AsyncNetworkStream):
+class _AsyncStream(AsyncStream):
     def __init__(self, far: _Far) -> None:
-        self._far = far
+        super().__init__(far)
+        self._wait_s = far.wait_s
 
-    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ARG002, ASYNC109
-        if wait_s := self._far.wait_s():
+    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ASYNC109
+        if wait_s := self._wait_s():
             await asyncio.sleep(wait_s)
-        return self._far.say()
-
-    async def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ARG002, ASYNC109
-        self._far.hear()
-
-    async def aclose(self) -> None:
-        pass
-
-    def get_extra_info(self, info: str) -> Any:  # noqa: ARG002
-        return None
+        return await super().read(max_bytes, timeout)
 
 
 class AsyncTimed(httpcore2.AsyncNetworkBackend):
