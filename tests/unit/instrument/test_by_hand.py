@@ -58,6 +58,10 @@ def test_a_request_splits_its_time_between_the_application_and_its_calls(
         ("unattributed", 40),
         ("postprocess", 3),
     ]
+    (span,) = [span for span in seen.spans if span.name == "answer"]
+    said = dict(span.attributes or {})
+    assert {name for name in said if name.endswith(".duration")} == {"latspan.prepare.duration"}
+    assert said["latspan.prepare.duration"] == 0.012
 
 
 def test_nothing_is_counted_twice(clock: ManualClock, seen: Captured) -> None:
