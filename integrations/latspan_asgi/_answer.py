@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any, Final
 
 from latspan.instrument import Served, Timings, guarded
+from latspan_asgi._headers import as_text
 
 __all__ = ["Answer"]
 
@@ -22,7 +23,7 @@ class Answer:
     Args:
         served: The request.
         send: The server's own.
-        timings: What is told of it, ``None`` for nothing.
+        timings: What is told of it.
         hold_headers: Whether a stream's head waits for the first part of its body.
     """
 
@@ -32,14 +33,14 @@ class Answer:
         self,
         served: Served,
         send: Callable[[Message], Awaitable[None]],
-        timings: Timings | None,
+        timings: Timings,
         *,
         hold_headers: bool,
     ) -> None:
         self._served = served
         self._send = send
         self._timings = timings
-        self._holds = hold_headers
+        self._holds = hold_headers and bool(timings.reveals)
         self._head: Message | None = None
         self._streams = False
         self.gone = False
@@ -61,18 +62,13 @@ class Answer:
     async def _send_head(self, message: Message) -> None:
         headers: Mapping[str, str] = {}
         with guarded("the head of an answer"):
-            headers = {
-                bytes(name).decode("latin-1").lower(): bytes(value).decode("latin-1")
-                for name, value in message.get("headers", ())
-            }
+            headers = as_text(message.get("headers", ()))
         self._served.answering(message["status"], headers)
-        if self._timings is not None:
-            if self._holds and "content-length" not in headers:
-                self._streams = headers.get("content-type", "").startswith("text/event-stream")
-                self._head = message
-                return
-            message = self._told(message)
-        await self._send(message)
+        if self._holds and "content-length" not in headers:
+            self._streams = headers.get("content-type", "").startswith("text/event-stream")
+            self._head = message
+        else:
+            await self._send(self._told(message))
 
     async def _send_part(self, message: Message) -> None:
         body, is_last = message.get("body", b""), not message.get("more_body", False)
@@ -98,18 +94,15 @@ class Answer:
 
     async def _send_comment(self) -> None:
         """Tell, behind the last event, where the time went in the end."""
-        told = self._timing()
+        told = self._timings.of_answer(self._served)
         if told:
             comment = f": {Timings.header} {told}\n\n".encode()
             await self._send({"type": "http.response.body", "body": comment, "more_body": True})
 
     def _told(self, head: Message) -> Message:
         """Return the head with the header in it, where there is anything to tell."""
-        told = self._timing()
+        told = self._timings.of_answer(self._served)
         if not told:
             return head
         field = (Timings.header.encode(), told.encode())
         return {**head, "headers": [*head.get("headers", ()), field]}
-
-    def _timing(self) -> str:
-        return "" if self._timings is None else self._timings.of_answer(self._served)

@@ -7,6 +7,7 @@ from typing import Any
 
 from latspan.instrument import Served, Timings, guarded
 from latspan_asgi._answer import Answer
+from latspan_asgi._headers import as_text
 from latspan_asgi._routes import route_of
 
 __all__ = ["LatspanMiddleware"]
@@ -56,6 +57,7 @@ class LatspanMiddleware:
         if served is None:
             await self.app(scope, receive, send)
             return
+        scope[_SEEN] = True
         answer = Answer(served, send, self._timings, hold_headers=self._hold_headers)
 
         async def receive_and_hear() -> Message:
@@ -82,18 +84,13 @@ class LatspanMiddleware:
 
     def _begin(self, scope: Scope) -> Served | None:
         with guarded("the start of a served request"):
-            scope[_SEEN] = True
             server = scope.get("server")
             return Served.begin(
                 scope["method"],
                 scheme=scope.get("scheme", "http"),
                 path=scope["path"],
-                headers=_headers(scope.get("headers", ())),
+                headers=as_text(scope.get("headers", ())),
                 server=None if server is None else (server[0], server[1]),
                 route=route_of(scope, self.app),
             )
         return None
-
-
-def _headers(pairs: Any) -> dict[str, str]:
-    return {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in pairs}

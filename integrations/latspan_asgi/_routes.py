@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, MutableMapping
 from typing import Any, Final
 
-from latspan.instrument import guarded
-
 __all__ = ["route_of"]
 
 _FULL: Final = 2
@@ -24,19 +22,8 @@ def route_of(scope: MutableMapping[str, Any], app: Any) -> Callable[[], str | No
         app: The application that serves it, where the scope does not say.
     """
     asked = {name: scope.get(name) for name in ("type", "path", "method", "root_path")}
-    outermost = scope.get("app", app)
-    found: list[str] = []
-
-    def route() -> str | None:
-        if not found:
-            with guarded("the route of a served request"):
-                routes = getattr(outermost, "routes", ())
-                template = _chosen(scope, asked) or _matching(routes, asked)
-                if template:
-                    found.append(template)
-        return found[0] if found else None
-
-    return route
+    routes = getattr(scope.get("app", app), "routes", ())
+    return lambda: _chosen(scope, asked) or _matching(routes, asked)
 
 
 def _chosen(scope: MutableMapping[str, Any], asked: dict[str, Any]) -> str | None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from urllib3.response import HTTPResponse
 
-from latspan.instrument import Patches, body_watch, iterate_body
+from latspan.instrument import Patches, body_watch, closing_of, iterate_body
 
 __all__ = ["at_its_end", "entering", "patch_bodies"]
 
@@ -130,21 +130,17 @@ def _release_conn_of(original: Callable[..., None]) -> Callable[..., None]:
 
 
 def _close_of(original: Callable[..., None]) -> Callable[..., None]:
+    heard = closing_of(body_watch)(original)
+
     @functools.wraps(original)
     def close(self: Any) -> None:
+        # So `io.IOBase` calls it when nobody holds the response any more.
+        if not getattr(self, "_finalizing", False):
+            heard(self)
+            return
         watching = body_watch(self)
-        if watching is None:
-            original(self)
-            return
-        if getattr(self, "_finalizing", False):
-            # So `io.IOBase` calls it when nobody holds the response any more.
+        if watching is not None:
             watching.dropped()
-            original(self)
-            return
-        watching.closing()
-        try:
-            original(self)
-        finally:
-            watching.closed()
+        original(self)
 
     return close

@@ -41,11 +41,12 @@ class LatspanMiddleware:
         served = None if _SEEN in environ else self._begin(environ)
         if served is None:
             return self.app(environ, start_response)
+        environ[_SEEN] = True
 
         def start(status: str, headers: list[tuple[str, str]], *more: Any) -> Any:
             with guarded("the head of an answer"):
                 served.answering(int(status[:3]), {name.lower(): value for name, value in headers})
-                told = "" if self._timings is None else self._timings.of_answer(served)
+                told = self._timings.of_answer(served)
                 if told:
                     headers = [*headers, (Timings.header, told)]
             return start_response(status, headers, *more)
@@ -66,7 +67,6 @@ class LatspanMiddleware:
 
     def _begin(self, environ: dict[str, Any]) -> Served | None:
         with guarded("the start of a served request"):
-            environ[_SEEN] = True
             port: str = environ.get("SERVER_PORT", "")
             return Served.begin(
                 environ["REQUEST_METHOD"],

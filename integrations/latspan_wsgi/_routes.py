@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from latspan.instrument import guarded
-
 __all__ = ["route_of"]
 
 
@@ -19,16 +17,7 @@ def route_of(environ: dict[str, Any], app: Any) -> Callable[[], str | None]:
         app: What serves it: a Flask application, its ``wsgi_app``, or any other callable.
     """
     urls = getattr(getattr(app, "__self__", app), "url_map", None)
-    found: list[str | None] = []
-
-    def route() -> str | None:
-        if not found:
-            found.append(None)
-            with guarded("the route of a served request"):
-                found[0] = None if urls is None else _matching(urls, environ)
-        return found[0]
-
-    return route
+    return lambda: None if urls is None else _matching(urls, environ)
 
 
 def _matching(urls: Any, environ: dict[str, Any]) -> str | None:

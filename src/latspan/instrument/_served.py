@@ -80,7 +80,8 @@ class Served:
             path: The URL's path. The query is not recorded.
             headers: Of the request, names in lower case. Only trace context is read of them.
             server: Host and port that it was sent to.
-            route: Returns the route's template, ``None`` as long as no route has been found.
+            route: Returns the route's template, ``None`` as long as no route has been found; asked
+                when somebody needs it, until it knows.
 
         Returns:
             ``None`` when latspan is not configured or HTTP instrumentation is suppressed here.
@@ -98,6 +99,7 @@ class Served:
                 known[semconv.SERVER_ADDRESS] = server[0]
                 if server[1] is not None:
                     known[semconv.SERVER_PORT] = server[1]
+            route = _once_known(route)
             beside = _span_beside()
             if beside is None:
                 # A server may take a body, and so end a request, in another thread than this.
@@ -209,6 +211,21 @@ class Served:
                     series={} if route is None else {"route": route},
                 ),
             )
+
+
+def _once_known(find: Callable[[], str | None]) -> Callable[[], str | None]:
+    """Return what asks ``find`` until it has an answer."""
+    found: list[str] = []
+
+    def route() -> str | None:
+        if not found:
+            with guarded("the route of a served request"):
+                template = find()
+                if template:
+                    found.append(template)
+        return found[0] if found else None
+
+    return route
 
 
 def _span_beside() -> trace.Span | None:

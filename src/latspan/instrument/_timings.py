@@ -28,22 +28,21 @@ class Timings:
     """The header's name, in lower case."""
 
     @classmethod
-    def of(cls, told: bool | Collection[str]) -> Self | None:
+    def of(cls, told: bool | Collection[str]) -> Self:
         """
         Return what a setting says.
 
         Args:
             told: ``True`` for the standard stages, ``False`` for none, or the names of some.
-
-        Returns:
-            ``None`` where nothing is told.
         """
-        if told is False:
-            return None
-        return cls(STAGE_KINDS if told is True else frozenset(told))
+        if isinstance(told, bool):
+            return cls(STAGE_KINDS if told else frozenset())
+        return cls(frozenset(told))
 
     def of_answer(self, served: Served) -> str:
         """Return the header's value as far as the answer has come, empty for nothing to tell."""
+        if not self.reveals:
+            return ""
         return server_timing.written(
             (name, duration_ms) for name, duration_ms in served.stages_ms() if name in self.reveals
         )
