@@ -20,6 +20,7 @@ from latspan.metrics import (
     CONVENTION_METRICS,
     EVIDENCE_METRICS,
     LATENCY_METRICS,
+    SERVER_METRICS,
     TOKEN_METRICS,
     Metric,
 )
@@ -77,7 +78,9 @@ PARTS: dict[str, tuple[str, Callable[[], str]]] = {
     "convention metrics": ("metrics.md", lambda: table_of(CONVENTION_METRICS.values())),
     "metrics": (
         "metrics.md",
-        lambda: table_of([*LATENCY_METRICS.values(), *EVIDENCE_METRICS.values()]),
+        lambda: table_of(
+            [*LATENCY_METRICS.values(), *EVIDENCE_METRICS.values(), *SERVER_METRICS.values()]
+        ),
     ),
     "settings": ("guides/export.md", table_of_settings),
     "token metrics": ("metrics.md", lambda: table_of(TOKEN_METRICS.values())),

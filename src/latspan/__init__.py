@@ -15,16 +15,34 @@ if TYPE_CHECKING:
     from latspan.errors import LatspanError
     from latspan.instrument import attributes, auto_instrument, request, traced, uninstrument, warm
     from latspan.sdk import configure, force_flush, shutdown, snapshot
-    from latspan.stages import stage
+    from latspan.stages import (
+        Carried,
+        batch,
+        carry,
+        degraded,
+        describe,
+        generated,
+        rejected,
+        resume,
+        stage,
+    )
 
 __all__ = [
+    "Carried",
     "LatspanError",
     "__version__",
     "attributes",
     "auto_instrument",
+    "batch",
+    "carry",
     "configure",
+    "degraded",
+    "describe",
     "force_flush",
+    "generated",
+    "rejected",
     "request",
+    "resume",
     "shutdown",
     "snapshot",
     "stage",
@@ -34,12 +52,20 @@ __all__ = [
 ]
 
 _HOME = {
+    "Carried": "latspan.stages",
     "LatspanError": "latspan.errors",
     "attributes": "latspan.instrument",
     "auto_instrument": "latspan.instrument",
+    "batch": "latspan.stages",
+    "carry": "latspan.stages",
     "configure": "latspan.sdk",
+    "degraded": "latspan.stages",
+    "describe": "latspan.stages",
     "force_flush": "latspan.sdk",
+    "generated": "latspan.stages",
+    "rejected": "latspan.stages",
     "request": "latspan.instrument",
+    "resume": "latspan.stages",
     "shutdown": "latspan.sdk",
     "snapshot": "latspan.sdk",
     "stage": "latspan.stages",

@@ -24,6 +24,7 @@ __all__ = [
     "EVIDENCE_METRICS",
     "LATENCY_METRICS",
     "METRICS",
+    "SERVER_METRICS",
     "TOKEN_METRICS",
     "Expectations",
     "Metric",
@@ -235,6 +236,17 @@ EVIDENCE_METRICS: Final = _by_name(
 )
 """Whether servers can be believed; ask for the count, the values say nothing."""
 
+SERVER_METRICS: Final = _by_name(
+    Metric(
+        "degraded",
+        "1",
+        "1 where the answer was less than it could have been: another model, a feature off, cut",
+        "it was not, or nobody said so",
+        "latspan",
+    ),
+)
+"""What servers say of their requests; ask for the count, the values say nothing."""
+
 _CONVENTIONS: Final = f"OpenTelemetry GenAI conventions v{semconv.GENAI_REVISION}"
 
 CONVENTION_METRICS: Final = _by_name(
@@ -269,10 +281,37 @@ CONVENTION_METRICS: Final = _by_name(
         _CONVENTIONS,
         distribution=True,
     ),
+    Metric(
+        semconv.METRIC_SERVER_REQUEST_DURATION,
+        "s",
+        "done - start of a request that a server has said is a model's",
+        "nobody said so",
+        _CONVENTIONS,
+    ),
+    Metric(
+        semconv.METRIC_SERVER_TIME_TO_FIRST_TOKEN,
+        "s",
+        "first token that the server gave - start: its queue and prefill",
+        "as the duration; the request failed, or no token came",
+        _CONVENTIONS,
+    ),
+    Metric(
+        semconv.METRIC_SERVER_TIME_PER_OUTPUT_TOKEN,
+        "s",
+        "(duration - time to the first token) / (n - 1)",
+        "as the time to the first token; n < 2",
+        _CONVENTIONS,
+    ),
 )
-"""What the GenAI conventions define for a client, by the names that they are emitted under."""
+"""What the GenAI conventions define, by the names that they are emitted under."""
 
-METRICS: Final = {**LATENCY_METRICS, **TOKEN_METRICS, **EVIDENCE_METRICS, **CONVENTION_METRICS}
+METRICS: Final = {
+    **LATENCY_METRICS,
+    **TOKEN_METRICS,
+    **EVIDENCE_METRICS,
+    **SERVER_METRICS,
+    **CONVENTION_METRICS,
+}
 """Every metric that a snapshot can be asked for."""
 
 _BY_ANY_NAME: Final = {

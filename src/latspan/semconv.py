@@ -70,6 +70,11 @@ METRIC_OPERATION_TIME_TO_FIRST_CHUNK: Final = "gen_ai.client.operation.time_to_f
 METRIC_OPERATION_TIME_PER_OUTPUT_CHUNK: Final = "gen_ai.client.operation.time_per_output_chunk"
 METRIC_TOKEN_USAGE: Final = "gen_ai.client.token.usage"
 
+# GenAI conventions: metrics of a server.
+METRIC_SERVER_REQUEST_DURATION: Final = "gen_ai.server.request.duration"
+METRIC_SERVER_TIME_TO_FIRST_TOKEN: Final = "gen_ai.server.time_to_first_token"
+METRIC_SERVER_TIME_PER_OUTPUT_TOKEN: Final = "gen_ai.server.time_per_output_token"
+
 # What the conventions do not define.
 LATSPAN_SEGMENT: Final = "latspan.segment"
 LATSPAN_SOURCE: Final = "latspan.source"
@@ -95,6 +100,15 @@ LATSPAN_PATH: Final = "latspan.path"
 LATSPAN_ROUTE: Final = "latspan.route"
 LATSPAN_TRAFFIC_CLASS: Final = "latspan.traffic_class"
 LATSPAN_TENANT: Final = "latspan.tenant"
+LATSPAN_BATCH_SIZE: Final = "latspan.batch.size"
+LATSPAN_BATCH_WINDOW: Final = "latspan.batch.window"
+LATSPAN_REQUESTS_RUNNING: Final = "latspan.requests.running"
+LATSPAN_REQUESTS_WAITING: Final = "latspan.requests.waiting"
+LATSPAN_CACHE_HIT_RATIO: Final = "latspan.cache.hit_ratio"
+LATSPAN_KV_USAGE: Final = "latspan.kv.usage"
+LATSPAN_SPECULATIVE_ACCEPTANCE: Final = "latspan.speculative.acceptance"
+LATSPAN_DEGRADED: Final = "latspan.degraded"
+LATSPAN_RETRY_AFTER: Final = "latspan.retry_after"
 LATSPAN_REPORTED_PREFIX: Final = "latspan.reported."
 LATSPAN_EVIDENCE_REJECTED: Final = "latspan.evidence.rejected"
 
@@ -155,12 +169,23 @@ CONVENTION_ATTRIBUTES: Final[Mapping[str, str]] = {
 # Powers of 2 from 10 ms, powers of 4 from one token.
 _DURATION_BOUNDS: Final = tuple(2**k / 100 for k in range(14))
 _TOKEN_BOUNDS: Final = tuple(4.0**k for k in range(14))
+_FIRST_TOKEN_BOUNDS: Final = (
+    *(0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75),
+    *(1.0, 2.5, 5.0, 7.5, 10.0),
+)
+_PER_TOKEN_BOUNDS: Final = (
+    *(0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75),
+    *(1.0, 2.5),
+)
 
 EXPLICIT_BOUNDS: Final[Mapping[str, tuple[float, ...]]] = {
     METRIC_OPERATION_DURATION: _DURATION_BOUNDS,
     METRIC_OPERATION_TIME_TO_FIRST_CHUNK: _DURATION_BOUNDS,
     METRIC_OPERATION_TIME_PER_OUTPUT_CHUNK: _DURATION_BOUNDS,
     METRIC_TOKEN_USAGE: _TOKEN_BOUNDS,
+    METRIC_SERVER_REQUEST_DURATION: _DURATION_BOUNDS,
+    METRIC_SERVER_TIME_TO_FIRST_TOKEN: _FIRST_TOKEN_BOUNDS,
+    METRIC_SERVER_TIME_PER_OUTPUT_TOKEN: _PER_TOKEN_BOUNDS,
 }
 """The bucket boundaries that the conventions advise, by metric: seconds, or tokens."""
 

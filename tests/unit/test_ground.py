@@ -98,6 +98,15 @@ def test_the_conventions_metrics_go_by_their_own_names() -> None:
         "gen_ai.client.operation.time_to_first_chunk": seconds,
         "gen_ai.client.operation.time_per_output_chunk": seconds,
         "gen_ai.client.token.usage": tokens,
+        "gen_ai.server.request.duration": seconds,
+        "gen_ai.server.time_to_first_token": (
+            *(0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1),
+            *(0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0),
+        ),
+        "gen_ai.server.time_per_output_token": (
+            *(0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2),
+            *(0.3, 0.4, 0.5, 0.75, 1.0, 2.5),
+        ),
     } == semconv.EXPLICIT_BOUNDS
     assert set(CONVENTION_METRICS) == set(semconv.EXPLICIT_BOUNDS)
 

@@ -8,18 +8,26 @@ runtime's ``settle``, and what follows, evidence, timeline, spans and record, ha
 from __future__ import annotations
 
 from latspan._request._call import LiveCall, abandon_open_calls, active_call
+from latspan._request._carried import Carried
 from latspan._request._context import ambient_attributes, with_attribute_of, with_attributes
-from latspan._request._work import Known, LiveWork, active_work, is_left_over
+from latspan._request._enclosing import active_work, enclosing_works, is_left_over, totals_so_far
+from latspan._request._remarks import Generation, Remarks
+from latspan._request._work import Known, LiveWork
 
 __all__ = [
+    "Carried",
+    "Generation",
     "Known",
     "LiveCall",
     "LiveWork",
+    "Remarks",
     "abandon_open_calls",
     "active_call",
     "active_work",
     "ambient_attributes",
+    "enclosing_works",
     "is_left_over",
+    "totals_so_far",
     "with_attribute_of",
     "with_attributes",
 ]

@@ -20,8 +20,8 @@ from latspan._request._context import (
     series_attributes,
     span_attributes,
 )
+from latspan._request._enclosing import enclosing_works
 from latspan._request._said import Said, read_answer
-from latspan._request._work import enclosing_works
 from latspan._runtime import Runtime
 from latspan._spans import (
     AttributeValue,
@@ -261,7 +261,7 @@ class LiveCall:
 
     def active(self) -> Entered[LiveCall | None]:
         """Inside ``with`` be the call that transports find, and its span the current one."""
-        return Entered(_call, self, self.span)
+        return Entered(_call, self, self.span.context)
 
     def open_attempt(self) -> Attempt:
         """Begin a try on the transport, now."""

@@ -9,16 +9,18 @@ from types import TracebackType
 from typing import Final, Generic, TypeVar
 
 from opentelemetry import context
+from opentelemetry.context import Context
 
 from latspan import semconv
 from latspan._runtime import Runtime
-from latspan._spans import AttributeValue, OpenSpan
+from latspan._spans import AttributeValue
 from latspan.segments import Kind
 
 __all__ = [
     "Entered",
     "ambient_attributes",
     "convention_labels",
+    "only_said",
     "series_attributes",
     "span_attributes",
     "with_attribute_of",
@@ -47,6 +49,16 @@ def with_attributes(said: Mapping[str, str]) -> Generator[None]:
         _undo(_ambient, token)
 
 
+@contextmanager
+def only_said(said: Mapping[str, str]) -> Generator[None]:
+    """Let what is said of the requests inside be this, whatever is said here."""
+    token = _ambient.set(said)
+    try:
+        yield
+    finally:
+        _undo(_ambient, token)
+
+
 def _undo(variable: ContextVar[_T], token: Token[_T]) -> bool:
     """
     Undo a ``set``; return whether this is the context it happened in.
@@ -63,21 +75,21 @@ def _undo(variable: ContextVar[_T], token: Token[_T]) -> bool:
 
 class Entered(Generic[_T]):
     """
-    Something that is current in this context, and its span with it, until :meth:`leave`.
+    Something that is current in this context until :meth:`leave`.
 
     Args:
         variable: The variable that says what is current.
         value: What is current from now on.
-        span: Its span.
+        around: The OpenTelemetry context that is current with it.
     """
 
     __slots__ = ("_attached", "_left", "_token", "_variable")
 
-    def __init__(self, variable: ContextVar[_T], value: _T, span: OpenSpan) -> None:
+    def __init__(self, variable: ContextVar[_T], value: _T, around: Context) -> None:
         self._left = False
         self._variable = variable
         self._token = variable.set(value)
-        self._attached = context.attach(span.context)
+        self._attached = context.attach(around)
 
     def __enter__(self) -> None:
         pass

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextvars import ContextVar
 from typing import Final, NamedTuple
 
-from opentelemetry.trace import SpanKind
+from opentelemetry import trace
+from opentelemetry.trace import Span, SpanKind
 
 from latspan import semconv
 from latspan._fork import this_process
-from latspan._request._context import Entered, series_attributes, span_attributes
+from latspan._request._context import (
+    Entered,
+    convention_labels,
+    series_attributes,
+    span_attributes,
+)
+from latspan._request._enclosing import Unit, active_work, current_unit, enclosing_works
+from latspan._request._remarks import Remarks
 from latspan._runtime import Runtime
 from latspan._spans import (
     AttributeValue,
@@ -22,47 +29,10 @@ from latspan._spans import (
 from latspan._timeline import Interval, work_timeline
 from latspan.metrics import MetricValue
 from latspan.recording import RequestRecord
-from latspan.segments import Kind, Outcome, SegmentName, SegmentTotal, Side, totals
+from latspan.segments import Kind, Outcome, SegmentName, Side, Source
+from latspan.tokens import TokenCounts, TokenSource
 
-__all__ = [
-    "NOTHING_MORE",
-    "Known",
-    "LiveWork",
-    "active_work",
-    "enclosing_works",
-    "is_left_over",
-]
-
-_work: ContextVar[LiveWork | None] = ContextVar("latspan_work", default=None)
-
-
-def active_work() -> LiveWork | None:
-    """
-    Return the innermost request or stage that is open in this context, if any.
-
-    A task that was begun inside a unit of work carries it in its context, long after its end.
-    """
-    work = _work.get()
-    while work is not None and work.finished:
-        work = work.outer
-    return work
-
-
-def is_left_over() -> bool:
-    """Return whether a unit of work that has ended is still current: it was never left here."""
-    work = _work.get()
-    return work is not None and work.finished
-
-
-def enclosing_works() -> tuple[LiveWork, ...]:
-    """Return every request and stage that is open in this context, innermost first."""
-    works: list[LiveWork] = []
-    work = _work.get()
-    while work is not None:
-        if not work.finished:
-            works.append(work)
-        work = work.outer
-    return tuple(works)
+__all__ = ["NOTHING_MORE", "Known", "LiveWork"]
 
 
 class Known(NamedTuple):
@@ -84,9 +54,9 @@ class Known(NamedTuple):
 
 
 NOTHING_MORE: Final = Known()
-
-_STILL_OPEN: Final = -1
-"""No instant of a monotonic clock's: the end of what has none yet."""
+_NO_REMARKS: Final = Remarks()
+_OVERRULED: Final = frozenset({Outcome.COMPLETED, Outcome.ERROR})
+"""How a unit may have ended whose code has said better how it did."""
 
 
 class LiveWork:
@@ -102,6 +72,9 @@ class LiveWork:
             server's.
         span_kind: Of what kind its span is.
         sink: Where its span goes; the runtime's, if not given.
+        start_ns: When it began, monotonic nanoseconds; now, if not given.
+        current: Whether it becomes current in this context. What is not, has to be made so for as
+            long as something is done for it: :meth:`active`.
     """
 
     __slots__ = (
@@ -111,16 +84,20 @@ class LiveWork:
         "_offset_ns",
         "_open",
         "_process",
+        "_remarks",
         "_runtime",
         "_series",
         "_side",
+        "_source",
         "_span",
         "_start_ns",
+        "_started_with",
         "calls",
         "kind",
         "name",
         "outer",
         "stages",
+        "waits",
     )
 
     def __init__(
@@ -133,6 +110,8 @@ class LiveWork:
         side: Side = Side.CLIENT,
         span_kind: SpanKind = SpanKind.INTERNAL,
         sink: SpanSink | None = None,
+        start_ns: int | None = None,
+        current: bool = True,
     ) -> None:
         if sink is None:
             sink = runtime.sink()
@@ -141,27 +120,36 @@ class LiveWork:
         self._inline = sink.inline
         self._series = series_attributes(runtime, {})
         self._done_ns: int | None = None
+        self._source = Source.MEASURED
+        self._remarks: Remarks | None = None
+        self._started_with: Mapping[str, AttributeValue] = attributes or {}
         self._open = [True]
         self._process = this_process()
         self.kind = kind
         self.name = name
-        self.outer = active_work()
+        self.outer: Unit | None = active_work()
         self.calls: list[Callable[[int], Interval]] = []
         self.stages: list[Callable[[int], Interval]] = []
+        self.waits: list[Callable[[], None]] = []
+        """What still waits for somebody to go on with it, as it hears of its end."""
         if kind is Kind.STAGE:
             for work in enclosing_works():
                 work.stages.append(self.interval)
                 if work.side is Side.SERVER:
                     self._side = Side.SERVER
-        self._start_ns = runtime.clock.monotonic_ns()
+        self._start_ns = runtime.clock.monotonic_ns() if start_ns is None else start_ns
         self._offset_ns = runtime.clock.epoch_offset_ns()
         self._span = sink.open(
             name,
             kind=span_kind,
             start_epoch_ns=self._start_ns + self._offset_ns,
-            attributes={**(attributes or {}), **span_attributes(kind, self._series)},
+            attributes={**self._started_with, **span_attributes(kind, self._series)},
         )
-        self._entered = Entered(_work, self, self._span)
+        self._entered = self.active() if current else None
+
+    def active(self) -> Entered[Unit | None]:
+        """Inside ``with`` be the innermost unit of work, and its span the current one."""
+        return Entered(current_unit, self, self._span.context)
 
     @property
     def finished(self) -> bool:
@@ -174,26 +162,31 @@ class LiveWork:
         return self._side
 
     @property
+    def span(self) -> Span:
+        """Its span, as OpenTelemetry knows it."""
+        return trace.get_current_span(self._span.context)
+
+    @property
     def start_ns(self) -> int:
         """When it began, monotonic nanoseconds."""
         return self._start_ns
 
-    def stages_so_far(self) -> tuple[SegmentTotal, ...]:
-        """Return how long each stage inside it took that is over, the calls in it included."""
-        ended = [
-            stage
-            for stage in (interval(_STILL_OPEN) for interval in tuple(self.stages))
-            if stage.done_ns != _STILL_OPEN
-        ]
-        until_ns = max((stage.done_ns for stage in ended), default=self._start_ns)
-        work = work_timeline(self._start_ns, until_ns, stages=ended)
-        names = {stage.name for stage in ended}
-        return tuple(each for each in totals(work.timeline.segments) if each.name in names)
+    @property
+    def runtime(self) -> Runtime:
+        """What was switched on when it began."""
+        return self._runtime
+
+    @property
+    def remarks(self) -> Remarks:
+        """What is said of it while it is open."""
+        if self._remarks is None:
+            self._remarks = Remarks()
+        return self._remarks
 
     def interval(self, until_ns: int) -> Interval:
         """Return it as the unit around it sees it, which ended at ``until_ns``."""
         done_ns = until_ns if self._done_ns is None else self._done_ns
-        return Interval(self.name, self._start_ns, done_ns)
+        return Interval(self.name, self._start_ns, done_ns, source=self._source)
 
     def leave(self) -> bool:
         """
@@ -202,7 +195,7 @@ class LiveWork:
         Returns:
             Whether it is current no longer; not where this is another context too.
         """
-        return self._entered.leave()
+        return self._entered is None or self._entered.leave()
 
     def finish(
         self,
@@ -210,6 +203,8 @@ class LiveWork:
         *,
         error_type: str | None = None,
         known: Known = NOTHING_MORE,
+        done_ns: int | None = None,
+        source: Source = Source.MEASURED,
     ) -> None:
         """
         End it, once, and be current no longer.
@@ -218,22 +213,34 @@ class LiveWork:
             outcome: How it ended.
             error_type: The name of the exception type that ended it, or a status code.
             known: What was not known of it at its start.
+            done_ns: When, monotonic nanoseconds; now, if not given.
+            source: How that is known.
         """
+        if self.waits and not self.finished:
+            for dropped in self.waits:
+                dropped()
         try:
             self._open.pop()
         except IndexError:
             return
-        done_ns = self._done_ns = self._runtime.clock.monotonic_ns()
+        ended_ns = self._runtime.clock.monotonic_ns() if done_ns is None else done_ns
+        self._done_ns, self._source = ended_ns, source
+        remarks = self._remarks
         if known.name is not None:
             self.name = known.name
-        if known.series:
-            self._series = series_attributes(self._runtime, known.series)
-        self._entered.leave()
+        if known.series or (remarks is not None and remarks.series):
+            said = {} if remarks is None else remarks.series
+            self._series = series_attributes(self._runtime, {**known.series, **said})
+            known = known._replace(series=self._series)
+        if remarks is not None and remarks.outcome is not None and outcome in _OVERRULED:
+            outcome, error_type = remarks.outcome, None
+        if self._entered is not None:
+            self._entered.leave()
         if self._process is not this_process():
             return
 
         self._runtime.conclude(
-            lambda: self._conclude(outcome, done_ns, error_type, known),
+            lambda: self._conclude(outcome, ended_ns, error_type, known),
             "the end of a unit of work",
             # Its calls come first, and where content is read they are not done yet.
             inline=self._inline and not self._runtime.reads_content,
@@ -249,14 +256,17 @@ class LiveWork:
             calls=[interval(done_ns) for interval in self.calls],
             stages=[interval(done_ns) for interval in self.stages],
             own_name=stage_name,
+            own_source=self._source,
         )
         timeline = work.timeline
         # Whoever still holds this unit of work needs none of what was inside it.
         self.calls.clear()
         self.stages.clear()
+        remarks = self._remarks or _NO_REMARKS
         attributes: dict[str, AttributeValue] = {
             **({} if not known.series else span_attributes(self.kind, self._series)),
             **known.attributes,
+            **remarks.span_attributes(),
             **interleaved_attributes(work.own),
             semconv.LATSPAN_OUTCOME: outcome.value,
         }
@@ -264,6 +274,7 @@ class LiveWork:
             attributes[semconv.ERROR_TYPE] = error_type
         if stage_name is not None:
             attributes[semconv.LATSPAN_SEGMENT] = stage_name
+            attributes[semconv.LATSPAN_SOURCE] = self._source.value
         # A stage is a span itself, and an earlier call has its own; the rest has no span yet.
         unseen = () if stage_name is not None else work.own
         self._span.finish(
@@ -289,12 +300,26 @@ class LiveWork:
                 start_epoch_ns=self._start_ns + self._offset_ns,
                 duration_ns=timeline.duration_ns,
                 segments=timeline.segments,
-                metrics={**timeline.metrics, **known.metrics},
+                metrics={
+                    **timeline.metrics,
+                    **known.metrics,
+                    **remarks.all_metrics(timeline.start_ns),
+                },
+                tokens=TokenCounts(output=remarks.output_tokens, source=TokenSource.PROVIDER),
                 attributes=self._series,
                 side=self._side,
                 trace_id=identity.trace_id,
                 span_id=identity.span_id,
                 sampled=identity.trace_flags.sampled,
                 reports=work.own,
+                convention=self._convention(attributes),
             )
         )
+
+    def _convention(self, ended_with: Mapping[str, AttributeValue]) -> dict[str, str]:
+        """Return what the conventions' metrics of a server are keyed by, where it is a model's."""
+        if self.kind is not Kind.REQUEST or self._side is not Side.SERVER:
+            return {}
+        if semconv.GEN_AI_OPERATION_NAME not in ended_with:
+            return {}
+        return convention_labels({**self._started_with, **ended_with})

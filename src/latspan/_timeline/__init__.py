@@ -9,6 +9,7 @@ the segments tile the duration exactly.
 from __future__ import annotations
 
 from latspan._timeline._call import CallObservation, call_timeline
+from latspan._timeline._evidence import fits
 from latspan._timeline._marks import Attempt, Reads
 from latspan._timeline._tiling import Timeline
 from latspan._timeline._work import Interval, WorkTimeline, work_timeline
@@ -21,5 +22,6 @@ __all__ = [
     "Timeline",
     "WorkTimeline",
     "call_timeline",
+    "fits",
     "work_timeline",
 ]

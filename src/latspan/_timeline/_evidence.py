@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 from latspan.segments import ReportedTimings, SegmentName, Source
 from latspan.units import NS_PER_MS
 
-__all__ = ["NO_EVIDENCE", "Fitted", "Part", "fit"]
+__all__ = ["NO_EVIDENCE", "Fitted", "Part", "fit", "fits"]
 
 _SLACK_NS: Final = 5 * NS_PER_MS
 _SLACK_DIVISOR: Final = 100
@@ -125,8 +125,8 @@ def fit(
     over_ns = end if stream_end_ns is None else stream_end_ns
     if (
         min((*(length for _, length in before), decode_ns)) < 0
-        or not _fits(before_ns, sending_ns, end)
-        or not _fits(before_ns + decode_ns, sending_ns, over_ns)
+        or not fits(before_ns, sending_ns, end)
+        or not fits(before_ns + decode_ns, sending_ns, over_ns)
     ):
         return Fitted(rejected=True)
     early_ns = max(0, decode_ns - max(0, over_ns - end))
@@ -143,6 +143,7 @@ def fit(
     return Fitted(before, reported.decode_ns, covers, queue_until_ns, early_ns)
 
 
-def _fits(length_ns: int, begin_ns: int, end_ns: int) -> bool:
+def fits(length_ns: int, begin_ns: int, end_ns: int) -> bool:
+    """Return whether reported parts of that length in all can have lain between two instants."""
     interval = max(0, end_ns - begin_ns)
     return length_ns <= interval + max(_SLACK_NS, interval // _SLACK_DIVISOR)

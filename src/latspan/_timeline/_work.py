@@ -26,6 +26,7 @@ class Interval:
         first_visible_ns: When a call's first visible token came, if it did.
         first_visible_source: How certain that is.
         own: A stage that is nobody's but the unit's, which reports its time.
+        source: How a stage's time is known.
     """
 
     name: str
@@ -35,6 +36,7 @@ class Interval:
     first_visible_ns: int | None = None
     first_visible_source: Source = Source.MEASURED
     own: bool = False
+    source: Source = Source.MEASURED
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +61,7 @@ def work_timeline(
     calls: Sequence[Interval] = (),
     stages: Sequence[Interval] = (),
     own_name: str | None = None,
+    own_source: Source = Source.MEASURED,
 ) -> WorkTimeline:
     """
     Return the timeline of a request or of a stage.
@@ -74,6 +77,7 @@ def work_timeline(
         calls: The calls made inside it.
         stages: The stages named inside it.
         own_name: What to call its own time: a stage's name.
+        own_source: How that is known.
     """
     done_ns = max(start_ns, done_ns)
     last = max(calls, key=lambda call: call.start_ns, default=None)
@@ -102,7 +106,7 @@ def work_timeline(
         lay_own(
             done_ns,
             own_name or SegmentName.UNATTRIBUTED,
-            Source.MEASURED if own_name else Source.UNKNOWN,
+            own_source if own_name else Source.UNKNOWN,
         )
     else:
         lay_own(last.start_ns, own_name or SegmentName.PREPARE)
@@ -188,7 +192,7 @@ def _sweep(
             elif inside:
                 # Of those that began at one instant the one opened last is the innermost.
                 innermost = max(reversed(inside), key=lambda stage: stage.start_ns)
-                yield _Piece(edge_ns, innermost.name, Source.MEASURED, own=innermost.own)
+                yield _Piece(edge_ns, innermost.name, innermost.source, own=innermost.own)
             else:
                 yield replace(otherwise, end_ns=edge_ns)
         if instant_ns >= end_ns:

@@ -95,5 +95,17 @@ FORMS: Final[Mapping[str, Form]] = {
     semconv.METRIC_TOKEN_USAGE: _conventions(
         semconv.METRIC_TOKEN_USAGE, "Number of input and output tokens used.", "{token}"
     ),
+    semconv.METRIC_SERVER_REQUEST_DURATION: _conventions(
+        semconv.METRIC_SERVER_REQUEST_DURATION,
+        "Generative AI server request duration such as time-to-last byte or last output token.",
+    ),
+    semconv.METRIC_SERVER_TIME_TO_FIRST_TOKEN: _conventions(
+        semconv.METRIC_SERVER_TIME_TO_FIRST_TOKEN,
+        "Time to generate first token for successful responses.",
+    ),
+    semconv.METRIC_SERVER_TIME_PER_OUTPUT_TOKEN: _conventions(
+        semconv.METRIC_SERVER_TIME_PER_OUTPUT_TOKEN,
+        "Time per output token generated after the first token for successful responses.",
+    ),
 }
 """By the metric's name inside, in the order of export."""

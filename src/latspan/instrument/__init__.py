@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from latspan._lazy import fetched_when_used
 from latspan._runtime import guarded
-from latspan.instrument._by_hand import attributes, request
+from latspan.instrument._by_hand import WorkScope, attributes, request
 from latspan.instrument._discovery import (
     Integration,
     Standing,
@@ -24,6 +24,7 @@ from latspan.instrument._discovery import (
 )
 from latspan.instrument._outcomes import error_type_of, outcome_of, outcome_of_status
 from latspan.instrument._traced import traced
+from latspan.instrument._warn_once import warn_once
 
 if TYPE_CHECKING:
     from latspan.instrument._answers import Answers
@@ -77,6 +78,7 @@ __all__ = [
     "Warmed",
     "Warmer",
     "Watch",
+    "WorkScope",
     "aclosing_of",
     "active_call",
     "aiterate",
@@ -108,6 +110,7 @@ __all__ = [
     "traced",
     "uninstrument",
     "warm",
+    "warn_once",
     "watch",
     "watch_body",
 ]

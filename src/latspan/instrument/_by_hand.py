@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from latspan import _runtime
 from latspan.instrument._outcomes import error_type_of, outcome_of
+from latspan.instrument._wrapping import wrapped
 from latspan.segments import Kind, Outcome
 
 if TYPE_CHECKING:
@@ -63,9 +65,15 @@ def attributes(
     return with_attributes({name: str(value) for name, value in said.items() if value is not None})
 
 
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+
 class WorkScope:
     """
-    The body of a ``with`` statement as a request or a stage; does nothing until configured.
+    A ``with`` statement's body, or each run of a decorated function, as a request or a stage.
+
+    It does nothing until latspan is configured.
 
     Args:
         kind: ``request`` or ``stage``.
@@ -86,16 +94,33 @@ class WorkScope:
         self._attributes = span_attributes
         self._open: list[LiveWork] = []
 
-    def __enter__(self) -> None:
+    def __call__(self, function: Callable[_P, _R]) -> Callable[_P, _R]:
+        return wrapped(function, self._run)
+
+    def _run(self) -> _Run | None:
+        work = self._begin(current=False)
+        return None if work is None else _Run(work)
+
+    def _begin(self, *, current: bool) -> LiveWork | None:
         runtime = _runtime.current()
         if runtime is None:
-            return
+            return None
         from latspan._request import LiveWork
 
         with _runtime.guarded("the start of a unit of work"):
-            self._open.append(
-                LiveWork(runtime, kind=self._kind, name=self._name, attributes=self._attributes)
+            return LiveWork(
+                runtime,
+                kind=self._kind,
+                name=self._name,
+                attributes=self._attributes,
+                current=current,
             )
+        return None
+
+    def __enter__(self) -> None:
+        work = self._begin(current=True)
+        if work is not None:
+            self._open.append(work)
 
     def __exit__(
         self,
@@ -103,11 +128,28 @@ class WorkScope:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if not self._open:
-            return
-        with _runtime.guarded("the end of a unit of work"):
-            work = self._open.pop()
-            if exc is None:
-                work.finish(Outcome.COMPLETED)
-            else:
-                work.finish(outcome_of(exc), error_type=error_type_of(exc))
+        if self._open:
+            _finish(self._open.pop(), exc)
+
+
+class _Run:
+    """One run of a function as a unit of work."""
+
+    __slots__ = ("_work",)
+
+    def __init__(self, work: LiveWork) -> None:
+        self._work = work
+
+    def current(self) -> AbstractContextManager[None]:
+        return self._work.active()
+
+    def finish(self, error: BaseException | None = None) -> None:
+        _finish(self._work, error)
+
+
+def _finish(work: LiveWork, error: BaseException | None) -> None:
+    with _runtime.guarded("the end of a unit of work"):
+        if error is None:
+            work.finish(Outcome.COMPLETED)
+        else:
+            work.finish(outcome_of(error), error_type=error_type_of(error))

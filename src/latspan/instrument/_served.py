@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from typing import Final
@@ -10,7 +11,7 @@ from opentelemetry import context, propagate, trace
 from opentelemetry.trace import SpanKind
 
 from latspan import _runtime, semconv
-from latspan._request import Known, LiveWork, is_left_over, with_attribute_of
+from latspan._request import Known, LiveWork, is_left_over, totals_so_far, with_attribute_of
 from latspan._runtime import Runtime, guarded
 from latspan._spans import AttributeValue, EnrichingSink
 from latspan._timeline import Interval
@@ -23,6 +24,7 @@ from latspan.units import NS_PER_MS
 __all__ = ["Served"]
 
 _FIRST_SERVER_ERROR: Final = 500
+_SECONDS: Final = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?")
 _HELD_UP_NS: Final = NS_PER_MS
 """A write that took longer was held up: by the network, or by a client that does not read."""
 
@@ -153,7 +155,8 @@ class Served:
         """Return the stages that are over and how long each took, in milliseconds."""
         with guarded("the stages of a served request"):
             return [
-                (total.name, total.duration_ns / NS_PER_MS) for total in self._work.stages_so_far()
+                (total.name, total.duration_ns / NS_PER_MS)
+                for total in totals_so_far(self._work.stages)
             ]
         return []
 
@@ -196,6 +199,9 @@ class Served:
             metrics: dict[str, MetricValue] = {}
             if self._status is not None:
                 attributes[semconv.HTTP_RESPONSE_STATUS_CODE] = self._status
+            retry_after_s = self.headers.get("retry-after", "")
+            if outcome is Outcome.REJECTED and _SECONDS.fullmatch(retry_after_s):
+                attributes[semconv.LATSPAN_RETRY_AFTER] = float(retry_after_s)
             if route is not None:
                 attributes[semconv.HTTP_ROUTE] = route
             if self._first_ns is not None:

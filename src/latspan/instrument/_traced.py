@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import functools
-import inspect
-from collections.abc import AsyncGenerator, Callable, Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
 from latspan import _runtime, semconv
 from latspan._fork import this_process
 from latspan._runtime import Runtime
 from latspan.instrument._outcomes import error_type_of, outcome_of
+from latspan.instrument._wrapping import wrapped
 from latspan.segments import Outcome
 
 if TYPE_CHECKING:
@@ -45,13 +45,7 @@ def traced(function: Callable[..., Any] | None = None, /, *, name: str | None = 
 
 def _trace(function: Callable[..., Any], *, name: str | None) -> Callable[..., Any]:
     span_name = name or f"{function.__module__}.{function.__qualname__}"
-    if inspect.isasyncgenfunction(function):
-        return _traced_async_generator(function, span_name)
-    if inspect.isgeneratorfunction(function):
-        return _traced_generator(function, span_name)
-    if inspect.iscoroutinefunction(function):
-        return _traced_coroutine(function, span_name)
-    return _traced_function(function, span_name)
+    return wrapped(function, functools.partial(_open, span_name))
 
 
 class _Traced:
@@ -112,105 +106,3 @@ def _open(name: str) -> _Traced | None:
     with _runtime.guarded("the start of a traced function"):
         return _Traced(runtime, name)
     return None
-
-
-def _traced_function(function: Callable[..., Any], name: str) -> Callable[..., Any]:
-    @functools.wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        span = _open(name)
-        if span is None:
-            return function(*args, **kwargs)
-        try:
-            with span.current():
-                result = function(*args, **kwargs)
-        except BaseException as error:
-            span.finish(error)
-            raise
-        span.finish()
-        return result
-
-    return call
-
-
-def _traced_coroutine(function: Callable[..., Any], name: str) -> Callable[..., Any]:
-    @functools.wraps(function)
-    async def call(*args: Any, **kwargs: Any) -> Any:
-        span = _open(name)
-        if span is None:
-            return await function(*args, **kwargs)
-        try:
-            with span.current():
-                result = await function(*args, **kwargs)
-        except BaseException as error:
-            span.finish(error)
-            raise
-        span.finish()
-        return result
-
-    return call
-
-
-def _traced_generator(function: Callable[..., Any], name: str) -> Callable[..., Any]:
-    @functools.wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
-        source = cast("Generator[Any, Any, Any]", function(*args, **kwargs))
-        span = _open(name)
-        if span is None:
-            return (yield from source)
-        step: Callable[[Any], Any] = source.send
-        sent: Any = None
-        try:
-            while True:
-                try:
-                    with span.current():
-                        item = step(sent)
-                except StopIteration as stop:
-                    span.finish()
-                    return stop.value
-                try:
-                    step, sent = source.send, (yield item)
-                except GeneratorExit:
-                    with span.current():
-                        source.close()
-                    raise
-                except BaseException as thrown:  # noqa: BLE001 - handed to the generator
-                    step, sent = source.throw, thrown
-        except BaseException as error:
-            span.finish(error)
-            raise
-
-    return call
-
-
-def _traced_async_generator(function: Callable[..., Any], name: str) -> Callable[..., Any]:
-    @functools.wraps(function)
-    async def call(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, Any]:
-        source = cast("AsyncGenerator[Any, Any]", function(*args, **kwargs))
-        span = _open(name)
-        step: Callable[[Any], Any] = source.asend
-        sent: Any = None
-        try:
-            while True:
-                try:
-                    if span is None:
-                        item = await step(sent)
-                    else:
-                        with span.current():
-                            item = await step(sent)
-                except StopAsyncIteration:
-                    break
-                try:
-                    step, sent = source.asend, (yield item)
-                except GeneratorExit:
-                    await source.aclose()
-                    raise
-                except BaseException as thrown:  # noqa: BLE001 - handed to the generator
-                    step, sent = source.athrow, thrown
-        except BaseException as error:
-            if span is not None:
-                span.finish(error)
-            raise
-        if span is not None:
-            span.finish()
-
-    return call

@@ -8,9 +8,10 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from latspan import semconv
+from latspan.metrics import time_per_output_token
 from latspan.recording._record import RequestRecord
 from latspan.recording._series import SEGMENT, Subject
-from latspan.segments import Source, totals
+from latspan.segments import Outcome, Side, Source, totals
 
 __all__ = ["Name", "values_of"]
 
@@ -41,7 +42,8 @@ def values_of(record: RequestRecord) -> Iterator[tuple[Subject, _Values]]:
     measured_on = record.kind._value_, record.side._value_, record.outcome._value_
     yield _subject(*measured_on, tuple(record.attributes.items())), _own_values(record)
     if record.convention:
-        yield from _of_conventions(record)
+        of_conventions = _of_a_client if record.side is Side.CLIENT else _of_a_server
+        yield from of_conventions(record)
 
 
 # Many requests have few subjects, and one that has sixteen fields is not made in no time.
@@ -91,8 +93,28 @@ _PER_CHUNK: Final = (semconv.METRIC_OPERATION_TIME_PER_OUTPUT_CHUNK, None, None)
 _TOKENS: Final = (semconv.METRIC_TOKEN_USAGE, None, None)
 
 
-def _of_conventions(record: RequestRecord) -> Iterator[tuple[Subject, _Values]]:
-    """Yield what the GenAI conventions define, under their names and with their attributes."""
+_SERVED: Final = (semconv.METRIC_SERVER_REQUEST_DURATION, None, None)
+_SERVED_FIRST: Final = (semconv.METRIC_SERVER_TIME_TO_FIRST_TOKEN, None, None)
+_SERVED_PER_TOKEN: Final = (semconv.METRIC_SERVER_TIME_PER_OUTPUT_TOKEN, None, None)
+
+
+def _of_a_server(record: RequestRecord) -> Iterator[tuple[Subject, _Values]]:
+    """Yield what the GenAI conventions define for a server, with their attributes."""
+    labels = record.convention
+    yield _of_convention(record.kind._value_, labels), [(_SERVED, [record.duration_ns])]
+    first, count = record.metrics.get("time_to_first_token"), record.tokens.output
+    # They want both of successful answers alone.
+    if first is None or record.outcome is not Outcome.COMPLETED:
+        return
+    values: _Values = [(_SERVED_FIRST, [first.value])]
+    pace = None if count is None else time_per_output_token(record.duration_ns - first.value, count)
+    if pace is not None:
+        values.append((_SERVED_PER_TOKEN, [pace]))
+    yield _of_convention(record.kind._value_, labels), values
+
+
+def _of_a_client(record: RequestRecord) -> Iterator[tuple[Subject, _Values]]:
+    """Yield what the GenAI conventions define for a client, with their attributes."""
     labels = record.convention
     call = _of_convention(record.kind._value_, labels)
     # What came before a failure has no `error.type`: they want that on durations alone.

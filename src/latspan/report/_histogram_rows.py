@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from latspan.errors import HistogramPrecisionError, UnknownNameError
 from latspan.histogram import FULL_PRECISION, Histogram, LogTotals, Precision, values_needed
-from latspan.metrics import METRICS, metric_named
+from latspan.metrics import EVIDENCE_METRICS, METRICS, SERVER_METRICS, metric_named
 from latspan.recording import TaggedName, read_tag
 from latspan.segments import SEGMENT_ORDER, Kind
 from latspan.units import MetricUnit
@@ -34,7 +34,7 @@ PERCENTILES: Final = (50, 90, 95, 99, 99.9)
 
 _SEGMENT: Final = "segment"
 _KINDS: Final = [kind.value for kind in Kind]
-_METRICS: Final = [name for name in METRICS if name != "evidence_rejected"]
+_METRICS: Final = [name for name in METRICS if name not in {*EVIDENCE_METRICS, *SERVER_METRICS}]
 _SEGMENTS: Final[list[str]] = [str(name) for name in SEGMENT_ORDER]
 
 

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from latspan import semconv
 from latspan.errors import UnknownNameError
-from latspan.instrument._by_hand import WorkScope
+from latspan.instrument import WorkScope
 from latspan.segments import STAGE_KINDS, Kind
 
-__all__ = ["stage"]
+if TYPE_CHECKING:
+    from latspan._spans import AttributeValue
+
+__all__ = ["kind_of", "stage"]
 
 
 def stage(name: str, *, kind: str | None = None) -> WorkScope:
     """
-    Name a part of the work: ``with latspan.stage("retrieve"):``.
+    Name a part of the work: ``with latspan.stage("retrieve"):``, or ``@latspan.stage("tokenize")``.
 
     A stage is a span, and a segment under its own name: its own time, without the calls and the
-    stages inside it.
+    stages inside it. Around a generator it lasts from its first step to its end, and is current
+    only while a step runs.
 
     Args:
         name: One of the standard stages, or a name of your own.
@@ -25,11 +31,25 @@ def stage(name: str, *, kind: str | None = None) -> WorkScope:
     Raises:
         UnknownNameError: ``kind`` is not a standard stage.
     """
+    return WorkScope(Kind.STAGE, name, kind_of(name, kind))
+
+
+def kind_of(name: str, kind: str | None) -> dict[str, AttributeValue]:
+    """
+    Return what a stage's span says of its kind.
+
+    Args:
+        name: The stage's name.
+        kind: The standard stage that it counts as; its name, if that is one, unless given.
+
+    Raises:
+        UnknownNameError: ``kind`` is not a standard stage.
+    """
     counts_as = name if kind is None and name in STAGE_KINDS else kind
     if counts_as is None:
-        return WorkScope(Kind.STAGE, name)
+        return {}
     if counts_as not in STAGE_KINDS:
         raise UnknownNameError(
             f"no standard stage '{kind}'", hint=f"one of {', '.join(sorted(STAGE_KINDS))}"
         )
-    return WorkScope(Kind.STAGE, name, {semconv.LATSPAN_STAGE_KIND: counts_as})
+    return {semconv.LATSPAN_STAGE_KIND: counts_as}

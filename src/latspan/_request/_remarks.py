@@ -1,0 +1,97 @@
+"""What is said of a unit of work while it is open: by its code, and by the tokens it gives."""
+
+from __future__ import annotations
+
+from latspan import semconv
+from latspan._spans import AttributeValue
+from latspan.metrics import MetricValue, time_per_output_token
+from latspan.segments import Outcome
+
+__all__ = ["Generation", "Remarks"]
+
+
+class Generation:
+    """
+    The tokens of one answer, as this process generates them or hands them on.
+
+    Args:
+        begun_ns: When it was first asked for one, monotonic nanoseconds.
+    """
+
+    __slots__ = ("begun_ns", "count", "first_ns", "last_ns")
+
+    def __init__(self, begun_ns: int) -> None:
+        self.begun_ns = begun_ns
+        self.first_ns: int | None = None
+        self.last_ns = begun_ns
+        self.count = 0
+
+    def token(self, instant_ns: int, count: int = 1) -> None:
+        """
+        Note that tokens came.
+
+        Args:
+            instant_ns: When, monotonic nanoseconds.
+            count: How many at once, more than 0.
+        """
+        if self.first_ns is None:
+            self.first_ns = instant_ns
+        self.last_ns = instant_ns
+        self.count += count
+
+
+class Remarks:
+    """What has been said so far; empty at first."""
+
+    __slots__ = (
+        "attributes",
+        "degraded",
+        "generations",
+        "metrics",
+        "outcome",
+        "series",
+    )
+
+    def __init__(self) -> None:
+        self.attributes: dict[str, AttributeValue] = {}
+        self.series: dict[str, str] = {}
+        """What series are keyed by: the model and who provides it."""
+        self.degraded: list[str] = []
+        self.outcome: Outcome | None = None
+        """How it ends, unless its client leaves or something fails."""
+        self.generations: list[Generation] = []
+        self.metrics: dict[str, MetricValue] = {}
+
+    @property
+    def output_tokens(self) -> int | None:
+        """The tokens of all its answers, ``None`` where none were followed or none came."""
+        return sum(each.count for each in self.generations) or None
+
+    def all_metrics(self, start_ns: int) -> dict[str, MetricValue]:
+        """
+        Return its metrics, and those of its answers.
+
+        Args:
+            start_ns: When the unit began, monotonic nanoseconds.
+        """
+        metrics = dict(self.metrics)
+        firsts = [each.first_ns for each in self.generations if each.first_ns is not None]
+        if not firsts:
+            return metrics
+        first_ns = min(firsts)
+        metrics["time_to_first_token"] = MetricValue(first_ns - start_ns)
+        if len(firsts) == 1:
+            (only,) = (each for each in self.generations if each.first_ns is not None)
+            pace = time_per_output_token(only.last_ns - first_ns, only.count)
+            if pace is not None:
+                metrics["time_per_output_token"] = MetricValue(pace)
+        return metrics
+
+    def span_attributes(self) -> dict[str, AttributeValue]:
+        """Return what its span says of it."""
+        said = dict(self.attributes)
+        if self.output_tokens is not None:
+            said[semconv.GEN_AI_USAGE_OUTPUT_TOKENS] = self.output_tokens
+        if self.degraded:
+            said[semconv.LATSPAN_DEGRADED] = tuple(dict.fromkeys(self.degraded))
+        return said
