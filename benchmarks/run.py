@@ -22,6 +22,7 @@ from _table import markdown
 BENCHMARKS: Final = (
     "added_per_chunk",
     "added_per_call",
+    "added_per_request",
     "record_one_value",
     "histogram_memory",
     "histogram_work",
