@@ -1,0 +1,197 @@
+"""
+A model server in front of llama.cpp, with every stage of a request named.
+
+It speaks the OpenAI API: authentication, tokenizing, a safety check, admission control, a queue, a
+fallback, and streams. Run it in front of a llama.cpp server:
+
+    python reference_server.py --model http://127.0.0.1:8080 --port 8000 --key secret
+
+Source of what it does with an overload: Google, "Site Reliability Engineering", chapter 21.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import hmac
+import json
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx2
+import uvicorn
+from fastapi import FastAPI, HTTPException, Request
+from fastapi.responses import StreamingResponse
+from openai import AsyncOpenAI
+
+import latspan
+from latspan_asgi import LatspanMiddleware
+
+TOO_BUSY = 503
+UNAUTHORIZED = 401
+
+
+@dataclass
+class ReferenceServer:
+    """
+    What the server is made of: a method a stage.
+
+    Args:
+        model: The URL of a llama.cpp server.
+        key: Whoever does not bring it is sent away.
+        fallback: Another one, which answers when the queue is long; the same one if empty.
+        slots: How many requests are worked on at once.
+        longest_queue: How many may wait; the next is turned away.
+        hurried_from: How many wait before answers get worse: no safety check, the fallback.
+        longest_answer: How many tokens an answer has at most.
+        forbidden: Words that no prompt may hold.
+    """
+
+    model: str
+    key: str
+    fallback: str = ""
+    slots: int = 2
+    longest_queue: int = 64
+    hurried_from: int = 48
+    longest_answer: int = 64
+    forbidden: Sequence[str] = ("thermite",)
+    waiting: int = 0
+    running: int = 0
+    turns: asyncio.Semaphore = field(init=False)
+    http: httpx2.AsyncClient = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.turns = asyncio.Semaphore(self.slots)
+        self.http = httpx2.AsyncClient(timeout=60)
+        self.models = {
+            url: AsyncOpenAI(base_url=f"{url}/v1", api_key="none", http_client=self.http)
+            for url in {self.model, self.fallback or self.model}
+        }
+
+    @latspan.stage("auth")
+    async def authenticate(self, request: Request) -> None:
+        """Send away whoever does not bring the key."""
+        brought = request.headers.get("authorization", "").encode()
+        if not hmac.compare_digest(brought, f"Bearer {self.key}".encode()):
+            raise HTTPException(UNAUTHORIZED)
+
+    @latspan.stage("parse")
+    async def parse(self, request: Request) -> dict[str, Any]:
+        """Read what is asked, and allow no longer an answer than there is time for."""
+        chat = await request.json()
+        asked = chat.get("max_tokens") or self.longest_answer
+        if asked > self.longest_answer:
+            latspan.degraded("output_cut")
+        return {**chat, "max_tokens": min(asked, self.longest_answer), "stream": True}
+
+    @latspan.stage("tokenize")
+    async def tokenize(self, prompt: str) -> int:
+        """Return how many tokens the prompt has."""
+        answer = await self.http.post(f"{self.model}/tokenize", json={"content": prompt})
+        return len(answer.json()["tokens"])
+
+    @latspan.stage("safety")
+    async def check(self, prompt: str) -> None:
+        """Refuse what nobody should ask."""
+        if any(word in prompt.lower() for word in self.forbidden):
+            raise HTTPException(422)
+
+    @latspan.stage("route")
+    async def route(self) -> str:
+        """Choose who answers, or turn the request away before any work is done."""
+        if self.waiting >= self.longest_queue:
+            raise HTTPException(TOO_BUSY, headers={"Retry-After": "1"})
+        if self.waiting >= self.hurried_from and self.fallback:
+            latspan.degraded("fallback_model")
+            return self.fallback
+        return self.model
+
+    @asynccontextmanager
+    async def turn(self) -> AsyncGenerator[None]:
+        """Wait for a slot, and have it for as long as the block takes."""
+        await self.wait()
+        self.running += 1
+        latspan.describe(requests_running=self.running, requests_waiting=self.waiting)
+        try:
+            yield
+        finally:
+            self.running -= 1
+            self.turns.release()
+
+    @latspan.stage("queue")
+    async def wait(self) -> None:
+        """Wait for a slot."""
+        self.waiting += 1
+        try:
+            await self.turns.acquire()
+        finally:
+            self.waiting -= 1
+
+    async def tokens(self, url: str, chat: dict[str, Any]) -> AsyncGenerator[str]:
+        """Have the model's tokens, one at a time."""
+        async with await self.models[url].chat.completions.create(**chat) as stream:
+            async for chunk in stream:
+                if chunk.choices and chunk.choices[0].delta.content:
+                    yield chunk.choices[0].delta.content
+
+    async def events(self, url: str, chat: dict[str, Any]) -> AsyncGenerator[str]:
+        """Answer with a stream of events, the last of which says where the time went."""
+        async with self.turn():
+            async for text in latspan.generated(self.tokens(url, chat)):
+                yield event(chat, {"content": text})
+        took = latspan.carry(waits=None).server_timing()
+        yield event(chat, {}, finish_reason="stop", server_timing=took)
+        yield "data: [DONE]\n\n"
+
+    async def answer(self, request: Request) -> StreamingResponse:
+        """Serve one chat."""
+        await self.authenticate(request)
+        chat = await self.parse(request)
+        prompt = "\n".join(message["content"] for message in chat["messages"])
+        url = await self.route()
+        latspan.describe(
+            model=chat["model"],
+            provider="llama_cpp",
+            input_tokens=await self.tokenize(prompt),
+        )
+        if self.waiting < self.hurried_from:
+            await self.check(prompt)
+        else:
+            latspan.degraded("feature_off")
+        return StreamingResponse(self.events(url, chat), media_type="text/event-stream")
+
+
+def event(
+    chat: dict[str, Any], delta: dict[str, str], finish_reason: str | None = None, **more: Any
+) -> str:
+    """Return one event of the OpenAI API's chat stream."""
+    choice = {"index": 0, "delta": delta, "finish_reason": finish_reason}
+    chunk = {"id": "chat", "object": "chat.completion.chunk", "created": 0, **more}
+    return f"data: {json.dumps({**chunk, 'model': chat['model'], 'choices': [choice]})}\n\n"
+
+
+def application(server: ReferenceServer) -> FastAPI:
+    """Return the server as an ASGI application, followed by latspan."""
+    app = FastAPI()
+    app.add_middleware(LatspanMiddleware, server_timing=True, hold_headers=True)
+    app.post("/v1/chat/completions")(server.answer)
+    return app
+
+
+def main() -> None:
+    """Serve until somebody ends it."""
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("--model", required=True, help="URL of a llama.cpp server")
+    arguments.add_argument("--key", required=True, help="the API key that clients bring")
+    arguments.add_argument("--port", type=int, default=8000)
+    given = arguments.parse_args()
+    latspan.configure(service_name="reference-server")
+    latspan.auto_instrument()
+    app = application(ReferenceServer(given.model, given.key))
+    uvicorn.run(app, host="127.0.0.1", port=given.port, log_level="warning")
+
+
+if __name__ == "__main__":
+    main()
