@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple, Protocol
 
@@ -413,7 +413,7 @@ _NAMED: Final[Mapping[str, tuple[str, MetricUnit]]] = {
 
 
 def latency_attributes(
-    timeline: Timeline, outcome: Outcome, reported: ReportedTimings | None
+    timeline: Timeline, outcome: Outcome, reported: Iterable[ReportedTimings]
 ) -> dict[str, AttributeValue]:
     """Return what a client span says of its time; seconds as doubles."""
     attributes: dict[str, AttributeValue] = {semconv.LATSPAN_OUTCOME: outcome.value}
@@ -434,11 +434,11 @@ def latency_attributes(
     if estimated:
         attributes[semconv.LATSPAN_ESTIMATED] = estimated
     attributes |= interleaved_attributes(timeline.segments)
-    if reported is not None:
-        prefix = f"{semconv.LATSPAN_REPORTED_PREFIX}{reported.system}."
-        attributes |= {prefix + name: value for name, value in reported.raw.items()}
-        if "evidence_rejected" in timeline.metrics:
-            attributes[semconv.LATSPAN_EVIDENCE_REJECTED] = reported.system
+    for report in reported:
+        prefix = f"{semconv.LATSPAN_REPORTED_PREFIX}{report.system}."
+        attributes |= {prefix + name: value for name, value in report.raw.items()}
+    if timeline.rejected:
+        attributes[semconv.LATSPAN_EVIDENCE_REJECTED] = timeline.rejected
     return attributes
 
 

@@ -229,8 +229,8 @@ EVIDENCE_METRICS: Final = _by_name(
     Metric(
         "evidence_rejected",
         "1",
-        "1 where the server's own timings do not fit what was measured",
-        "they fit, or there were none",
+        "how many reports of a server's or a gateway's own time do not fit what was measured",
+        "all fit, or there were none",
         "latspan",
     ),
 )

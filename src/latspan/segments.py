@@ -216,25 +216,37 @@ def totals(segments: Iterable[Segment]) -> tuple[SegmentTotal, ...]:
 @dataclass(frozen=True, slots=True)
 class ReportedTimings:
     """
-    What a server said about its own time in one answer.
+    What one system, a model's server or a gateway before it, said of its own time in one answer.
+
+    All times are durations in nanoseconds, ``None`` where it said nothing. One that cannot be is
+    negative: whether a report fits is decided where it is held against the client's own times.
 
     Args:
         system: The evidence adapter that read it, for example ``llama_cpp``.
+        gateway_ns: What a gateway took for itself, before its server got the request.
         queue_ns: Wait before the server began to work on the request.
         model_load_ns: Time spent loading the model.
         prefill_ns: Processing of the prompt, up to the first token.
         decode_ns: From the first token to the end of generation.
+        head_ns: From the request to the head of the answer, all of the above that lay before
+            it included. It is only checked.
+        total_ns: All that the system took for the answer and waited for in it, its parts
+            included. It is checked; of an answer in one piece it also tells the system's time
+            from the network.
         queue_until_headers: The server sends its response headers when it takes the request out
             of its queue, so the wait for them *is* the queue, as an estimate: it holds the
-            network and any gateway on the way.
-        raw: The server's own field names and values, kept on the span under
+            network and any gateway on the way that does not report.
+        raw: The system's own field names and values, finite ones, kept on the span under
             ``latspan.reported.*``.
     """
 
     system: str
+    gateway_ns: int | None = None
     queue_ns: int | None = None
     model_load_ns: int | None = None
     prefill_ns: int | None = None
     decode_ns: int | None = None
+    head_ns: int | None = None
+    total_ns: int | None = None
     queue_until_headers: bool = False
     raw: Mapping[str, float] = field(default_factory=dict[str, float])

@@ -124,8 +124,7 @@ def test_a_client_reads_it_as_evidence(server: Server) -> None:
         _staged(server, _streaming(server)), server_timing=["queue", "prefill"], hold_headers=True
     )
     headers = {name.decode(): value.decode() for name, value in client.headers.items()}
-    reported = evidence.read(Answer(streamed=True, headers=headers))
-    assert reported is not None
+    (reported,) = evidence.read(Answer(streamed=True, headers=headers))
     assert (reported.queue_ns, reported.prefill_ns, reported.decode_ns) == (20 * MS, 30 * MS, None)
 
 

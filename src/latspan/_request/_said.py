@@ -24,14 +24,14 @@ class Said(NamedTuple):
         ended: It came to its own end.
         error_type: The type of the error that came in its place or in its course, after HTTP 200.
         tokens: Token counts and who counted.
-        reported: The server's times of itself, if it gave any.
+        reported: What was said of the server's own time and its gateways', from the outside in.
         attributes: What the span says of it.
     """
 
     ended: bool = False
     error_type: str | None = None
     tokens: TokenCounts = UNKNOWN_TOKENS
-    reported: ReportedTimings | None = None
+    reported: tuple[ReportedTimings, ...] = ()
     attributes: Mapping[str, AttributeValue] = _NOTHING
 
 
@@ -53,7 +53,11 @@ def read_answer(
     with _runtime.guarded("reading an answer"):
         bodies = tuple(dialect.body_of(answer) for answer in answers)
         reasons = dialect.finish_reasons(bodies)
-        lowered = {name.lower(): value for name, value in headers.items()}
+        lowered: dict[str, str] = {}
+        for name, value in headers.items():
+            # Some mappings hold a header that was sent twice as two.
+            key = name.lower()
+            lowered[key] = f"{lowered[key]}, {value}" if key in lowered else value
         return Said(
             ended=dialect.ended(bodies),
             error_type=error_in(bodies),

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from latspan._timeline._evidence import NO_EVIDENCE, Fitted, fit
+from latspan._timeline._evidence import NO_EVIDENCE, Fitted, Part, fit
 from latspan._timeline._felt import felt_speed
 from latspan._timeline._marks import Attempt, Reads
 from latspan._timeline._stream import Phase, Stream, read_stream
@@ -37,7 +37,7 @@ class CallObservation:
         returned_ns: The client library handed back the stream or the answer.
         reads: The reads of a stream, ``None`` for an answer that was not streamed.
         close_started_ns: The caller began to close the stream before its end.
-        reported: What the server said of its own time.
+        reported: What was said of the server's own time and its gateways', from the outside in.
         output_tokens: How many tokens came, reasoning included.
         tokens_estimated: They were counted on this side, and not by the provider.
         choices: How many answers were asked for at once.
@@ -53,7 +53,7 @@ class CallObservation:
     returned_ns: int | None = None
     reads: Reads | None = None
     close_started_ns: int | None = None
-    reported: ReportedTimings | None = None
+    reported: tuple[ReportedTimings, ...] = ()
     output_tokens: int | None = None
     tokens_estimated: bool = False
     choices: int = 1
@@ -144,11 +144,9 @@ def _whole_answer(
     if seen.body_is_the_callers and attempt is not None:
         tiling.until(attempt.headers_ns, SegmentName.SERVER_WAIT)
         tiling.until(end, SegmentName.UNATTRIBUTED, Source.UNKNOWN)
-    for name, source, length_ns in fitted.parts(end - tiling.cursor_ns):
-        tiling.exactly(length_ns, name, source)
-    return _timeline(
-        seen, marks, tiling.finish(_after(attempt, seen.outcome)), rejected=fitted.rejected
-    )
+    _lay(tiling, fitted.first)
+    _lay(tiling, fitted.parts(end - tiling.cursor_ns))
+    return _timeline(seen, marks, tiling.finish(_after(attempt, seen.outcome)), fitted)
 
 
 def _streamed_answer(
@@ -179,7 +177,7 @@ def _streamed_answer(
             SegmentName.CONSUMER,
         )
     segments = tiling.finish(SegmentName.STREAM_CLOSE)
-    return _timeline(seen, marks, segments, stream=stream, rejected=fitted.rejected)
+    return _timeline(seen, marks, segments, fitted, stream=stream)
 
 
 def _fit_stream(
@@ -199,9 +197,7 @@ def _fit_stream(
 
 def _lay_stream(tiling: Tiling, stream: Stream, fitted: Fitted) -> None:
     """Lay everything from the last byte sent to the last token, or to the end without one."""
-    if fitted.queue_until_ns is not None:
-        queue_ns = fitted.queue_until_ns - tiling.cursor_ns
-        tiling.exactly(queue_ns, SegmentName.QUEUE, Source.ESTIMATED)
+    _lay(tiling, fitted.first)
     handed_over = tiling.clamp(stream.handed_over_ns)
     parts = _Parts(
         tiling,
@@ -217,10 +213,15 @@ def _lay_stream(tiling: Tiling, stream: Stream, fitted: Fitted) -> None:
             parts.lay_piece(piece.end_ns, held=piece.held)
 
 
+def _lay(tiling: Tiling, parts: Iterable[Part]) -> None:
+    for name, source, length_ns in parts:
+        tiling.exactly(length_ns, name, source)
+
+
 class _Parts:
     """Lays a sequence of parts over pieces of a stream, stepping over what the caller held."""
 
-    def __init__(self, tiling: Tiling, parts: Sequence[tuple[str, Source, int]]) -> None:
+    def __init__(self, tiling: Tiling, parts: Iterable[Part]) -> None:
         self._tiling = tiling
         self._left = list(parts)
 
@@ -246,13 +247,13 @@ def _timeline(
     seen: CallObservation,
     marks: dict[Mark, int],
     segments: tuple[Segment, ...],
+    fitted: Fitted = NO_EVIDENCE,
     *,
     stream: Stream | None = None,
-    rejected: bool = False,
 ) -> Timeline:
     metrics = {"duration": MetricValue(marks[Mark.DONE] - seen.start_ns)}
-    if rejected:
-        metrics["evidence_rejected"] = MetricValue(1)
+    if fitted.rejected:
+        metrics["evidence_rejected"] = MetricValue(len(fitted.rejected))
     gaps: tuple[MetricValue, ...] = ()
     if stream is not None:
         for name, mark in (
@@ -263,7 +264,7 @@ def _timeline(
             arrival = stream.arrivals.get(mark)
             if arrival is not None:
                 metrics[name] = MetricValue(arrival.instant_ns - seen.start_ns, arrival.source)
-        pace = _pace(seen, stream, rejected=rejected)
+        pace = _pace(seen, stream, fitted)
         if pace is not None:
             metrics["time_per_output_token"] = pace
         gaps = stream.gaps()
@@ -281,10 +282,11 @@ def _timeline(
         metrics=metrics,
         chunk_gaps=gaps,
         marks=marks,
+        rejected=fitted.rejected,
     )
 
 
-def _pace(seen: CallObservation, stream: Stream, *, rejected: bool) -> MetricValue | None:
+def _pace(seen: CallObservation, stream: Stream, fitted: Fitted) -> MetricValue | None:
     """Return the time per output token, by the server's own clock where ours cannot tell."""
     first = stream.arrivals.get(Mark.FIRST_TOKEN)
     last = stream.arrivals.get(Mark.LAST_TOKEN)
@@ -295,14 +297,8 @@ def _pace(seen: CallObservation, stream: Stream, *, rejected: bool) -> MetricVal
         # All tokens came in one chunk: their pace was not seen here.
         source = Source.UNKNOWN
     generation_ns = last.instant_ns - first.instant_ns
-    reported = seen.reported
-    if (
-        source is not Source.MEASURED
-        and reported is not None
-        and reported.decode_ns is not None
-        and not rejected
-    ):
-        source, generation_ns = Source.SERVER_REPORTED, reported.decode_ns
+    if source is not Source.MEASURED and fitted.decode_ns is not None:
+        source, generation_ns = Source.SERVER_REPORTED, fitted.decode_ns
     if source is Source.UNKNOWN:
         return None
     if seen.tokens_estimated:

@@ -24,6 +24,7 @@ class Timeline:
         metrics: By name; a metric that is undefined here is absent.
         chunk_gaps: Gaps between token-bearing chunks, in order.
         marks: Monotonic instants of the marks that are known.
+        rejected: The systems whose reports of their own time do not fit in here.
     """
 
     start_ns: int
@@ -32,6 +33,7 @@ class Timeline:
     metrics: Mapping[str, MetricValue] = field(default_factory=dict[str, MetricValue])
     chunk_gaps: tuple[MetricValue, ...] = ()
     marks: Mapping[Mark, int] = field(default_factory=dict[Mark, int])
+    rejected: tuple[str, ...] = ()
 
     @property
     def duration_ns(self) -> int:

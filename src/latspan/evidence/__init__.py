@@ -1,10 +1,10 @@
 """
-Timings that servers report of themselves: one small adapter a source.
+Timings that servers and gateways report of themselves: one small adapter a source.
 
 An adapter is a function from an :class:`~latspan.wire.Answer` to
-:class:`~latspan.segments.ReportedTimings`, or ``None`` where the answer is not from its server.
+:class:`~latspan.segments.ReportedTimings`, or ``None`` where the answer is not from its system.
 It reads, it does not judge: whether the reported parts fit what the client measured is decided in
-one place for all sources. To add one, write ``evidence/<server>.py`` and list it here.
+one place for all sources. To add one, write ``evidence/<system>.py`` and list it here.
 """
 
 from __future__ import annotations
@@ -14,20 +14,35 @@ from typing import Final
 
 from latspan.evidence.llama_cpp import read as _read_llama_cpp
 from latspan.evidence.server_timing import read as _read_server_timing
+from latspan.evidence.server_timing import read_gateway as _read_gateway
 from latspan.segments import ReportedTimings
 from latspan.wire import Answer
 
-__all__ = ["ADAPTERS", "Adapter", "read"]
+__all__ = ["ADAPTERS", "GATEWAYS", "Adapter", "read"]
 
 Adapter = Callable[[Answer], ReportedTimings | None]
 
-ADAPTERS: Final[tuple[Adapter, ...]] = (_read_llama_cpp, _read_server_timing)
-"""Asked in this order; the first that recognises an answer speaks for it."""
+ADAPTERS: Final[tuple[Adapter, ...]] = (
+    _read_llama_cpp,
+    _read_server_timing,
+)
+"""
+Of model servers. Asked in this order; the first that recognises an answer speaks for it, so who
+tells the parts comes before who tells a total.
+"""
+
+GATEWAYS: Final[tuple[Adapter, ...]] = (_read_gateway,)
+"""Of what stands before a model server. Asked likewise, and beside it."""
 
 
-def read(answer: Answer) -> ReportedTimings | None:
-    """Return what the server said about its own time, or ``None`` if it said nothing known."""
-    for adapter in ADAPTERS:
+def read(answer: Answer) -> tuple[ReportedTimings, ...]:
+    """Return what was said of the answer's time, from the outside in; empty if nothing known."""
+    said = (_first(adapters, answer) for adapters in (GATEWAYS, ADAPTERS))
+    return tuple(reported for reported in said if reported is not None)
+
+
+def _first(adapters: tuple[Adapter, ...], answer: Answer) -> ReportedTimings | None:
+    for adapter in adapters:
         reported = adapter(answer)
         if reported is not None:
             return reported

@@ -24,7 +24,7 @@ from latspan.wire._content import (
 from latspan.wire._dialect import Dialect, Stream
 from latspan.wire._events import EventReader
 from latspan.wire._sse import DONE, encode_comment, encode_event
-from latspan.wire._usage import Usage
+from latspan.wire._usage import Usage, at
 
 __all__ = [
     "DONE",
@@ -42,6 +42,7 @@ __all__ = [
     "Stream",
     "Usage",
     "as_json",
+    "at",
     "encode_comment",
     "encode_event",
     "error_in",

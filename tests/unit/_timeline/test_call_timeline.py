@@ -148,7 +148,7 @@ class TestEvidence:
 
     def test_a_report_that_covers_the_wait_leaves_the_network(self) -> None:
         """Queue until the headers, prefill, decode, and what is left on both sides."""
-        assert _totals(_streamed(reported=self.LLAMA)) == {
+        assert _totals(_streamed(reported=(self.LLAMA,))) == {
             "prepare": (5, "measured"),
             "pool_wait": (3, "measured"),
             "connect": (7, "measured"),
@@ -163,7 +163,7 @@ class TestEvidence:
 
     def test_the_network_is_one_contiguous_interval(self) -> None:
         """What is left before the first token joins what is left after it."""
-        segments = call_timeline(_streamed(reported=self.LLAMA)).segments
+        segments = call_timeline(_streamed(reported=(self.LLAMA,))).segments
         assert [segment.name for segment in segments].count("network") == 1
 
     def test_no_network_at_all_is_a_finding(self) -> None:
@@ -171,7 +171,7 @@ class TestEvidence:
         reported = ReportedTimings(
             "llama_cpp", prefill_ns=40 * MS, decode_ns=40 * MS, queue_until_headers=True
         )
-        timeline = call_timeline(_streamed(reported=reported))
+        timeline = call_timeline(_streamed(reported=(reported,)))
         assert [t for t in totals(timeline.segments) if t.name == "network"] == [
             SegmentTotal("network", 0, Source.ESTIMATED)
         ]
@@ -179,7 +179,7 @@ class TestEvidence:
     def test_a_report_without_a_queue_leaves_a_composite_wait(self) -> None:
         """Nobody said what the rest of the wait was, so it is not called network."""
         reported = ReportedTimings("other", prefill_ns=30 * MS, decode_ns=38 * MS)
-        totals = _totals(_streamed(reported=reported))
+        totals = _totals(_streamed(reported=(reported,)))
         assert totals["server_wait"] == (40, "measured")
         assert totals["prefill"] == (30, "server_reported")
         assert totals["decode"] == (40, "measured")
@@ -190,7 +190,7 @@ class TestEvidence:
         reported = ReportedTimings(
             "llama_cpp", prefill_ns=55 * MS, decode_ns=38 * MS, queue_until_headers=True
         )
-        totals = _totals(_streamed(reported=reported))
+        totals = _totals(_streamed(reported=(reported,)))
         assert totals["queue"] == (15, "estimated")
         assert totals["prefill"] == (55, "server_reported")
 
@@ -200,7 +200,7 @@ class TestEvidence:
         reported = ReportedTimings(
             "llama_cpp", prefill_ns=prefill_ms * MS, decode_ns=38 * MS, queue_until_headers=True
         )
-        totals = _totals(_streamed(reported=reported))
+        totals = _totals(_streamed(reported=(reported,)))
         assert totals["prefill"] == (70, "server_reported")
         assert totals["queue"] == (0, "estimated")
         assert totals["send"] == (5, "measured")
@@ -211,7 +211,7 @@ class TestEvidence:
         reported = ReportedTimings(
             "llama_cpp", prefill_ns=1015 * MS, decode_ns=0, queue_until_headers=True
         )
-        seen = _streamed(reads=reads, reported=reported, done_ns=1031 * MS)
+        seen = _streamed(reads=reads, reported=(reported,), done_ns=1031 * MS)
         assert "evidence_rejected" not in call_timeline(seen).metrics
 
     @pytest.mark.parametrize(("prefill_ms", "decode_ms"), [(81, 38), (-1, 38), (30, 96), (30, -1)])
@@ -223,7 +223,7 @@ class TestEvidence:
             decode_ns=decode_ms * MS,
             queue_until_headers=True,
         )
-        timeline = call_timeline(_streamed(reported=reported))
+        timeline = call_timeline(_streamed(reported=(reported,)))
         assert timeline.metrics["evidence_rejected"].value == 1
         assert not {"queue", "prefill", "network"} & {t.name for t in totals(timeline.segments)}
 
@@ -233,7 +233,7 @@ class TestEvidence:
             "llama_cpp", prefill_ns=10 * MS, decode_ns=70 * MS, queue_until_headers=True
         )
         # 45 ms are left from the first token to the end, so 25 ms of the 70 lay before it.
-        totals = _totals(_streamed(reported=reported))
+        totals = _totals(_streamed(reported=(reported,)))
         assert totals["queue"] == (30, "estimated")
         assert totals["prefill"] == (10, "server_reported")
         assert totals["network"] == (5, "estimated")
@@ -244,7 +244,7 @@ class TestEvidence:
         reported = ReportedTimings(
             "llama_cpp", prefill_ns=30 * MS, decode_ns=45 * MS, queue_until_headers=True
         )
-        totals = _totals(_streamed(reported=reported))
+        totals = _totals(_streamed(reported=(reported,)))
         assert totals["network"] == (10, "estimated")
         assert totals["decode"] == (40, "server_reported")
         assert totals["stream_close"] == (5, "measured")
@@ -260,7 +260,7 @@ class TestEvidence:
         reported = ReportedTimings(
             "llama_cpp", prefill_ns=30 * MS, decode_ns=30 * MS, queue_until_headers=True
         )
-        totals = _totals(_streamed(reads=reads, reported=reported))
+        totals = _totals(_streamed(reads=reads, reported=(reported,)))
         assert totals["reasoning"] == (15, "estimated")
         assert totals["decode"] == (15, "estimated")
 
@@ -272,7 +272,7 @@ class TestEvidence:
             done_ns=115 * MS,
             attempts=[attempt],
             returned_ns=115 * MS,
-            reported=ReportedTimings("llama_cpp", prefill_ns=30 * MS, decode_ns=50 * MS),
+            reported=(ReportedTimings("llama_cpp", prefill_ns=30 * MS, decode_ns=50 * MS),),
         )
         assert _totals(seen) == {
             "prepare": (5, "measured"),
@@ -289,9 +289,7 @@ class TestReader:
     """Who is slow, the stream or its reader."""
 
     @staticmethod
-    def _read_with_hold(
-        hold_ms: int, *, reported: ReportedTimings | None = None
-    ) -> CallObservation:
+    def _read_with_hold(hold_ms: int, *reported: ReportedTimings) -> CallObservation:
         """Return a call whose tokens arrive every 20 ms from 100 on, each held for a while."""
         reads = Reads()
         now = 61
@@ -334,9 +332,7 @@ class TestReader:
         reported = ReportedTimings(
             "llama_cpp", prefill_ns=30 * MS, decode_ns=180 * MS, queue_until_headers=True
         )
-        pace = call_timeline(self._read_with_hold(50, reported=reported)).metrics[
-            "time_per_output_token"
-        ]
+        pace = call_timeline(self._read_with_hold(50, reported)).metrics["time_per_output_token"]
         assert pace.value == 20 * MS
         assert pace.source is Source.SERVER_REPORTED
 
@@ -459,13 +455,17 @@ def _any_reads(draw: st.DrawFn) -> Reads:
     return Reads(stamps, kinds, draw(st.none() | st.tuples(_instants, _instants)))
 
 
+_lengths = _maybe | st.integers(-1, 10**30)
 _reported = st.builds(
     ReportedTimings,
     system=st.just("any"),
-    queue_ns=_maybe,
-    model_load_ns=_maybe,
-    prefill_ns=_maybe,
-    decode_ns=_maybe,
+    gateway_ns=_lengths,
+    queue_ns=_lengths,
+    model_load_ns=_lengths,
+    prefill_ns=_lengths,
+    decode_ns=_lengths,
+    head_ns=_lengths,
+    total_ns=_lengths,
     queue_until_headers=st.booleans(),
 )
 
@@ -480,7 +480,7 @@ _reported = st.builds(
         returned_ns=_maybe,
         reads=st.none() | _any_reads(),
         close_started_ns=_maybe,
-        reported=st.none() | _reported,
+        reported=st.lists(_reported, max_size=3).map(tuple),
         output_tokens=st.none() | st.integers(0, 100),
         choices=st.integers(1, 3),
     )
