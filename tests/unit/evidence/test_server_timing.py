@@ -43,6 +43,15 @@ def test_a_stage_that_was_entered_twice_is_both() -> None:
     assert reported.prefill_ns is None
 
 
+def test_a_gateways_entry_is_not_the_servers() -> None:
+    """It is a report of its own, and alone it is none of a model's."""
+    reported = read(_answer("gateway;dur=60, queue;dur=1"))
+    assert reported is not None
+    assert reported.gateway_ns is None
+    assert reported.raw == {"queue": 1}
+    assert read(_answer("gateway;dur=60")) is None
+
+
 @pytest.mark.parametrize("value", ["", "db;dur=53", "queue", "queue;dur=x", "cdn-cache;desc=HIT"])
 def test_what_names_no_stage_of_a_model_is_no_evidence(value: str) -> None:
     """Content delivery networks send the same header."""
