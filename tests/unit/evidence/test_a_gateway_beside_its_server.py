@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 
 from latspan import evidence
+from latspan._request._said import read_answer
 from latspan._timeline import Timeline, call_timeline
 from latspan.segments import totals
 from latspan.wire import Answer
+from latspan.wire.openai_chat import OPENAI_CHAT
 from support.reports import MS, SERVERS, observed
 
 LLAMA = SERVERS[0]
@@ -53,6 +55,16 @@ def test_two_gateways_on_the_way_are_both() -> None:
     """Each added its own field to the head."""
     timeline = _timeline({"server-timing": "gateway;dur=400, gateway;dur=200"}, _llama(20, 990))
     assert _totals(timeline)["gateway"] == (600, "server_reported")
+
+
+def test_a_field_that_a_mapping_holds_twice_is_both() -> None:
+    """Aiohttp's headers are such; other libraries join them."""
+    multidict = pytest.importorskip("multidict")
+    headers = multidict.CIMultiDict()
+    headers.add("Server-Timing", "gateway;dur=60")
+    headers.add("server-timing", "queue;dur=1")
+    said = read_answer(OPENAI_CHAT, (), headers, streamed=True)
+    assert [report.system for report in said.reported] == ["gateway", "server_timing"]
 
 
 def test_no_wait_in_a_gateway_is_a_finding() -> None:
