@@ -68,8 +68,10 @@ def numbers_in(fields: Mapping[str, Any]) -> dict[str, float]:
 
 def in_body(answer: Answer, *path: str) -> Mapping[str, Any] | None:
     """Return the last mapping that stands at ``path`` in a body of the answer's."""
+    first = path[0]
     for body in reversed(answer.bodies):
-        value = at(body, *path)
+        # Most answers are of one source or of none, and every source is asked about each.
+        value = at(body, *path) if first in body else None
         if value is not None and isinstance(value, Mapping):
             return cast("Mapping[str, Any]", value)
     return None

@@ -27,11 +27,12 @@ __all__ = ["read"]
 _FIRST_TOKEN: Final = "server-time-to-first-token"
 _TOTAL: Final = "server-processing-time"
 _TIMES: Final = (_FIRST_TOKEN, _TOTAL, "prefill-queue-duration", "prefill-duration")
+_HEADERS: Final = {name: f"fireworks-{name}" for name in _TIMES}
 
 
 def read(answer: Answer) -> ReportedTimings | None:
     """Return the times of Fireworks, or ``None`` where the answer carries none of them."""
-    in_headers = {name: in_header(answer, f"fireworks-{name}") for name in _TIMES}
+    in_headers = {name: in_header(answer, header) for name, header in _HEADERS.items()}
     in_last_chunk = in_body(answer, "perf_metrics") or {}
     said: dict[str, float] = {}
     for name in _TIMES:

@@ -27,7 +27,9 @@ _TIMES: Final = (*_REQUIRED, "queue_time")
 def read(answer: Answer) -> ReportedTimings | None:
     """Return Groq's times, or ``None`` where the usage carries none of them."""
     for path in (("x_groq", "usage"), ("usage",)):
-        usage = in_body(answer, *path) or {}
+        usage = in_body(answer, *path)
+        if usage is None or "total_time" not in usage:
+            continue
         said = {name: value for name in _TIMES if (value := number(usage.get(name))) is not None}
         if any(name not in said for name in _REQUIRED):
             continue

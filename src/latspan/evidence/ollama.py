@@ -28,6 +28,8 @@ _FIELDS: Final = ("total_duration", "load_duration", "prompt_eval_duration", "ev
 def read(answer: Answer) -> ReportedTimings | None:
     """Return Ollama's durations, or ``None`` where the answer carries none of them."""
     for body in reversed(answer.bodies):
+        if "total_duration" not in body:
+            continue
         said = {name: value for name in _FIELDS if (value := number(body.get(name))) is not None}
         if "total_duration" in said and "load_duration" in said:
             return ReportedTimings(
