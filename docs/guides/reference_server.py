@@ -16,15 +16,16 @@ import asyncio
 import hmac
 import json
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import httpx2
 import uvicorn
 from fastapi import FastAPI, HTTPException, Request
 from fastapi.responses import StreamingResponse
 from openai import AsyncOpenAI
+from starlette.types import Receive, Scope, Send
 
 import latspan
 from latspan_asgi import LatspanMiddleware
@@ -131,15 +132,22 @@ class ReferenceServer:
 
     async def tokens(self, url: str, chat: dict[str, Any]) -> AsyncGenerator[str]:
         """Have the model's tokens, one at a time."""
-        async with await self.models[url].chat.completions.create(**chat) as stream:
+        completions = self.models[url].chat.completions
+        # What the SDK knows no parameter for goes along as it came.
+        async with await completions.create(
+            model=chat["model"], messages=chat["messages"], stream=True, extra_body=chat
+        ) as stream:
             async for chunk in stream:
                 if chunk.choices and chunk.choices[0].delta.content:
                     yield chunk.choices[0].delta.content
 
     async def events(self, url: str, chat: dict[str, Any]) -> AsyncGenerator[str]:
         """Answer with a stream of events, the last of which says where the time went."""
-        async with self.turn():
-            async for text in latspan.generated(self.tokens(url, chat)):
+        async with (
+            self.turn(),
+            aclosing(latspan.generated(self.tokens(url, chat))) as tokens,
+        ):
+            async for text in tokens:
                 yield event(chat, {"content": text})
         took = latspan.carry(waits=None).server_timing()
         yield event(chat, {}, finish_reason="stop", server_timing=took)
@@ -160,7 +168,18 @@ class ReferenceServer:
             await self.check(prompt)
         else:
             latspan.degraded("feature_off")
-        return StreamingResponse(self.events(url, chat), media_type="text/event-stream")
+        return Events(self.events(url, chat), media_type="text/event-stream")
+
+
+class Events(StreamingResponse):
+    """A stream that ends with its client: left to itself it would keep its slot for a while."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send it, and close what gives its events, whether it came to its end or not."""
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            await cast("AsyncGenerator[str]", self.body_iterator).aclose()
 
 
 def event(

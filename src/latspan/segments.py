@@ -236,6 +236,8 @@ class ReportedTimings:
         queue_until_headers: The server sends its response headers when it takes the request out
             of its queue, so the wait for them *is* the queue, as an estimate: it holds the
             network and any gateway on the way that does not report.
+        decode_to_last_token: ``decode_ns`` ends with the last token, and holds nothing of how the
+            server ended its answer.
         raw: The system's own field names and values, finite ones, kept on the span under
             ``latspan.reported.*``.
     """
@@ -249,4 +251,5 @@ class ReportedTimings:
     head_ns: int | None = None
     total_ns: int | None = None
     queue_until_headers: bool = False
+    decode_to_last_token: bool = False
     raw: Mapping[str, float] = field(default_factory=dict[str, float])

@@ -242,7 +242,7 @@ def test_stages_are_told_only_where_somebody_asks(server: Server, client: Client
 
     assert client.ask(LatspanMiddleware(app)).headers == [("x", "y")]
     told = client.ask(LatspanMiddleware(app, server_timing=True)).headers
-    assert told == [("x", "y"), ("server-timing", "queue;dur=20.000")]
+    assert told == [("x", "y"), ("server-timing", "queue;dur=20.000, total;dur=20.000")]
 
 
 def test_nothing_is_left_behind_in_the_thread(server: Server, client: Client) -> None:

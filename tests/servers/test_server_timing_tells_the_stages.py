@@ -46,7 +46,7 @@ def test_nothing_is_told_unless_somebody_asks(server: Server) -> None:
 def test_the_standard_stages_are_told_and_no_others(server: Server) -> None:
     """A name of one's own may say too much."""
     client = server.serve(_staged(server, answering(b"a")), server_timing=True)
-    assert client.headers == {b"server-timing": b"queue;dur=20.000"}
+    assert client.headers == {b"server-timing": b"queue;dur=20.000, total;dur=23.000"}
 
 
 def test_what_is_named_is_told(server: Server) -> None:
@@ -61,13 +61,13 @@ def test_a_header_of_the_applications_own_stays(server: Server) -> None:
     app = _staged(server, answering(b"a", headers=[theirs]))
     client = server.serve(app, server_timing=True)
     (head,) = [each for each in client.sent if each["type"] == "http.response.start"]
-    assert head["headers"] == [theirs, (b"server-timing", b"queue;dur=20.000")]
+    assert head["headers"] == [theirs, (b"server-timing", b"queue;dur=20.000, total;dur=23.000")]
 
 
 def test_a_streams_head_leaves_before_its_prefill(server: Server) -> None:
     """As the application sends it."""
     client = server.serve(_staged(server, _streaming(server)), server_timing=True)
-    assert client.headers[b"server-timing"] == b"queue;dur=20.000"
+    assert client.headers[b"server-timing"] == b"queue;dur=20.000, total;dur=23.000"
     assert client.body == b"data: a\n\n"
 
 
@@ -78,9 +78,13 @@ def test_a_head_that_is_held_tells_queue_and_prefill_and_a_comment_the_rest(
     client = server.serve(
         _staged(server, _streaming(server)), server_timing=True, hold_headers=True
     )
-    assert client.headers[b"server-timing"] == b"queue;dur=20.000, prefill;dur=30.000"
+    assert (
+        client.headers[b"server-timing"]
+        == b"queue;dur=20.000, prefill;dur=30.000, total;dur=53.000"
+    )
     assert client.body == (
-        b"data: a\n\n: server-timing queue;dur=20.000, prefill;dur=30.000, decode;dur=40.000\n\n"
+        b"data: a\n\n: server-timing queue;dur=20.000, prefill;dur=30.000, decode;dur=40.000,"
+        b" total;dur=93.000\n\n"
     )
 
 
@@ -91,14 +95,14 @@ def test_an_answer_of_known_length_is_neither_held_nor_longer(
     """Its bytes are counted already."""
     app = answering(b"a"[: int(length)], headers=[EVENTS, (b"content-length", length)])
     client = server.serve(_staged(server, app), server_timing=True, hold_headers=True)
-    assert client.headers[b"server-timing"] == b"queue;dur=20.000"
+    assert client.headers[b"server-timing"] == b"queue;dur=20.000, total;dur=23.000"
     assert client.body == b"a"[: int(length)]
 
 
 def test_a_held_head_leaves_with_an_empty_body(server: Server) -> None:
     """Or the client would wait for ever."""
     client = server.serve(_staged(server, answering()), server_timing=True, hold_headers=True)
-    assert client.headers[b"server-timing"] == b"queue;dur=20.000"
+    assert client.headers[b"server-timing"] == b"queue;dur=20.000, total;dur=23.000"
 
 
 def test_a_stage_that_is_still_open_is_not_told(server: Server) -> None:
@@ -112,7 +116,7 @@ def test_a_stage_that_is_still_open_is_not_told(server: Server) -> None:
             await answering(b"a")(scope, receive, send)
 
     client = server.serve(app, server_timing=True)
-    assert client.headers == {b"server-timing": b"tokenize;dur=4.000"}
+    assert client.headers == {b"server-timing": b"tokenize;dur=4.000, total;dur=9.000"}
 
 
 def test_a_client_reads_it_as_evidence(server: Server) -> None:

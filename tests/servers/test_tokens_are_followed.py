@@ -257,8 +257,8 @@ def test_the_client_is_told_of_them(server: Server, hold: bool) -> None:
 
     client = server.serve(_sending(tokens), server_timing=True, hold_headers=hold)
     told = client.headers.get(b"server-timing")
-    assert told == (b"prefill;dur=30.000" if hold else None)
-    comment = b": server-timing prefill;dur=30.000, decode;dur=10.000\n\n"
+    assert told == (b"prefill;dur=30.000, total;dur=30.000" if hold else None)
+    comment = b": server-timing prefill;dur=30.000, decode;dur=10.000, total;dur=40.000\n\n"
     assert client.body.endswith(comment) is hold
 
 

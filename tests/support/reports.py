@@ -85,6 +85,8 @@ def _changed(value: Any, change: Callable[[float], Any]) -> Any:
     if isinstance(value, dict):
         fields = cast("dict[str, Any]", value)
         return {name: _changed(inner, change) for name, inner in fields.items()}
+    if isinstance(value, str) and ";dur=" in value:
+        return _changed_text(value, change)
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return change(value)
     return value
@@ -109,6 +111,9 @@ _VLLM = {
 }
 _GROQ = {"queue_time": 0.2, "prompt_time": 0.5, "completion_time": 0.9, "total_time": 1.4}
 _GROQ_USAGE = {"prompt_tokens": 12, "completion_tokens": 9, "total_tokens": 21, **_GROQ}
+_SERVER_TIMING = (
+    "auth;dur=1, queue;dur=200, prefill;dur=500, decode;dur=900, send_stream;dur=5, total;dur=1695"
+)
 _CEREBRAS = {**_GROQ, "total_time": 1.7, "created": 1_723_733_419}
 _OLLAMA = {
     "total_duration": 1_700_000_000,
@@ -150,7 +155,7 @@ SERVERS = (
     ),
     Said(
         "vllm",
-        _PARTS,
+        {**_PARTS, "decode_to_last_token": True},
         {"choices": [], "usage": {"prompt_tokens": 12}, "metrics": _VLLM},
         needs=under("metrics", names=("time_to_first_token_ms", "generation_time_ms")),
         streamed=True,
@@ -232,8 +237,20 @@ SERVERS = (
     Said("tgi", {"queue_ns": 200, "total_ns": 1700}, headers=_TGI),
     Said(
         "server_timing",
-        _PARTS,
+        {**_PARTS, "decode_to_last_token": True},
         headers={"server-timing": "queue;dur=200, prefill;dur=500, decode;dur=900"},
+    ),
+    Said(
+        "server_timing",
+        {**_PARTS, "total_ns": 1690, "decode_to_last_token": True},
+        {"choices": [], "server_timing": _SERVER_TIMING},
+        streamed=True,
+    ),
+    Said(
+        "server_timing",
+        {"queue_ns": 200, "prefill_ns": 500, "head_ns": 790, "decode_to_last_token": True},
+        headers={"server-timing": "queue;dur=200, prefill;dur=500, decode;dur=1, total;dur=790"},
+        streamed=True,
     ),
     Said("openai", {"total_ns": 1700}, headers={"openai-processing-ms": "1700"}),
     Said("openai", {"total_ns": 1700}, headers={"llm_provider-openai-processing-ms": "1700"}),

@@ -10,7 +10,7 @@ from __future__ import annotations
 from latspan._request._call import LiveCall, abandon_open_calls, active_call
 from latspan._request._carried import Carried
 from latspan._request._context import ambient_attributes, with_attribute_of, with_attributes
-from latspan._request._enclosing import active_work, enclosing_works, is_left_over, totals_so_far
+from latspan._request._enclosing import active_work, enclosing_works, is_left_over
 from latspan._request._remarks import Generation, Remarks
 from latspan._request._work import Known, LiveWork
 
@@ -27,7 +27,6 @@ __all__ = [
     "ambient_attributes",
     "enclosing_works",
     "is_left_over",
-    "totals_so_far",
     "with_attribute_of",
     "with_attributes",
 ]

@@ -19,13 +19,12 @@ from latspan._request._enclosing import (
     active_work,
     current_unit,
     enclosing_works,
-    totals_so_far,
 )
 from latspan._request._work import LiveWork
 from latspan._timeline import Interval, fits
 from latspan.metrics import MetricValue
 from latspan.segments import Kind, Outcome, Side, Source
-from latspan.units import NS_PER_MS, from_unit
+from latspan.units import from_unit
 from latspan.wire import server_timing
 
 __all__ = ["Carried"]
@@ -149,12 +148,7 @@ class Carried:
 
     def server_timing(self) -> str:
         """Return the stages that are over, as the ``Server-Timing`` header has them."""
-        if self._unit is None:
-            return ""
-        return server_timing.written(
-            (total.name, total.duration_ns / NS_PER_MS)
-            for total in totals_so_far(self._unit.stages)
-        )
+        return "" if self._unit is None else server_timing.written(self._unit.took_ms())
 
     def returned(self, told: str) -> None:
         """
@@ -168,7 +162,11 @@ class Carried:
             told: What :meth:`server_timing` gave there.
         """
         with _runtime.guarded("the return of a unit of work"):
-            took = [(name, from_unit(ms, "ms")) for name, ms in server_timing.parsed(told)]
+            took = [
+                (name, from_unit(ms, "ms"))
+                for name, ms in server_timing.parsed(told)
+                if name != server_timing.TOTAL
+            ]
             runtime, unit = _runtime.current(), self._unit
             if runtime is not None and isinstance(unit, LiveWork) and self._waiting:
                 self._lay(unit, took, runtime.clock.monotonic_ns())

@@ -7,7 +7,8 @@ from contextvars import ContextVar
 from typing import Final, Protocol
 
 from latspan._timeline import Interval, work_timeline
-from latspan.segments import SegmentTotal, Side, totals
+from latspan.segments import Side, totals
+from latspan.units import NS_PER_MS
 
 __all__ = [
     "Elsewhere",
@@ -16,7 +17,7 @@ __all__ = [
     "current_unit",
     "enclosing_works",
     "is_left_over",
-    "totals_so_far",
+    "stages_ms",
 ]
 
 
@@ -41,6 +42,10 @@ class Unit(Protocol):
     @property
     def side(self) -> Side:
         """The side of the network it is on."""
+        ...
+
+    def took_ms(self) -> list[tuple[str, float]]:
+        """Return how long each stage took that is over, in milliseconds."""
         ...
 
 
@@ -106,14 +111,18 @@ class Elsewhere:
         """The side of the network it is on."""
         return self._side
 
+    def took_ms(self) -> list[tuple[str, float]]:
+        """Return how long each stage here took that is over, in milliseconds."""
+        return stages_ms(self.stages)
+
 
 _STILL_OPEN: Final = -1
 """No instant of a monotonic clock's: the end of what has none yet."""
 
 
-def totals_so_far(stages: Iterable[Callable[[int], Interval]]) -> tuple[SegmentTotal, ...]:
+def stages_ms(stages: Iterable[Callable[[int], Interval]]) -> list[tuple[str, float]]:
     """
-    Return how long each stage took that is over, the calls in it included.
+    Return how long each stage took that is over, the calls in it included, in milliseconds.
 
     Args:
         stages: Of one unit.
@@ -124,8 +133,12 @@ def totals_so_far(stages: Iterable[Callable[[int], Interval]]) -> tuple[SegmentT
         if stage.done_ns != _STILL_OPEN
     ]
     if not over:
-        return ()
+        return []
     begun_ns = min(stage.start_ns for stage in over)
     work = work_timeline(begun_ns, max(stage.done_ns for stage in over), stages=over)
     names = {stage.name for stage in over}
-    return tuple(each for each in totals(work.timeline.segments) if each.name in names)
+    return [
+        (total.name, total.duration_ns / NS_PER_MS)
+        for total in totals(work.timeline.segments)
+        if total.name in names
+    ]

@@ -67,6 +67,12 @@ class Remarks:
         """The tokens of all its answers, ``None`` where none were followed or none came."""
         return sum(each.count for each in self.generations) or None
 
+    @property
+    def last_token_ns(self) -> int | None:
+        """When the last token came, monotonic nanoseconds; ``None`` where none did."""
+        came = [each.last_ns for each in self.generations if each.count]
+        return max(came, default=None)
+
     def all_metrics(self, start_ns: int) -> dict[str, MetricValue]:
         """
         Return its metrics, and those of its answers.

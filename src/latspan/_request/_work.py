@@ -16,7 +16,13 @@ from latspan._request._context import (
     series_attributes,
     span_attributes,
 )
-from latspan._request._enclosing import Unit, active_work, current_unit, enclosing_works
+from latspan._request._enclosing import (
+    Unit,
+    active_work,
+    current_unit,
+    enclosing_works,
+    stages_ms,
+)
 from latspan._request._remarks import Remarks
 from latspan._runtime import Runtime
 from latspan._spans import (
@@ -31,6 +37,8 @@ from latspan.metrics import MetricValue
 from latspan.recording import RequestRecord
 from latspan.segments import Kind, Outcome, SegmentName, Side, Source
 from latspan.tokens import TokenCounts, TokenSource
+from latspan.units import NS_PER_MS
+from latspan.wire import server_timing
 
 __all__ = ["NOTHING_MORE", "Known", "LiveWork"]
 
@@ -170,6 +178,17 @@ class LiveWork:
     def start_ns(self) -> int:
         """When it began, monotonic nanoseconds."""
         return self._start_ns
+
+    def took_ms(self) -> list[tuple[str, float]]:
+        """
+        Return how long each stage took that is over, and all of it so far, in milliseconds.
+
+        Of who gives tokens all of it is up to the last of them, as its client waits for no more.
+        """
+        token_ns = None if self._remarks is None else self._remarks.last_token_ns
+        until_ns = self._runtime.clock.monotonic_ns() if token_ns is None else token_ns
+        so_far_ms = (until_ns - self._start_ns) / NS_PER_MS
+        return [*stages_ms(self.stages), (server_timing.TOTAL, so_far_ms)]
 
     @property
     def runtime(self) -> Runtime:

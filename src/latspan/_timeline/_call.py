@@ -191,6 +191,7 @@ def _fit_stream(
         sending_ns=tiling.cursor_ns if attempt is None else attempt.sending_ns,
         wait=(tiling.cursor_ns, first.instant_ns),
         headers_ns=None if attempt is None else attempt.headers_ns,
+        last_token_ns=stream.arrivals[Mark.LAST_TOKEN].instant_ns,
         stream_end_ns=stream.last_return_ns,
     )
 

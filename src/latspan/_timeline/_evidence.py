@@ -91,6 +91,7 @@ class _Observed(NamedTuple):
         begin_ns: The last byte was sent.
         first_ns: The first token was there; the end, of an answer in one piece.
         head_ns: The head was there, at the latest.
+        last_ns: The last token was there; the end, of an answer in one piece.
         over_ns: The answer was over.
         headers_ns: When the headers of a stream were in, where that is known.
         streamed: The answer came in chunks.
@@ -100,6 +101,7 @@ class _Observed(NamedTuple):
     begin_ns: int
     first_ns: int
     head_ns: int
+    last_ns: int
     over_ns: int
     headers_ns: int | None
     streamed: bool
@@ -111,6 +113,7 @@ def fit(
     sending_ns: int,
     wait: tuple[int, int],
     headers_ns: int | None,
+    last_token_ns: int | None = None,
     stream_end_ns: int | None,
 ) -> Fitted:
     """
@@ -133,6 +136,7 @@ def fit(
             streamed.
         headers_ns: When the response headers were in, ``None`` if unknown or if they came with
             the answer.
+        last_token_ns: When the last token of a stream was there.
         stream_end_ns: When the stream was over; ``None`` for an answer that was not streamed,
             whose generation lies within ``wait``.
     """
@@ -144,6 +148,7 @@ def fit(
         begin_ns=begin,
         first_ns=end,
         head_ns=end if headers_ns is None else min(headers_ns, end),
+        last_ns=end if last_token_ns is None else last_token_ns,
         over_ns=end if stream_end_ns is None else stream_end_ns,
         headers_ns=headers_ns,
         streamed=stream_end_ns is not None,
@@ -208,7 +213,9 @@ def _placed(reports: Sequence[ReportedTimings], seen: _Observed) -> Fitted:
     decode_ns = next((r.decode_ns for r in reports if r.decode_ns is not None), None)
     early_ns = 0
     if seen.streamed and decode_ns is not None:
-        early_ns = max(0, decode_ns - max(0, seen.over_ns - seen.first_ns))
+        exact = any(r.decode_to_last_token for r in reports)
+        decoded_ns = seen.last_ns if exact else seen.over_ns
+        early_ns = max(0, decode_ns - max(0, decoded_ns - seen.first_ns))
     until = seen.first_ns
     headers_ns = seen.headers_ns if any(r.queue_until_headers for r in reports) else None
     if headers_ns is not None:
@@ -229,11 +236,14 @@ def _placed(reports: Sequence[ReportedTimings], seen: _Observed) -> Fitted:
             stages.insert(0, (SegmentName.SERVER_WAIT, rest_ns))
         return Fitted(tuple(first), tuple(stages), covers=rest_ns is not None)
     told = {name for name, _ in stages}
+    if rest_ns and fits(before_ns + rest_ns, seen.sending_ns, seen.first_ns):
+        stages.insert(0, (SegmentName.SERVER_WAIT, rest_ns))
+        rest_ns = 0
     covers = (
         (headers_ns is not None or SegmentName.QUEUE in told)
         and SegmentName.PREFILL in told
         and decode_ns is not None
-        # What a server took beyond its parts is not the network's.
+        # What a server took beyond its parts is not the network's, wherever it lay.
         and (rest_ns is None or rest_ns <= _SLACK_NS)
     )
     return Fitted(tuple(first), tuple(stages), decode_ns, covers, early_ns)

@@ -37,5 +37,6 @@ def read(answer: Answer) -> ReportedTimings | None:
         queue_ns=ns(metrics.get("queue_time_ms"), "ms"),
         prefill_ns=ns(prefill, "ms"),
         decode_ns=ns(decode, "ms"),
+        decode_to_last_token=True,
         raw=numbers_in(metrics),
     )

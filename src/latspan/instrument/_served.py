@@ -11,7 +11,7 @@ from opentelemetry import context, propagate, trace
 from opentelemetry.trace import SpanKind
 
 from latspan import _runtime, semconv
-from latspan._request import Known, LiveWork, is_left_over, totals_so_far, with_attribute_of
+from latspan._request import Known, LiveWork, is_left_over, with_attribute_of
 from latspan._runtime import Runtime, guarded
 from latspan._spans import AttributeValue, EnrichingSink
 from latspan._timeline import Interval
@@ -151,13 +151,10 @@ class Served:
             written = Interval(Stage.SEND_STREAM.value, before_ns, after_ns, own=True)
             self._work.stages.append(lambda _: written)
 
-    def stages_ms(self) -> list[tuple[str, float]]:
-        """Return the stages that are over and how long each took, in milliseconds."""
+    def took_ms(self) -> list[tuple[str, float]]:
+        """Return how long each stage took that is over, and all of it so far, in milliseconds."""
         with guarded("the stages of a served request"):
-            return [
-                (total.name, total.duration_ns / NS_PER_MS)
-                for total in totals_so_far(self._work.stages)
-            ]
+            return self._work.took_ms()
         return []
 
     def sent(self) -> None:

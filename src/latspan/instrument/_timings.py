@@ -33,16 +33,21 @@ class Timings:
         Return what a setting says.
 
         Args:
-            told: ``True`` for the standard stages, ``False`` for none, or the names of some.
+            told: ``True`` for the standard stages and ``total``, ``False`` for nothing, or the
+                names of some.
         """
         if isinstance(told, bool):
-            return cls(STAGE_KINDS if told else frozenset())
+            return cls(STAGE_KINDS | {server_timing.TOTAL} if told else frozenset())
         return cls(frozenset(told))
 
     def of_answer(self, served: Served) -> str:
-        """Return the header's value as far as the answer has come, empty for nothing to tell."""
+        """Return the header's value as far as the answer has come, empty for no stage to tell."""
         if not self.reveals:
             return ""
-        return server_timing.written(
-            (name, duration_ms) for name, duration_ms in served.stages_ms() if name in self.reveals
+        told = [each for each in served.took_ms() if each[0] in self.reveals]
+        # How long it took in all the client knows; it is there for what the stages leave over.
+        return (
+            ""
+            if {name for name, _ in told} <= {server_timing.TOTAL}
+            else server_timing.written(told)
         )

@@ -11,9 +11,18 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-__all__ = ["HEADER", "parsed", "written"]
+__all__ = ["FIELD", "HEADER", "TOTAL", "parsed", "written"]
 
 HEADER: Final = "server-timing"
+
+FIELD: Final = "server_timing"
+"""Where a body has the same text, by latspan's own definition: a stream's last chunk, say."""
+
+TOTAL: Final = "total"
+"""
+The entry of everything since the request came, named stages or not; up to the last token, where
+there are any.
+"""
 
 _TOKEN: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _LONGEST: Final = 16_384
