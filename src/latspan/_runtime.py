@@ -13,25 +13,28 @@ from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from latspan.metrics import DEFAULT_EXPECTATIONS, Expectations
 
 if TYPE_CHECKING:
     # Whoever decorates a function pays for this module, and not for what it is told of.
-    from latspan._spans import SpanSink
+    from latspan._spans import AttributeValue, SpanSink
     from latspan.clock import Clock
     from latspan.recording import Recorder
+    from latspan.segments import Side
     from latspan.tokens import TokenCounts
     from latspan.wire import Content
 
 __all__ = [
+    "Observation",
     "Runtime",
     "current",
     "expect",
     "expect_nothing",
     "guarded",
     "install",
+    "nobody_observes",
     "overridden",
     "report_bug",
     "start_if_expected",
@@ -46,6 +49,35 @@ def _run_now(conclude: Callable[[], None]) -> None:
 
 def _nothing_waits() -> None:
     pass
+
+
+class Observation(Protocol):
+    """What is asked, once a request has ended, for what happened around it."""
+
+    def __call__(
+        self, start_ns: int, done_ns: int, server: tuple[str, int] | None, side: Side, /
+    ) -> Mapping[str, AttributeValue]:
+        """
+        Return attributes of its span; those that are samples are listed under ``latspan.sampled``.
+
+        Args:
+            start_ns: When it began, monotonic nanoseconds.
+            done_ns: When it ended.
+            server: Host and port it went to, if to any.
+            side: The side of the network it is on.
+        """
+        ...
+
+
+def _saw_nothing(
+    _start_ns: int, _done_ns: int, _server: tuple[str, int] | None, _side: Side
+) -> Mapping[str, AttributeValue]:
+    return {}
+
+
+def nobody_observes() -> Observation:
+    """Begin to observe nothing."""
+    return _saw_nothing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +100,7 @@ class Runtime:
             asked for that.
         captures_content: Whether spans say what was asked and answered.
         include_usage: Whether streams are asked for their token counts.
+        observe: Begins to observe what happens around a request; called on its thread.
     """
 
     clock: Clock
@@ -82,6 +115,7 @@ class Runtime:
     count_tokens: Callable[[Content, str | None], TokenCounts] | None = None
     captures_content: bool = False
     include_usage: bool = False
+    observe: Callable[[], Observation] = nobody_observes
 
     @property
     def reads_content(self) -> bool:

@@ -39,6 +39,7 @@ __all__ = [
     "attempt_spans",
     "interleaved_attributes",
     "latency_attributes",
+    "not_said_otherwise",
     "segment_spans",
     "start_and_end",
     "token_attributes",
@@ -449,6 +450,22 @@ def interleaved_attributes(segments: Sequence[Segment]) -> dict[str, AttributeVa
         semconv.segment_duration(total.name): to_seconds(total.duration_ns)
         for total in totals(segment for segment in segments if segment.name in interleaved)
     }
+
+
+def not_said_otherwise(
+    around: Mapping[str, AttributeValue], said: Mapping[str, AttributeValue]
+) -> dict[str, AttributeValue]:
+    """
+    Return what was observed around a request, but for what the request says itself.
+
+    Args:
+        around: What was observed; under ``latspan.sampled`` which of it are samples.
+        said: The attributes of the request.
+    """
+    attributes = {name: value for name, value in around.items() if name not in said}
+    sampled = attributes.pop(semconv.LATSPAN_SAMPLED, ())
+    kept = [name for name in sampled if name in attributes] if isinstance(sampled, list) else []
+    return {**attributes, semconv.LATSPAN_SAMPLED: kept} if kept else attributes
 
 
 def token_attributes(tokens: TokenCounts) -> dict[str, AttributeValue]:

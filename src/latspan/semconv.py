@@ -112,6 +112,19 @@ LATSPAN_RETRY_AFTER: Final = "latspan.retry_after"
 LATSPAN_REPORTED_PREFIX: Final = "latspan.reported."
 LATSPAN_EVIDENCE_REJECTED: Final = "latspan.evidence.rejected"
 
+# Around a request: what servers and the host said meanwhile.
+LATSPAN_REQUESTS_RUNNING: Final = "latspan.requests.running"
+LATSPAN_REQUESTS_WAITING: Final = "latspan.requests.waiting"
+LATSPAN_KV_USAGE: Final = "latspan.kv.usage"
+LATSPAN_CACHE_HIT_RATIO: Final = "latspan.cache.hit_ratio"
+LATSPAN_SPECULATIVE_ACCEPTANCE: Final = "latspan.speculative.acceptance"
+LATSPAN_HOST_EVENT_LOOP_LAG: Final = "latspan.host.event_loop.lag"
+LATSPAN_HOST_GC_DURATION: Final = "latspan.host.gc.duration"
+LATSPAN_HOST_MAJOR_FAULTS: Final = "latspan.host.major_faults"
+LATSPAN_HOST_CPU_THROTTLED: Final = "latspan.host.cpu.throttled"
+LATSPAN_HOST_MEMORY_PRESSURE: Final = "latspan.host.memory.pressure"
+LATSPAN_SAMPLED: Final = "latspan.sampled"
+
 # Metrics.
 METRIC_SEGMENT_DURATION: Final = "latspan.segment.duration"
 METRIC_TIME_TO_FIRST_TOKEN: Final = "latspan.time_to_first_token"

@@ -30,6 +30,7 @@ from latspan._spans import (
     SpanSink,
     attempt_spans,
     latency_attributes,
+    not_said_otherwise,
     segment_spans,
     token_attributes,
 )
@@ -42,7 +43,7 @@ from latspan._timeline import (
     call_timeline,
 )
 from latspan.recording import RequestRecord
-from latspan.segments import Kind, Mark, Outcome, Source
+from latspan.segments import Kind, Mark, Outcome, Side, Source
 from latspan.tokens import TokenCounts, TokenSource
 from latspan.wire import ChunkKind, Dialect
 
@@ -104,6 +105,7 @@ class LiveCall:
         "_handle",
         "_inline",
         "_now",
+        "_observation",
         "_offset_ns",
         "_renamed",
         "_runtime",
@@ -150,6 +152,7 @@ class LiveCall:
         self._runtime = runtime
         self._now = runtime.clock.monotonic_ns
         self._start_ns = self._now()
+        self._observation = runtime.observe()
         self._offset_ns = runtime.clock.epoch_offset_ns()
         self.kind = kind
         self.name = name
@@ -395,6 +398,9 @@ class LiveCall:
             **self._transport_attributes(),
             **({} if error_type is None else {semconv.ERROR_TYPE: error_type}),
         }
+        if self.kind is Kind.CALL:
+            around = self._observation(self._start_ns, timeline.done_ns, self.server, Side.CLIENT)
+            ended_with |= not_said_otherwise(around, {**self._started_with, **ended_with})
         self._finish_span(timeline, outcome, ended_with)
         identity = self.span.span_context
         self._runtime.recorder.record(

@@ -30,6 +30,7 @@ from latspan._spans import (
     FinishedSpan,
     SpanSink,
     interleaved_attributes,
+    not_said_otherwise,
     segment_spans,
 )
 from latspan._timeline import Interval, work_timeline
@@ -89,6 +90,7 @@ class LiveWork:
         "_done_ns",
         "_entered",
         "_inline",
+        "_observation",
         "_offset_ns",
         "_open",
         "_process",
@@ -146,6 +148,7 @@ class LiveWork:
                 if work.side is Side.SERVER:
                     self._side = Side.SERVER
         self._start_ns = runtime.clock.monotonic_ns() if start_ns is None else start_ns
+        self._observation = None if kind is Kind.STAGE else runtime.observe()
         self._offset_ns = runtime.clock.epoch_offset_ns()
         self._span = sink.open(
             name,
@@ -291,6 +294,9 @@ class LiveWork:
         }
         if error_type is not None:
             attributes[semconv.ERROR_TYPE] = error_type
+        if self._observation is not None:
+            around = self._observation(self._start_ns, done_ns, None, self._side)
+            attributes |= not_said_otherwise(around, attributes)
         if stage_name is not None:
             attributes[semconv.LATSPAN_SEGMENT] = stage_name
             attributes[semconv.LATSPAN_SOURCE] = self._source.value

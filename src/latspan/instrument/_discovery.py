@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
-from latspan.instrument._warn_once import warn_once
+from latspan._warn_once import warn_once
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint

@@ -11,8 +11,8 @@ from opentelemetry.instrumentation.instrumentor import BaseInstrumentor
 from packaging.requirements import Requirement
 
 from latspan import _runtime
+from latspan._warn_once import warn_once
 from latspan.instrument._patching import Patches, when_imported
-from latspan.instrument._warn_once import warn_once
 
 if TYPE_CHECKING:
     from latspan.instrument._warm import Beneath, Warmer

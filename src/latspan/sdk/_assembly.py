@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from latspan import semconv
-from latspan._runtime import Runtime
+from latspan._runtime import Runtime, nobody_observes
 from latspan._spans import NoSink, SpanSink
-from latspan.clock import SystemClock
+from latspan.clock import Clock, SystemClock
 from latspan.recording import Recorder
 from latspan.sdk._config import Config
 from latspan.sdk._content import captures_content, token_counter
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from latspan.export import IntervalExport, Outlet, Reading
     from latspan.sdk._span_export import SpanExport
+    from latspan.surroundings import Surroundings
     from latspan.tokens import TokenCounts
     from latspan.wire import Content
 
@@ -41,12 +42,14 @@ class Assembly:
         worker: Settles finished requests.
         spans: Sends the private provider's spans, if anything does.
         intervals: Sends this process's histograms, if anything does.
+        surroundings: Samples what happens around requests, if anybody asked for that.
     """
 
     runtime: Runtime
     worker: Worker
     spans: SpanExport | None
     intervals: PerProcess[IntervalExport] | None
+    surroundings: Surroundings | None
 
 
 _global_provider: TracerProvider | None = None
@@ -68,8 +71,12 @@ def assemble(config: Config, *, at_end: Callable[[], None]) -> Assembly:
     resource = _resource(config)
     private, spans = _private_spans(config, resource, at_end)
 
+    surroundings = _surroundings(config, clock)
+
     def begin() -> None:
         run_before_a_child_ends(at_end)
+        if surroundings is not None:
+            surroundings.start()
         if spans is not None:
             spans.start()
         if intervals is not None:
@@ -81,6 +88,9 @@ def assemble(config: Config, *, at_end: Callable[[], None]) -> Assembly:
         return _readings(recorder, worker, spans)
 
     intervals = _intervals(config, resource, recorder, readings)
+    if surroundings is not None:
+        # Now, so that there is a sample before the first request.
+        surroundings.start()
     runtime = Runtime(
         clock=clock,
         recorder=recorder,
@@ -93,8 +103,23 @@ def assemble(config: Config, *, at_end: Callable[[], None]) -> Assembly:
         count_tokens=_token_counter(config, worker),
         captures_content=captures_content(),
         include_usage=config.include_usage,
+        observe=surroundings or nobody_observes,
     )
-    return Assembly(runtime, worker, spans, intervals)
+    return Assembly(runtime, worker, spans, intervals, surroundings)
+
+
+def _surroundings(config: Config, clock: Clock) -> Surroundings | None:
+    """Return what samples what happens around requests, ``None`` where nobody asked for it."""
+    if not config.sample_servers and not config.sample_host:
+        return None
+    from latspan.surroundings import Surroundings
+
+    return Surroundings(
+        clock.monotonic_ns,
+        servers=config.sample_servers,
+        host=config.sample_host,
+        interval_s=config.sample_interval_s,
+    )
 
 
 def _token_counter(

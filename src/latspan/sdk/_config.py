@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypedDict, get_args
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypedDict, cast, get_args
 from urllib.parse import urlsplit
 
 from latspan.errors import ConfigError, UnknownNameError
 from latspan.metrics import Expectations
+from latspan.surroundings import address_of
 from latspan.units import NS_PER_S, from_unit
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ _FALSE: Final = frozenset({"false", "0", "no", "off"})
 _SWITCHES: Final = (
     "export",
     "propagate",
+    "sample_host",
     "set_global",
     "histogram_payloads",
     "count_tokens",
@@ -45,6 +47,7 @@ _POSITIVE: Final = (
     "first_token_target_ms",
     "token_target_ms",
     "reading_tokens_per_s",
+    "sample_interval_s",
 )
 """Settings that are numbers above 0."""
 
@@ -105,6 +108,12 @@ class Config:
         token_target_ms: How much later each further token is due; more than 0.
         reading_tokens_per_s: How fast the answer is read, for the buffer that is needed; more
             than 0.
+        sample_servers: Addresses of model servers whose queue and cache are sampled, for the spans
+            of calls to them and of requests that are served here; with commas between them in the
+            variable. Without a path, ``/metrics`` and ``/slots`` are asked. Needs the extra
+            ``sampler``.
+        sample_host: Whether spans say how the process and its machine fared meanwhile.
+        sample_interval_s: Seconds between two samples, more than 0.
         keep_records: How many of the latest requests to keep whole beside the histograms; ``None``
             keeps all of them. For demonstrations and tests, not for production.
     """
@@ -132,6 +141,9 @@ class Config:
     first_token_target_ms: float = 500.0
     token_target_ms: float = 200.0
     reading_tokens_per_s: float = 5.0
+    sample_servers: Sequence[str] = ()
+    sample_host: bool = False
+    sample_interval_s: float = 0.5
     keep_records: int | None = 0
 
     @classmethod
@@ -189,6 +201,7 @@ class Config:
             _check_integer(name, getattr(self, name), least, most)
         _check_kept(self.keep_records)
         _check_folder(self.histogram_log)
+        _check_servers(self.sample_servers)
         for name in _SWITCHES:
             _check_switch(name, getattr(self, name))
 
@@ -265,6 +278,9 @@ class ConfigFields(TypedDict, total=False):
     first_token_target_ms: float
     token_target_ms: float
     reading_tokens_per_s: float
+    sample_servers: Sequence[str]
+    sample_host: bool
+    sample_interval_s: float
     keep_records: int | None
 
 
@@ -305,6 +321,19 @@ def _check_folder(path: str | None) -> None:
         )
 
 
+def _check_servers(addresses: object) -> None:
+    hint = "for example ['http://127.0.0.1:8080']; http:// or https://, and no user in it"
+    # A text is a sequence too, of letters.
+    if isinstance(addresses, str) or not isinstance(addresses, Sequence):
+        raise ConfigError(f"sample_servers is {addresses!r}, which is no list", hint=hint)
+    for number, address in enumerate(cast("Sequence[object]", addresses), start=1):
+        try:
+            address_of(str(address))
+        except ValueError:
+            # Not shown: it may hold a password.
+            raise ConfigError(f"sample_servers: no {number} is no address", hint=hint) from None
+
+
 def _check_endpoint(endpoint: object) -> None:
     try:
         parts = urlsplit(str(endpoint))
@@ -332,6 +361,8 @@ def _parsed(name: str, variable: str, text: str) -> Any:
         return _number(float, variable, text)
     if name in _INTEGERS:
         return _number(int, variable, text)
+    if name == "sample_servers":
+        return tuple(address.strip() for address in text.split(",") if address.strip())
     if name == "keep_records":
         return None if text.lower() == "all" else _number(int, variable, text)
     return text

@@ -158,6 +158,8 @@ def _settings(config: Config) -> Iterator[Setting]:
         text = "unset" if value is None else str(value)
         if field.name == "endpoint" and value is not None:
             text = without_secrets(text)
+        if field.name == "sample_servers":
+            text = ", ".join(map(without_secrets, config.sample_servers)) or "none"
         yield Setting(field.name, text, variable if os.environ.get(variable) else "default")
     for variable, text in sorted(os.environ.items()):
         if text and variable.startswith(_SHOWN_VARIABLES):

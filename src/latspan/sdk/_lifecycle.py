@@ -55,6 +55,7 @@ def configure(**settings: Unpack[ConfigFields]) -> None:
     Raises:
         ConfigError: A value cannot work; the message has a ``hint:``.
         UnknownNameError: There is no such setting.
+        MissingExtraError: A package is absent that a setting needs.
     """
     global _live
     from latspan.sdk._assembly import assemble
@@ -69,6 +70,11 @@ def configure(**settings: Unpack[ConfigFields]) -> None:
 
         # The first time it takes a second, too long to hold the lock.
         encodings()
+    if config.sample_servers:
+        from latspan.surroundings import require_parser
+
+        # What cannot work is said before what works is shut down.
+        require_parser()
     _runtime.expect_nothing()
     shutdown()
     with _lock:
@@ -137,6 +143,8 @@ def shutdown(timeout_s: float = _SHUTDOWN_TIMEOUT_S) -> None:
     abandon_open_calls()
     deadline = time.monotonic() + timeout_s
     live.worker.stop(timeout_s)
+    if live.surroundings is not None:
+        live.surroundings.stop(_left_s(deadline))
     wait_for_spans = None if live.spans is None else live.spans.closing()
     intervals = None if live.intervals is None else live.intervals.made()
     if intervals is not None:
