@@ -45,11 +45,8 @@ class Host:
         faults = _major_faults()
         if faults is not None:
             totals[semconv.LATSPAN_HOST_MAJOR_FAULTS] = faults
-        throttled_ns = [
-            each
-            for each in (_throttled_ns(_text(path)) for path in self._cpu_stats)
-            if each is not None
-        ]
+        throttled = [_throttled_ns(_text(path)) for path in self._cpu_stats]
+        throttled_ns = [each for each in throttled if each is not None]
         if throttled_ns:
             totals[semconv.LATSPAN_HOST_CPU_THROTTLED] = sum(throttled_ns) / NS_PER_S
         stalled = _STALLED.search(_text(self._pressure))

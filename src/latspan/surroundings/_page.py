@@ -6,7 +6,7 @@ import socket
 import time
 import urllib.request
 from collections.abc import Callable
-from http.client import HTTPException
+from http.client import HTTPException, IncompleteRead
 from typing import Final
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
@@ -103,6 +103,8 @@ class Page:
                 # The timeout is of one read: who sends byte by byte would be read for ever.
                 if time.monotonic() > deadline:
                     raise TimeoutError
+            if answer.length:
+                raise IncompleteRead(bytes(body), answer.length)
         return body.decode("utf-8", errors="replace")
 
     def _pause(self) -> None:

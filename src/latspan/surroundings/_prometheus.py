@@ -142,7 +142,8 @@ def read_metrics(text: str) -> Reading:
         ValueError: A line of a metric that is known cannot be read, or there are too many.
     """
     # Most of a page is histograms. What nobody asks for is not parsed.
-    ours = [line for line in text.split("\n") if line.startswith(_BEGINNINGS)]
+    # Nor is a last line without its end, which may be half a number.
+    ours = [line for line in text.split("\n")[:-1] if line.startswith(_BEGINNINGS)]
     if len(ours) > _MOST_LINES:
         raise ValueError(f"{len(ours)} series")
     series: dict[str, list[float]] = {}

@@ -37,6 +37,9 @@ FROM_ENVIRONMENT: dict[str, tuple[str, Any]] = {
     "first_token_target_ms": ("800", 800.0),
     "token_target_ms": ("40", 40.0),
     "reading_tokens_per_s": ("12.5", 12.5),
+    "sample_servers": ("http://a:1, https://b/metrics,", ("http://a:1", "https://b/metrics")),
+    "sample_host": ("true", True),
+    "sample_interval_s": ("0.25", 0.25),
     "keep_records": ("7", 7),
 }
 
