@@ -7,6 +7,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
+from latspan.surroundings._newest import newest
+
 __all__ = ["GcPauses"]
 
 _KEPT: Final = 4096
@@ -31,12 +33,19 @@ class GcPauses:
     """
 
     def __init__(self, now: Callable[[], int]) -> None:
-        self.total_ns = 0
         self._now = now
         self._began_ns: int | None = None
         self._latest: deque[_Pause] = deque(maxlen=_KEPT)
         # PyPy has none.
         self._callbacks: list[Any] | None = getattr(gc, "callbacks", None)
+
+    @property
+    def total_ns(self) -> int:
+        """All pauses up to now, in nanoseconds."""
+        try:
+            return self._latest[-1].total_ns
+        except IndexError:
+            return 0
 
     def start(self) -> None:
         """Listen to the collector."""
@@ -55,7 +64,7 @@ class GcPauses:
             ended_ns = self._now()
             total_ns = self.total_ns + ended_ns - self._began_ns
             self._latest.append(_Pause(self._began_ns, ended_ns, total_ns))
-            self.total_ns, self._began_ns = total_ns, None
+            self._began_ns = None
 
     def during(self, total_before_ns: int, done_ns: int) -> int | None:
         """
@@ -70,20 +79,12 @@ class GcPauses:
         """
         if self._callbacks is None:
             return None
-        while True:
-            try:
-                latest = list(self._latest)
-            except RuntimeError:
-                # There was a pause meanwhile.
-                continue
-            break
-        if not latest:
-            return 0
-        if len(latest) == _KEPT and latest[0].ended_ns > done_ns:
+        # First, or a pause might be in the total and not among those that are taken off.
+        total_ns = self.total_ns
+        latest = newest(self._latest, lambda pause: pause.ended_ns > done_ns)
+        if len(latest) == _KEPT:
             return None
-        after_ns = sum(
-            pause.ended_ns - max(pause.began_ns, done_ns)
-            for pause in latest
-            if pause.ended_ns > done_ns
-        )
-        return max(0, latest[-1].total_ns - total_before_ns - after_ns)
+        after_ns = sum(pause.ended_ns - max(pause.began_ns, done_ns) for pause in latest)
+        if latest:
+            total_ns = latest[0].total_ns
+        return max(0, total_ns - total_before_ns - after_ns)

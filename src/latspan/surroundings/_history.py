@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from latspan.surroundings._newest import newest
 from latspan.units import NS_PER_S
 
 __all__ = ["History", "Reading"]
@@ -45,8 +46,7 @@ class History:
     """
     The latest samples of one source.
 
-    One thread adds, any other asks. Neither takes a lock: a signal handler may ask on a thread
-    that is asking already.
+    One thread adds, any other asks.
 
     Args:
         interval_s: Seconds between two samples, for how many are kept: those of ten minutes.
@@ -87,31 +87,22 @@ class History:
         """
         found: dict[str, float] = {}
         counted: dict[str, tuple[float, float]] = {}
-        for at_ns, reading in self._between(start_ns - self._interval_ns, done_ns):
+        first_ns = start_ns - self._interval_ns
+        for sample in newest(self._samples, lambda sample: sample.at_ns >= first_ns):
+            if sample.at_ns > done_ns:
+                continue
+            reading = sample.reading
             for name, value in reading.gauges.items():
                 found[name] = max(value, found.get(name, value))
             for name, (part, whole) in reading.shares.items():
                 part_before, whole_before = counted.get(name, (0, 0))
                 counted[name] = part_before + part, whole_before + whole
-            if at_ns > start_ns:
+            if sample.at_ns > start_ns:
                 for name, value in reading.totals.items():
                     found[name] = found.get(name, 0) + value
         # A part that exceeds its whole was not read at the same instant.
         shares = {name: min(part / whole, 1.0) for name, (part, whole) in counted.items() if whole}
         return {**found, **shares}
-
-    def _between(self, first_ns: int, last_ns: int) -> list[tuple[int, Reading]]:
-        while True:
-            try:
-                samples = list(self._samples)
-            except RuntimeError:
-                # One was added meanwhile.
-                continue
-            return [
-                (sample.at_ns, sample.reading)
-                for sample in samples
-                if first_ns <= sample.at_ns <= last_ns
-            ]
 
 
 def _since(before: Reading | None, now: Reading) -> Reading:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from contextvars import Context
 from typing import Final
 
+from latspan.surroundings._newest import newest
 from latspan.units import NS_PER_MS, NS_PER_S
 
 __all__ = ["LoopLag", "Ticks"]
@@ -64,12 +65,13 @@ class Ticks:
         # First what is still to come: it may come meanwhile, and is then among the others.
         pending_ns = self._due_ns
         ticks = [] if pending_ns is None else [(pending_ns, done_ns)]
-        ticks += [*_copied(self._recent), *_copied(self._late)]
+        for kept in (self._recent, self._late):
+            ticks += newest(kept, lambda tick: tick[1] > start_ns)
         return max(
             (
                 max(0, min(ran_ns, done_ns) - max(due_ns, start_ns))
                 for due_ns, ran_ns in ticks
-                if due_ns < done_ns and ran_ns > start_ns
+                if due_ns < done_ns
             ),
             default=None,
         )
@@ -129,12 +131,3 @@ class LoopLag:
         self._stopped = True
         for ticks in list(self._ticks.values()):
             ticks.stop()
-
-
-def _copied(ticks: deque[tuple[int, int]]) -> list[tuple[int, int]]:
-    while True:
-        try:
-            return list(ticks)
-        except RuntimeError:
-            # One was added meanwhile.
-            continue
