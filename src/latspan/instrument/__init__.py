@@ -24,7 +24,6 @@ from latspan.instrument._discovery import (
 )
 from latspan.instrument._outcomes import error_type_of, outcome_of, outcome_of_status
 from latspan.instrument._traced import traced
-from latspan.instrument._warn_once import warn_once
 
 if TYPE_CHECKING:
     from latspan.instrument._answers import Answers
@@ -110,7 +109,6 @@ __all__ = [
     "traced",
     "uninstrument",
     "warm",
-    "warn_once",
     "watch",
     "watch_body",
 ]

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.resources import Resource
     from opentelemetry.sdk.trace import TracerProvider
 
+    from latspan._surroundings import Surroundings
     from latspan.export import IntervalExport, Outlet, Reading
     from latspan.sdk._span_export import SpanExport
-    from latspan.surroundings import Surroundings
     from latspan.tokens import TokenCounts
     from latspan.wire import Content
 
@@ -112,7 +112,7 @@ def _surroundings(config: Config, clock: Clock) -> Surroundings | None:
     """Return what samples what happens around requests, ``None`` where nobody asked for it."""
     if not config.sample_servers and not config.sample_host:
         return None
-    from latspan.surroundings import Surroundings
+    from latspan._surroundings import Surroundings
 
     return Surroundings(
         clock.monotonic_ns,

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypedDict, cast, get_args
 from urllib.parse import urlsplit
 
+from latspan._surroundings import address_of
 from latspan.errors import ConfigError, UnknownNameError
 from latspan.metrics import Expectations
-from latspan.surroundings import address_of
 from latspan.units import NS_PER_S, from_unit
 
 if TYPE_CHECKING:

@@ -71,7 +71,7 @@ def configure(**settings: Unpack[ConfigFields]) -> None:
         # The first time it takes a second, too long to hold the lock.
         encodings()
     if config.sample_servers:
-        from latspan.surroundings import require_parser
+        from latspan._surroundings import require_parser
 
         # What cannot work is said before what works is shut down.
         require_parser()

@@ -6,8 +6,8 @@ from typing import Final, Literal, get_args
 
 from latspan import semconv
 from latspan._request import LiveWork, Remarks, enclosing_works
+from latspan._warn_once import warn_once
 from latspan.errors import UnknownNameError
-from latspan.instrument import warn_once
 from latspan.metrics import MetricValue
 from latspan.segments import Kind, Outcome
 

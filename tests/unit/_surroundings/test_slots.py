@@ -7,7 +7,7 @@ import json
 import pytest
 
 from latspan import semconv
-from latspan.surroundings._slots import read_slots
+from latspan._surroundings._slots import read_slots
 
 
 @pytest.mark.parametrize(("working", "expected"), [([True, False, True], 2), ([False], 0), ([], 0)])

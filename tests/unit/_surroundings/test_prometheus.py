@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from latspan import semconv
+from latspan._surroundings import require_parser
+from latspan._surroundings._prometheus import read_metrics
 from latspan.errors import MissingExtraError
-from latspan.surroundings import require_parser
-from latspan.surroundings._prometheus import read_metrics
 
 RUNNING, WAITING = semconv.LATSPAN_REQUESTS_RUNNING, semconv.LATSPAN_REQUESTS_WAITING
 KV, HITS = semconv.LATSPAN_KV_USAGE, semconv.LATSPAN_CACHE_HIT_RATIO

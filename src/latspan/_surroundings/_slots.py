@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from latspan import semconv
-from latspan.surroundings._history import Reading
+from latspan._surroundings._history import Reading
 
 __all__ = ["read_slots"]
 

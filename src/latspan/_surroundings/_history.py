@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from latspan.surroundings._newest import newest
+from latspan._surroundings._newest import newest
 from latspan.units import NS_PER_S
 
 __all__ = ["History", "Reading"]

@@ -10,14 +10,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from latspan._lazy import fetched_when_used
-from latspan.surroundings._addresses import Address, address_of
+from latspan._surroundings._addresses import Address, address_of
 
 if TYPE_CHECKING:
-    from latspan.surroundings._prometheus import require_parser
-    from latspan.surroundings._surroundings import Surroundings
+    from latspan._surroundings._prometheus import require_parser
+    from latspan._surroundings._sources import Surroundings
 
 __all__ = ["Address", "Surroundings", "address_of", "require_parser"]
 
-_ON_REQUEST: Final = {"Surroundings": "_surroundings", "require_parser": "_prometheus"}
+_ON_REQUEST: Final = {"Surroundings": "_sources", "require_parser": "_prometheus"}
 
 __getattr__ = fetched_when_used(__name__, _ON_REQUEST)

@@ -11,9 +11,9 @@ from typing import Final
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
 
-from latspan.surroundings._history import History, Reading
-from latspan.surroundings._prometheus import read_metrics
-from latspan.surroundings._slots import read_slots
+from latspan._surroundings._history import History, Reading
+from latspan._surroundings._prometheus import read_metrics
+from latspan._surroundings._slots import read_slots
 from latspan.units import NS_PER_S
 
 __all__ = ["Page"]

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from latspan import semconv
-from latspan.surroundings._history import Reading
-from latspan.surroundings._host import Host
+from latspan._surroundings._history import Reading
+from latspan._surroundings._host import Host
 
 THROTTLED = semconv.LATSPAN_HOST_CPU_THROTTLED
 PRESSURE = semconv.LATSPAN_HOST_MEMORY_PRESSURE

@@ -1,4 +1,4 @@
-"""Everything around requests, put together: who is asked, and what one request gets of it."""
+"""All sources, put together: who is asked, and what one request gets of it."""
 
 from __future__ import annotations
 
@@ -7,17 +7,18 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from latspan import semconv
+from latspan._surroundings._addresses import Address, address_of
+from latspan._surroundings._history import History
+from latspan._surroundings._poller import Poller
 from latspan.segments import Side
-from latspan.surroundings._addresses import Address, address_of
-from latspan.surroundings._history import History
-from latspan.surroundings._poller import Poller
 from latspan.units import to_seconds
 
 if TYPE_CHECKING:
+    from latspan._runtime import Observation
     from latspan._spans import AttributeValue
-    from latspan.surroundings._gc import GcPauses
-    from latspan.surroundings._loop_lag import LoopLag, Ticks
-    from latspan.surroundings._server import Server
+    from latspan._surroundings._gc import GcPauses
+    from latspan._surroundings._loop_lag import LoopLag, Ticks
+    from latspan._surroundings._server import Server
 
 __all__ = ["Surroundings"]
 
@@ -56,7 +57,7 @@ class Surroundings:
             self._sample_host()
 
     def _sample_servers(self, addresses: Iterable[Address]) -> None:
-        from latspan.surroundings._server import Server
+        from latspan._surroundings._server import Server
 
         for address in addresses:
             if address.server not in self._servers:
@@ -67,9 +68,9 @@ class Surroundings:
             self._servers[address.server].add(address.pages)
 
     def _sample_host(self) -> None:
-        from latspan.surroundings._gc import GcPauses
-        from latspan.surroundings._host import Host
-        from latspan.surroundings._loop_lag import LoopLag
+        from latspan._surroundings._gc import GcPauses
+        from latspan._surroundings._host import Host
+        from latspan._surroundings._loop_lag import LoopLag
 
         host, history = Host(), History(self._interval_s)
 
@@ -100,7 +101,7 @@ class Surroundings:
         for poller in self._pollers:
             poller.stop(max(0, deadline - time.monotonic()))
 
-    def __call__(self) -> _Observation:
+    def __call__(self) -> Observation:
         """Begin to observe what happens around a request; on the thread on which it begins."""
         return _Observation(self, self._lag, self._pauses)
 

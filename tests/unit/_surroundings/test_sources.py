@@ -6,10 +6,10 @@ import pytest
 
 from latspan import semconv
 from latspan._spans import not_said_otherwise
+from latspan._surroundings import Surroundings
+from latspan._surroundings._history import Reading
 from latspan.clock import ManualClock
 from latspan.segments import Side
-from latspan.surroundings import Surroundings
-from latspan.surroundings._history import Reading
 
 S = 1_000_000_000
 RUNNING, WAITING = semconv.LATSPAN_REQUESTS_RUNNING, semconv.LATSPAN_REQUESTS_WAITING

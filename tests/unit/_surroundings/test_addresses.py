@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from latspan.surroundings import Address, address_of
+from latspan._surroundings import Address, address_of
 
 
 @pytest.mark.parametrize(

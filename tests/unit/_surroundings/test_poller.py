@@ -8,7 +8,7 @@ import threading
 import pytest
 from opentelemetry.instrumentation.utils import is_instrumentation_enabled
 
-from latspan.surroundings._poller import Poller, next_due
+from latspan._surroundings._poller import Poller, next_due
 
 DEADLINE_S = 30.0
 

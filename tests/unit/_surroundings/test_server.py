@@ -9,9 +9,9 @@ from http.client import responses
 import pytest
 
 from latspan import semconv
+from latspan._surroundings._page import Page
+from latspan._surroundings._server import Server
 from latspan.clock import ManualClock
-from latspan.surroundings._page import Page
-from latspan.surroundings._server import Server
 from support.loopback import Ending, Loopback, Reply, chunked, whole
 from support.otlp import free_port
 

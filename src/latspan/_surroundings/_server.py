@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from latspan._surroundings._page import Page
 from latspan._warn_once import warn_once
-from latspan.surroundings._page import Page
 
 __all__ = ["Server"]
 

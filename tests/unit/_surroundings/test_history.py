@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from latspan.surroundings._history import History, Reading
+from latspan._surroundings._history import History, Reading
 
 S = 1_000_000_000
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from latspan._surroundings._loop_lag import LoopLag, Ticks
 from latspan.clock import ManualClock
-from latspan.surroundings._loop_lag import LoopLag, Ticks
 
 MS = 1_000_000
 PERIOD = 10 * MS

@@ -8,7 +8,7 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 
 from latspan import semconv
-from latspan.surroundings._history import Reading
+from latspan._surroundings._history import Reading
 from latspan.units import NS_PER_S
 
 __all__ = ["Host"]

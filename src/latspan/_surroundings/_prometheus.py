@@ -8,8 +8,8 @@ from importlib import import_module
 from typing import Final
 
 from latspan import semconv
+from latspan._surroundings._history import Reading
 from latspan.errors import MissingExtraError
-from latspan.surroundings._history import Reading
 
 __all__ = ["read_metrics", "require_parser"]
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextvars import Context
 from typing import Final
 
-from latspan.surroundings._newest import newest
+from latspan._surroundings._newest import newest
 from latspan.units import NS_PER_MS, NS_PER_S
 
 __all__ = ["LoopLag", "Ticks"]

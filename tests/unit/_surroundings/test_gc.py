@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from latspan._surroundings._gc import GcPauses
 from latspan.clock import ManualClock
-from latspan.surroundings._gc import GcPauses
 
 
 class Collector:
