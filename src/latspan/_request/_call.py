@@ -22,7 +22,7 @@ from latspan._request._context import (
 )
 from latspan._request._enclosing import enclosing_works
 from latspan._request._said import Said, read_answer
-from latspan._runtime import Runtime
+from latspan._runtime import Runtime, nobody_observes
 from latspan._spans import (
     AttributeValue,
     FinishedSpan,
@@ -427,6 +427,8 @@ class LiveCall:
         self.reads = self.answer = self.opening = self.request = self.gathered = None
         self.headers = {}
         self._started_with = {}
+        # As long as somebody holds it, its loop is watched.
+        self._observation = nobody_observes()
 
     def _renamed_attributes(self) -> Mapping[str, AttributeValue]:
         """Return what the span was not begun with because nobody knew what it would be."""

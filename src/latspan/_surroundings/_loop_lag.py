@@ -88,12 +88,14 @@ class Ticks:
         loop.call_later(_PERIOD_NS / NS_PER_S, self._tick, context=self._context)
 
     def _tick(self) -> None:
-        due_ns, self._due_ns = self._due_ns, None
+        due_ns = self._due_ns
         if due_ns is not None:
             ran_ns = self._now()
             self._recent.append((due_ns, ran_ns))
             if ran_ns - due_ns >= _LATE_NS:
                 self._late.append((due_ns, ran_ns))
+        # Only now: who asks on another thread finds it here or there.
+        self._due_ns = None
         if self._open:
             self._tick_later()
 

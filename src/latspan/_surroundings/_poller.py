@@ -77,11 +77,9 @@ class Poller:
             else:
                 self._thread = thread
 
-    def stop(self, timeout_s: float) -> None:
-        """End the thread; a poll that is under way is waited for ``timeout_s`` seconds at most."""
+    def stop(self) -> None:
+        """End the thread, as soon as a poll that is under way is over; nobody waits for that."""
         self._stopped.set()
-        if self._thread is not None:
-            self._thread.join(timeout_s)
 
     def _run(self) -> None:
         stopped = self._stopped

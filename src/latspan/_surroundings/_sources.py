@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
@@ -91,15 +90,14 @@ class Surroundings:
         for poller in self._pollers:
             poller.start()
 
-    def stop(self, timeout_s: float) -> None:
-        """Sample no longer; wait at most ``timeout_s`` seconds for what is under way."""
+    def stop(self) -> None:
+        """Sample no longer; an answer that is under way is not waited for."""
         if self._pauses is not None:
             self._pauses.stop()
         if self._lag is not None:
             self._lag.stop()
-        deadline = time.monotonic() + timeout_s
         for poller in self._pollers:
-            poller.stop(max(0, deadline - time.monotonic()))
+            poller.stop()
 
     def __call__(self) -> Observation:
         """Begin to observe what happens around a request; on the thread on which it begins."""

@@ -144,7 +144,7 @@ def shutdown(timeout_s: float = _SHUTDOWN_TIMEOUT_S) -> None:
     deadline = time.monotonic() + timeout_s
     live.worker.stop(timeout_s)
     if live.surroundings is not None:
-        live.surroundings.stop(_left_s(deadline))
+        live.surroundings.stop()
     wait_for_spans = None if live.spans is None else live.spans.closing()
     intervals = None if live.intervals is None else live.intervals.made()
     if intervals is not None:

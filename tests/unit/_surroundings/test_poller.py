@@ -11,6 +11,7 @@ from opentelemetry.instrumentation.utils import is_instrumentation_enabled
 from latspan._surroundings._poller import Poller, next_due
 
 DEADLINE_S = 30.0
+NAME = "latspan-sampler-test"
 
 
 @pytest.mark.parametrize(
@@ -23,6 +24,14 @@ def test_the_pace_neither_drifts_nor_catches_up(due: int, now: int, expected: in
     assert next_due(due, now, 10) == expected
 
 
+def end(poller: Poller) -> None:
+    """Stop it, and wait for its thread."""
+    poller.stop()
+    for thread in threading.enumerate():
+        if thread.name == NAME:
+            thread.join(DEADLINE_S)
+
+
 def polled(poller_of_three: list[threading.Event]) -> Poller:
     """Return a poller that sets one event a poll."""
     left = iter(poller_of_three)
@@ -32,7 +41,7 @@ def polled(poller_of_three: list[threading.Event]) -> Poller:
         if event is not None:
             event.set()
 
-    return Poller("latspan-sampler-test", poll, 0.001)
+    return Poller(NAME, poll, 0.001)
 
 
 def test_it_polls_again_and_again_until_it_is_stopped() -> None:
@@ -43,11 +52,11 @@ def test_it_polls_again_and_again_until_it_is_stopped() -> None:
     poller.start()
 
     assert all(event.wait(DEADLINE_S) for event in events)
-    threads = [each for each in threading.enumerate() if each.name == "latspan-sampler-test"]
+    threads = [each for each in threading.enumerate() if each.name == NAME]
     assert [each.daemon for each in threads] == [True]
-    poller.stop(DEADLINE_S)
+    end(poller)
     poller.start()
-    assert not any(each.name == "latspan-sampler-test" for each in threading.enumerate())
+    assert not any(each.name == NAME for each in threading.enumerate())
 
 
 def test_what_it_does_is_not_traced() -> None:
@@ -59,10 +68,10 @@ def test_what_it_does_is_not_traced() -> None:
         enabled.append(is_instrumentation_enabled())
         done.set()
 
-    poller = Poller("latspan-sampler-test", poll, 0.001)
+    poller = Poller(NAME, poll, 0.001)
     poller.start()
     assert done.wait(DEADLINE_S)
-    poller.stop(DEADLINE_S)
+    end(poller)
 
     assert not any(enabled)
 
@@ -78,10 +87,10 @@ def test_a_poll_that_fails_is_not_the_last(caplog: pytest.LogCaptureFixture) -> 
             again.set()
         raise KeyError(len(failures))
 
-    poller = Poller("latspan-sampler-test", poll, 0.001)
+    poller = Poller(NAME, poll, 0.001)
     poller.start()
     assert again.wait(DEADLINE_S)
-    poller.stop(DEADLINE_S)
+    end(poller)
 
     assert len(caplog.records) == 1
 
@@ -95,13 +104,13 @@ def test_a_forked_child_has_a_thread_once_it_starts_one(*, stopped: bool) -> Non
     poller.start()
     assert events[0].wait(DEADLINE_S)
     if stopped:
-        poller.stop(DEADLINE_S)
+        end(poller)
     child = os.fork()
     if not child:
         before = threading.active_count()
         poller.start()
         os._exit(0 if (before, threading.active_count()) == (1, 1 if stopped else 2) else 1)
     _, status = os.waitpid(child, 0)
-    poller.stop(DEADLINE_S)
+    end(poller)
 
     assert os.waitstatus_to_exitcode(status) == 0
