@@ -173,6 +173,24 @@ def test_a_blocked_loop_shows_as_lag(spans: Spans) -> None:
     assert "latspan.host.event_loop.lag" not in spans.one("without a loop")
 
 
+def test_a_call_whose_reader_blocks_the_loop_shows_it_too(spans: Spans) -> None:
+    """Of an asynchronous client, in the middle of its answer."""
+    with ScriptedServer(Script.chat(tokens=3)) as server:
+        configure(spans, sample_host=True)
+
+        async def main() -> None:
+            async with openai.AsyncOpenAI(base_url=server.base_url, api_key="none") as client:
+                async for _ in await client.chat.completions.create(
+                    model="m", messages=[{"role": "user", "content": "hello"}], stream=True
+                ):
+                    time.sleep(BLOCKED_S)  # noqa: ASYNC251 - that is what is wrong with it
+
+        asyncio.run(main())
+        latspan.shutdown()
+
+    assert sampled(spans.one("chat"))["latspan.host.event_loop.lag"] >= BLOCKED_S - TIMER_S
+
+
 def test_a_collection_shows_as_a_pause(spans: Spans) -> None:
     """Exactly, so it is no sample; of the request in which it was."""
     configure(spans, sample_host=True)
