@@ -102,17 +102,12 @@ LATSPAN_TRAFFIC_CLASS: Final = "latspan.traffic_class"
 LATSPAN_TENANT: Final = "latspan.tenant"
 LATSPAN_BATCH_SIZE: Final = "latspan.batch.size"
 LATSPAN_BATCH_WINDOW: Final = "latspan.batch.window"
-LATSPAN_REQUESTS_RUNNING: Final = "latspan.requests.running"
-LATSPAN_REQUESTS_WAITING: Final = "latspan.requests.waiting"
-LATSPAN_CACHE_HIT_RATIO: Final = "latspan.cache.hit_ratio"
-LATSPAN_KV_USAGE: Final = "latspan.kv.usage"
-LATSPAN_SPECULATIVE_ACCEPTANCE: Final = "latspan.speculative.acceptance"
 LATSPAN_DEGRADED: Final = "latspan.degraded"
 LATSPAN_RETRY_AFTER: Final = "latspan.retry_after"
 LATSPAN_REPORTED_PREFIX: Final = "latspan.reported."
 LATSPAN_EVIDENCE_REJECTED: Final = "latspan.evidence.rejected"
 
-# Around a request: what servers and the host said meanwhile.
+# Around a request: what its server says of itself, and what servers and the host said meanwhile.
 LATSPAN_REQUESTS_RUNNING: Final = "latspan.requests.running"
 LATSPAN_REQUESTS_WAITING: Final = "latspan.requests.waiting"
 LATSPAN_KV_USAGE: Final = "latspan.kv.usage"
