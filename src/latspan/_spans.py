@@ -434,6 +434,8 @@ def latency_attributes(
             estimated.append(semconv.LATSPAN_CHUNK_GAP_P95)
     if estimated:
         attributes[semconv.LATSPAN_ESTIMATED] = estimated
+    if "buffered" in timeline.metrics:
+        attributes[semconv.LATSPAN_BUFFERED] = True
     attributes |= interleaved_attributes(timeline.segments)
     for report in reported:
         prefix = f"{semconv.LATSPAN_REPORTED_PREFIX}{report.system}."

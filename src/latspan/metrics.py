@@ -104,7 +104,10 @@ def _by_name(*metrics: Metric) -> dict[str, Metric]:
     return {metric.name: metric for metric in metrics}
 
 
-_NO_SCHEDULE: Final = "no token came, no count from the provider, or several choices at once"
+_NO_SCHEDULE: Final = (
+    "no token came, no count from the provider, several choices at once, or the stream was"
+    " buffered on its way"
+)
 
 LATENCY_METRICS: Final = _by_name(
     Metric(
@@ -152,7 +155,7 @@ LATENCY_METRICS: Final = _by_name(
         "chunk_gap",
         "s",
         "arrival of a token-bearing chunk less the arrival of the one before it",
-        "fewer than two token-bearing chunks",
+        "fewer than two token-bearing chunks, or the stream was buffered on its way",
         "latspan; a chunk is not a token, so this is no inter-token latency",
         distribution=True,
     ),
@@ -233,8 +236,15 @@ EVIDENCE_METRICS: Final = _by_name(
         "all fit, or there were none",
         "latspan",
     ),
+    Metric(
+        "buffered",
+        "1",
+        "1 where a stream came in one burst, and its server says that it took longer to make it",
+        "it came as it was made, or nobody said how long that took",
+        "latspan",
+    ),
 )
-"""Whether servers can be believed; ask for the count, the values say nothing."""
+"""Whether servers, and the ways from them, can be believed; ask for the count, not for values."""
 
 SERVER_METRICS: Final = _by_name(
     Metric(

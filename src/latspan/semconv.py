@@ -106,6 +106,7 @@ LATSPAN_DEGRADED: Final = "latspan.degraded"
 LATSPAN_RETRY_AFTER: Final = "latspan.retry_after"
 LATSPAN_REPORTED_PREFIX: Final = "latspan.reported."
 LATSPAN_EVIDENCE_REJECTED: Final = "latspan.evidence.rejected"
+LATSPAN_BUFFERED: Final = "latspan.buffered"
 
 # Around a request: what its server says of itself, and what servers and the host said meanwhile.
 LATSPAN_REQUESTS_RUNNING: Final = "latspan.requests.running"

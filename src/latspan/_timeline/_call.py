@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from latspan._timeline._buffered import is_buffered, known_at_the_latest
 from latspan._timeline._evidence import NO_EVIDENCE, Fitted, Part, fit
 from latspan._timeline._felt import felt_speed
 from latspan._timeline._marks import Attempt, Reads
@@ -164,7 +165,10 @@ def _streamed_answer(
     if reads.end is not None:
         marks[Mark.STREAM_END] = reads.end[1]
     fitted = _fit_stream(tiling, attempt, stream, seen)
-    _lay_stream(tiling, stream, fitted)
+    buffered = is_buffered(stream, fitted.decode_ns)
+    if buffered:
+        stream = known_at_the_latest(stream)
+    _lay_stream(tiling, stream, fitted, buffered=buffered)
     tail = SegmentName.STREAM_CLOSE
     if seen.outcome not in _WHOLE_ENDS:
         tail = SegmentName.SERVER_WAIT
@@ -177,7 +181,7 @@ def _streamed_answer(
             SegmentName.CONSUMER,
         )
     segments = tiling.finish(SegmentName.STREAM_CLOSE)
-    return _timeline(seen, marks, segments, fitted, stream=stream)
+    return _timeline(seen, marks, segments, fitted, stream=stream, buffered=buffered)
 
 
 def _fit_stream(
@@ -196,18 +200,16 @@ def _fit_stream(
     )
 
 
-def _lay_stream(tiling: Tiling, stream: Stream, fitted: Fitted) -> None:
+def _lay_stream(tiling: Tiling, stream: Stream, fitted: Fitted, *, buffered: bool) -> None:
     """Lay everything from the last byte sent to the last token, or to the end without one."""
     _lay(tiling, fitted.first)
     handed_over = tiling.clamp(stream.handed_over_ns)
-    parts = _Parts(
-        tiling,
-        fitted.parts(
-            handed_over - tiling.cursor_ns + stream.flowing_ns(Phase.WAIT),
-            stream.flowing_ns(Phase.REASONING),
-            stream.flowing_ns(Phase.DECODE),
-        ),
-    )
+    wait_ns = handed_over - tiling.cursor_ns + stream.flowing_ns(Phase.WAIT)
+    tokens_ns = stream.flowing_ns(Phase.REASONING), stream.flowing_ns(Phase.DECODE)
+    if buffered and not fitted.covers:
+        # The burst is no generation, and nobody knows where in the wait that was.
+        wait_ns, tokens_ns = wait_ns + sum(tokens_ns), (0, 0)
+    parts = _Parts(tiling, fitted.parts(wait_ns, *tokens_ns))
     parts.lay(handed_over)
     for phase in (Phase.WAIT, Phase.REASONING, Phase.DECODE):
         for piece in stream.pieces(phase):
@@ -251,10 +253,13 @@ def _timeline(
     fitted: Fitted = NO_EVIDENCE,
     *,
     stream: Stream | None = None,
+    buffered: bool = False,
 ) -> Timeline:
     metrics = {"duration": MetricValue(marks[Mark.DONE] - seen.start_ns)}
     if fitted.rejected:
         metrics["evidence_rejected"] = MetricValue(len(fitted.rejected))
+    if buffered:
+        metrics["buffered"] = MetricValue(1)
     gaps: tuple[MetricValue, ...] = ()
     if stream is not None:
         for name, mark in (
@@ -268,14 +273,15 @@ def _timeline(
         pace = _pace(seen, stream, fitted)
         if pace is not None:
             metrics["time_per_output_token"] = pace
-        gaps = stream.gaps()
-        metrics |= felt_speed(
-            stream,
-            gaps,
-            start_ns=seen.start_ns,
-            tokens=seen.output_tokens if seen.choices == 1 else None,
-            expected=seen.expected,
-        )
+        if not buffered:
+            gaps = stream.gaps()
+            metrics |= felt_speed(
+                stream,
+                gaps,
+                start_ns=seen.start_ns,
+                tokens=seen.output_tokens if seen.choices == 1 else None,
+                expected=seen.expected,
+            )
     return Timeline(
         start_ns=seen.start_ns,
         done_ns=marks[Mark.DONE],
