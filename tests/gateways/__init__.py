@@ -1,0 +1,1 @@
+"""Real gateways in front of a real model server."""

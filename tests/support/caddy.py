@@ -1,0 +1,64 @@
+"""Caddy before a server: a gateway with spans of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from support.daemons import listens, running
+from support.otlp import free_port
+
+__all__ = ["caddy_before"]
+
+_CONFIG: Final = """
+{{
+	admin off
+	auto_https off
+}}
+http://127.0.0.1:{port} {{
+	bind 127.0.0.1
+	tracing {{
+		span gateway
+	}}
+	reverse_proxy {upstream} {{
+		flush_interval -1
+	}}
+}}
+"""
+
+
+@contextmanager
+def caddy_before(
+    server_url: str, program: Path, folder: Path, *, traces_url: str
+) -> Generator[str]:
+    """
+    Run Caddy inside the block; leaving it sends the last of its spans.
+
+    Args:
+        server_url: What it is a gateway to.
+        program: Caddy's.
+        folder: For its configuration, its log, and what it keeps.
+        traces_url: The OTLP receiver to which it sends its spans, without a path.
+
+    Yields:
+        Where it listens.
+    """
+    port = free_port()
+    config = folder / "Caddyfile"
+    config.write_text(_CONFIG.format(port=port, upstream=server_url))
+    variables = {
+        "OTEL_SERVICE_NAME": "gateway",
+        "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL": "http/protobuf",
+        "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": f"{traces_url}/v1/traces",
+        "XDG_CONFIG_HOME": str(folder),
+        "XDG_DATA_HOME": str(folder),
+    }
+    with running(
+        [program, "run", "--config", config, "--adapter", "caddyfile"],
+        log=folder / "caddy.log",
+        ready=lambda: listens(port),
+        variables=variables,
+    ):
+        yield f"http://127.0.0.1:{port}"

@@ -1,0 +1,100 @@
+"""Programs of others that serve: found, run in a process of their own, gone afterwards."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+__all__ = ["listens", "program", "running"]
+
+_POLL_S: Final = 0.02
+_START_S: Final = 30.0
+_STOP_S: Final = 30.0
+_LAST_LINES: Final = 20
+
+
+def program(name: str) -> Path | None:
+    """Return where a program is, ``None`` where it is not installed."""
+    # Beside this Python lie those that are packages of Python's; Debian keeps servers in sbin,
+    # where an ordinary user's PATH does not lead.
+    folders = (str(Path(sys.executable).parent), os.environ.get("PATH", ""), "/usr/sbin")
+    found = shutil.which(name, path=os.pathsep.join(folders))
+    return None if found is None else Path(found)
+
+
+def listens(port: int) -> bool:
+    """Say whether somebody listens on ``port`` of the loopback interface."""
+    try:
+        with socket.create_connection(("127.0.0.1", port)):
+            return True
+    except ConnectionRefusedError:
+        return False
+
+
+@contextmanager
+def running(
+    command: Sequence[str | Path],
+    *,
+    log: Path,
+    ready: Callable[[], bool],
+    variables: Mapping[str, str] | None = None,
+    start_s: float = _START_S,
+) -> Generator[subprocess.Popen[bytes]]:
+    """
+    Run a program inside the block, and ask it to end after.
+
+    Args:
+        command: The program and its command line.
+        log: What it says goes here.
+        ready: Says whether it serves yet.
+        variables: Environment variables, in place of any ``OTEL_*`` and ``LATSPAN_*`` of ours.
+        start_s: Seconds until it must serve.
+
+    Raises:
+        AssertionError: It ended, or did not come to serve; with the last it said.
+    """
+    ours = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("OTEL_", "LATSPAN_"))
+    }
+    with (
+        log.open("wb") as output,
+        subprocess.Popen(
+            command,
+            env={**ours, **(variables or {})},
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+        ) as process,
+    ):
+        try:
+            deadline = time.monotonic() + start_s
+            while not ready():
+                assert process.poll() is None, f"it ended; it said last:\n{_last_lines(log)}"
+                assert time.monotonic() < deadline, (
+                    f"it did not serve within {start_s:g} s; it said last:\n{_last_lines(log)}"
+                )
+                time.sleep(_POLL_S)
+            # Else it was somebody else's program that answered.
+            assert process.poll() is None, f"it ended; it said last:\n{_last_lines(log)}"
+            yield process
+        finally:
+            process.terminate()
+            try:
+                process.wait(_STOP_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+
+
+def _last_lines(log: Path) -> str:
+    return "\n".join(log.read_text(errors="replace").splitlines()[-_LAST_LINES:])

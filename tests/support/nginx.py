@@ -1,0 +1,75 @@
+"""nginx before a server: it sends a stream on as it comes, or saves it up."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from support.daemons import listens, running
+from support.otlp import free_port
+
+__all__ = ["nginx_before"]
+
+_CONFIG: Final = """
+daemon off;
+master_process off;
+pid {folder}/nginx.pid;
+error_log stderr;
+events {{}}
+http {{
+  access_log off;
+  client_body_temp_path {folder}/body;
+  proxy_temp_path {folder}/proxy;
+  fastcgi_temp_path {folder}/fastcgi;
+  uwsgi_temp_path {folder}/uwsgi;
+  scgi_temp_path {folder}/scgi;
+  server {{
+    listen 127.0.0.1:{port};
+    location / {{
+      proxy_pass {upstream};
+      proxy_http_version 1.1;
+      proxy_set_header Connection "";
+      {buffers}
+    }}
+  }}
+}}
+"""
+# Servers ask it not to save streams up, by a header. A gateway that does not listen and compresses
+# sends nothing before the compressor has enough, or the answer is over.
+_SAVES_UP: Final = """
+      proxy_ignore_headers X-Accel-Buffering;
+      gzip on;
+      gzip_types text/event-stream;
+"""
+
+
+@contextmanager
+def nginx_before(server_url: str, program: Path, folder: Path, *, saves_up: bool) -> Generator[str]:
+    """
+    Run nginx inside the block.
+
+    Args:
+        server_url: What it is a gateway to.
+        program: nginx's.
+        folder: For its configuration, its log and its temporary files.
+        saves_up: Whether it keeps an answer until that is whole, whatever the server asks for.
+
+    Yields:
+        Where it listens.
+    """
+    port = free_port()
+    config = folder / "nginx.conf"
+    config.write_text(
+        _CONFIG.format(
+            folder=folder, port=port, upstream=server_url, buffers=_SAVES_UP if saves_up else ""
+        )
+    )
+    with running(
+        # Its own prefix, and where it logs before it has read its configuration.
+        [program, "-p", folder, "-c", config, "-e", "stderr"],
+        log=folder / "nginx.log",
+        ready=lambda: listens(port),
+    ):
+        yield f"http://127.0.0.1:{port}"

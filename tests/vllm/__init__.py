@@ -1,0 +1,1 @@
+"""A real vLLM, in an environment of its own: `make test-vllm`."""
