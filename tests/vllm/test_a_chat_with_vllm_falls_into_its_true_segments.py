@@ -30,6 +30,8 @@ from tests.conftest import Measured
 SEQUENCES: Final = 2
 CLIENTS: Final = 4
 TOKENS: Final = 24
+PADDING: Final = "and seas, " * 8
+"""So that the prefill is long enough to be seen."""
 MS_PER_S: Final = 1000.0
 NS_PER_MS: Final = 1_000_000
 
