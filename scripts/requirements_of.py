@@ -16,6 +16,7 @@ from packaging.utils import canonicalize_name
 
 
 def main() -> None:
+    """Print them."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("package")
     parser.add_argument("--without", nargs="+", default=[])

@@ -8,10 +8,12 @@ one claim and prints how far reality was from it, which ``pytest -rA`` shows.
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import statistics
 import sys
 import time
+import urllib.request
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -23,13 +25,15 @@ from typing import Any, Final
 import pytest
 
 from latspan import auto_instrument, uninstrument
-from latspan.clock import SystemClock
 from latspan.recording import RequestRecord
 from latspan.segments import Outcome, Segment, SegmentName, Source
 from latspan.testing import LlamaServer, capture
 from latspan.tokens import TokenSource
 
 openai = pytest.importorskip("openai", reason="the openai client is not installed")
+
+# Imports openai.
+from support.chats import MonotonicClock  # noqa: E402
 
 pytestmark = [
     pytest.mark.llama,
@@ -44,6 +48,8 @@ QUEUE_ERROR_NS: Final = 20 * MS
 """How far the end of `queue` may be from the truth: what the documentation promises."""
 UNATTRIBUTED_SHARE: Final = 0.02
 """The most of a duration that may stay unexplained, at the 95th percentile: promised too."""
+CUT_NS: Final = 5 * MS
+"""By how much a report that does not fit by a little is cut: as documented."""
 SMALL_NS: Final = QUEUE_ERROR_NS
 """A small `network`: what is left on the loopback interface is the error of the same stamps."""
 
@@ -55,16 +61,6 @@ TIMING: Final = re.compile(
     r"print_timing: .*\| task (\d+) \| +(prompt eval|eval) time = +([\d.]+) ms / +(\d+) tokens"
 )
 """As in ``slot print_timing: id  1 | task 37 |  eval time =  422.00 ms /  16 tokens (28.13 ms``."""
-
-
-class MonotonicClock(SystemClock):
-    """The machine's clock, on which a record's calendar time is its monotonic instant."""
-
-    __slots__ = ()
-
-    def epoch_offset_ns(self) -> int:
-        """Return nothing to add, so that a record lies on the same axis as the server's log."""
-        return 0
 
 
 @dataclass(slots=True)
@@ -101,14 +97,14 @@ class Answer:
 @dataclass(frozen=True, slots=True)
 class Poll:
     """
-    One look at the server's own count of requests that wait for a slot.
+    One look at a count of the server's own.
 
     The answer may have to wait for a batch to be computed, so the count is of some instant
     between the two.
     """
 
     before_ns: int
-    deferred: int
+    count: int
     after_ns: int
 
 
@@ -169,10 +165,12 @@ class Load:
     Args:
         chats: Every chat of it.
         polls: The server's count of waiting requests, over and over while it ran.
+        slots: Its count of slots at work, likewise.
     """
 
     chats: tuple[Chat, ...]
     polls: tuple[Poll, ...]
+    slots: tuple[Poll, ...]
 
 
 def _request(prompt: str, *, streamed: bool = True, usage: bool = True) -> dict[str, Any]:
@@ -274,13 +272,13 @@ def send(request: pytest.FixtureRequest, server: LlamaServer) -> Iterator[Send]:
 def _run(server: LlamaServer, send: Send, requests: Sequence[dict[str, Any]], at_once: int) -> Load:
     logged_before = len(server.log)
     polls: list[Poll] = []
+    slots: list[Poll] = []
     over = Event()
 
     def poll() -> None:
         while not over.wait(0.02):
-            before_ns = time.perf_counter_ns()
-            deferred = int(server.metrics()["llamacpp:requests_deferred"])
-            polls.append(Poll(before_ns, deferred, time.perf_counter_ns()))
+            polls.append(_look(lambda: int(server.metrics()["llamacpp:requests_deferred"])))
+            slots.append(_look(lambda: _busy_slots(server)))
 
     # One client at a time never waits, and looking on would only make the server's work longer.
     poller = Thread(target=poll) if at_once > SLOTS else None
@@ -306,7 +304,18 @@ def _run(server: LlamaServer, send: Send, requests: Sequence[dict[str, Any]], at
         for record, said, launch_ns in zip(captured.records, attributes, launched, strict=True)
     )
     assert len(chats) == len(requests)
-    return Load(chats, tuple(polls))
+    return Load(chats, tuple(polls), tuple(slots))
+
+
+def _look(count: Callable[[], int]) -> Poll:
+    before_ns = time.perf_counter_ns()
+    return Poll(before_ns, count(), time.perf_counter_ns())
+
+
+def _busy_slots(server: LlamaServer) -> int:
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    with opener.open(f"{server.url}/slots", timeout=10) as response:
+        return sum(slot["is_processing"] for slot in json.load(response))
 
 
 Timing = tuple[str, int, str, int]
@@ -441,22 +450,68 @@ def test_with_4_clients_on_2_slots_queue_ends_with_the_launch(crowded: Load) -> 
 def test_whatever_the_server_defers_is_in_queue(crowded: Load) -> None:
     """Whenever the server counts n waiting requests, at least n of ours are in `queue`."""
     queued = [chat.queued for chat in crowded.chats if chat.queued is not None]
-    waiting = [poll for poll in crowded.polls if poll.deferred > 0]
+    waiting = [poll for poll in crowded.polls if poll.count > 0]
     # The count belongs to some instant of the poll, so there must be one at which it was right.
     found = [_most_at_once(queued, poll) for poll in waiting]
-    short = [
-        (poll, most) for poll, most in zip(waiting, found, strict=True) if most < poll.deferred
-    ]
+    short = [(poll, most) for poll, most in zip(waiting, found, strict=True) if most < poll.count]
     _say("length of a poll", [poll.after_ns - poll.before_ns for poll in crowded.polls])
     sys.stdout.write(
         f"{len(crowded.polls)} polls: {len(waiting)} with deferred requests, "
-        f"{sum(poll.deferred > 1 for poll in waiting)} with more than 1; "
+        f"{sum(poll.count > 1 for poll in waiting)} with more than 1; "
         f"{len(short)} with fewer of ours in queue\n"
     )
 
     assert short == []
     assert len(waiting) >= 20
-    assert max(poll.deferred for poll in waiting) == CLIENTS - SLOTS
+    assert max(poll.count for poll in waiting) == CLIENTS - SLOTS
+
+
+def test_whatever_slot_works_works_for_one_of_ours(crowded: Load) -> None:
+    """Whenever n slots are at work, at least n of ours are out of `queue` and not over."""
+    # A slot is at work from its launch, which `queue` may miss by so much, to when the server has
+    # looked after the last token, which the client may have by then.
+    at_work = [
+        (chat.queued[1] - QUEUE_ERROR_NS, chat.answer.done_ns + QUEUE_ERROR_NS)
+        for chat in crowded.chats
+        if chat.queued is not None
+    ]
+    busy = [poll for poll in crowded.slots if poll.count > 0]
+    short = [poll for poll in busy if _most_at_once(at_work, poll) < poll.count]
+    sys.stdout.write(
+        f"{len(crowded.slots)} polls: {len(busy)} with slots at work, "
+        f"{sum(poll.count > 1 for poll in busy)} with both; {len(short)} with fewer of ours\n"
+    )
+
+    assert short == []
+    assert len(busy) >= 20
+    assert max(poll.count for poll in busy) == SLOTS
+
+
+@pytest.mark.parametrize("load", ["alone", "crowded"])
+def test_every_share_is_the_one_that_the_server_logged(load: str, loads: Loads) -> None:
+    """Queue, prefill and decode have their true share of the time of all chats, and of each."""
+    chats = [chat for chat in loads[load].chats if not chat.rejected]
+    whole_ns = sum(chat.record.duration_ns for chat in chats)
+    for name, truly_ns, error_ns in (
+        (SegmentName.QUEUE, [_logged_queue_ns(chat) for chat in chats], QUEUE_ERROR_NS),
+        (SegmentName.PREFILL, [chat.reported_ns("prompt_ms") for chat in chats], CUT_NS),
+        (SegmentName.DECODE, [chat.reported_ns("predicted_ms") for chat in chats], CUT_NS),
+    ):
+        ours_ns = [chat.total_ns(name) for chat in chats]
+        off_ns = [ours - theirs for ours, theirs in zip(ours_ns, truly_ns, strict=True)]
+        _say(f"{name} less the log's", off_ns)
+        share, true_share = sum(ours_ns) / whole_ns, sum(truly_ns) / whole_ns
+        sys.stdout.write(f"{name}: {share:.2%} of the time, the log says {true_share:.2%}\n")
+
+        assert statistics.median(map(abs, off_ns)) <= error_ns
+        assert abs(share - true_share) <= error_ns * len(chats) / whole_ns
+
+
+def _logged_queue_ns(chat: Chat) -> int:
+    """Return the time from the last byte sent to the task's line in the server's log."""
+    send = chat.segment(SegmentName.SEND)
+    assert send is not None
+    return max(0, chat.launch_ns - chat.record.start_epoch_ns - send.end_ns)
 
 
 def _most_at_once(intervals: Sequence[tuple[int, int]], poll: Poll) -> int:

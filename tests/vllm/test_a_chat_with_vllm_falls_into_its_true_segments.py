@@ -258,6 +258,8 @@ def test_what_is_left_is_small(load: str, loads: dict[str, Load], measured: Meas
         assert [segment.start_ns for segment in record.segments] == cuts[:-1]
         assert cuts[-1] == record.duration_ns
         assert record.metrics["time_to_first_token"].source == "measured"
+        # The report covers the wait, so what is left over is known, if it is nothing.
+        assert source_of(record, "network") == "estimated"
     network = [duration_ms(record, "network") for record in records]
     measured("network", network)
     assert median(network) <= SMALL_MS
