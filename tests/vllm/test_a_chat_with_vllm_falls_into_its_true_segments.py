@@ -65,6 +65,11 @@ class Chat:
     record: RequestRecord
     server: Attributes
 
+    @property
+    def rejected(self) -> bool:
+        """Whether what vLLM reported did not fit what was measured."""
+        return "evidence_rejected" in self.record.metrics
+
     def seconds(self, name: str) -> float:
         """Return a time that vLLM's own span says."""
         seconds = self.server[name]
@@ -215,11 +220,31 @@ def test_each_part_is_what_vllms_own_span_says(
     off = [duration_ms(chat.record, part) - chat.reported_ms(part) for chat in chats]
     measured(f"{part} less vLLM's span", off)
 
-    assert abs(median(off)) <= max(EXACT_MS, SLACK_MS if part == "decode" else 0)
+    # Of the decode what comes behind the last token is not seen as such.
+    assert median(map(abs, off)) <= (SLACK_MS if part == "decode" else EXACT_MS)
+    assert max(off) <= EXACT_MS
     for chat, each in zip(chats, off, strict=True):
-        assert -max(SLACK_MS, SLACK_SHARE * chat.record.duration_ns / NS_PER_MS) <= each
-        assert each <= EXACT_MS
-    assert {source_of(chat.record, part) for chat in chats} == {"server_reported"}
+        assert each >= -_most_cut_ms(chat.record)
+        assert source_of(chat.record, part) == "server_reported"
+
+
+def _most_cut_ms(record: RequestRecord) -> float:
+    """
+    Return how much of a report has no room in a record, at most, though it fits.
+
+    The server may have begun inside the client's `send`, which stays as measured; and what the
+    client held while it got no processor is its own time, whatever the server did meanwhile.
+    """
+    slack_ms = max(SLACK_MS, SLACK_SHARE * record.duration_ns / NS_PER_MS)
+    return slack_ms + duration_ms(record, "send", "consumer")
+
+
+@pytest.mark.parametrize("load", ["alone", "crowded"])
+def test_what_vllm_reports_fits(load: str, loads: dict[str, Load]) -> None:
+    """It is never impossible: both ends are on one machine."""
+    rejected = [chat for chat in loads[load].chats if chat.rejected]
+
+    assert rejected == []
 
 
 @pytest.mark.parametrize("load", ["alone", "crowded"])
@@ -231,14 +256,10 @@ def test_the_shares_are_those_of_vllms_histograms(load: str, loads: dict[str, Lo
     for part in PARTS:
         ours = sum(duration_ms(record, part) for record in records) / whole_ms
         theirs = loads[load].sums_ms[part] / whole_ms
-        off.append(100 * (ours - theirs))
-        sys.stdout.write(
-            f"{load}: {part} {100 * ours:.2f} % of the time, vLLM says {100 * theirs:.2f} %\n"
-        )
-
-    # Nothing is added to what it reports, and no request is cut by more than the slack.
-    most = max(SLACK_MS * len(records) / whole_ms, SLACK_SHARE)
-    assert max(map(abs, off)) <= 100 * most
+        off.append(ours - theirs)
+        sys.stdout.write(f"{load}: {part} {ours:.2%} of the time, vLLM says {theirs:.2%}\n")
+    assert max(off) <= EXACT_MS * len(records) / whole_ms
+    assert min(off) >= -sum(map(_most_cut_ms, records)) / whole_ms
 
 
 def test_who_waits_is_told_from_who_does_not(loads: dict[str, Load], measured: Measured) -> None:
@@ -265,7 +286,6 @@ def test_what_is_left_is_vllms_own_front(
         cuts = [0, *(segment.end_ns for segment in record.segments)]
         assert [segment.start_ns for segment in record.segments] == cuts[:-1]
         assert cuts[-1] == record.duration_ns
-        assert record.metrics["time_to_first_token"].source == "measured"
         # The report covers the wait, so what is left over is known, if it is nothing.
         assert source_of(record, "network") == "estimated"
     network = [duration_ms(chat.record, "network") for chat in chats]

@@ -37,9 +37,7 @@ def is_buffered(stream: Stream, generation_ns: int | None) -> bool:
     if first.source is not Source.MEASURED:
         return False
     burst_ns = last.instant_ns - first.instant_ns
-    return (
-        burst_ns * _BURST_DIVISOR <= generation_ns and generation_ns - burst_ns >= _LATE_NS
-    )
+    return burst_ns * _BURST_DIVISOR <= generation_ns and generation_ns - burst_ns >= _LATE_NS
 
 
 def known_at_the_latest(stream: Stream) -> Stream:
