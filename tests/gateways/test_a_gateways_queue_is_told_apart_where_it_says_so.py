@@ -10,7 +10,7 @@ from typing import Final
 
 from latspan.recording import RequestRecord
 from latspan.testing import LlamaServer, Script, ScriptedServer, capture
-from support.chats import MonotonicClock, ask, duration_ms, source_of
+from support.chats import SLACK_MS, MonotonicClock, ask, duration_ms, most_cut_ms, source_of
 from support.haproxy import haproxy_before
 from tests.conftest import Measured
 from tests.gateways.conftest import MODEL
@@ -22,8 +22,6 @@ MS: Final = 1_000_000
 
 RESOLUTION_MS: Final = 1.0
 """HAProxy counts whole milliseconds."""
-SLACK_MS: Final = 5.0
-"""By how much latspan cuts what is reported, at most, where it does not fit by a little."""
 QUEUE_ERROR_MS: Final = 20.0
 """How far the end of llama.cpp's queue may be from the truth: what the documentation promises."""
 
@@ -76,7 +74,8 @@ def test_with_its_header_the_wait_is_the_gateways(
     off = _off_ms(seen, "gateway")
     measured("gateway less the gateway's log", off)
     assert abs(median(off)) <= RESOLUTION_MS
-    assert max(map(abs, off)) <= SLACK_MS
+    for each, error in zip(seen, off, strict=True):
+        assert -most_cut_ms(each.record) <= error <= RESOLUTION_MS
     waited = [each.record for each in seen if each.gateway_ms > SLACK_MS]
     assert {source_of(record, "gateway") for record in waited} == {"server_reported"}
     assert {source_of(record, "prefill") for record in waited} == {"server_reported"}

@@ -56,4 +56,3 @@ async def test_the_gateways_span_hangs_beneath_the_calls(
         assert said[semconv.LATSPAN_OUTCOME] == "completed"
         # It sends on what comes.
         assert semconv.LATSPAN_BUFFERED not in said
-        assert semconv.LATSPAN_ESTIMATED not in said

@@ -13,9 +13,19 @@ import openai
 from latspan.clock import SystemClock
 from latspan.recording import RequestRecord
 
-__all__ = ["Chat", "MonotonicClock", "ask", "duration_ms", "source_of"]
+__all__ = [
+    "SLACK_MS",
+    "Chat",
+    "MonotonicClock",
+    "ask",
+    "duration_ms",
+    "most_cut_ms",
+    "source_of",
+]
 
 MS: Final = 1_000_000
+SLACK_MS: Final = 5.0
+"""By how much latspan cuts a report that does not fit by a little: so much, or 1 % of the time."""
 
 
 class MonotonicClock(SystemClock):
@@ -103,3 +113,14 @@ def source_of(record: RequestRecord, segment: str) -> str | None:
     """Return how a segment's time is known, ``None`` where there is no such segment."""
     sources = {total.name: total.source.value for total in record.segment_totals}
     return sources.get(segment)
+
+
+def most_cut_ms(record: RequestRecord) -> float:
+    """
+    Return how much of a report has no room in a record, at most, though it fits.
+
+    The server may have begun inside the client's `send`, which stays as measured; and what the
+    client held while it got no processor is its own time, whatever the server did meanwhile.
+    """
+    slack_ms = max(SLACK_MS, record.duration_ns / MS / 100)
+    return slack_ms + duration_ms(record, "send", "consumer")

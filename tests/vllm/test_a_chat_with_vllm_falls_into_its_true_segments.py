@@ -21,7 +21,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 import latspan
 from latspan.recording import RequestRecord
 from support.caddy import caddy_before
-from support.chats import ask, duration_ms, source_of
+from support.chats import SLACK_MS, ask, duration_ms, most_cut_ms, source_of
 from support.daemons import program
 from support.otlp import Attributes, Tap, attributes_of, tapping
 from support.vllm import MODEL, Vllm, made_model, vllm_serving
@@ -35,9 +35,6 @@ PADDING: Final = "and seas, " * 8
 MS_PER_S: Final = 1000.0
 NS_PER_MS: Final = 1_000_000
 
-SLACK_MS: Final = 5.0
-SLACK_SHARE: Final = 0.01
-"""By how much latspan cuts what is reported, at most, where it does not fit by a little."""
 EXACT_MS: Final = 0.001
 """Its own span and its answer carry the same numbers; latspan rounds them to nanoseconds."""
 SMALL_MS: Final = 20.0
@@ -224,19 +221,8 @@ def test_each_part_is_what_vllms_own_span_says(
     assert median(map(abs, off)) <= (SLACK_MS if part == "decode" else EXACT_MS)
     assert max(off) <= EXACT_MS
     for chat, each in zip(chats, off, strict=True):
-        assert each >= -_most_cut_ms(chat.record)
+        assert each >= -most_cut_ms(chat.record)
         assert source_of(chat.record, part) == "server_reported"
-
-
-def _most_cut_ms(record: RequestRecord) -> float:
-    """
-    Return how much of a report has no room in a record, at most, though it fits.
-
-    The server may have begun inside the client's `send`, which stays as measured; and what the
-    client held while it got no processor is its own time, whatever the server did meanwhile.
-    """
-    slack_ms = max(SLACK_MS, SLACK_SHARE * record.duration_ns / NS_PER_MS)
-    return slack_ms + duration_ms(record, "send", "consumer")
 
 
 @pytest.mark.parametrize("load", ["alone", "crowded"])
@@ -259,7 +245,7 @@ def test_the_shares_are_those_of_vllms_histograms(load: str, loads: dict[str, Lo
         off.append(ours - theirs)
         sys.stdout.write(f"{load}: {part} {ours:.2%} of the time, vLLM says {theirs:.2%}\n")
     assert max(off) <= EXACT_MS * len(records) / whole_ms
-    assert min(off) >= -sum(map(_most_cut_ms, records)) / whole_ms
+    assert min(off) >= -sum(map(most_cut_ms, records)) / whole_ms
 
 
 def test_who_waits_is_told_from_who_does_not(loads: dict[str, Load], measured: Measured) -> None:

@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
+from latspan import semconv
+from latspan._spans import latency_attributes
 from latspan._timeline import Attempt, CallObservation, Reads, Timeline, call_timeline
-from latspan.segments import Mark, ReportedTimings, Source, totals
+from latspan.segments import Mark, Outcome, ReportedTimings, Source, totals
 from latspan.units import NS_PER_MS
 from latspan.wire import ChunkKind
 
@@ -109,6 +111,23 @@ def test_its_first_token_is_known_at_the_latest_and_its_gaps_not_at_all() -> Non
         "time_per_output_token",
     }
     assert timeline.marks[Mark.FIRST_TOKEN] == FIRST_MS * MS
+
+
+def test_its_span_says_so() -> None:
+    """The values stay on it, and are listed as what they are."""
+    said = latency_attributes(_read(_reported()), Outcome.COMPLETED, ())
+
+    assert said[semconv.LATSPAN_BUFFERED] is True
+    assert said[semconv.LATSPAN_TIME_TO_FIRST_TOKEN] == FIRST_MS / 1000
+    assert said[semconv.LATSPAN_ESTIMATED] == [
+        semconv.GEN_AI_RESPONSE_TIME_TO_FIRST_CHUNK,
+        semconv.LATSPAN_TIME_TO_FIRST_TOKEN,
+        semconv.LATSPAN_TIME_TO_FIRST_VISIBLE_TOKEN,
+        semconv.LATSPAN_TIME_PER_OUTPUT_TOKEN,
+    ]
+    assert semconv.LATSPAN_BUFFERED not in latency_attributes(
+        _read(_reported(), gap_ms=25), Outcome.COMPLETED, ()
+    )
 
 
 def test_its_segments_are_the_servers_own_times() -> None:
