@@ -238,6 +238,8 @@ class ReportedTimings:
             network and any gateway on the way that does not report.
         decode_to_last_token: ``decode_ns`` ends with the last token, and holds nothing of how the
             server ended its answer.
+        front_untold: Before all of this stands a part of the server, of which it says nothing:
+            what is left of the wait is not the network's alone.
         raw: The system's own field names and values, finite ones, kept on the span under
             ``latspan.reported.*``.
     """
@@ -252,4 +254,5 @@ class ReportedTimings:
     total_ns: int | None = None
     queue_until_headers: bool = False
     decode_to_last_token: bool = False
+    front_untold: bool = False
     raw: Mapping[str, float] = field(default_factory=dict[str, float])

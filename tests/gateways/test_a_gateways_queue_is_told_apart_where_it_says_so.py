@@ -16,7 +16,7 @@ from tests.conftest import Measured
 from tests.gateways.conftest import MODEL
 
 CLIENTS: Final = 4
-PROMPTS: Final = [f"{number}: tell me about rivers." for number in range(20)]
+PROMPTS: Final = [f"{number}: tell me about rivers." for number in range(52)]
 TOKENS: Final = 12
 MS: Final = 1_000_000
 

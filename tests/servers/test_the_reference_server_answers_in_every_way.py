@@ -59,7 +59,7 @@ class _Asked:
 
     def __init__(self, *, key: str = "key", **chat: Any) -> None:
         asked = {"model": "m", "messages": [{"role": "user", "content": "Say hello."}]}
-        self.body = json.dumps({**asked, "max_tokens": 3, **chat}).encode()
+        self.body = json.dumps({**asked, "max_tokens": 3, "temperature": 0, **chat}).encode()
         self.key = key
         self.status = 0
         self.headers: dict[str, str] = {}
@@ -135,7 +135,7 @@ def test_an_answer_says_where_its_time_went(
 
     async def serve() -> None:
         server = reference.ReferenceServer(llama.url, "key")
-        asked = await _Asked(ignore_eos=True).by(reference.application(server))
+        asked = await _Asked().by(reference.application(server))
         assert asked.status == 200
         events = [line for line in asked.answer.decode().split("\n\n") if line.startswith("data")]
         assert events[-1] == "data: [DONE]"

@@ -42,7 +42,7 @@ async def _chats(url: str) -> None:
                 messages=[{"role": "user", "content": f"Count from {number} to {turn}."}],
                 stream=True,
                 max_tokens=_TOKENS,
-                extra_body={"ignore_eos": True},
+                temperature=0,
             )
             assert [each async for each in stream][-1].choices[0].finish_reason == "stop"
 

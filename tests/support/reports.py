@@ -155,7 +155,7 @@ SERVERS = (
     ),
     Said(
         "vllm",
-        {**_PARTS, "decode_to_last_token": True},
+        {**_PARTS, "decode_to_last_token": True, "front_untold": True},
         {"choices": [], "usage": {"prompt_tokens": 12}, "metrics": _VLLM},
         needs=under("metrics", names=("time_to_first_token_ms", "generation_time_ms")),
         streamed=True,

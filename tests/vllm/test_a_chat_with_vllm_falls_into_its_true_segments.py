@@ -265,17 +265,17 @@ def test_who_waits_is_told_from_who_does_not(loads: dict[str, Load], measured: M
 def test_what_is_left_is_vllms_own_front(
     load: str, loads: dict[str, Load], measured: Measured
 ) -> None:
-    """The segments tile the duration; what the engine does not count is the rest, `network`."""
+    """The segments tile the duration; what the engine does not count is no network's."""
     chats = loads[load].chats
     for chat in chats:
         record = chat.record
         cuts = [0, *(segment.end_ns for segment in record.segments)]
         assert [segment.start_ns for segment in record.segments] == cuts[:-1]
         assert cuts[-1] == record.duration_ns
-        # The report covers the wait, so what is left over is known, if it is nothing.
-        assert source_of(record, "network") == "estimated"
-    network = [duration_ms(chat.record, "network") for chat in chats]
-    measured("network", network)
+        assert source_of(record, "server_wait") == "measured"
+        assert "network" not in {segment.name for segment in record.segments}
+    left = [duration_ms(chat.record, "server_wait") for chat in chats]
+    measured("server_wait", left)
     # The front counts the first token's time from the request's arrival, the engine from when it
     # has taken the request in, which it does between two steps: a step may hold a prefill.
     front = [
@@ -285,6 +285,6 @@ def test_what_is_left_is_vllms_own_front(
         for chat in chats
     ]
     measured("what vLLM counts before its engine", front)
-    off = [ours - theirs for ours, theirs in zip(network, front, strict=True)]
-    measured("network less that", off)
+    off = [ours - theirs for ours, theirs in zip(left, front, strict=True)]
+    measured("server_wait less that", off)
     assert median(map(abs, off)) <= SMALL_MS

@@ -29,6 +29,8 @@ class Fitted(NamedTuple):
             reported.
         covers: The reports speak for the whole wait, so what they leave over is the network.
         early_ns: How much of the generation must have lain before the first token was read.
+        front_untold: What they leave over is the network and a front of the server's, which says
+            nothing of itself.
         rejected: The systems whose reports do not fit.
     """
 
@@ -37,6 +39,7 @@ class Fitted(NamedTuple):
     decode_ns: int | None = None
     covers: bool = False
     early_ns: int = 0
+    front_untold: bool = False
     rejected: tuple[str, ...] = ()
 
     def parts(self, wait_ns: int, reasoning_ns: int = 0, decode_ns: int = 0) -> list[Part]:
@@ -68,6 +71,8 @@ class Fitted(NamedTuple):
         network_ns = left - early_ns + max(0, flowing_ns - self.decode_ns)
         generation_ns = left + flowing_ns - network_ns
         parts = [*before, (SegmentName.NETWORK, Source.ESTIMATED, network_ns)]
+        if self.front_untold:
+            parts = [(SegmentName.SERVER_WAIT, Source.MEASURED, network_ns), *before]
         if not reasoning_ns:
             return [*parts, (SegmentName.DECODE, Source.SERVER_REPORTED, generation_ns)]
         # The server reports one time for both; their shares are those that were measured.
@@ -246,7 +251,8 @@ def _placed(reports: Sequence[ReportedTimings], seen: _Observed) -> Fitted:
         # What a server took beyond its parts is not the network's, wherever it lay.
         and (rest_ns is None or rest_ns <= _SLACK_NS)
     )
-    return Fitted(tuple(first), tuple(stages), decode_ns, covers, early_ns)
+    front_untold = rest_ns is None and any(r.front_untold for r in reports)
+    return Fitted(tuple(first), tuple(stages), decode_ns, covers, early_ns, front_untold)
 
 
 def _untold(reports: Sequence[ReportedTimings], seen: _Observed) -> int | None:

@@ -7,7 +7,7 @@ from the first token to the last, later preemptions included. So the time to fir
 name begins when the request is *scheduled* and is the prefill, not what a client calls by that
 name, nor what vLLM's own histogram of that name holds. What the HTTP server does before the
 engine and after it, tokenizing for example, is in none of them, nor the wait for the step that the
-engine is computing when a request arrives.
+engine is computing when a request arrives: what they leave of a wait is not the network alone.
 
 vLLM sends them if it was started with ``--enable-per-request-metrics``, of a stream only where
 its usage is asked for, and never of several choices at once.
@@ -40,5 +40,6 @@ def read(answer: Answer) -> ReportedTimings | None:
         prefill_ns=ns(prefill, "ms"),
         decode_ns=ns(decode, "ms"),
         decode_to_last_token=True,
+        front_untold=True,
         raw=numbers_in(metrics),
     )

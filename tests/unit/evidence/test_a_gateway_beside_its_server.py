@@ -176,3 +176,14 @@ def test_a_time_up_to_the_head_fits_before_the_head(ms: int, rejected: tuple[str
     timeline = _timeline({"openai-processing-ms": str(ms)}, {}, streamed=True)
     assert timeline.rejected == rejected
     assert "network" not in _totals(timeline)
+
+
+def test_what_is_left_beside_an_untold_front_is_not_the_networks() -> None:
+    """Of a vLLM's HTTP server nobody says anything; its engine's parts stand."""
+    metrics = {"queue_time_ms": 200, "time_to_first_token_ms": 500, "generation_time_ms": 900}
+    told = _totals(_timeline({}, {"metrics": metrics}, streamed=True))
+    assert "network" not in told
+    assert told["server_wait"][1] == "measured"
+    assert told["queue"] == (200, "server_reported")
+    assert told["prefill"] == (500, "server_reported")
+    assert told["decode"][1] == "server_reported"
