@@ -100,6 +100,7 @@ class Runtime:
             asked for that.
         captures_content: Whether spans say what was asked and answered.
         include_usage: Whether streams are asked for their token counts.
+        gen_ai_latency: Whether a model's requests say ``gen_ai.latency.*`` too.
         observe: Begins to observe what happens around a request; called on its thread.
     """
 
@@ -115,6 +116,7 @@ class Runtime:
     count_tokens: Callable[[Content, str | None], TokenCounts] | None = None
     captures_content: bool = False
     include_usage: bool = False
+    gen_ai_latency: bool = False
     observe: Callable[[], Observation] = nobody_observes
 
     @property

@@ -22,7 +22,15 @@ from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode
 from latspan import semconv
 from latspan._timeline import Attempt, Timeline
 from latspan.metrics import METRICS
-from latspan.segments import Outcome, ReportedTimings, Segment, SegmentName, Source, totals
+from latspan.segments import (
+    Outcome,
+    ReportedTimings,
+    Segment,
+    SegmentName,
+    Source,
+    Stage,
+    totals,
+)
 from latspan.tokens import TokenCounts
 from latspan.units import MetricUnit, in_metric_unit, to_seconds
 
@@ -37,6 +45,7 @@ __all__ = [
     "OpenSpan",
     "SpanSink",
     "attempt_spans",
+    "gen_ai_latency",
     "interleaved_attributes",
     "latency_attributes",
     "not_said_otherwise",
@@ -443,6 +452,38 @@ def latency_attributes(
     if timeline.rejected:
         attributes[semconv.LATSPAN_EVIDENCE_REJECTED] = timeline.rejected
     return attributes
+
+
+def gen_ai_latency(
+    stages_ns: Mapping[str, int], *, first_token_ns: int | None, duration_ns: int
+) -> dict[str, AttributeValue]:
+    """
+    Return what vLLM's span of the same request would say of its time, in seconds.
+
+    Args:
+        stages_ns: How long each stage took.
+        first_token_ns: The time to the first token, if one came.
+        duration_ns: All of it.
+
+    Source: vLLM, ``vllm/v1/engine/output_processor.py``, ``do_tracing``.
+    """
+    said: dict[str, float] = {
+        name: to_seconds(stages_ns[stage])
+        for name, stage in (
+            ("time_in_queue", Stage.QUEUE),
+            ("time_in_model_prefill", Stage.PREFILL),
+            ("time_in_model_decode", Stage.DECODE),
+        )
+        if stage in stages_ns
+    }
+    if "time_in_model_prefill" in said and "time_in_model_decode" in said:
+        said["time_in_model_inference"] = (
+            said["time_in_model_prefill"] + said["time_in_model_decode"]
+        )
+    if first_token_ns is not None:
+        said["time_to_first_token"] = to_seconds(first_token_ns)
+    said["e2e"] = to_seconds(duration_ns)
+    return {semconv.GEN_AI_LATENCY_PREFIX + name: seconds for name, seconds in said.items()}
 
 
 def interleaved_attributes(segments: Sequence[Segment]) -> dict[str, AttributeValue]:

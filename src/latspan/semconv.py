@@ -75,6 +75,9 @@ METRIC_SERVER_REQUEST_DURATION: Final = "gen_ai.server.request.duration"
 METRIC_SERVER_TIME_TO_FIRST_TOKEN: Final = "gen_ai.server.time_to_first_token"
 METRIC_SERVER_TIME_PER_OUTPUT_TOKEN: Final = "gen_ai.server.time_per_output_token"
 
+# Not in the conventions: what vLLM and SGLang write on their own spans, seconds.
+GEN_AI_LATENCY_PREFIX: Final = "gen_ai.latency."
+
 # What the conventions do not define.
 LATSPAN_SEGMENT: Final = "latspan.segment"
 LATSPAN_SOURCE: Final = "latspan.source"

@@ -6,17 +6,19 @@ import asyncio
 import gc
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import aclosing, closing
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 import latspan
-from latspan import semconv
+from latspan import _runtime, semconv
 from latspan.clock import ManualClock
+from latspan.evidence.gen_ai_latency import read_span
 from latspan.recording import RequestRecord
 from latspan.segments import Kind, Outcome, Segment, Side
 from latspan.testing._capture import Captured
-from tests.servers.conftest import MS, App, Client, Server
+from tests.servers.conftest import MS, App, Client, Server, answering
 
 EVENTS = (b"content-type", b"text/event-stream")
 
@@ -110,6 +112,41 @@ def test_a_streamed_answer_is_a_models(server: Server) -> None:
     assert attributes["gen_ai.request.model"] == "m"
     assert attributes["gen_ai.provider.name"] == "vllm"
     assert attributes["gen_ai.operation.name"] == "chat"
+
+
+def test_dashboards_made_for_vllm_find_what_they_look_for(server: Server) -> None:
+    """Only where it is asked for; in seconds, as doubles."""
+    model = Model(server.clock)
+
+    def tokens() -> AsyncGenerator[str]:
+        return latspan.generated(model.atokens("a", "b", "c"))
+
+    runtime = _runtime.current()
+    assert runtime is not None
+    with _runtime.overridden(replace(runtime, gen_ai_latency=True)):
+        server.serve(_sending(tokens))
+        server.serve(answering(b"no model's"))
+    server.serve(_sending(tokens))
+    asked, other, unasked = (
+        {
+            name.removeprefix("gen_ai.latency."): value
+            for name, value in (span.attributes or {}).items()
+            if name.startswith("gen_ai.latency.")
+        }
+        for span in server.seen.spans
+        if span.name == "POST"
+    )
+    assert asked == {
+        "time_in_model_prefill": 0.03,
+        "time_in_model_decode": 0.02,
+        "time_in_model_inference": 0.05,
+        "time_to_first_token": 0.03,
+        "e2e": 0.05,
+    }
+    assert other == unasked == {}
+    reported = read_span({f"gen_ai.latency.{name}": value for name, value in asked.items()})
+    assert reported is not None
+    assert (reported.decode_ns, reported.total_ns) == (20 * MS, 50 * MS)
 
 
 def test_a_plain_generator_in_a_request_of_ones_own(server: Server) -> None:

@@ -148,7 +148,7 @@ class Carried:
 
     def server_timing(self) -> str:
         """Return the stages that are over, as the ``Server-Timing`` header has them."""
-        return "" if self._unit is None else server_timing.written(self._unit.took_ms())
+        return "" if self._unit is None else server_timing.written(self._unit.took_ns())
 
     def returned(self, told: str) -> None:
         """

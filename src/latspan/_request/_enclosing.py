@@ -8,7 +8,6 @@ from typing import Final, Protocol
 
 from latspan._timeline import Interval, work_timeline
 from latspan.segments import Side, totals
-from latspan.units import NS_PER_MS
 
 __all__ = [
     "Elsewhere",
@@ -17,7 +16,7 @@ __all__ = [
     "current_unit",
     "enclosing_works",
     "is_left_over",
-    "stages_ms",
+    "stages_ns",
 ]
 
 
@@ -44,8 +43,8 @@ class Unit(Protocol):
         """The side of the network it is on."""
         ...
 
-    def took_ms(self) -> list[tuple[str, float]]:
-        """Return how long each stage took that is over, in milliseconds."""
+    def took_ns(self) -> list[tuple[str, int]]:
+        """Return how long each stage took that is over, in nanoseconds."""
         ...
 
 
@@ -111,18 +110,18 @@ class Elsewhere:
         """The side of the network it is on."""
         return self._side
 
-    def took_ms(self) -> list[tuple[str, float]]:
-        """Return how long each stage here took that is over, in milliseconds."""
-        return stages_ms(self.stages)
+    def took_ns(self) -> list[tuple[str, int]]:
+        """Return how long each stage here took that is over, in nanoseconds."""
+        return stages_ns(self.stages)
 
 
 _STILL_OPEN: Final = -1
 """No instant of a monotonic clock's: the end of what has none yet."""
 
 
-def stages_ms(stages: Iterable[Callable[[int], Interval]]) -> list[tuple[str, float]]:
+def stages_ns(stages: Iterable[Callable[[int], Interval]]) -> list[tuple[str, int]]:
     """
-    Return how long each stage took that is over, the calls in it included, in milliseconds.
+    Return how long each stage took that is over, the calls in it included, in nanoseconds.
 
     Args:
         stages: Of one unit.
@@ -138,7 +137,7 @@ def stages_ms(stages: Iterable[Callable[[int], Interval]]) -> list[tuple[str, fl
     work = work_timeline(begun_ns, max(stage.done_ns for stage in over), stages=over)
     names = {stage.name for stage in over}
     return [
-        (total.name, total.duration_ns / NS_PER_MS)
-        for total in totals(work.timeline.segments)
-        if total.name in names
+        (name, duration_ns)
+        for name, duration_ns, _ in totals(work.timeline.segments)
+        if name in names
     ]

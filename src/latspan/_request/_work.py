@@ -21,7 +21,7 @@ from latspan._request._enclosing import (
     active_work,
     current_unit,
     enclosing_works,
-    stages_ms,
+    stages_ns,
 )
 from latspan._request._remarks import Remarks
 from latspan._runtime import Runtime
@@ -29,6 +29,7 @@ from latspan._spans import (
     AttributeValue,
     FinishedSpan,
     SpanSink,
+    gen_ai_latency,
     interleaved_attributes,
     not_said_otherwise,
     segment_spans,
@@ -38,7 +39,6 @@ from latspan.metrics import MetricValue
 from latspan.recording import RequestRecord
 from latspan.segments import Kind, Outcome, SegmentName, Side, Source
 from latspan.tokens import TokenCounts, TokenSource
-from latspan.units import NS_PER_MS
 from latspan.wire import server_timing
 
 __all__ = ["NOTHING_MORE", "Known", "LiveWork"]
@@ -182,16 +182,15 @@ class LiveWork:
         """When it began, monotonic nanoseconds."""
         return self._start_ns
 
-    def took_ms(self) -> list[tuple[str, float]]:
+    def took_ns(self) -> list[tuple[str, int]]:
         """
-        Return how long each stage took that is over, and all of it so far, in milliseconds.
+        Return how long each stage took that is over, and all of it so far, in nanoseconds.
 
         Of who gives tokens all of it is up to the last of them, as its client waits for no more.
         """
         token_ns = None if self._remarks is None else self._remarks.last_token_ns
         until_ns = self._runtime.clock.monotonic_ns() if token_ns is None else token_ns
-        so_far_ms = (until_ns - self._start_ns) / NS_PER_MS
-        return [*stages_ms(self.stages), (server_timing.TOTAL, so_far_ms)]
+        return [*stages_ns(self.stages), (server_timing.TOTAL, until_ns - self._start_ns)]
 
     @property
     def runtime(self) -> Runtime:
@@ -281,10 +280,12 @@ class LiveWork:
             own_source=self._source,
         )
         timeline = work.timeline
+        told_ns = dict(stages_ns(self.stages)) if self._runtime.gen_ai_latency else {}
         # Whoever still holds this unit of work needs none of what was inside it.
         self.calls.clear()
         self.stages.clear()
         remarks = self._remarks or _NO_REMARKS
+        metrics = {**timeline.metrics, **known.metrics, **remarks.all_metrics(timeline.start_ns)}
         attributes: dict[str, AttributeValue] = {
             **({} if not known.series else span_attributes(self.kind, self._series)),
             **known.attributes,
@@ -297,6 +298,13 @@ class LiveWork:
         if self._observation is not None:
             around = self._observation(self._start_ns, done_ns, None, self._side)
             attributes |= not_said_otherwise(around, attributes)
+        if self._runtime.gen_ai_latency and self._is_a_models(attributes):
+            first = metrics.get("time_to_first_token")
+            attributes |= gen_ai_latency(
+                told_ns,
+                first_token_ns=None if first is None else first.value,
+                duration_ns=timeline.duration_ns,
+            )
         if stage_name is not None:
             attributes[semconv.LATSPAN_SEGMENT] = stage_name
             attributes[semconv.LATSPAN_SOURCE] = self._source.value
@@ -325,11 +333,7 @@ class LiveWork:
                 start_epoch_ns=self._start_ns + self._offset_ns,
                 duration_ns=timeline.duration_ns,
                 segments=timeline.segments,
-                metrics={
-                    **timeline.metrics,
-                    **known.metrics,
-                    **remarks.all_metrics(timeline.start_ns),
-                },
+                metrics=metrics,
                 tokens=TokenCounts(output=remarks.output_tokens, source=TokenSource.PROVIDER),
                 attributes=self._series,
                 side=self._side,
@@ -343,8 +347,11 @@ class LiveWork:
 
     def _convention(self, ended_with: Mapping[str, AttributeValue]) -> dict[str, str]:
         """Return what the conventions' metrics of a server are keyed by, where it is a model's."""
-        if self.kind is not Kind.REQUEST or self._side is not Side.SERVER:
-            return {}
-        if semconv.GEN_AI_OPERATION_NAME not in ended_with:
+        if not self._is_a_models(ended_with):
             return {}
         return convention_labels({**self._started_with, **ended_with})
+
+    def _is_a_models(self, ended_with: Mapping[str, AttributeValue]) -> bool:
+        """Return whether it is served here, and somebody has said that a model answers it."""
+        served = self.kind is Kind.REQUEST and self._side is Side.SERVER
+        return served and semconv.GEN_AI_OPERATION_NAME in ended_with

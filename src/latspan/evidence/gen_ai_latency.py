@@ -16,14 +16,13 @@ Source: vLLM, ``vllm/v1/engine/output_processor.py``, ``do_tracing``; SGLang,
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
+from latspan import semconv
 from latspan.evidence._numbers import ns, number, numbers_in
 from latspan.segments import ReportedTimings
 
 __all__ = ["read_span"]
-
-_PREFIX: Final = "gen_ai.latency."
 
 
 def read_span(attributes: Mapping[str, Any]) -> ReportedTimings | None:
@@ -34,9 +33,9 @@ def read_span(attributes: Mapping[str, Any]) -> ReportedTimings | None:
         attributes: Of the span, by name.
     """
     said = {
-        name.removeprefix(_PREFIX): value
+        name.removeprefix(semconv.GEN_AI_LATENCY_PREFIX): value
         for name, value in attributes.items()
-        if name.startswith(_PREFIX) and number(value) is not None
+        if name.startswith(semconv.GEN_AI_LATENCY_PREFIX) and number(value) is not None
     }
     if not said:
         return None

@@ -151,10 +151,10 @@ class Served:
             written = Interval(Stage.SEND_STREAM.value, before_ns, after_ns, own=True)
             self._work.stages.append(lambda _: written)
 
-    def took_ms(self) -> list[tuple[str, float]]:
-        """Return how long each stage took that is over, and all of it so far, in milliseconds."""
+    def took_ns(self) -> list[tuple[str, int]]:
+        """Return how long each stage took that is over, and all of it so far, in nanoseconds."""
         with guarded("the stages of a served request"):
-            return self._work.took_ms()
+            return self._work.took_ns()
         return []
 
     def sent(self) -> None:

@@ -44,7 +44,7 @@ class Timings:
         """Return the header's value as far as the answer has come, empty for no stage to tell."""
         if not self.reveals:
             return ""
-        told = [each for each in served.took_ms() if each[0] in self.reveals]
+        told = [each for each in served.took_ns() if each[0] in self.reveals]
         # How long it took in all the client knows; it is there for what the stages leave over.
         return (
             ""

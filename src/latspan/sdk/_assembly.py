@@ -103,6 +103,7 @@ def assemble(config: Config, *, at_end: Callable[[], None]) -> Assembly:
         count_tokens=_token_counter(config, worker),
         captures_content=captures_content(),
         include_usage=config.include_usage,
+        gen_ai_latency=config.gen_ai_latency,
         observe=surroundings or nobody_observes,
     )
     return Assembly(runtime, worker, spans, intervals, surroundings)

@@ -39,6 +39,7 @@ _SWITCHES: Final = (
     "histogram_payloads",
     "count_tokens",
     "include_usage",
+    "gen_ai_latency",
 )
 _POSITIVE: Final = (
     "metrics_interval_s",
@@ -97,6 +98,8 @@ class Config:
         include_usage: Ask the OpenAI SDK's streams for their token counts where the caller says
             nothing of ``stream_options``. This changes the request, and adds a chunk without
             choices to the stream.
+        gen_ai_latency: Write vLLM's ``gen_ai.latency.*`` attributes too, on the spans of requests
+            that are served here and are a model's, for dashboards made for them.
         set_global: Make latspan's provider the process's own, for the application's spans too.
         tracer_provider: Use this provider for spans, whatever the global one is.
         path: The inference path of requests that say none.
@@ -132,6 +135,7 @@ class Config:
     propagate: bool = True
     count_tokens: bool = False
     include_usage: bool = False
+    gen_ai_latency: bool = False
     set_global: bool = False
     tracer_provider: TracerProvider | None = None
     path: str | None = None
@@ -269,6 +273,7 @@ class ConfigFields(TypedDict, total=False):
     propagate: bool
     count_tokens: bool
     include_usage: bool
+    gen_ai_latency: bool
     set_global: bool
     tracer_provider: TracerProvider | None
     path: str | None

@@ -11,6 +11,8 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from latspan.units import in_unit
+
 __all__ = ["FIELD", "HEADER", "TOTAL", "parsed", "written"]
 
 HEADER: Final = "server-timing"
@@ -37,16 +39,16 @@ _PARAMETER: Final = re.compile(
 )
 
 
-def written(durations_ms: Iterable[tuple[str, float]]) -> str:
+def written(durations_ns: Iterable[tuple[str, int]]) -> str:
     """
-    Return the value of the header.
+    Return the value of the header, which is in milliseconds.
 
     Args:
-        durations_ms: Names and milliseconds; what cannot be a name there is left out.
+        durations_ns: Names and nanoseconds; what cannot be a name there is left out.
     """
     return ", ".join(
-        f"{name};dur={duration_ms:.3f}"
-        for name, duration_ms in durations_ms
+        f"{name};dur={in_unit(duration_ns, 'ms'):.3f}"
+        for name, duration_ns in durations_ns
         if _TOKEN.fullmatch(name)
     )
 

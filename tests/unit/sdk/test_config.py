@@ -29,6 +29,7 @@ FROM_ENVIRONMENT: dict[str, tuple[str, Any]] = {
     "propagate": ("off", False),
     "count_tokens": ("on", True),
     "include_usage": ("yes", True),
+    "gen_ai_latency": ("true", True),
     "set_global": ("1", True),
     "path": ("checkout", "checkout"),
     "route": ("/checkout", "/checkout"),
