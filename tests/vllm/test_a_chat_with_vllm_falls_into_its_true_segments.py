@@ -29,6 +29,7 @@ from tests.conftest import Measured
 
 SEQUENCES: Final = 2
 CLIENTS: Final = 4
+CHATS: Final = 52
 TOKENS: Final = 24
 PADDING: Final = "and seas, " * 8
 """So that the prefill is long enough to be seen."""
@@ -155,8 +156,8 @@ def _loads_into(tap: Tap, folder: Path) -> dict[str, Load]:
     with vllm_serving(model, folder, sequences=SEQUENCES, traces_url=tap.url) as server:
         # The first call of a process, and of a server, is like no other.
         ask(server.base_url, ["Say hello."] * CLIENTS, model=MODEL, at_once=CLIENTS, tokens=2)
-        loads["alone"] = _run(server, tap, server.base_url, 20, 1)
-        loads["crowded"] = _run(server, tap, server.base_url, 24, CLIENTS)
+        loads["alone"] = _run(server, tap, server.base_url, CHATS, 1)
+        loads["crowded"] = _run(server, tap, server.base_url, CHATS, CLIENTS)
         caddy = program("caddy")
         if caddy is not None:
             with caddy_before(server.url, caddy, folder, traces_url=tap.url) as url:
@@ -272,7 +273,8 @@ def test_what_is_left_is_vllms_own_front(
         cuts = [0, *(segment.end_ns for segment in record.segments)]
         assert [segment.start_ns for segment in record.segments] == cuts[:-1]
         assert cuts[-1] == record.duration_ns
-        assert source_of(record, "server_wait") == "measured"
+        # Of what is measured no time at all is no segment.
+        assert source_of(record, "server_wait") in {"measured", None}
         assert "network" not in {segment.name for segment in record.segments}
     left = [duration_ms(chat.record, "server_wait") for chat in chats]
     measured("server_wait", left)
