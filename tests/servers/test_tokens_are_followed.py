@@ -109,6 +109,9 @@ def test_a_streamed_answer_is_a_models(server: Server) -> None:
     (span,) = [each for each in server.seen.spans if each.name == "POST"]
     attributes = span.attributes or {}
     assert attributes["gen_ai.usage.output_tokens"] == 3
+    assert attributes["latspan.time_to_first_token"] == 0.035
+    assert attributes["latspan.time_per_output_token"] == 0.01
+    assert "gen_ai.response.time_to_first_chunk" not in attributes
     assert attributes["gen_ai.request.model"] == "m"
     assert attributes["gen_ai.provider.name"] == "vllm"
     assert attributes["gen_ai.operation.name"] == "chat"

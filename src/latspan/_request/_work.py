@@ -31,6 +31,7 @@ from latspan._spans import (
     SpanSink,
     gen_ai_latency,
     interleaved_attributes,
+    metric_attributes,
     not_said_otherwise,
     segment_spans,
 )
@@ -286,13 +287,17 @@ class LiveWork:
         self.stages.clear()
         remarks = self._remarks or _NO_REMARKS
         metrics = {**timeline.metrics, **known.metrics, **remarks.all_metrics(timeline.start_ns)}
+        told, estimated = metric_attributes(metrics)
         attributes: dict[str, AttributeValue] = {
+            **told,
             **({} if not known.series else span_attributes(self.kind, self._series)),
             **known.attributes,
             **remarks.span_attributes(),
             **interleaved_attributes(work.own),
             semconv.LATSPAN_OUTCOME: outcome.value,
         }
+        if estimated:
+            attributes[semconv.LATSPAN_ESTIMATED] = estimated
         if error_type is not None:
             attributes[semconv.ERROR_TYPE] = error_type
         if self._observation is not None:

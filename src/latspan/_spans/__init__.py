@@ -1,0 +1,51 @@
+"""
+From a finished timeline to spans, and the seam through which they leave.
+
+A *sink* is where spans are opened and finished: the OpenTelemetry API's, which is an
+application's own provider, or latspan's private one. Which of them is in use is nobody's
+business here.
+"""
+
+from __future__ import annotations
+
+from latspan._spans._api import ApiSink, start_and_end
+from latspan._spans._attributes import (
+    gen_ai_latency,
+    interleaved_attributes,
+    latency_attributes,
+    metric_attributes,
+    not_said_otherwise,
+    token_attributes,
+)
+from latspan._spans._children import attempt_spans, segment_spans
+from latspan._spans._enriching import EnrichingSink
+from latspan._spans._none import NoSink
+from latspan._spans._span import (
+    AttributeValue,
+    ChildSpan,
+    EndChildren,
+    FinishedSpan,
+    OpenSpan,
+    SpanSink,
+)
+
+__all__ = [
+    "ApiSink",
+    "AttributeValue",
+    "ChildSpan",
+    "EndChildren",
+    "EnrichingSink",
+    "FinishedSpan",
+    "NoSink",
+    "OpenSpan",
+    "SpanSink",
+    "attempt_spans",
+    "gen_ai_latency",
+    "interleaved_attributes",
+    "latency_attributes",
+    "metric_attributes",
+    "not_said_otherwise",
+    "segment_spans",
+    "start_and_end",
+    "token_attributes",
+]

@@ -1,0 +1,172 @@
+"""What spans say: times, tokens, and what others said meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from latspan import semconv
+from latspan._spans._children import interleaved_names
+from latspan._spans._span import AttributeValue
+from latspan._timeline import Timeline
+from latspan.metrics import METRICS, MetricValue
+from latspan.segments import Outcome, ReportedTimings, Segment, Source, Stage, totals
+from latspan.tokens import TokenCounts
+from latspan.units import MetricUnit, in_metric_unit, to_seconds
+
+__all__ = [
+    "gen_ai_latency",
+    "interleaved_attributes",
+    "latency_attributes",
+    "metric_attributes",
+    "not_said_otherwise",
+    "token_attributes",
+]
+
+_PERCENTILE_95_NEEDS: Final = 20
+
+_NAMED: Final[Mapping[str, tuple[str, MetricUnit]]] = {
+    name: (key, METRICS[name].unit)
+    for name, key in (
+        ("time_to_first_token", semconv.LATSPAN_TIME_TO_FIRST_TOKEN),
+        ("time_to_first_visible_token", semconv.LATSPAN_TIME_TO_FIRST_VISIBLE_TOKEN),
+        ("time_per_output_token", semconv.LATSPAN_TIME_PER_OUTPUT_TOKEN),
+        ("chunk_gap_max", semconv.LATSPAN_CHUNK_GAP_MAX),
+        ("stall_count", semconv.LATSPAN_STALL_COUNT),
+        ("stall_duration", semconv.LATSPAN_STALL_DURATION),
+        ("stall_ratio", semconv.LATSPAN_STALL_RATIO),
+        ("fluidity", semconv.LATSPAN_FLUIDITY),
+        ("buffer_needed", semconv.LATSPAN_BUFFER_NEEDED),
+    )
+}
+"""The attribute of each metric, and its unit."""
+
+_OF_CALLS: Final[Mapping[str, tuple[str, MetricUnit]]] = {
+    "time_to_first_chunk": (semconv.GEN_AI_RESPONSE_TIME_TO_FIRST_CHUNK, "s"),
+    **_NAMED,
+}
+"""And of a call, of which the conventions name one too."""
+
+
+def metric_attributes(
+    metrics: Mapping[str, MetricValue], named: Mapping[str, tuple[str, MetricUnit]] = _NAMED
+) -> tuple[dict[str, AttributeValue], list[str]]:
+    """
+    Return what a span says of its metrics.
+
+    Args:
+        metrics: By name.
+        named: Which of them, and how each is called there.
+
+    Returns:
+        The attributes, and which of them were not measured.
+    """
+    said: dict[str, AttributeValue] = {}
+    estimated: list[str] = []
+    for name, (key, unit) in named.items():
+        value = metrics.get(name)
+        if value is not None:
+            said[key] = in_metric_unit(value.value, unit)
+            if value.source is not Source.MEASURED:
+                estimated.append(key)
+    return said, estimated
+
+
+def latency_attributes(
+    timeline: Timeline, outcome: Outcome, reported: Iterable[ReportedTimings]
+) -> dict[str, AttributeValue]:
+    """Return what a client span says of its time; seconds as doubles."""
+    attributes, estimated = metric_attributes(timeline.metrics, _OF_CALLS)
+    attributes[semconv.LATSPAN_OUTCOME] = outcome.value
+    gaps = timeline.chunk_gaps
+    if len(gaps) >= _PERCENTILE_95_NEEDS:
+        ordered = sorted(gap.value for gap in gaps)
+        rank = -(-len(ordered) * 95 // 100)
+        attributes[semconv.LATSPAN_CHUNK_GAP_P95] = to_seconds(ordered[rank - 1])
+        if any(gap.source is not Source.MEASURED for gap in gaps):
+            estimated.append(semconv.LATSPAN_CHUNK_GAP_P95)
+    if estimated:
+        attributes[semconv.LATSPAN_ESTIMATED] = estimated
+    if "buffered" in timeline.metrics:
+        attributes[semconv.LATSPAN_BUFFERED] = True
+    attributes |= interleaved_attributes(timeline.segments)
+    for report in reported:
+        prefix = f"{semconv.LATSPAN_REPORTED_PREFIX}{report.system}."
+        attributes |= {prefix + name: value for name, value in report.raw.items()}
+    if timeline.rejected:
+        attributes[semconv.LATSPAN_EVIDENCE_REJECTED] = timeline.rejected
+    return attributes
+
+
+def gen_ai_latency(
+    stages_ns: Mapping[str, int], *, first_token_ns: int | None, duration_ns: int
+) -> dict[str, AttributeValue]:
+    """
+    Return what vLLM's span of the same request would say of its time, in seconds.
+
+    Args:
+        stages_ns: How long each stage took.
+        first_token_ns: The time to the first token, if one came.
+        duration_ns: All of it.
+
+    Source: vLLM, ``vllm/v1/engine/output_processor.py``, ``do_tracing``.
+    """
+    said: dict[str, float] = {
+        name: to_seconds(stages_ns[stage])
+        for name, stage in (
+            ("time_in_queue", Stage.QUEUE),
+            ("time_in_model_prefill", Stage.PREFILL),
+            ("time_in_model_decode", Stage.DECODE),
+        )
+        if stage in stages_ns
+    }
+    if "time_in_model_prefill" in said and "time_in_model_decode" in said:
+        said["time_in_model_inference"] = (
+            said["time_in_model_prefill"] + said["time_in_model_decode"]
+        )
+    if first_token_ns is not None:
+        said["time_to_first_token"] = to_seconds(first_token_ns)
+    said["e2e"] = to_seconds(duration_ns)
+    return {semconv.GEN_AI_LATENCY_PREFIX + name: seconds for name, seconds in said.items()}
+
+
+def interleaved_attributes(segments: Sequence[Segment]) -> dict[str, AttributeValue]:
+    """Return the time of each segment that has no span of its own, in seconds."""
+    interleaved = interleaved_names(segments)
+    return {
+        semconv.segment_duration(total.name): to_seconds(total.duration_ns)
+        for total in totals(segment for segment in segments if segment.name in interleaved)
+    }
+
+
+def not_said_otherwise(
+    around: Mapping[str, AttributeValue], said: Mapping[str, AttributeValue]
+) -> dict[str, AttributeValue]:
+    """
+    Return what was observed around a request, but for what the request says itself.
+
+    Args:
+        around: What was observed; under ``latspan.sampled`` which of it are samples.
+        said: The attributes of the request.
+    """
+    attributes = {name: value for name, value in around.items() if name not in said}
+    sampled = attributes.pop(semconv.LATSPAN_SAMPLED, ())
+    kept = [name for name in sampled if name in attributes] if isinstance(sampled, list) else []
+    return {**attributes, semconv.LATSPAN_SAMPLED: kept} if kept else attributes
+
+
+def token_attributes(tokens: TokenCounts) -> dict[str, AttributeValue]:
+    """Return token counts under the conventions' names; absent where nobody said."""
+    counted = {
+        semconv.GEN_AI_USAGE_INPUT_TOKENS: tokens.input,
+        semconv.GEN_AI_USAGE_OUTPUT_TOKENS: tokens.output,
+        semconv.GEN_AI_USAGE_CACHE_READ_INPUT_TOKENS: tokens.cached,
+        semconv.GEN_AI_USAGE_CACHE_WRITE_INPUT_TOKENS: tokens.cache_write,
+        semconv.GEN_AI_USAGE_REASONING_OUTPUT_TOKENS: tokens.reasoning,
+    }
+    attributes: dict[str, AttributeValue] = {
+        name: count for name, count in counted.items() if count is not None
+    }
+    if attributes:
+        attributes[semconv.LATSPAN_TOKEN_SOURCE] = tokens.source.value
+    return attributes

@@ -1,0 +1,89 @@
+"""The spans beneath a request's: of its segments and of its tries."""
+
+from __future__ import annotations
+
+import functools
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from opentelemetry.trace import SpanKind
+
+from latspan import semconv
+from latspan._spans._span import AttributeValue, ChildSpan
+from latspan._timeline import Attempt
+from latspan.segments import Segment, SegmentName, Source
+
+__all__ = ["attempt_spans", "interleaved_names", "segment_spans"]
+
+_NEVER_A_SPAN: Final[frozenset[str]] = frozenset({SegmentName.CONSUMER, SegmentName.RETRY})
+"""Time that is interleaved with others, or has spans of its own: an attribute instead."""
+
+_PERCENTILE_95_NEEDS: Final = 20
+
+
+def segment_spans(segments: Sequence[Segment], start_epoch_ns: int) -> tuple[ChildSpan, ...]:
+    """
+    Return a child for each segment that is one interval, not empty, and whose source is known.
+
+    Args:
+        segments: Of a finished timeline.
+        start_epoch_ns: When that timeline began, Unix nanoseconds.
+    """
+    interleaved = interleaved_names(segments)
+    return tuple(
+        ChildSpan(
+            name,
+            start_epoch_ns + start_ns,
+            start_epoch_ns + end_ns,
+            _segment_attributes(name, source),
+        )
+        for name, start_ns, end_ns, source in segments
+        if name not in interleaved and source is not Source.UNKNOWN and start_ns < end_ns
+    )
+
+
+# Of the same few segments all calls are made: one mapping each, which nobody changes.
+@functools.lru_cache(maxsize=256)
+def _segment_attributes(name: str, source: Source) -> Mapping[str, AttributeValue]:
+    return {semconv.LATSPAN_SEGMENT: name, semconv.LATSPAN_SOURCE: source.value}
+
+
+def interleaved_names(segments: Sequence[Segment]) -> frozenset[str]:
+    """Return the names of what has no span of its own: more than one interval, or never one."""
+    names = [segment.name for segment in segments]
+    if len({*names}) == len(names):
+        return _NEVER_A_SPAN
+    return _NEVER_A_SPAN.union(name for name, intervals in Counter(names).items() if intervals > 1)
+
+
+def attempt_spans(
+    attempts: Sequence[Attempt], *, method: str, epoch_offset_ns: int, done_ns: int
+) -> tuple[ChildSpan, ...]:
+    """Return a child for each try of a call, where there was more than one."""
+    if len(attempts) < 2:
+        return ()
+    return tuple(
+        ChildSpan(
+            name=method,
+            start_epoch_ns=attempt.start_ns + epoch_offset_ns,
+            end_epoch_ns=(attempt.end_ns or done_ns) + epoch_offset_ns,
+            attributes=_attempt_attributes(attempt, resend_count),
+            kind=SpanKind.CLIENT,
+            failed=attempt.failed,
+        )
+        for resend_count, attempt in enumerate(attempts)
+    )
+
+
+def _attempt_attributes(attempt: Attempt, resend_count: int) -> dict[str, AttributeValue]:
+    attributes: dict[str, AttributeValue] = {}
+    if resend_count:
+        attributes[semconv.HTTP_REQUEST_RESEND_COUNT] = resend_count
+    if attempt.status is not None:
+        attributes[semconv.HTTP_RESPONSE_STATUS_CODE] = attempt.status
+    if attempt.error_type is not None:
+        attributes[semconv.ERROR_TYPE] = attempt.error_type
+    if attempt.reused is not None:
+        attributes[semconv.LATSPAN_CONNECTION_REUSED] = attempt.reused
+    return attributes

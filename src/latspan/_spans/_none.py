@@ -1,0 +1,51 @@
+"""No spans at all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from opentelemetry import trace
+from opentelemetry.context import Context
+from opentelemetry.trace import SpanContext, SpanKind
+
+from latspan._spans._span import AttributeValue, ChildSpan, FinishedSpan, OpenSpan
+
+__all__ = ["NoSink"]
+
+
+class NoSink:
+    """No spans: histograms alone."""
+
+    inline = False
+
+    def open(
+        self,
+        name: str,  # noqa: ARG002
+        *,
+        kind: SpanKind,  # noqa: ARG002
+        start_epoch_ns: int,  # noqa: ARG002
+        attributes: Mapping[str, AttributeValue],  # noqa: ARG002
+    ) -> OpenSpan:
+        """Hand on whatever span is current, and end nothing."""
+        return _NoSpan()
+
+    def end_children(self, children: Sequence[ChildSpan], parent: Context) -> None:
+        """Drop them."""
+
+
+class _NoSpan:
+    __slots__ = ("_context",)
+
+    def __init__(self) -> None:
+        self._context = trace.set_span_in_context(trace.get_current_span())
+
+    @property
+    def span_context(self) -> SpanContext:
+        return trace.INVALID_SPAN_CONTEXT
+
+    @property
+    def context(self) -> Context:
+        return self._context
+
+    def finish(self, finished: FinishedSpan) -> None:
+        pass

@@ -1,0 +1,93 @@
+"""What a span is to a live request: a child, an end, an open one, and where it is opened."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+from opentelemetry.context import Context
+from opentelemetry.trace import SpanContext, SpanKind
+
+__all__ = ["AttributeValue", "ChildSpan", "EndChildren", "FinishedSpan", "OpenSpan", "SpanSink"]
+
+AttributeValue = str | bool | int | float | Sequence[str]
+
+
+class ChildSpan(NamedTuple):
+    """A child that is known only after its parent has ended. Instants are Unix nanoseconds."""
+
+    name: str
+    start_epoch_ns: int
+    end_epoch_ns: int
+    attributes: Mapping[str, AttributeValue]
+    kind: SpanKind = SpanKind.INTERNAL
+    failed: bool = False
+
+
+class FinishedSpan(NamedTuple):
+    """
+    What is known of a span at its end.
+
+    Args:
+        end_epoch_ns: Unix nanoseconds.
+        attributes: Added to those it was opened with.
+        failed: Whether its status is an error.
+        children: Spans beneath it.
+        name: What it turned out to be; its first name stands if ``None``.
+    """
+
+    end_epoch_ns: int
+    attributes: Mapping[str, AttributeValue]
+    failed: bool = False
+    children: tuple[ChildSpan, ...] = ()
+    name: str | None = None
+
+
+class OpenSpan(Protocol):
+    """A span that has begun."""
+
+    @property
+    def span_context(self) -> SpanContext:
+        """Its identity, which travels in ``traceparent``."""
+        ...
+
+    @property
+    def context(self) -> Context:
+        """The OpenTelemetry context in which it is the current span."""
+        ...
+
+    def finish(self, finished: FinishedSpan) -> None:
+        """End it, children included; called once."""
+        ...
+
+
+class SpanSink(Protocol):
+    """Where spans are opened."""
+
+    @property
+    def inline(self) -> bool:
+        """
+        Whether spans must be finished on the caller's thread, when the request ends.
+
+        True for an application's own provider, so that its ``force_flush`` loses none.
+        """
+        ...
+
+    def open(
+        self,
+        name: str,
+        *,
+        kind: SpanKind,
+        start_epoch_ns: int,
+        attributes: Mapping[str, AttributeValue],
+    ) -> OpenSpan:
+        """Begin a span beneath the current one."""
+        ...
+
+    def end_children(self, children: Sequence[ChildSpan], parent: Context) -> None:
+        """Make and end spans beneath the one that is current in ``parent``."""
+        ...
+
+
+EndChildren = Callable[[Sequence[ChildSpan], Context], None]
+"""Makes and ends the children of the span that is current in a context."""
