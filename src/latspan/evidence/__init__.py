@@ -10,60 +10,91 @@ one place for all sources. To add one, write ``evidence/<system>.py`` and list i
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
-from latspan.evidence.bedrock import read as _read_bedrock
-from latspan.evidence.cerebras import read as _read_cerebras
-from latspan.evidence.envoy import read as _read_envoy
-from latspan.evidence.fireworks import read as _read_fireworks
-from latspan.evidence.groq import read as _read_groq
-from latspan.evidence.litellm import read as _read_litellm
-from latspan.evidence.llama_cpp import read as _read_llama_cpp
-from latspan.evidence.ollama import read as _read_ollama
-from latspan.evidence.openai import read as _read_openai
-from latspan.evidence.server_timing import read as _read_server_timing
-from latspan.evidence.server_timing import read_gateway as _read_gateway
-from latspan.evidence.sglang import read as _read_sglang
-from latspan.evidence.tgi import read as _read_tgi
-from latspan.evidence.vllm import read as _read_vllm
+from latspan.evidence import (
+    bedrock,
+    cerebras,
+    envoy,
+    fireworks,
+    groq,
+    litellm,
+    llama_cpp,
+    ollama,
+    openai,
+    server_timing,
+    sglang,
+    tgi,
+    vllm,
+)
 from latspan.segments import ReportedTimings
 from latspan.wire import Answer
 
-__all__ = ["ADAPTERS", "GATEWAYS", "Adapter", "read"]
+__all__ = ["GATEWAYS", "SERVERS", "Adapter", "Source", "read"]
 
 Adapter = Callable[[Answer], ReportedTimings | None]
 
-ADAPTERS: Final[tuple[Adapter, ...]] = (
-    _read_llama_cpp,
-    _read_vllm,
-    _read_groq,
-    _read_cerebras,
-    _read_ollama,
-    _read_sglang,
-    _read_bedrock,
-    _read_fireworks,
-    _read_tgi,
-    _read_server_timing,
-    _read_openai,
+
+class Source(NamedTuple):
+    """
+    Who says something of its own time.
+
+    Args:
+        told_by: What an answer of its has at least one of: fields of a body, or headers.
+        read: Reads it.
+    """
+
+    told_by: frozenset[str]
+    read: Adapter
+
+
+SERVERS: Final = tuple(
+    Source(each.TOLD_BY, each.read)
+    for each in (
+        llama_cpp,
+        vllm,
+        groq,
+        cerebras,
+        ollama,
+        sglang,
+        bedrock,
+        fireworks,
+        tgi,
+        server_timing,
+        openai,
+    )
 )
 """
-Of model servers. Asked in this order; the first that recognises an answer speaks for it, so who
+Model servers. Asked in this order; the first that recognises an answer speaks for it, so who
 tells the parts comes before who tells a total.
 """
 
-GATEWAYS: Final[tuple[Adapter, ...]] = (_read_gateway, _read_litellm, _read_envoy)
-"""Of what stands before a model server. Asked likewise, and beside it."""
+GATEWAYS: Final = (
+    Source(server_timing.TOLD_BY, server_timing.read_gateway),
+    Source(litellm.TOLD_BY, litellm.read),
+    Source(envoy.TOLD_BY, envoy.read),
+)
+"""What stands before a model server. Asked likewise, and beside it."""
+
+_ANYTHING: Final = frozenset[str]().union(*(each.told_by for each in (*SERVERS, *GATEWAYS)))
 
 
 def read(answer: Answer) -> tuple[ReportedTimings, ...]:
     """Return what was said of the answer's time, from the outside in; empty if nothing known."""
-    said = (_first(adapters, answer) for adapters in (GATEWAYS, ADAPTERS))
+    # Most answers say nothing, and of those that do most are of one source.
+    there = _ANYTHING.intersection(set[str]().union(answer.headers, *answer.bodies))
+    if not there:
+        return ()
+    said = (_first(sources, answer, there) for sources in (GATEWAYS, SERVERS))
     return tuple(reported for reported in said if reported is not None)
 
 
-def _first(adapters: tuple[Adapter, ...], answer: Answer) -> ReportedTimings | None:
-    for adapter in adapters:
-        reported = adapter(answer)
-        if reported is not None:
-            return reported
+def _first(
+    sources: tuple[Source, ...], answer: Answer, there: frozenset[str]
+) -> ReportedTimings | None:
+    for told_by, adapter in sources:
+        if not told_by.isdisjoint(there):
+            reported = adapter(answer)
+            if reported is not None:
+                return reported
     return None

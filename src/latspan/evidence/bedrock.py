@@ -20,7 +20,7 @@ from latspan.evidence._numbers import in_body, in_head, in_header, ns, number, n
 from latspan.segments import ReportedTimings
 from latspan.wire import Answer
 
-__all__ = ["read"]
+__all__ = ["TOLD_BY", "read"]
 
 _HEADER: Final = "x-amzn-bedrock-invocation-latency"
 _IN_BODIES: Final = (
@@ -29,6 +29,9 @@ _IN_BODIES: Final = (
     (("amazon-bedrock-invocationMetrics",), "invocationLatency"),
 )
 _TIMES: Final = ("latencyMs", "invocationLatency", "firstByteLatency")
+
+TOLD_BY: Final = frozenset({_HEADER, *(path[0] for path, _ in _IN_BODIES)})
+"""What an answer of its has at least one of: fields of a body, or headers."""
 
 
 def read(answer: Answer) -> ReportedTimings | None:

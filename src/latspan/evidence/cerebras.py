@@ -16,9 +16,12 @@ from latspan.evidence._numbers import in_body, ns, number, numbers_in
 from latspan.segments import ReportedTimings
 from latspan.wire import Answer
 
-__all__ = ["read"]
+__all__ = ["TOLD_BY", "read"]
 
 _TIMES: Final = ("queue_time", "prompt_time", "completion_time", "total_time")
+
+TOLD_BY: Final = frozenset({"time_info"})
+"""What an answer of its has at least one of: fields of a body, or headers."""
 
 
 def read(answer: Answer) -> ReportedTimings | None:

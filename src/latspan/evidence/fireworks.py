@@ -22,12 +22,15 @@ from latspan.evidence._numbers import as_number, in_body, in_header, ns, number,
 from latspan.segments import ReportedTimings
 from latspan.wire import Answer
 
-__all__ = ["read"]
+__all__ = ["TOLD_BY", "read"]
 
 _FIRST_TOKEN: Final = "server-time-to-first-token"
 _TOTAL: Final = "server-processing-time"
 _TIMES: Final = (_FIRST_TOKEN, _TOTAL, "prefill-queue-duration", "prefill-duration")
 _HEADERS: Final = {name: f"fireworks-{name}" for name in _TIMES}
+
+TOLD_BY: Final = frozenset({"perf_metrics", *_HEADERS.values()})
+"""What an answer of its has at least one of: fields of a body, or headers."""
 
 
 def read(answer: Answer) -> ReportedTimings | None:

@@ -18,10 +18,13 @@ from latspan.evidence._numbers import in_body, ns, number, numbers_in
 from latspan.segments import ReportedTimings
 from latspan.wire import Answer
 
-__all__ = ["read"]
+__all__ = ["TOLD_BY", "read"]
 
 _REQUIRED: Final = ("prompt_time", "completion_time", "total_time")
 _TIMES: Final = (*_REQUIRED, "queue_time")
+
+TOLD_BY: Final = frozenset({"x_groq", "usage"})
+"""What an answer of its has at least one of: fields of a body, or headers."""
 
 
 def read(answer: Answer) -> ReportedTimings | None:

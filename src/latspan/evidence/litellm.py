@@ -20,10 +20,13 @@ from latspan.evidence._numbers import in_head, in_header, ns
 from latspan.segments import ReportedTimings
 from latspan.wire import Answer
 
-__all__ = ["read"]
+__all__ = ["TOLD_BY", "read"]
 
 _OVERHEAD: Final = "x-litellm-overhead-duration-ms"
 _TOTAL: Final = "x-litellm-response-duration-ms"
+
+TOLD_BY: Final = frozenset({_OVERHEAD, _TOTAL})
+"""What an answer of its has at least one of: fields of a body, or headers."""
 
 
 def read(answer: Answer) -> ReportedTimings | None:

@@ -18,9 +18,12 @@ from latspan.evidence._numbers import in_body, ns, number, numbers_in
 from latspan.segments import ReportedTimings
 from latspan.wire import Answer
 
-__all__ = ["read"]
+__all__ = ["TOLD_BY", "read"]
 
 _REQUIRED: Final = ("prompt_n", "prompt_ms", "predicted_n", "predicted_ms")
+
+TOLD_BY: Final = frozenset({"timings"})
+"""What an answer of its has at least one of: fields of a body, or headers."""
 
 
 def read(answer: Answer) -> ReportedTimings | None:

@@ -20,9 +20,12 @@ from latspan.evidence._numbers import ns, number, numbers_in
 from latspan.segments import ReportedTimings
 from latspan.wire import Answer
 
-__all__ = ["read"]
+__all__ = ["TOLD_BY", "read"]
 
 _FIELDS: Final = ("total_duration", "load_duration", "prompt_eval_duration", "eval_duration")
+
+TOLD_BY: Final = frozenset({"total_duration"})
+"""What an answer of its has at least one of: fields of a body, or headers."""
 
 
 def read(answer: Answer) -> ReportedTimings | None:

@@ -18,10 +18,13 @@ from latspan.evidence._numbers import in_head, in_header, ns
 from latspan.segments import ReportedTimings
 from latspan.wire import Answer
 
-__all__ = ["read"]
+__all__ = ["TOLD_BY", "read"]
 
 _HEADER: Final = "openai-processing-ms"
 _BEHIND_LITELLM: Final = f"llm_provider-{_HEADER}"
+
+TOLD_BY: Final = frozenset({_HEADER, _BEHIND_LITELLM})
+"""What an answer of its has at least one of: fields of a body, or headers."""
 
 
 def read(answer: Answer) -> ReportedTimings | None:

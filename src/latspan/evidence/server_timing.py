@@ -30,11 +30,14 @@ from latspan.evidence._numbers import in_head, ns, numbers_in
 from latspan.segments import ReportedTimings
 from latspan.wire import Answer, server_timing
 
-__all__ = ["read", "read_gateway"]
+__all__ = ["TOLD_BY", "read", "read_gateway"]
 
 _STAGES: Final = ("queue", "model_load", "prefill", "decode")
 _GATEWAY: Final = "gateway"
 _NETWORK: Final = "send_stream"
+
+TOLD_BY: Final = frozenset({server_timing.HEADER, server_timing.FIELD})
+"""What an answer of its has at least one of: fields of a body, or headers."""
 
 
 def read(answer: Answer) -> ReportedTimings | None:

@@ -16,13 +16,16 @@ Source: SGLang, ``python/sglang/srt/observability/req_time_stats.py``,
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from latspan.evidence._numbers import in_body, ns, number, numbers_in
 from latspan.segments import ReportedTimings
 from latspan.wire import Answer
 
-__all__ = ["read"]
+__all__ = ["TOLD_BY", "read"]
+
+TOLD_BY: Final = frozenset({"meta_info"})
+"""What an answer of its has at least one of: fields of a body, or headers."""
 
 
 def read(answer: Answer) -> ReportedTimings | None:

@@ -18,9 +18,12 @@ from latspan.evidence._numbers import in_head, in_header, ns
 from latspan.segments import ReportedTimings
 from latspan.wire import Answer
 
-__all__ = ["read"]
+__all__ = ["TOLD_BY", "read"]
 
 _TIMES: Final = ("x-total-time", "x-validation-time", "x-queue-time", "x-inference-time")
+
+TOLD_BY: Final = frozenset({"x-inference-time"})
+"""What an answer of its has at least one of: fields of a body, or headers."""
 
 
 def read(answer: Answer) -> ReportedTimings | None:

@@ -19,11 +19,16 @@ Source: vLLM, ``vllm/entrypoints/generate/base/serving.py``, ``build_per_request
 
 from __future__ import annotations
 
+from typing import Final
+
 from latspan.evidence._numbers import in_body, ns, number, numbers_in
 from latspan.segments import ReportedTimings
 from latspan.wire import Answer
 
-__all__ = ["read"]
+__all__ = ["TOLD_BY", "read"]
+
+TOLD_BY: Final = frozenset({"metrics"})
+"""What an answer of its has at least one of: fields of a body, or headers."""
 
 
 def read(answer: Answer) -> ReportedTimings | None:

@@ -41,8 +41,8 @@ def test_what_it_says_fits_what_the_client_saw(said: Said) -> None:
 @every_source
 def test_no_other_source_takes_it_for_its_own(said: Said) -> None:
     """It is recognised by what no other has."""
-    adapters = (*evidence.ADAPTERS, *evidence.GATEWAYS)
-    systems = {r.system for adapter in adapters if (r := adapter(said.answer())) is not None}
+    sources = (*evidence.SERVERS, *evidence.GATEWAYS)
+    systems = {r.system for each in sources if (r := each.read(said.answer())) is not None}
     assert systems == {said.system}
 
 
