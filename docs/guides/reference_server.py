@@ -18,6 +18,7 @@ import json
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from typing import Any, cast
 
 import httpx2
@@ -30,9 +31,6 @@ from starlette.types import Receive, Scope, Send
 import latspan
 from latspan_asgi import LatspanMiddleware
 
-TOO_BUSY = 503
-UNAUTHORIZED = 401
-
 
 @dataclass
 class ReferenceServer:
@@ -42,6 +40,7 @@ class ReferenceServer:
     Args:
         model: The URL of a llama.cpp server.
         key: Whoever does not bring it is sent away.
+        name: What the model is called in traces and metrics; never what a client calls it.
         fallback: Another one, which answers when the queue is long; the same one if empty.
         slots: How many requests are worked on at once.
         longest_queue: How many may wait; the next is turned away.
@@ -52,6 +51,7 @@ class ReferenceServer:
 
     model: str
     key: str
+    name: str = "smollm2-135m"
     fallback: str = ""
     slots: int = 2
     longest_queue: int = 64
@@ -76,7 +76,7 @@ class ReferenceServer:
         """Send away whoever does not bring the key."""
         brought = request.headers.get("authorization", "").encode()
         if not hmac.compare_digest(brought, f"Bearer {self.key}".encode()):
-            raise HTTPException(UNAUTHORIZED)
+            raise HTTPException(HTTPStatus.UNAUTHORIZED)
 
     @latspan.stage("parse")
     async def parse(self, request: Request) -> dict[str, Any]:
@@ -97,13 +97,13 @@ class ReferenceServer:
     async def check(self, prompt: str) -> None:
         """Refuse what nobody should ask."""
         if any(word in prompt.lower() for word in self.forbidden):
-            raise HTTPException(422)
+            raise HTTPException(HTTPStatus.UNPROCESSABLE_ENTITY)
 
     @latspan.stage("route")
     async def route(self) -> str:
         """Choose who answers, or turn the request away before any work is done."""
         if self.waiting >= self.longest_queue:
-            raise HTTPException(TOO_BUSY, headers={"Retry-After": "1"})
+            raise HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, headers={"Retry-After": "1"})
         if self.waiting >= self.hurried_from and self.fallback:
             latspan.degraded("fallback_model")
             return self.fallback
@@ -160,7 +160,7 @@ class ReferenceServer:
         prompt = "\n".join(message["content"] for message in chat["messages"])
         url = await self.route()
         latspan.describe(
-            model=chat["model"],
+            model=self.name,
             provider="llama_cpp",
             input_tokens=await self.tokenize(prompt),
         )

@@ -58,7 +58,8 @@ def describe(
     A value out of its range is not recorded; latspan logs that once.
 
     Args:
-        model: The model that answers.
+        model: The model that answers, by a name of yours: each is a series of its own, so it is
+            never whatever a client calls it.
         provider: Who provides it, for example ``vllm``.
         operation: What is asked of it: ``chat``, ``text_completion``, ``embeddings`` …
         input_tokens: Of the prompt, cached ones included.
