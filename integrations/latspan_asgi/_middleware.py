@@ -68,6 +68,8 @@ class LatspanMiddleware:
 
         try:
             await self.app(scope, receive_and_hear, answer.send)
+            # What it left unfinished is the server's to see.
+            await answer.let_go()
         except BaseException as error:
             if answer.gone:
                 served.disconnected()

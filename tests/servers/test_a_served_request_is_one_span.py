@@ -332,3 +332,41 @@ def test_capture_is_the_real_one() -> None:
         asyncio.run(LatspanMiddleware(answering(b"a"))(dict(ASKED), client.receive, client.send))
         (record,) = seen.records
     assert record.duration_ns > 0
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_headers_that_can_be_read_once_reach_the_server(server: Server, told: bool) -> None:
+    """The specification asks for an iterable, no more."""
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        headers = iter([(b"x-a", b"1")])
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": b"a"})
+
+    assert server.serve(app, server_timing=told).headers == {b"x-a": b"1"}
+
+
+@pytest.mark.parametrize("wrong", [{}, {"status": "200"}, {"status": None}])
+def test_what_is_wrong_with_a_head_the_server_says(server: Server, wrong: dict[str, Any]) -> None:
+    """Not the middleware: it may be that the server minds less."""
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "headers": [], **wrong})
+        await send({"type": "http.response.body", "body": b"a"})
+
+    assert server.serve(app).body == b"a"
+    assert len(server.seen.spans) == 1
+
+
+def test_a_client_that_leaves_before_the_head(server: Server) -> None:
+    """It is as gone as one that leaves before the body."""
+
+    async def gone(message: Any) -> None:
+        raise OSError("the client has gone")
+
+    client = Client(server.clock)
+    asking = LatspanMiddleware(answering(b"a"))(dict(ASKED), client.receive, gone)
+    with pytest.raises(OSError, match="gone"):
+        asyncio.run(asking)
+    (record,) = server.seen.records
+    assert record.outcome is Outcome.CLOSED_EARLY

@@ -137,3 +137,59 @@ def test_a_client_that_left_is_told_nothing(server: Server) -> None:
     app = _staged(server, _streaming(server))
     with pytest.raises(OSError, match="gone"):
         server.serve(app, Client(server.clock, leaves_after=0), server_timing=True)
+
+
+def _saying(*messages: dict[str, Any]) -> App:
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        for message in messages:
+            await send(message)
+
+    return app
+
+
+def _part(body: bytes, *, more: bool = True) -> dict[str, Any]:
+    return {"type": "http.response.body", "body": body, "more_body": more}
+
+
+def _head(*headers: tuple[bytes, bytes]) -> dict[str, Any]:
+    return {"type": "http.response.start", "status": 200, "headers": [EVENTS, *headers]}
+
+
+def test_a_held_head_leaves_before_a_part_that_is_empty(server: Server) -> None:
+    """No server takes a body before its head."""
+    app = _saying(_head(), _part(b""), _part(b"data: a\n\n"), _part(b"", more=False))
+    client = server.serve(_staged(server, app), server_timing=True, hold_headers=True)
+    assert client.sent[0]["type"] == "http.response.start"
+    assert client.body.startswith(b"data: a\n\n: server-timing ")
+
+
+@pytest.mark.parametrize("heads", [1, 2])
+def test_a_held_head_is_not_lost(server: Server, heads: int) -> None:
+    """Nothing behind it, or another: the server says what it thinks of that."""
+    app = _saying(*[_head()] * heads)
+    client = server.serve(_staged(server, app), server_timing=True, hold_headers=True)
+    assert [each["type"] for each in client.sent] == ["http.response.start"] * heads
+
+
+def test_the_comment_stands_behind_the_last_event(server: Server) -> None:
+    """Whose end may come with the last part."""
+    app = _saying(_head(), _part(b"data: he"), _part(b"llo\n\n", more=False))
+    client = server.serve(_staged(server, app), server_timing=True, hold_headers=True)
+    assert client.body.startswith(b"data: hello\n\n: server-timing queue;dur=20.000")
+
+
+@pytest.mark.parametrize("body", [b"data: a", b"data: a\n", b"data: a\r\n"])
+def test_an_event_that_is_not_over_has_no_comment(server: Server, body: bytes) -> None:
+    """It would become a part of it, or end it."""
+    app = _saying(_head(), _part(body), _part(b"", more=False))
+    client = server.serve(_staged(server, app), server_timing=True, hold_headers=True)
+    assert client.body == body
+
+
+def test_what_is_compressed_has_no_comment(server: Server) -> None:
+    """Text behind it would be garbage."""
+    app = _saying(
+        _head((b"content-encoding", b"gzip")), _part(b"\x1f\x8b\n\n"), _part(b"", more=False)
+    )
+    client = server.serve(_staged(server, app), server_timing=True, hold_headers=True)
+    assert client.body == b"\x1f\x8b\n\n"
