@@ -30,8 +30,11 @@ _TOKEN: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _LONGEST: Final = 16_384
 """Characters that are read at most: a header says little, and comes from anybody."""
 _ENTRY: Final = re.compile(
-    r"""\s*(?P<name>[!#$%&'*+\-.^_`|~0-9A-Za-z]+)
-        (?P<parameters>(?:\s*;\s*[^=;,\s]+(?:\s*=\s*(?:"(?:[^"\\]|\\.)*"|[^;,]*))?)*)\s*(?:,|$)""",
+    # Nothing is tried twice: what is no entry might otherwise be read for hours.
+    r"""\s*+(?P<name>[!#$%&'*+\-.^_`|~0-9A-Za-z]++)
+        (?P<parameters>(?:\s*+;\s*+[^=;,\s]++(?:\s*+=\s*+(?:
+            "(?:[^"\\]|\\.)*+"(?=\s*+(?:[;,]|$))|[^;,]*+
+        ))?+)*+)\s*+(?:,|$)""",
     re.VERBOSE,
 )
 _PARAMETER: Final = re.compile(
