@@ -7,7 +7,7 @@ from typing import Any
 
 from latspan.instrument import Served
 
-__all__ = ["Body"]
+__all__ = ["Body", "SizedBody"]
 
 
 class Body:
@@ -42,10 +42,6 @@ class Body:
             raise
         served.sent()
 
-    def __len__(self) -> int:
-        """Return how many parts there are, where the application's own body knows."""
-        return len(self._parts)  # type: ignore[arg-type]
-
     def close(self) -> None:
         """Hear that the server is done with it, and close the application's own."""
         close: Any = getattr(self._parts, "close", None)
@@ -60,3 +56,11 @@ class Body:
                 # There is none to send: to a HEAD, say.
                 self._served.sent()
             self._served.leave()
+
+
+class SizedBody(Body):
+    """The same where the application's own body knows how many parts it has."""
+
+    def __len__(self) -> int:
+        """Return how many parts there are; servers ask whoever has this method."""
+        return len(self._parts)  # type: ignore[arg-type]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sized
 from typing import Any
 
 from latspan.instrument import Served, Timings, guarded
-from latspan_wsgi._body import Body
+from latspan_wsgi._body import Body, SizedBody
 from latspan_wsgi._routes import route_of
 
 __all__ = ["LatspanMiddleware"]
@@ -63,7 +63,7 @@ class LatspanMiddleware:
             served.sent()
             served.leave()
             return body
-        return Body(body, served)
+        return SizedBody(body, served) if isinstance(body, Sized) else Body(body, served)
 
     def _begin(self, environ: dict[str, Any]) -> Served | None:
         with guarded("the start of a served request"):

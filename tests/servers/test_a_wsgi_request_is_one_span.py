@@ -355,3 +355,23 @@ def test_a_real_server_finds_nothing_against_it() -> None:
         serving.join()
     (record,) = seen.records
     assert (record.kind, record.outcome) == (Kind.REQUEST, Outcome.COMPLETED)
+
+
+def test_a_body_knows_its_length_where_the_applications_own_does(server: Server) -> None:
+    """Servers ask whatever has the method, and a stream has not."""
+
+    def streaming(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        start_response("200 OK", [])
+        return (part for part in [b"a", b"b"])
+
+    client = Client(server.clock)
+    environ: dict[str, Any] = {}
+    setup_testing_defaults(environ)
+    listed: Any = LatspanMiddleware(answering(b"a", b"b"))({**environ}, client.start)
+    stream: Any = LatspanMiddleware(streaming)({**environ}, client.start)
+    assert len(listed) == 2
+    assert not hasattr(stream, "__len__")
+    assert bool(stream)
+    for body in (listed, stream):
+        assert [*body] == [b"a", b"b"]
+        body.close()
