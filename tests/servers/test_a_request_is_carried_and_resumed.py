@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import copy
+import gc
 import multiprocessing
 import pickle
 import queue
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+from dataclasses import replace
 from multiprocessing.connection import Connection
 from typing import Any
 
 import pytest
 
 import latspan
+from latspan import _runtime
+from latspan._request import LiveWork
 from latspan.clock import ManualClock
 from latspan.recording import RequestRecord
 from latspan.segments import Kind, Outcome, Segment, Side, Source
@@ -366,3 +372,93 @@ def test_a_worker_of_another_process(dies: bool) -> None:
         assert by_name["prefill"].duration_ns >= 20 * MS
         assert by_name["queue"].source is Source.ESTIMATED
     assert sum(each.duration_ns for each in request.segments) == request.duration_ns
+
+
+def test_a_generator_that_goes_on_with_it_is_closed_elsewhere(
+    server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As frameworks take each part of an answer in a context of its own."""
+
+    def parts(carried: latspan.Carried) -> Iterator[str]:
+        with latspan.resume(carried):
+            yield "a"
+            yield "b"
+
+    with latspan.request("ask"):
+        given = parts(latspan.carry())
+        assert contextvars.copy_context().run(next, given) == "a"
+        assert [*given] == ["b"]
+    assert caplog.records == []
+    assert len(server.seen.spans) == 2
+
+
+@pytest.fixture
+def lax(server: Server) -> Iterator[Server]:
+    """Give a server whose latspan logs what fails, as it does for users."""
+    runtime = _runtime.current()
+    assert runtime is not None
+    with _runtime.overridden(replace(runtime, strict=False)):
+        yield server
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        None,
+        b"x",
+        [("a", "b")],
+        {5: 5},
+        {"traceparent": 5, "baggage": 5, "latspan-path": 5},
+        {"traceparent": b"00-11111111111111111111111111111111-1111111111111111-01"},
+    ],
+)
+def test_what_is_no_headers_is_nobodys(lax: Server, told: Any) -> None:
+    """What came with a message is not the application's fault."""
+    with latspan.resume(told), latspan.stage("prefill"):
+        pass
+    assert [(each.name, each.side) for each in lax.seen.records] == [("prefill", Side.SERVER)]
+
+
+def test_what_cannot_be_text_is_carried_as_far_as_it_can(server: Server) -> None:
+    """Half a character, out of somebody's bytes."""
+    with latspan.attributes(tenant="a\ud800"), latspan.request("ask"):
+        carried = latspan.carry().headers()
+    assert carried["latspan-tenant"] == "a%3F"
+
+
+def _works() -> int:
+    return sum(isinstance(each, LiveWork) for each in gc.get_objects())
+
+
+@pytest.mark.parametrize("headers", [None, {"latspan-side": "server"}])
+def test_nothing_is_held_when_it_is_over(server: Server, headers: dict[str, str] | None) -> None:
+    """With the garbage collector off, as model servers have it; here, and in another process."""
+    gc.collect()
+    gc.disable()
+    try:
+        before = _works()
+        with (
+            latspan.request("ask") if headers is None else nullcontext(),
+            latspan.resume(headers or latspan.carry()),
+            latspan.stage("prefill"),
+            latspan.stage("tokenize"),
+        ):
+            pass
+        assert _works() == before
+    finally:
+        gc.enable()
+
+
+def test_a_handle_that_is_resumed_for_ever_stays_small(server: Server) -> None:
+    """By an engine that keeps it; what it tells is still all of it."""
+    with latspan.resume({}) as carried:
+        for _ in range(1_000):
+            with latspan.stage("prefill"):
+                server.clock.advance(1 * MS)
+    with latspan.resume(carried), latspan.stage("decode"):
+        with latspan.stage("tokenize"):
+            server.clock.advance(2 * MS)
+        told = carried.server_timing()
+    assert told == "prefill;dur=1000.000, tokenize;dur=2.000"
+    unit: Any = carried._unit  # pyright: ignore[reportPrivateUsage]
+    assert len(unit.stages) == 0

@@ -12,7 +12,7 @@ from opentelemetry.context import Context
 
 from latspan import _runtime
 from latspan._fork import this_process
-from latspan._request._context import ambient_attributes, only_said
+from latspan._request._context import Entered, ambient_attributes, only_said
 from latspan._request._enclosing import (
     Elsewhere,
     Unit,
@@ -89,20 +89,32 @@ class Carried:
         Return what another process carried.
 
         Args:
-            headers: What :meth:`headers` gave there, among others; any letter case.
+            headers: What :meth:`headers` gave there, among others; any letter case. What is no
+                text is not read.
         """
-        found = {name.lower(): value for name, value in headers.items()}
-        said = {name: unquote(found[header]) for name, header in _SAID.items() if header in found}
-        side = Side.CLIENT if found.get(_SIDE) == Side.CLIENT.value else Side.SERVER
-        return cls(Elsewhere(side), propagate.extract(found, Context()), said)
+        with _runtime.guarded("the headers of a unit of work"):
+            # It came with a message, and is of whatever type that had.
+            told: Mapping[Any, Any] = headers if hasattr(headers, "items") else {}
+            found = {
+                name.lower(): value
+                for name, value in told.items()
+                if isinstance(name, str) and isinstance(value, str)
+            }
+            said = {
+                name: unquote(found[header]) for name, header in _SAID.items() if header in found
+            }
+            side = Side.CLIENT if found.get(_SIDE) == Side.CLIENT.value else Side.SERVER
+            return cls(Elsewhere(side), propagate.extract(found, Context()), said)
+        return cls(Elsewhere(Side.SERVER), Context(), {})
 
     def headers(self) -> dict[str, str]:
         """Return it as text by name, names in lower case, for a message or a request."""
         self._away = True
         carried: dict[str, str] = {}
-        propagate.inject(carried, self._around)
-        for name, value in self._said.items():
-            carried[_SAID[name]] = quote(value)
+        with _runtime.guarded("the headers of a unit of work"):
+            propagate.inject(carried, self._around)
+            for name, value in self._said.items():
+                carried[_SAID[name]] = quote(value, errors="replace")
         carried[_SIDE] = (Side.CLIENT if self._unit is None else self._unit.side).value
         return carried
 
@@ -137,18 +149,15 @@ class Carried:
         if unit is not self._unit and isinstance(unit, LiveWork):
             # It was carried out of a stage that is over: what follows is no part of that.
             around = trace.set_span_in_context(unit.span, around)
-        with only_said(self._said):
-            token = current_unit.set(unit)
-            attached = context.attach(around)
-            try:
-                yield
-            finally:
-                context.detach(attached)
-                current_unit.reset(token)
+        # A generator may be closed in another context than the one that it was begun in.
+        with only_said(self._said), Entered(current_unit, unit, around):
+            yield
 
     def server_timing(self) -> str:
         """Return the stages that are over, as the ``Server-Timing`` header has them."""
-        return "" if self._unit is None else server_timing.written(self._unit.took_ns())
+        with _runtime.guarded("the stages of a unit of work"):
+            return "" if self._unit is None else server_timing.written(self._unit.took_ns())
+        return ""
 
     def returned(self, told: str) -> None:
         """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable
 from contextvars import ContextVar
 from typing import Final, Protocol
@@ -23,10 +24,13 @@ __all__ = [
 class Unit(Protocol):
     """What calls and stages are inside of."""
 
-    calls: list[Callable[[int], Interval]]
-    """The calls made inside it; each is told when the unit ended."""
     stages: list[Callable[[int], Interval]]
-    """The stages inside it; likewise."""
+    """The stages inside it; each is told when the unit ended."""
+
+    @property
+    def calls(self) -> list[Callable[[int], Interval]]:
+        """The calls made inside it; likewise."""
+        ...
 
     @property
     def outer(self) -> Unit | None:
@@ -89,12 +93,18 @@ class Elsewhere:
         side: The side of the network it is on.
     """
 
-    __slots__ = ("_side", "calls", "stages")
+    __slots__ = ("_counting", "_over_ns", "_side", "stages")
 
     def __init__(self, side: Side) -> None:
         self._side = side
-        self.calls: list[Callable[[int], Interval]] = []
+        self._over_ns: dict[str, int] = {}
+        self._counting = threading.Lock()
         self.stages: list[Callable[[int], Interval]] = []
+
+    @property
+    def calls(self) -> list[Callable[[int], Interval]]:
+        """Its calls are in the trace; nobody here has a timeline to lay them in."""
+        return []
 
     @property
     def outer(self) -> None:
@@ -112,7 +122,21 @@ class Elsewhere:
 
     def took_ns(self) -> list[tuple[str, int]]:
         """Return how long each stage here took that is over, in nanoseconds."""
-        return stages_ns(self.stages)
+        with self._counting:
+            took = dict(self._over_ns)
+            for name, duration_ns in stages_ns(self.stages):
+                took[name] = took.get(name, 0) + duration_ns
+        return [*took.items()]
+
+    def stage_ended(self) -> None:
+        """Keep of the stages no more than how long they took, once none of them is open."""
+        with self._counting:
+            # Others may begin meanwhile, behind these.
+            begun = tuple(self.stages)
+            if all(interval(_STILL_OPEN).done_ns != _STILL_OPEN for interval in begun):
+                for name, duration_ns in stages_ns(begun):
+                    self._over_ns[name] = self._over_ns.get(name, 0) + duration_ns
+                del self.stages[: len(begun)]
 
 
 _STILL_OPEN: Final = -1

@@ -17,6 +17,7 @@ from latspan._request._context import (
     span_attributes,
 )
 from latspan._request._enclosing import (
+    Elsewhere,
     Unit,
     active_work,
     current_unit,
@@ -169,6 +170,11 @@ class LiveWork:
         return not self._open or self._process is not this_process()
 
     @property
+    def is_innermost(self) -> bool:
+        """Whether nothing was begun inside it, in this context, that is still current."""
+        return current_unit.get() is self
+
+    @property
     def side(self) -> Side:
         """The side of the network it is on."""
         return self._side
@@ -241,6 +247,8 @@ class LiveWork:
         if self.waits and not self.finished:
             for dropped in self.waits:
                 dropped()
+            # They hold it, and nobody may be there to collect cycles.
+            self.waits.clear()
         try:
             self._open.pop()
         except IndexError:
@@ -285,6 +293,11 @@ class LiveWork:
         # Whoever still holds this unit of work needs none of what was inside it.
         self.calls.clear()
         self.stages.clear()
+        around = self.outer
+        while isinstance(around, LiveWork):
+            around = around.outer
+        if isinstance(around, Elsewhere) and stage_name is not None:
+            around.stage_ended()
         remarks = self._remarks or _NO_REMARKS
         metrics = {**timeline.metrics, **known.metrics, **remarks.all_metrics(timeline.start_ns)}
         told, estimated = metric_attributes(metrics)
@@ -301,8 +314,8 @@ class LiveWork:
         if error_type is not None:
             attributes[semconv.ERROR_TYPE] = error_type
         if self._observation is not None:
-            around = self._observation(self._start_ns, done_ns, None, self._side)
-            attributes |= not_said_otherwise(around, attributes)
+            beside = self._observation(self._start_ns, done_ns, None, self._side)
+            attributes |= not_said_otherwise(beside, attributes)
         if self._runtime.gen_ai_latency and self._is_a_models(attributes):
             first = metrics.get("time_to_first_token")
             attributes |= gen_ai_latency(
