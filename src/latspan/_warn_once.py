@@ -11,14 +11,18 @@ _logger: Final = logging.getLogger("latspan")
 _given: Final[set[str]] = set()
 
 
-def warn_once(message: str, error: BaseException | None = None) -> None:
+def warn_once(
+    message: str, error: BaseException | None = None, *, about: str | None = None
+) -> None:
     """
     Log a warning, unless this process did before.
 
     Args:
         message: What is to be said.
         error: Why, with its traceback.
+        about: What is warned of once, where the message differs each time.
     """
-    if message not in _given:
-        _given.add(message)
+    once = about or message
+    if once not in _given:
+        _given.add(once)
         _logger.warning("%s", message, exc_info=error)

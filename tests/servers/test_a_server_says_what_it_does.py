@@ -10,11 +10,18 @@ from typing import Any
 import pytest
 
 import latspan
+from latspan import _warn_once
 from latspan.errors import UnknownNameError
 from latspan.recording import RequestRecord
 from latspan.segments import Kind, Outcome
 from latspan.testing._capture import Captured
 from tests.servers.conftest import MS, App, Server, answering
+
+
+@pytest.fixture(autouse=True)
+def nothing_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forget what other tests were warned of."""
+    monkeypatch.setattr(_warn_once, "_given", set[str]())
 
 
 def _of(seen: Captured, kind: Kind) -> list[RequestRecord]:
@@ -277,3 +284,25 @@ def test_a_request_around_a_function(server: Server) -> None:
     assert answer() == 1
     (request,) = _of(server.seen, Kind.REQUEST)
     assert (request.name, request.duration_ns) == ("answer", 1 * MS)
+
+
+@pytest.mark.parametrize(
+    "said", [{"model": 5}, {"model": ["a"], "provider": 3}, {"model": "m", "operation": 1}]
+)
+def test_what_is_no_text_is_said_as_text(server: Server, said: dict[str, Any]) -> None:
+    """A library's own type of a model, say; the request is a span whatever it is."""
+    with latspan.request("answer"):
+        latspan.describe(**said)
+    (span,) = server.seen.spans
+    assert (span.attributes or {})["gen_ai.request.model"] == str(said["model"])
+
+
+def test_it_is_said_once_what_was_not_recorded(
+    server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    """However many different values cannot be, and however long they are."""
+    with caplog.at_level(logging.WARNING, logger="latspan"), latspan.request("answer"):
+        for impossible in (2.5, 3.5, "x" * 9_999, 4.5):
+            latspan.describe(speculative_acceptance=impossible)  # type: ignore[arg-type]
+    (record,) = caplog.records
+    assert len(record.getMessage()) < 200

@@ -317,3 +317,53 @@ def test_without_latspan_tokens_are_tokens() -> None:
     latspan.describe(model="m", kv_usage=2)
     latspan.degraded("output_cut")
     latspan.rejected(retry_after_s=1)
+
+
+def _of_nothing(_: object) -> Any:
+    return None
+
+
+def _failing(_: object) -> int:
+    raise KeyError
+
+
+@pytest.mark.parametrize("count", [_of_nothing, _failing, str])
+def test_what_cannot_be_counted_is_given_all_the_same(server: Server, count: Any) -> None:
+    """Whoever reads the answer has not asked for the count."""
+    runtime = _runtime.current()
+    assert runtime is not None
+    with _runtime.overridden(replace(runtime, strict=False)), latspan.request("answer"):
+        assert [*latspan.generated(["a", "b"], count=count)] == ["a", "b"]
+    (request,) = _of(server.seen, Kind.REQUEST)
+    assert request.outcome is Outcome.COMPLETED
+    assert "time_to_first_token" not in request.metrics
+
+
+def test_a_model_that_fails_as_it_is_closed(server: Server) -> None:
+    """Its exception is handed on, and the stage has ended."""
+
+    def tokens() -> Iterator[str]:
+        try:
+            yield "a"
+        finally:
+            raise ConnectionError
+
+    async def atokens() -> AsyncIterator[str]:
+        try:
+            yield "a"
+        finally:
+            raise ConnectionError
+
+    async def left() -> None:
+        given = latspan.generated(atokens())
+        assert await anext(given) == "a"
+        with pytest.raises(ConnectionError):
+            await given.aclose()
+
+    with latspan.request("answer"):
+        given = latspan.generated(tokens())
+        assert next(given) == "a"
+        with pytest.raises(ConnectionError):
+            given.close()
+        asyncio.run(left())
+    assert [each.name for each in _of(server.seen, Kind.STAGE)] == ["prefill", "decode"] * 2

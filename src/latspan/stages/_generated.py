@@ -94,10 +94,17 @@ class _Following:
         """Stamp that somebody asks for the first."""
         self._generation.begun_ns = self._now()
 
-    def token(self, count: int) -> None:
-        """Stamp tokens."""
+    def token(self, bearer: _T, counted: Callable[[_T], int]) -> None:
+        """Stamp the tokens that are in what came."""
         generation = self._generation
-        if count > 0:
+        try:
+            # Of what is no number nobody can say that it is more than none.
+            count = counted(bearer) + 0
+            bears = count > 0
+        except Exception as error:  # noqa: BLE001 - the answer is not to end for it
+            _runtime.report_bug(error, "counting tokens")
+            return
+        if bears:
             is_first = generation.first_ns is None
             generation.token(self._now(), count)
             if is_first:
@@ -146,12 +153,14 @@ def _follow(
     following.begun()
     try:
         for token in tokens:
-            following.token(count(token))
+            following.token(token, count)
             yield token
     except BaseException as error:
-        if isinstance(error, GeneratorExit) and isinstance(tokens, Generator):
-            tokens.close()
-        following.ended(error)
+        try:
+            if isinstance(error, GeneratorExit) and isinstance(tokens, Generator):
+                tokens.close()
+        finally:
+            following.ended(error)
         raise
     following.ended()
 
@@ -164,13 +173,15 @@ async def _afollow(
     try:
         async for token in tokens:
             if following is not None:
-                following.token(count(token))
+                following.token(token, count)
             yield token
     except BaseException as error:
-        if isinstance(error, GeneratorExit) and isinstance(tokens, AsyncGenerator):
-            await tokens.aclose()
-        if following is not None:
-            following.ended(error)
+        try:
+            if isinstance(error, GeneratorExit) and isinstance(tokens, AsyncGenerator):
+                await tokens.aclose()
+        finally:
+            if following is not None:
+                following.ended(error)
         raise
     if following is not None:
         following.ended()

@@ -6,6 +6,7 @@ from typing import Final, Literal, get_args
 
 from latspan import semconv
 from latspan._request import LiveWork, Remarks, enclosing_works
+from latspan._runtime import guarded
 from latspan._warn_once import warn_once
 from latspan.errors import UnknownNameError
 from latspan.metrics import MetricValue
@@ -78,8 +79,9 @@ def describe(
     if remarks is None:
         return
     if model is not None:
-        remarks.series.update(model=model, provider=provider or _PROVIDER_OTHER)
-        remarks.attributes[semconv.GEN_AI_OPERATION_NAME] = operation
+        # A client's own types of model and provider are often no text.
+        remarks.series.update(model=str(model), provider=str(provider or _PROVIDER_OTHER))
+        remarks.attributes[semconv.GEN_AI_OPERATION_NAME] = str(operation)
     numbers: dict[str, float | None] = {
         semconv.GEN_AI_USAGE_INPUT_TOKENS: input_tokens,
         semconv.GEN_AI_USAGE_CACHE_READ_INPUT_TOKENS: cached_tokens,
@@ -112,7 +114,8 @@ def _is_in_range(name: str, value: object) -> bool:
     most = 1 if name in _RATIOS else _MOST
     if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= most:
         return True
-    warn_once(f"not recorded: {name} is {value!r}, which it cannot be")
+    with guarded("a value that cannot be"):
+        warn_once(f"not recorded: {name} is {value!r:.40}, which it cannot be", about=name)
     return False
 
 
