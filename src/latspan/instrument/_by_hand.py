@@ -129,7 +129,17 @@ class WorkScope:
         traceback: TracebackType | None,
     ) -> None:
         if self._open:
-            _finish(self._open.pop(), exc)
+            with _runtime.guarded("the end of a unit of work"):
+                _finish(self._left(), exc)
+
+    def _left(self) -> LiveWork:
+        """Return what ends here: other threads and tasks may be inside of the same scope."""
+        for work in reversed(self._open.copy()):
+            if work.is_innermost:
+                self._open.remove(work)
+                return work
+        # It was entered in another context; which one it was nobody can say.
+        return self._open.pop()
 
 
 class _Run:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import AsyncGenerator, Callable, Generator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol, cast
 
 __all__ = ["Run", "wrapped"]
@@ -135,7 +135,8 @@ def _async_generator(function: Callable[..., Any], begin: Begin) -> Callable[...
                 try:
                     step, sent = source.asend, (yield item)
                 except GeneratorExit:
-                    await source.aclose()
+                    with nullcontext() if run is None else run.current():
+                        await source.aclose()
                     raise
                 except BaseException as thrown:  # noqa: BLE001 - handed to the generator
                     step, sent = source.athrow, thrown

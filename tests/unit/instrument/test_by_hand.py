@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import contextvars
+from collections.abc import AsyncGenerator, AsyncIterator
+from typing import cast
+
 import pytest
 
 import latspan
+from latspan._request._enclosing import Unit, current_unit
 from latspan.clock import ManualClock
 from latspan.errors import UnknownNameError
 from latspan.instrument import Call, open_call
@@ -227,3 +232,39 @@ def test_nothing_happens_until_configured() -> None:
     with latspan.attributes(path="x"), latspan.request("answer"), latspan.stage("retrieve"):
         pass
     assert open_call(operation="chat", provider="p", model="m", dialect=OPENAI_CHAT) is None
+
+
+def test_one_scope_in_two_contexts_at_once(seen: Captured) -> None:
+    """Each ends its own, whichever ends first: an object of a module's that many threads enter."""
+    scope = latspan.stage("prefill")
+    first, second = contextvars.copy_context(), contextvars.copy_context()
+    left: list[Unit | None] = []
+    for each in (first, second):
+        each.run(scope.__enter__)
+    for each in (first, second):
+        each.run(scope.__exit__, None, None, None)
+        left.append(each.run(current_unit.get))
+    assert left == [None, None]
+    assert len(seen.spans) == 2
+
+
+async def test_an_asynchronous_generator_is_closed_inside_its_stage(seen: Captured) -> None:
+    """What it does at its end is a part of it, as it is where it is synchronous."""
+
+    @latspan.stage("decode")
+    async def tokens() -> AsyncIterator[str]:
+        try:
+            yield "a"
+            yield "b"
+        finally:
+            with latspan.stage("postprocess"):
+                pass
+
+    given = tokens()
+    assert await anext(given) == "a"
+    await cast("AsyncGenerator[str]", given).aclose()
+    spans = {span.name: span for span in seen.spans}
+    parent, stage = spans["postprocess"].parent, spans["decode"].context
+    assert parent is not None
+    assert stage is not None
+    assert parent.span_id == stage.span_id
