@@ -367,3 +367,20 @@ def test_a_model_that_fails_as_it_is_closed(server: Server) -> None:
             given.close()
         asyncio.run(left())
     assert [each.name for each in _of(server.seen, Kind.STAGE)] == ["prefill", "decode"] * 2
+
+
+def test_tokens_after_the_end_are_none_of_the_requests(server: Server) -> None:
+    """Though what it was is reckoned on latspan's own thread, later."""
+    runtime = _runtime.current()
+    assert runtime is not None
+    later: list[Callable[[], None]] = []
+    model = Model(server.clock)
+    with _runtime.overridden(replace(runtime, settle=later.append)):
+        with latspan.request("answer"):
+            given = latspan.generated(model.tokens("a", "b"))
+        assert [*given] == ["a", "b"]
+    for each in later:
+        each()
+    (request,) = _of(server.seen, Kind.REQUEST)
+    assert "time_to_first_token" not in request.metrics
+    assert request.tokens.output is None

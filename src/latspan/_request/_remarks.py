@@ -39,6 +39,12 @@ class Generation:
         self.last_ns = instant_ns
         self.count += count
 
+    def so_far(self) -> Generation:
+        """Return what is known of it now."""
+        known = Generation(self.begun_ns)
+        known.first_ns, known.last_ns, known.count = self.first_ns, self.last_ns, self.count
+        return known
+
 
 class Remarks:
     """What has been said so far; empty at first."""
@@ -61,6 +67,10 @@ class Remarks:
         """How it ends, unless its client leaves or something fails."""
         self.generations: list[Generation] = []
         self.metrics: dict[str, MetricValue] = {}
+
+    def closed(self) -> None:
+        """Hear that the unit has ended: tokens that come later are none of its."""
+        self.generations = [each.so_far() for each in self.generations]
 
     @property
     def output_tokens(self) -> int | None:

@@ -256,6 +256,8 @@ class LiveWork:
         ended_ns = self._runtime.clock.monotonic_ns() if done_ns is None else done_ns
         self._done_ns, self._source = ended_ns, source
         remarks = self._remarks
+        if remarks is not None:
+            remarks.closed()
         if known.name is not None:
             self.name = known.name
         if known.series or (remarks is not None and remarks.series):
