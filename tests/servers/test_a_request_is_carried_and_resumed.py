@@ -89,6 +89,7 @@ def test_a_thread_that_goes_on_with_it_ends_its_wait(server: Server) -> None:
         assert parent is not None
         assert parent.span_id == request.span_id
         assert (spans[stage].attributes or {})["latspan.source"] == "measured"
+        assert (spans[stage].attributes or {})["latspan.stage.kind"] == stage
     assert stages["queue"].outcome is Outcome.COMPLETED
 
 
@@ -269,6 +270,31 @@ def test_what_cannot_have_been_is_not_believed(server: Server, told: str) -> Non
     server.serve(_answering_after(work))
     assert [each.name for each in _request(server.seen).segments] == ["unattributed"]
     assert server.seen.snapshot().metric("evidence_rejected", of="request").count() == 1
+
+
+def test_a_refusal_is_the_requests_whatever_stage_it_was_carried_out_of(server: Server) -> None:
+    """The stage may be over by then."""
+
+    async def work() -> None:
+        with latspan.stage("route"):
+            carried = latspan.carry()
+            carried.headers()
+        server.clock.advance(50 * MS)
+        carried.returned("prefill;dur=90")
+        carried.returned("prefill;dur=10")
+
+    server.serve(_answering_after(work))
+    assert server.seen.snapshot().metric("evidence_rejected", of="request").count() == 1
+
+
+def test_who_does_a_part_has_a_part_done_elsewhere_itself(server: Server) -> None:
+    """What came back to it, it tells on: twice told is laid once."""
+    with latspan.resume({}) as part:
+        carried = latspan.carry()
+        server.clock.advance(50 * MS)
+        carried.returned("prefill;dur=30")
+        carried.returned("prefill;dur=30")
+    assert part.server_timing() == "queue;dur=20.000, prefill;dur=30.000"
 
 
 @pytest.mark.parametrize("told", ["", "nonsense;;;=", "\x00", "x" * 1_000_000])

@@ -49,9 +49,10 @@ def test_the_standard_stages_are_told_and_no_others(server: Server) -> None:
     assert client.headers == {b"server-timing": b"queue;dur=20.000, total;dur=23.000"}
 
 
-def test_what_is_named_is_told(server: Server) -> None:
+@pytest.mark.parametrize("named", [["rerank"], "rerank"])
+def test_what_is_named_is_told(server: Server, named: list[str] | str) -> None:
     """Whatever it is."""
-    client = server.serve(_staged(server, answering(b"a")), server_timing=["rerank"])
+    client = server.serve(_staged(server, answering(b"a")), server_timing=named)
     assert client.headers == {b"server-timing": b"rerank;dur=3.000"}
 
 

@@ -10,7 +10,7 @@ from urllib.parse import quote, unquote
 from opentelemetry import context, propagate, trace
 from opentelemetry.context import Context
 
-from latspan import _runtime
+from latspan import _runtime, semconv
 from latspan._fork import this_process
 from latspan._request._context import Entered, ambient_attributes, only_said
 from latspan._request._enclosing import (
@@ -23,7 +23,7 @@ from latspan._request._enclosing import (
 from latspan._request._work import LiveWork
 from latspan._timeline import Interval, fits
 from latspan.metrics import MetricValue
-from latspan.segments import Kind, Outcome, Side, Source
+from latspan.segments import STAGE_KINDS, Kind, Outcome, Side, Source
 from latspan.units import from_unit
 from latspan.wire import server_timing
 
@@ -72,11 +72,9 @@ class Carried:
         if waits is not None and runtime is not None:
             self._carried_ns = runtime.clock.monotonic_ns()
             self._waiting.append(waits)
-            while isinstance(unit, LiveWork) and unit.kind is Kind.STAGE and unit.outer is not None:
-                # A stage may be over before anybody goes on with the request.
-                unit = unit.outer
-            if isinstance(unit, LiveWork):
-                unit.waits.append(self._dropped)
+            request = _request_around(unit)
+            if request is not None:
+                request.waits.append(self._dropped)
 
     @classmethod
     def here(cls, waits: str | None = None) -> Carried:
@@ -176,20 +174,23 @@ class Carried:
                 for name, ms in server_timing.parsed(told)
                 if name != server_timing.TOTAL
             ]
-            runtime, unit = _runtime.current(), self._unit
-            if runtime is not None and isinstance(unit, LiveWork) and self._waiting:
-                self._lay(unit, took, runtime.clock.monotonic_ns())
+            runtime = _runtime.current()
+            if runtime is not None and self._waiting:
+                self._lay(took, runtime.clock.monotonic_ns())
 
-    def _lay(self, unit: LiveWork, took: Sequence[tuple[str, int]], now_ns: int) -> None:
+    def _lay(self, took: Sequence[tuple[str, int]], now_ns: int) -> None:
         took_ns = sum(duration_ns for _, duration_ns in took)
         negative = any(duration_ns < 0 for _, duration_ns in took)
         if negative or not fits(took_ns, self._carried_ns, now_ns):
             self._waiting.clear()
-            unit.remarks.metrics["evidence_rejected"] = MetricValue(1)
+            request = _request_around(self._unit)
+            if request is not None:
+                request.remarks.metrics["evidence_rejected"] = MetricValue(1)
             return
         at_ns = max(self._carried_ns, now_ns - took_ns)
         with self._entered():
-            self._waited(Outcome.COMPLETED, at_ns, Source.ESTIMATED)
+            if not self._waited(Outcome.COMPLETED, at_ns, Source.ESTIMATED):
+                return
             enclosing = enclosing_works()
         for name, duration_ns in took:
             until_ns = min(now_ns, at_ns + duration_ns)
@@ -212,15 +213,33 @@ class Carried:
         outcome: Outcome,
         until_ns: int | None = None,
         source: Source = Source.MEASURED,
-    ) -> None:
-        """End its wait, once, inside of what it was carried from."""
+    ) -> bool:
+        """
+        End its wait, inside of what it was carried from.
+
+        Returns:
+            Whether it waited until now; somebody else may have been first.
+        """
         runtime = _runtime.current()
         try:
             name = self._waiting.pop()
         except IndexError:
-            return
+            return False
         if runtime is not None:
             wait = LiveWork(
-                runtime, kind=Kind.STAGE, name=name, start_ns=self._carried_ns, current=False
+                runtime,
+                kind=Kind.STAGE,
+                name=name,
+                attributes={semconv.LATSPAN_STAGE_KIND: name} if name in STAGE_KINDS else None,
+                start_ns=self._carried_ns,
+                current=False,
             )
             wait.finish(outcome, done_ns=until_ns, source=source)
+        return True
+
+
+def _request_around(unit: Unit | None) -> LiveWork | None:
+    """Return what outlives the stages of a request: the request, where it is of this process."""
+    while isinstance(unit, LiveWork) and unit.kind is Kind.STAGE and unit.outer is not None:
+        unit = unit.outer
+    return unit if isinstance(unit, LiveWork) else None

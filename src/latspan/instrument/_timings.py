@@ -38,7 +38,8 @@ class Timings:
         """
         if isinstance(told, bool):
             return cls(STAGE_KINDS | {server_timing.TOTAL} if told else frozenset())
-        return cls(frozenset(told))
+        # A name alone is a collection too, of letters.
+        return cls(frozenset({told} if isinstance(told, str) else told))
 
     def of_answer(self, served: Served) -> str:
         """Return the header's value as far as the answer has come, empty for no stage to tell."""

@@ -42,8 +42,8 @@ def batch(
     stages: list[LiveWork] = []
     runtime = _runtime.current()
     if runtime is not None:
+        together = list(requests)
         with _runtime.guarded("the start of a batch"):
-            together = list(requests)
             attributes[semconv.LATSPAN_BATCH_SIZE] = len(together)
             if window_s is not None:
                 attributes[semconv.LATSPAN_BATCH_WINDOW] = float(window_s)
