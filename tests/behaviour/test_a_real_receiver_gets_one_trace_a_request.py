@@ -154,8 +154,9 @@ def is_error(span: Span) -> bool:
 
 
 def is_segment(span: Span) -> bool:
-    """Whether it is a segment; a stage names its segment too, but says no source of it."""
-    return "latspan.source" in attributes_of(span.attributes)
+    """Whether it is a segment; a stage names its segment too, but has a timeline of its own."""
+    said = attributes_of(span.attributes)
+    return "latspan.segment" in said and "latspan.kind" not in said
 
 
 def intervals_of(segment: Span) -> tuple[Any, ...]:
