@@ -19,9 +19,9 @@ from latspan.metrics import DEFAULT_EXPECTATIONS, Expectations
 
 if TYPE_CHECKING:
     # Whoever decorates a function pays for this module, and not for what it is told of.
-    from latspan._spans import AttributeValue, SpanSink
+    from latspan._spans import AttributeValue, OpenSpan, SpanSink
     from latspan.clock import Clock
-    from latspan.recording import Recorder
+    from latspan.recording import Recorder, RequestRecord
     from latspan.segments import Side
     from latspan.tokens import TokenCounts
     from latspan.wire import Content
@@ -123,6 +123,18 @@ class Runtime:
     def reads_content(self) -> bool:
         """Whether what is asked and answered is gathered, for whatever purpose."""
         return self.captures_content or self.count_tokens is not None
+
+    def record(self, record: RequestRecord, span: OpenSpan) -> None:
+        """
+        Record a finished request; where its span's trace is kept later, it is an example then.
+
+        Args:
+            record: The request.
+            span: Its span.
+        """
+        self.recorder.record(record)
+        if not record.sampled:
+            span.when_kept(lambda: self.recorder.exemplify(record))
 
     def conclude(self, conclude: Callable[[], None], doing: str, *, inline: bool) -> None:
         """

@@ -403,7 +403,7 @@ class LiveCall:
             ended_with |= not_said_otherwise(around, {**self._started_with, **ended_with})
         self._finish_span(timeline, outcome, ended_with)
         identity = self.span.span_context
-        self._runtime.recorder.record(
+        self._runtime.record(
             RequestRecord(
                 name=self.name,
                 kind=self.kind,
@@ -417,10 +417,11 @@ class LiveCall:
                 attributes=self.series,
                 trace_id=identity.trace_id,
                 span_id=identity.span_id,
-                sampled=identity.trace_flags.sampled,
+                sampled=self.span.kept,
                 convention=self._convention(ended_with),
                 output_chunk_gaps_ns=() if self.reads is None else self.reads.gaps_ns(),
-            )
+            ),
+            self.span,
         )
         # A unit of work around it may hold on to the call; it needs the timeline alone.
         self.tail.clear()

@@ -345,7 +345,7 @@ class LiveWork:
             )
         )
         identity = self._span.span_context
-        self._runtime.recorder.record(
+        self._runtime.record(
             RequestRecord(
                 name=self.name,
                 kind=self.kind,
@@ -359,10 +359,11 @@ class LiveWork:
                 side=self._side,
                 trace_id=identity.trace_id,
                 span_id=identity.span_id,
-                sampled=identity.trace_flags.sampled,
+                sampled=self._span.kept,
                 reports=work.own,
                 convention=self._convention(attributes),
-            )
+            ),
+            self._span,
         )
 
     def _convention(self, ended_with: Mapping[str, AttributeValue]) -> dict[str, str]:

@@ -23,6 +23,7 @@ from latspan._spans._none import NoSink
 from latspan._spans._span import (
     AttributeValue,
     ChildSpan,
+    DecidedAtStart,
     EndChildren,
     FinishedSpan,
     OpenSpan,
@@ -33,6 +34,7 @@ __all__ = [
     "ApiSink",
     "AttributeValue",
     "ChildSpan",
+    "DecidedAtStart",
     "EndChildren",
     "EnrichingSink",
     "FinishedSpan",

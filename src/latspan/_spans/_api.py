@@ -9,7 +9,14 @@ from opentelemetry import trace
 from opentelemetry.context import Context
 from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode
 
-from latspan._spans._span import AttributeValue, ChildSpan, EndChildren, FinishedSpan, OpenSpan
+from latspan._spans._span import (
+    AttributeValue,
+    ChildSpan,
+    DecidedAtStart,
+    EndChildren,
+    FinishedSpan,
+    OpenSpan,
+)
 
 __all__ = ["ApiSink", "start_and_end"]
 
@@ -29,7 +36,7 @@ def start_and_end(tracer: trace.Tracer, children: Sequence[ChildSpan], context: 
         span.end(child.end_epoch_ns)
 
 
-class _ApiSpan:
+class _ApiSpan(DecidedAtStart):
     """A span of the OpenTelemetry API."""
 
     __slots__ = ("_context", "_end_children", "_span")

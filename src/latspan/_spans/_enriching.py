@@ -10,7 +10,14 @@ from opentelemetry import trace
 from opentelemetry.context import Context
 from opentelemetry.trace import SpanContext, SpanKind
 
-from latspan._spans._span import AttributeValue, ChildSpan, FinishedSpan, OpenSpan, SpanSink
+from latspan._spans._span import (
+    AttributeValue,
+    ChildSpan,
+    DecidedAtStart,
+    FinishedSpan,
+    OpenSpan,
+    SpanSink,
+)
 
 __all__ = ["EnrichingSink"]
 
@@ -46,7 +53,7 @@ class EnrichingSink:
         self._sink.end_children(children, parent)
 
 
-class _EnrichedSpan:
+class _EnrichedSpan(DecidedAtStart):
     """
     The other's span, whose end waits for the call's.
 

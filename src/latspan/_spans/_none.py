@@ -8,7 +8,7 @@ from opentelemetry import trace
 from opentelemetry.context import Context
 from opentelemetry.trace import SpanContext, SpanKind
 
-from latspan._spans._span import AttributeValue, ChildSpan, FinishedSpan, OpenSpan
+from latspan._spans._span import AttributeValue, ChildSpan, DecidedAtStart, FinishedSpan, OpenSpan
 
 __all__ = ["NoSink"]
 
@@ -33,7 +33,7 @@ class NoSink:
         """Drop them."""
 
 
-class _NoSpan:
+class _NoSpan(DecidedAtStart):
     __slots__ = ("_context",)
 
     def __init__(self) -> None:

@@ -8,7 +8,15 @@ from typing import NamedTuple, Protocol
 from opentelemetry.context import Context
 from opentelemetry.trace import SpanContext, SpanKind
 
-__all__ = ["AttributeValue", "ChildSpan", "EndChildren", "FinishedSpan", "OpenSpan", "SpanSink"]
+__all__ = [
+    "AttributeValue",
+    "ChildSpan",
+    "DecidedAtStart",
+    "EndChildren",
+    "FinishedSpan",
+    "OpenSpan",
+    "SpanSink",
+]
 
 AttributeValue = str | bool | int | float | Sequence[str]
 
@@ -56,9 +64,37 @@ class OpenSpan(Protocol):
         """The OpenTelemetry context in which it is the current span."""
         ...
 
+    @property
+    def kept(self) -> bool:
+        """Whether it is known already that its trace is kept."""
+        ...
+
+    def when_kept(self, do: Callable[[], None]) -> None:
+        """Call ``do`` once that becomes known later; never, if its trace is left out."""
+        ...
+
     def finish(self, finished: FinishedSpan) -> None:
         """End it, children included; called once."""
         ...
+
+
+class DecidedAtStart:
+    """What a span has in common with others of whose trace it is known at once if it is kept."""
+
+    __slots__ = ()
+
+    @property
+    def span_context(self) -> SpanContext:
+        """Its identity."""
+        raise NotImplementedError
+
+    @property
+    def kept(self) -> bool:
+        """Whether its trace is kept, as far as this process decides."""
+        return self.span_context.trace_flags.sampled
+
+    def when_kept(self, do: Callable[[], None]) -> None:
+        """Never: what is known at once does not become known later."""
 
 
 class SpanSink(Protocol):

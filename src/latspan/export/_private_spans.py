@@ -12,7 +12,7 @@ from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode
 
-from latspan._spans import AttributeValue, ChildSpan, FinishedSpan, OpenSpan
+from latspan._spans import AttributeValue, ChildSpan, DecidedAtStart, FinishedSpan, OpenSpan
 from latspan._version import __version__
 from latspan.export._trace_flags import has_random_id, trace_flags
 from latspan.semconv import SCHEMA_URL
@@ -134,7 +134,7 @@ class PrivateSink:
         )
 
 
-class _PrivateSpan:
+class _PrivateSpan(DecidedAtStart):
     """A span that is an identity and a start until it ends."""
 
     __slots__ = (

@@ -93,10 +93,26 @@ class Interval:
         else:
             histogram.record_many(values)
         if examples:
-            candidates = self._candidates.get(key)
-            if candidates is None:
-                candidates = self._candidates[key] = Candidates(self._random)
-            candidates.offer(examples)
+            self._offer(key, examples)
+
+    def exemplify(self, records: Iterable[RequestRecord]) -> None:
+        """Consider requests as examples of the series in which something was counted."""
+        for record in records:
+            try:
+                of_subjects = list(values_of(record))
+            except Exception:  # noqa: BLE001, S112 - said when it was to be counted
+                continue
+            for subject, named in of_subjects:
+                for (metric, source, segment), values in named:
+                    key = SeriesKey(metric, subject, source, segment).storable()
+                    if values and key in self._histograms:
+                        self._offer(key, [(record, values)])
+
+    def _offer(self, key: SeriesKey, examples: _Examples) -> None:
+        candidates = self._candidates.get(key)
+        if candidates is None:
+            candidates = self._candidates[key] = Candidates(self._random)
+        candidates.offer(examples)
 
     def __contains__(self, key: SeriesKey) -> bool:
         return key in self._histograms

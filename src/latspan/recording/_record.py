@@ -34,7 +34,7 @@ class RequestRecord:
         span_id: Its span, 0 where there is none.
         reports: The segments that go into histograms, ``None`` for all of them. A request
             reports only what its calls do not, so that nothing is counted twice.
-        sampled: Whether its trace is kept, as its span's context says.
+        sampled: Whether its trace is kept, as far as was known when it ended.
         convention: What the metrics of the GenAI conventions are keyed by, under the names in
             :data:`~latspan.semconv.CONVENTION_ATTRIBUTES` as far as known. Empty for what is no
             inference call, and where an instrumentation beside latspan emits those metrics.

@@ -86,6 +86,7 @@ class Recorder:
     def _begin(self) -> None:
         # A forked child starts empty: what was recorded before is the parent's to export.
         self._pending: deque[RequestRecord] = deque()
+        self._examples: deque[RequestRecord] = deque(maxlen=PENDING_LIMIT)
         self._kept: deque[RequestRecord] = deque(maxlen=self._keep)
         self._totals: dict[SeriesKey, Series] = {}
         self._known: set[SeriesKey] = set()
@@ -127,6 +128,15 @@ class Recorder:
             finally:
                 self._lock.release()
             self._warn_of_overflow()
+
+    def exemplify(self, record: RequestRecord) -> None:
+        """
+        Consider a request that was recorded before as an example: its trace is kept after all.
+
+        Args:
+            record: What was recorded, which is not counted once more.
+        """
+        self._examples.append(record)
 
     def waiting(self) -> int:
         """Return how many records wait to be counted."""
@@ -244,6 +254,9 @@ class Recorder:
                 waiting = [self._pending.popleft() for _ in range(len(self._pending))]
                 self._kept.extend(waiting)
                 self._unreadable += self._interval.count(waiting)
+                self._interval.exemplify(
+                    [self._examples.popleft() for _ in range(len(self._examples))]
+                )
                 yield True
             finally:
                 self._lock_is_held = False
