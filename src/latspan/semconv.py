@@ -138,6 +138,7 @@ METRIC_BUFFER_NEEDED: Final = "latspan.buffer_needed"
 # What latspan says about itself.
 DOCTOR: Final = "latspan.doctor"
 METRIC_DROPPED: Final = "latspan.dropped"
+METRIC_TRACES_LEFT_OUT: Final = "latspan.traces.left_out"
 METRIC_CLAMPED: Final = "latspan.clamped"
 METRIC_QUEUE_SIZE: Final = "latspan.queue.size"
 METRIC_SERIES_OVERFLOW: Final = "latspan.series.overflow"

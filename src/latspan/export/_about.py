@@ -22,6 +22,7 @@ __all__ = ["About", "Reading", "readings_of"]
 
 _DESCRIPTIONS: Final[Mapping[str, tuple[str, str]]] = {
     semconv.METRIC_DROPPED: ("Telemetry that was lost, by what it was and why", "{item}"),
+    semconv.METRIC_TRACES_LEFT_OUT: ("Traces that were not among those to keep", "{trace}"),
     semconv.METRIC_CLAMPED: ("Values above 24 hours, which count as 24 hours", "{value}"),
     semconv.METRIC_SERIES_OVERFLOW: (
         "Values of series above the limit, which are counted together",

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from latspan._surroundings import Surroundings
     from latspan.export import IntervalExport, Outlet, Reading
+    from latspan.sampling import HeldTraces, SamplingSink
     from latspan.sdk._span_export import SpanExport
     from latspan.tokens import TokenCounts
     from latspan.wire import Content
@@ -41,6 +42,7 @@ class Assembly:
         runtime: What live requests use.
         worker: Settles finished requests.
         spans: Sends the private provider's spans, if anything does.
+        sampling: Decides which of them are sent, if not all are.
         intervals: Sends this process's histograms, if anything does.
         surroundings: Samples what happens around requests, if anybody asked for that.
     """
@@ -48,6 +50,7 @@ class Assembly:
     runtime: Runtime
     worker: Worker
     spans: SpanExport | None
+    sampling: SamplingSink | None
     intervals: PerProcess[IntervalExport] | None
     surroundings: Surroundings | None
 
@@ -70,6 +73,7 @@ def assemble(config: Config, *, at_end: Callable[[], None]) -> Assembly:
     recorder = Recorder(clock, keep=config.keep_records, series_limit=config.series_limit)
     resource = _resource(config)
     private, spans = _private_spans(config, resource, at_end)
+    sampling = None if spans is None else _sampling(config, private)
 
     surroundings = _surroundings(config, clock)
 
@@ -85,7 +89,7 @@ def assemble(config: Config, *, at_end: Callable[[], None]) -> Assembly:
     worker = Worker(on_start=begin, patient=True)
 
     def readings() -> list[Reading]:
-        return _readings(recorder, worker, spans)
+        return _readings(recorder, worker, spans, sampling)
 
     intervals = _intervals(config, resource, recorder, readings)
     if surroundings is not None:
@@ -94,7 +98,7 @@ def assemble(config: Config, *, at_end: Callable[[], None]) -> Assembly:
     runtime = Runtime(
         clock=clock,
         recorder=recorder,
-        sink=Sinks(private, config.tracer_provider, begin=worker.start),
+        sink=Sinks(sampling or private, config.tracer_provider, begin=worker.start),
         settle=worker.submit,
         drain=worker.drain,
         propagate=config.propagate,
@@ -106,7 +110,7 @@ def assemble(config: Config, *, at_end: Callable[[], None]) -> Assembly:
         gen_ai_latency=config.gen_ai_latency,
         observe=surroundings or nobody_observes,
     )
-    return Assembly(runtime, worker, spans, intervals, surroundings)
+    return Assembly(runtime, worker, spans, sampling, intervals, surroundings)
 
 
 def _surroundings(config: Config, clock: Clock) -> Surroundings | None:
@@ -186,7 +190,21 @@ def _private_spans(
     return PrivateSink(provider, spans), spans
 
 
-def _readings(recorder: Recorder, worker: Worker, spans: SpanExport | None) -> list[Reading]:
+def _sampling(config: Config, private: SpanSink) -> SamplingSink | None:
+    """Return what decides which traces are kept, ``None`` where all are."""
+    if config.keep_ratio == 1:
+        return None
+    from latspan.sampling import SamplingSink
+
+    return SamplingSink(private, config.keep_ratio, config.slow_ns)
+
+
+def _readings(
+    recorder: Recorder,
+    worker: Worker,
+    spans: SpanExport | None,
+    sampling: SamplingSink | None,
+) -> list[Reading]:
     """Return what there is to say about latspan itself, now."""
     from latspan.export import Reading, readings_of
 
@@ -194,8 +212,21 @@ def _readings(recorder: Recorder, worker: Worker, spans: SpanExport | None) -> l
     return [
         *readings_of(recorder),
         *(() if spans is None else spans.readings()),
+        *(() if sampling is None else _of_traces(sampling.traces)),
         Reading(semconv.METRIC_QUEUE_SIZE, waiting),
     ]
+
+
+def _of_traces(traces: HeldTraces) -> Iterator[Reading]:
+    """Yield how many traces were left out, which is no loss, and what was lost of the others."""
+    from latspan.export import Reading
+
+    yield Reading(semconv.METRIC_TRACES_LEFT_OUT, traces.left_out)
+    yield Reading(
+        semconv.METRIC_DROPPED,
+        traces.lost,
+        {semconv.LATSPAN_SIGNAL: "spans", semconv.LATSPAN_REASON: "too_many_held"},
+    )
 
 
 def _intervals(

@@ -49,8 +49,12 @@ _POSITIVE: Final = (
     "token_target_ms",
     "reading_tokens_per_s",
     "sample_interval_s",
+    "slow_ms",
 )
 """Settings that are numbers above 0."""
+
+_UNLESS_UNSET: Final = frozenset({"metrics_interval_s", "slow_ms"})
+"""Those of them that may be ``None``: OpenTelemetry's variable says, or there is no such limit."""
 
 _INTEGERS: Final[Mapping[str, tuple[int, float]]] = {
     "metrics_scale": (-10, 20),
@@ -117,6 +121,11 @@ class Config:
             ``sampler``.
         sample_host: Whether spans say how the process and its machine fared meanwhile.
         sample_interval_s: Seconds between two samples, more than 0.
+        keep_ratio: How many of all traces the private pipeline keeps at most, in (0, 1]; 1 keeps
+            all. Below, each is decided on when it has ended: those that failed, the slowest and a
+            few at random are kept. Histograms count all requests whatever this says.
+        slow_ms: A request that takes longer is kept whatever ``keep_ratio`` says; more than 0.
+            Unset, there is no such limit.
         keep_records: How many of the latest requests to keep whole beside the histograms; ``None``
             keeps all of them. For demonstrations and tests, not for production.
     """
@@ -148,6 +157,8 @@ class Config:
     sample_servers: Sequence[str] = ()
     sample_host: bool = False
     sample_interval_s: float = 0.5
+    keep_ratio: float = 1.0
+    slow_ms: float | None = None
     keep_records: int | None = 0
 
     @classmethod
@@ -198,11 +209,11 @@ class Config:
             )
         for name in _POSITIVE:
             value = getattr(self, name)
-            # Unset, an interval is what OpenTelemetry's variable says.
-            if value is not None or name != "metrics_interval_s":
+            if value is not None or name not in _UNLESS_UNSET:
                 _check_positive(name, value)
         for name, (least, most) in _INTEGERS.items():
             _check_integer(name, getattr(self, name), least, most)
+        _check_ratio(self.keep_ratio)
         _check_kept(self.keep_records)
         _check_folder(self.histogram_log)
         _check_servers(self.sample_servers)
@@ -218,6 +229,11 @@ class Config:
             token_ns=max(1, from_unit(self.token_target_ms, "ms")),
             reading_ns=round(NS_PER_S / self.reading_tokens_per_s),
         )
+
+    @property
+    def slow_ns(self) -> int | None:
+        """What takes longer is kept in any case, nanoseconds."""
+        return None if self.slow_ms is None else from_unit(self.slow_ms, "ms")
 
     @property
     def defaults(self) -> dict[str, str]:
@@ -286,6 +302,8 @@ class ConfigFields(TypedDict, total=False):
     sample_servers: Sequence[str]
     sample_host: bool
     sample_interval_s: float
+    keep_ratio: float
+    slow_ms: float | None
     keep_records: int | None
 
 
@@ -300,6 +318,15 @@ def _check_positive(name: str, value: object) -> None:
     usable = isinstance(value, int | float) and 0 < value < math.inf
     if not usable:
         raise ConfigError(f"{name} is {value!r}", hint="use a number greater than 0")
+
+
+def _check_ratio(value: object) -> None:
+    if isinstance(value, bool) or not (isinstance(value, int | float) and 0 < value <= 1):
+        raise ConfigError(
+            f"keep_ratio is {value!r}",
+            hint="use a number above 0 and up to 1, for example 0.05 for one trace in twenty;"
+            " OTEL_TRACES_EXPORTER=none exports no spans",
+        )
 
 
 def _check_integer(name: str, value: object, least: int, most: float) -> None:
@@ -362,7 +389,7 @@ def _parsed(name: str, variable: str, text: str) -> Any:
         if lowered in _TRUE | _FALSE:
             return lowered in _TRUE
         raise ConfigError(f"{variable} is '{text}'", hint="use true or false")
-    if name in _POSITIVE:
+    if name in _POSITIVE or name == "keep_ratio":
         return _number(float, variable, text)
     if name in _INTEGERS:
         return _number(int, variable, text)

@@ -145,6 +145,8 @@ def shutdown(timeout_s: float = _SHUTDOWN_TIMEOUT_S) -> None:
     live.worker.stop(timeout_s)
     if live.surroundings is not None:
         live.surroundings.stop()
+    if live.sampling is not None:
+        live.sampling.traces.release()
     wait_for_spans = None if live.spans is None else live.spans.closing()
     intervals = None if live.intervals is None else live.intervals.made()
     if intervals is not None:

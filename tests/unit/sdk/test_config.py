@@ -41,6 +41,8 @@ FROM_ENVIRONMENT: dict[str, tuple[str, Any]] = {
     "sample_servers": ("http://a:1, https://b/metrics,", ("http://a:1", "https://b/metrics")),
     "sample_host": ("true", True),
     "sample_interval_s": ("0.25", 0.25),
+    "keep_ratio": ("0.05", 0.05),
+    "slow_ms": ("2000", 2000.0),
     "keep_records": ("7", 7),
 }
 
