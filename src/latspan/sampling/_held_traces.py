@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
 from typing import Final
 
@@ -21,6 +21,7 @@ MOST_EXAMPLES: Final = 1_000
 """Records of long streams take 50 kB; without them an interval names other traces."""
 
 LONGEST_NS: Final = 600 * NS_PER_S
+_LOOK_EVERY_NS: Final = 60 * NS_PER_S
 _REMEMBERED: Final = 1_000
 """Traces that were kept, for what begins in them after their end."""
 
@@ -82,10 +83,10 @@ class HeldTraces:
         # What has ended in a parent is the parent's to keep.
         self._verdicts = self._make_verdicts()
         self._traces: dict[int, HeldTrace] = {}
-        self._kept: dict[int, None] = {}
+        self._kept: OrderedDict[int, None] = OrderedDict()
         self._events: deque[Callable[[], None]] = deque()
         self._lock = threading.Lock()
-        self._held = self._examples = 0
+        self._held = self._examples = self._looked_epoch_ns = 0
         self._left_out = self._lost = 0
 
     @property
@@ -241,7 +242,7 @@ class HeldTraces:
         elif trace.kept:
             self._kept[trace.trace_id] = None
             if len(self._kept) > _REMEMBERED:
-                del self._kept[next(iter(self._kept))]
+                self._kept.popitem(last=False)
 
     def _forget_held(self, trace: HeldTrace) -> None:
         self._held -= len(trace.held)
@@ -249,12 +250,13 @@ class HeldTraces:
         trace.held, trace.examples = [], []
 
     def _let_go_of_old(self, now_epoch_ns: int) -> None:
-        while self._traces:
-            # The one that began first; who begins one meanwhile puts it last.
-            trace = next(iter(self._traces.values()))
-            if now_epoch_ns - trace.begun_epoch_ns <= LONGEST_NS:
-                return
-            self._let_go(trace)
+        if now_epoch_ns - self._looked_epoch_ns < _LOOK_EVERY_NS:
+            return
+        self._looked_epoch_ns = now_epoch_ns
+        # A copy, made at once: others begin traces meanwhile.
+        for trace in list(self._traces.values()):
+            if now_epoch_ns - trace.begun_epoch_ns > LONGEST_NS:
+                self._let_go(trace)
 
     def _let_go(self, trace: HeldTrace) -> None:
         """Wait no longer: what has not ended matters, and what has is judged."""

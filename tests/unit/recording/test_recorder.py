@@ -375,3 +375,29 @@ def test_a_noop_recorder_has_nothing_to_show() -> None:
     recorder.record(record())
 
     assert (recorder.snapshot().count(), recorder.swap_interval().count()) == (0, 0)
+
+
+def test_a_request_whose_trace_is_kept_later_is_an_example_then() -> None:
+    """It is counted once, and an example only of series that have something to show."""
+    recorder = Recorder(ManualClock())
+    late = replace(with_model("m", 7, trace_id=5), sampled=False)
+    recorder.record(late)
+    recorder.exemplify(late)
+
+    recorder.exemplify(with_model("another", 9, trace_id=6))
+
+    for series in recorder.swap_interval().series.values():
+        assert [each.trace_id for each in series.exemplars] == [5]
+        assert series.histogram.count == 1
+
+
+def test_an_example_that_cannot_be_read_takes_no_other_with_it() -> None:
+    """Nor any value."""
+    recorder = Recorder(ManualClock())
+    kept = with_model("m", 7, trace_id=5)
+    recorder.record(kept)
+    odd: Any = None
+
+    recorder.exemplify(odd)
+
+    assert recorder.swap_interval().count() == 1

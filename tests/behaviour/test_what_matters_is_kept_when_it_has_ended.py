@@ -1,0 +1,219 @@
+"""Few traces leave the process, whole and the right ones; histograms count every request."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from random import Random
+from typing import Any, Final
+
+import pytest
+from opentelemetry import context, trace
+from opentelemetry.context import Context
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags
+
+import latspan
+from latspan import _runtime
+from latspan._runtime import Runtime
+from latspan.clock import ManualClock
+from latspan.export import PrivateSink
+from latspan.recording import Recorder
+from latspan.sampling import SamplingSink
+from latspan.testing import Script, scripted_transport
+from support.fleet import instances_of
+from support.otlp import Receiver, receiving
+from support.programs import run_program
+
+openai = pytest.importorskip("openai", reason="the openai client is not installed")
+
+REQUESTS: Final = 400
+FAILING: Final = frozenset({7, 133, 399})
+make_transport: Any = scripted_transport
+
+
+@pytest.fixture
+def receiver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Receiver]:
+    """A receiver that latspan sends to; latspan is off afterwards."""
+    with receiving() as running:
+        monkeypatch.setenv("LATSPAN_ENDPOINT", running.url)
+        yield running
+        latspan.uninstrument()
+        latspan.shutdown()
+
+
+def client() -> Any:
+    library = "httpx" if openai.__version__.startswith(("1.", "2.")) else "httpx2"
+    script = Script.chat(tokens=3, prefill_ms=30, gap_ms=10)
+    transport = make_transport(script, ManualClock(), library=library)
+    http: Any = pytest.importorskip(library).Client(transport=transport)
+    return openai.OpenAI(base_url="https://model/v1", api_key="none", http_client=http)
+
+
+def answer(model: Any) -> None:
+    with latspan.stage("retrieve"):
+        pass
+    for _ in model.chat.completions.create(
+        model="m", messages=[{"role": "user", "content": "hello"}], stream=True
+    ):
+        pass
+
+
+def readings(receiver: Receiver, name: str) -> list[int]:
+    """Return the latest points of a sum."""
+    found = [metric for metric in receiver.all_metrics if metric.name == name]
+    return [point.as_int for point in found[-1].sum.data_points] if found else []
+
+
+def test_a_request_its_calls_and_stages_are_kept_together(receiver: Receiver) -> None:
+    """Failures are there, exemplars lead to traces that are, and nothing counts as lost."""
+    latspan.configure(keep_ratio=0.05)
+    latspan.auto_instrument()
+    with client() as model:
+        for number in range(REQUESTS):
+            try:
+                with latspan.request("answer"):
+                    answer(model)
+                    if number in FAILING:
+                        raise LookupError
+            except LookupError:
+                pass
+    counted = latspan.snapshot()
+    latspan.shutdown()
+
+    traces: dict[bytes, Counter[str]] = {}
+    for span in receiver.all_spans:
+        traces.setdefault(span.trace_id, Counter())[span.name] += 1
+    assert len(FAILING) <= len(traces) < REQUESTS / 4
+    for names in traces.values():
+        assert (names["answer"], names["chat m"], names["retrieve"]) == (1, 1, 1)
+    failed = [
+        span
+        for span in receiver.all_spans
+        if span.name == "answer" and span.status.code == span.status.STATUS_CODE_ERROR
+    ]
+    assert len(failed) == len(FAILING)
+
+    assert counted.count(of="call") == REQUESTS
+    assert readings(receiver, "latspan.traces.left_out") == [REQUESTS - len(traces)]
+    assert readings(receiver, "latspan.dropped") == []
+    exemplars = [
+        exemplar
+        for metric in receiver.all_metrics
+        for point in (
+            *metric.exponential_histogram.data_points,
+            *metric.histogram.data_points,
+        )
+        for exemplar in point.exemplars
+    ]
+    assert exemplars
+    named = {(span.trace_id, span.span_id): span.name for span in receiver.all_spans}
+    led_to = {named[each.trace_id, each.span_id] for each in exemplars}
+    assert led_to >= {"answer", "chat m"}
+
+
+def test_what_goes_on_at_shutdown_is_kept(receiver: Receiver) -> None:
+    """What has ended of it, at least."""
+    latspan.configure(keep_ratio=0.001)
+    with latspan.request("answer"):
+        pass
+    open_request = latspan.request("answer")
+    with open_request:
+        with latspan.stage("retrieve"):
+            pass
+        latspan.shutdown()
+
+    assert "retrieve" in {span.name for span in receiver.all_spans}
+
+
+def test_a_flush_sends_what_is_kept(receiver: Receiver) -> None:
+    """A failure, which need not wait for anything."""
+    latspan.configure(keep_ratio=0.05)
+    with pytest.raises(LookupError), latspan.request("answer"):
+        raise LookupError
+
+    assert latspan.force_flush()
+    assert "answer" in {span.name for span in receiver.all_spans}
+
+
+def test_a_forked_child_decides_on_its_own() -> None:
+    """What waits in its parent is the parent's."""
+    with receiving() as receiver:
+        run_program(
+            "forks_inside_a_request", LATSPAN_ENDPOINT=receiver.url, LATSPAN_KEEP_RATIO="0.05"
+        )
+
+    sent = [dict(instance.spans) for instance in instances_of(receiver).values()]
+    assert sorted(sent, key=len) == [
+        {"retrieve": 1},
+        {"divide": 1, "answer": 1, "retrieve": 1},
+    ]
+
+
+def test_an_applications_own_sampler_rules() -> None:
+    """Under its provider everything is as it was."""
+    exporter = InMemorySpanExporter()
+    provider = TracerProvider(shutdown_on_exit=False)
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    latspan.configure(export=False, tracer_provider=provider, keep_ratio=0.001)
+    try:
+        for _ in range(100):
+            with latspan.request("answer"):
+                pass
+    finally:
+        latspan.shutdown()
+
+    names = [span.name for span in exporter.get_finished_spans()]
+    assert names.count("answer") == 100
+
+
+def sampled_beneath(flags: int) -> bool:
+    """Return what a request says to whom it asks in turn, asked with these flags itself."""
+    remote = SpanContext(1, 2, is_remote=True, trace_flags=TraceFlags(flags))
+    token = context.attach(trace.set_span_in_context(NonRecordingSpan(remote), Context()))
+    try:
+        with latspan.request("answer"):
+            return trace.get_current_span().get_span_context().trace_flags.sampled
+    finally:
+        context.detach(token)
+
+
+def test_the_word_to_others_comes_before_the_decision(receiver: Receiver) -> None:
+    """Sampled, unless the caller has said otherwise; then nothing is sent, were it to fail."""
+    latspan.configure(keep_ratio=0.001)
+
+    assert sampled_beneath(TraceFlags.SAMPLED)
+    assert not sampled_beneath(TraceFlags.DEFAULT)
+    latspan.shutdown()
+    assert len({span.trace_id for span in receiver.all_spans}) == 1
+
+
+def percentiles(*, keep_ratio: float | None) -> tuple[dict[float, float | None], int]:
+    """Return those of 3,000 requests of known durations, and how many spans were kept."""
+    clock, random = ManualClock(), Random(1)  # noqa: S311 - a simulation
+    exporter = InMemorySpanExporter()
+    provider = TracerProvider(resource=Resource.get_empty(), shutdown_on_exit=False)
+    private = PrivateSink(provider, SimpleSpanProcessor(exporter))
+    sink = private if keep_ratio is None else SamplingSink(private, keep_ratio)
+    recorder = Recorder(clock)
+    runtime = Runtime(clock=clock, recorder=recorder, sink=lambda: sink, strict=True)
+    with _runtime.overridden(runtime):
+        for _ in range(3_000):
+            with latspan.request("answer"):
+                clock.advance(round(random.lognormvariate(20, 1)))
+    of = recorder.snapshot().percentile
+    kept = [span for span in exporter.get_finished_spans() if span.name == "answer"]
+    return {p: of("duration", p, of="request") for p in (50, 90, 95, 99, 99.9)}, len(kept)
+
+
+def test_percentiles_are_those_of_all_requests() -> None:
+    """To the nanosecond, whatever is kept."""
+    of_all, all_spans = percentiles(keep_ratio=None)
+    of_kept, kept_spans = percentiles(keep_ratio=0.05)
+
+    assert of_kept == of_all
+    assert all_spans == 3_000
+    assert kept_spans < 200
