@@ -48,7 +48,7 @@ help: ## Show this
 	@echo 'First look:      make demo     a model server, 40 chats, where their time went'
 	@echo 'Before a commit: make check && make test'
 	@echo
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
 	@echo 'ARGS goes to the program behind demo, test, test-vllm, bench and bench-rivals:'
 	@echo '  make demo ARGS="--requests 12"'
@@ -112,6 +112,16 @@ test: $(READY) $(OLDEST_READY) $(READY_BESIDE) ## Run every test, and those of t
 .PHONY: test-vllm
 test-vllm: $(READY_VLLM) ## Run the tests with a real vLLM; no part of `test`: installs several gigabytes
 	@$(VENV_VLLM)/bin/python scripts/run_tests.py $(VENV_VLLM)/bin/python tests/vllm -- $(ARGS)
+
+.PHONY: backends backends-up backends-down
+backends: ## Build a Collector, Jaeger and Prometheus, once, outside the repository; needs Go
+	@$(PYTHON) scripts/build_backends.py
+
+backends-up: ## Run them on this machine, with the configurations in collector-config/
+	@$(PYTHON) scripts/run_backends.py up
+
+backends-down: ## End them
+	@$(PYTHON) scripts/run_backends.py down
 
 .PHONY: check check-format check-lint check-types check-layers check-docs check-api check-changelog
 check: check-format check-lint check-types check-layers check-docs check-api check-changelog ## Format, lint, types, layers, docs, public names, changelog (no tests)

@@ -1,0 +1,173 @@
+#!/usr/bin/env python3
+"""
+Build the OpenTelemetry Collector, Jaeger and Prometheus, once, from pinned Go modules.
+
+``build_backends.py`` builds what is missing; ``build_backends.py --where`` prints their folder.
+
+They lie outside the repository, in ``$LATSPAN_BACKENDS``, or in a folder of the user's cache that
+is named for the pinned versions. A program that lies there is not built again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+MANIFEST = Path(__file__).resolve().parents[1] / "collector-config" / "build" / "manifest.yaml"
+BUILDER = "go.opentelemetry.io/collector/cmd/builder"
+
+MODULES = {
+    "jaeger": ("github.com/jaegertracing/jaeger", "v1.76.0", "cmd/jaeger"),
+    "prometheus": ("github.com/prometheus/prometheus", "v0.315.0", "cmd/prometheus"),
+}
+"""Programs that are built from a module of their own: its path, its version, their package."""
+
+
+def folder() -> Path:
+    """Return where the programs of these versions lie, or will lie."""
+    said = os.environ.get("LATSPAN_BACKENDS")
+    if said:
+        return Path(said).absolute()
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    pinned = json.dumps(MODULES) + MANIFEST.read_text("utf-8")
+    key = hashlib.sha256(pinned.encode()).hexdigest()[:12]
+    return cache / "latspan" / "backends" / key
+
+
+def go(*arguments: str | Path, at: Path, **variables: str | Path) -> str:
+    """Run the ``go`` command in a folder and return what it printed."""
+    return run("go", *arguments, at=at, **variables)
+
+
+def run(*command: str | Path, at: Path, **variables: str | Path) -> str:
+    """Run a command in a folder, outside any workspace of Go's, and return what it printed."""
+    environment = {**os.environ, "GOWORK": "off", **{n: str(v) for n, v in variables.items()}}
+    done = subprocess.run(  # noqa: S603 - commands of ours
+        command,
+        cwd=at,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        sys.stderr.write(f"{done.stdout}{done.stderr}")
+        fail(f"'{' '.join(map(str, command))}' failed", "what it said is above")
+    return done.stdout
+
+
+def fail(what: str, hint: str) -> None:
+    """End with one message."""
+    sys.exit(f"latspan: {what}\nhint: {hint}")
+
+
+def build_collector(scratch: Path, program: Path) -> str:
+    """Build the Collector that the manifest describes, with the builder of its version."""
+    said = MANIFEST.read_text("utf-8")
+    (version,) = re.findall(r"^  version: (\S+)$", said, re.MULTILINE)
+    go("install", f"{BUILDER}@v{version}", at=scratch, GOBIN=scratch)
+    made = scratch / "made"
+    with_path = said.replace("\ndist:\n", f"\ndist:\n  output_path: {made}\n")
+    (scratch / "manifest.yaml").write_text(with_path, "utf-8")
+    run(scratch / "builder", "--config", scratch / "manifest.yaml", at=scratch)
+    (made / program.name).replace(program)
+    return f"v{version}"
+
+
+def build_module(scratch: Path, program: Path) -> str:
+    """
+    Build a program from its module.
+
+    Its ``replace`` directives forbid ``go install``; a module of our own that requires it does
+    without them.
+    """
+    module, version, package = MODULES[program.name]
+    downloaded = json.loads(go("mod", "download", "-json", f"{module}@{version}", at=scratch))
+    (scratch / "go.mod").write_text(
+        f"module built/{program.name}\n\ngo 1.26\n\n"
+        f"tool {module}/{package}\n\nrequire {module} {version}\n",
+        "utf-8",
+    )
+    # The checksum database lacks one of Jaeger's dependencies; the module's own sums have it.
+    shutil.copyfile(Path(downloaded["Dir"], "go.sum"), scratch / "go.sum")
+    go("mod", "tidy", at=scratch)
+    built = ("-trimpath", "-buildvcs=false", "-ldflags=-s -w")
+    go("build", *built, "-o", program, f"{module}/{package}", at=scratch)
+    return version
+
+
+PROGRAMS: dict[str, Callable[[Path, Path], str]] = {
+    "otelcol": build_collector,
+    "jaeger": build_module,
+    "prometheus": build_module,
+}
+
+
+def build(at: Path) -> None:
+    """Build every program that is missing."""
+    for name, builder in PROGRAMS.items():
+        program = at / name
+        if program.exists():
+            say(f"{name}: there is one already")
+            continue
+        # Of builds that were killed; nobody else builds now.
+        for left in at.glob(f".{name}-*"):
+            shutil.rmtree(left)
+        began = time.monotonic()
+        say(f"{name}: building, which takes minutes")
+        # In the same folder, so that the finished program is put in place at one blow.
+        with tempfile.TemporaryDirectory(prefix=f".{name}-", dir=at) as scratch:
+            made = Path(scratch, "program", name)
+            made.parent.mkdir()
+            version = builder(Path(scratch), made)
+            made.replace(program)
+        say(f"{name}: built {version} in {time.monotonic() - began:.0f} s")
+
+
+@contextmanager
+def alone(at: Path) -> Generator[None]:
+    """Let nobody else build into the same folder meanwhile."""
+    at.mkdir(parents=True, exist_ok=True)
+    with (at / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def say(line: str) -> None:
+    """Print one line at once."""
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+def main() -> None:
+    """Build them, or say where they are."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--where", action="store_true", help="print the folder, build nothing")
+    at = folder()
+    if parser.parse_args().where:
+        say(str(at))
+        return
+    missing = [name for name in PROGRAMS if not (at / name).exists()]
+    if missing and shutil.which("go") is None:
+        say(f"not built, for there is no Go: {', '.join(missing)}; get it from https://go.dev/dl")
+        return
+    with alone(at):
+        build(at)
+    say(f"they are in {at}")
+
+
+if __name__ == "__main__":
+    main()

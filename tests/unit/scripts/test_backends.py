@@ -1,0 +1,96 @@
+"""What the scripts behind ``make backends`` say where they have nothing to do, or cannot."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+SCRIPTS = Path(__file__).resolve().parents[3] / "scripts"
+PROGRAMS = ("otelcol", "jaeger", "prometheus")
+
+
+def run(script: str, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, SCRIPTS / script, *arguments],
+        env={**os.environ, **variables},
+        capture_output=True,
+        text=True,
+    )
+
+
+def test_without_go_one_line_says_so_and_nothing_fails(tmp_path: Path) -> None:
+    (tmp_path / "jaeger").touch()
+
+    built = run("build_backends.py", LATSPAN_BACKENDS=str(tmp_path), PATH=str(tmp_path))
+
+    assert (built.returncode, built.stderr) == (0, "")
+    assert built.stdout == (
+        "not built, for there is no Go: otelcol, prometheus; get it from https://go.dev/dl\n"
+    )
+
+
+def test_a_program_that_is_there_is_not_built_again(tmp_path: Path) -> None:
+    for name in PROGRAMS:
+        (tmp_path / name).touch()
+
+    built = run("build_backends.py", LATSPAN_BACKENDS=str(tmp_path))
+
+    assert (built.returncode, built.stderr) == (0, "")
+    assert built.stdout.splitlines() == [
+        *(f"{name}: there is one already" for name in PROGRAMS),
+        f"they are in {tmp_path}",
+    ]
+
+
+def test_what_cannot_be_built_says_why_and_leaves_nothing(tmp_path: Path) -> None:
+    """Here Go is a script that fails as Go does without a network."""
+    go = tmp_path / "bin" / "go"
+    go.parent.mkdir()
+    go.write_text("#!/bin/sh\necho no route to host >&2\nexit 1\n")
+    go.chmod(0o755)
+    made = tmp_path / "made"
+    (made / ".otelcol-of-a-build-that-was-killed" / "program").mkdir(parents=True)
+
+    built = run("build_backends.py", LATSPAN_BACKENDS=str(made), PATH=str(go.parent))
+
+    assert built.returncode == 1
+    said, failed, hint = built.stderr.splitlines()
+    assert said == "no route to host"
+    assert failed.startswith("latspan: 'go install go.opentelemetry.io/collector/cmd/builder@v")
+    assert hint == "hint: what it said is above"
+    assert [each.name for each in made.iterdir()] == [".lock"]
+
+
+def test_the_folder_is_of_the_users_cache(tmp_path: Path) -> None:
+    where = run("build_backends.py", "--where", LATSPAN_BACKENDS="", XDG_CACHE_HOME=str(tmp_path))
+
+    assert Path(where.stdout.strip()).parent == tmp_path / "latspan" / "backends"
+    assert not list(tmp_path.iterdir())
+
+
+def test_programs_that_are_not_built_cannot_be_started(tmp_path: Path) -> None:
+    up = run("run_backends.py", "up", LATSPAN_BACKENDS=str(tmp_path))
+
+    assert up.returncode == 1
+    assert up.stderr == (
+        f"latspan: there is no program jaeger, prometheus, otelcol in {tmp_path}\n"
+        "hint: make backends\n"
+    )
+
+
+def test_the_process_of_somebody_else_is_not_ended(tmp_path: Path) -> None:
+    """A process id is given again: this one runs another program than the one that was started."""
+    for name in PROGRAMS:
+        (tmp_path / name).touch()
+    (tmp_path / "state").mkdir()
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as other:
+        (tmp_path / "state" / "jaeger.pid").write_text(f"{other.pid}\n")
+
+        down = run("run_backends.py", "down", LATSPAN_BACKENDS=str(tmp_path))
+
+        assert other.poll() is None
+        other.communicate(b"\n")
+    assert (down.returncode, down.stderr) == (0, "")
+    assert down.stdout == "otelcol: did not run\nprometheus: did not run\njaeger: did not run\n"
