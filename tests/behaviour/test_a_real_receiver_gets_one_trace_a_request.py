@@ -17,7 +17,7 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import (
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
 from latspan import __version__
-from latspan.testing import Script, ScriptedServer, ServedRequest
+from latspan.testing import ScriptedServer, ServedRequest
 from support.otlp import (
     attributes_of,
     percentile_of,
@@ -26,7 +26,7 @@ from support.otlp import (
     rotel_before,
     tapping,
 )
-from support.programs import run_program
+from support.programs import run_program, traffic_plan
 
 pytest.importorskip("openai", reason="the openai client is not installed")
 
@@ -65,21 +65,9 @@ UNITS = {
 Document = dict[str, Any]
 
 
-def plan() -> Iterator[Script]:
-    """Yield the answer to each request of ``programs/traffic.py``, in order."""
-    for number in range(16):
-        yield Script.chat(tokens=5, queue_ms=1, prefill_ms=2 + number % 7, gap_ms=2)
-    yield Script.chat(tokens=2, prefill_ms=3, gap_ms=1)
-    yield Script.chat(tokens=20, prefill_ms=3, gap_ms=2)
-    yield Script.refused(500)
-    yield Script.refused(429, retry_after_s=0.01)
-    for number in range(5):
-        yield Script.chat(tokens=5, queue_ms=1, prefill_ms=2 + number, gap_ms=2)
-
-
 @pytest.fixture
 def model() -> Iterator[ScriptedServer]:
-    with ScriptedServer(plan()) as server:
+    with ScriptedServer(traffic_plan()) as server:
         yield server
 
 

@@ -12,7 +12,7 @@ import time
 import urllib.request
 from collections import Counter
 from collections.abc import AsyncGenerator, Generator, Iterable
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.util import find_spec
@@ -42,6 +42,7 @@ __all__ = [
     "attributes_of",
     "await_listener",
     "free_port",
+    "free_ports",
     "percentile_of",
     "receiving",
     "rotel_agent",
@@ -57,9 +58,16 @@ Attributes = dict[str, str | bool | int | float | tuple[str, ...]]
 
 def free_port() -> int:
     """Return a port on loopback that nobody listens on, for what cannot choose its own."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    return free_ports(1)[0]
+
+
+def free_ports(count: int) -> list[int]:
+    """Return several; asked one by one, the same may come twice."""
+    with ExitStack() as probes:
+        sockets = [probes.enter_context(socket.socket()) for _ in range(count)]
+        for probe in sockets:
+            probe.bind(("127.0.0.1", 0))
+        return [probe.getsockname()[1] for probe in sockets]
 
 
 @dataclass(slots=True)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-__all__ = ["PROGRAMS", "run_program", "serving"]
+from latspan.testing import Script
+
+__all__ = ["PROGRAMS", "run_program", "serving", "traffic_plan"]
 
 PROGRAMS: Final = Path(__file__).parents[1] / "behaviour" / "programs"
 """Where they lie."""
@@ -77,6 +79,18 @@ def serving(log: Path, *arguments: str, **variables: str) -> Generator[subproces
             process.wait(_DEADLINE_S)
         finally:
             process.kill()
+
+
+def traffic_plan() -> Iterator[Script]:
+    """Yield the answer to each request of ``programs/traffic.py``, in order."""
+    for number in range(16):
+        yield Script.chat(tokens=5, queue_ms=1, prefill_ms=2 + number % 7, gap_ms=2)
+    yield Script.chat(tokens=2, prefill_ms=3, gap_ms=1)
+    yield Script.chat(tokens=20, prefill_ms=3, gap_ms=2)
+    yield Script.refused(500)
+    yield Script.refused(429, retry_after_s=0.01)
+    for number in range(5):
+        yield Script.chat(tokens=5, queue_ms=1, prefill_ms=2 + number, gap_ms=2)
 
 
 def _environment(variables: dict[str, str]) -> dict[str, str]:

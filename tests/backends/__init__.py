@@ -1,0 +1,1 @@
+"""What real backends have of what an application sent."""

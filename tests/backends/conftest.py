@@ -1,0 +1,82 @@
+"""One run of an application before real backends, which several tests look at."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
+
+from latspan.testing import ScriptedServer
+from support.backends import Backends, backends_up, built
+from support.programs import run_program, traffic_plan
+
+pytest.importorskip("openai", reason="the openai client is not installed")
+
+SERVICE: Final = "shop"
+TIMES: Final = 12
+"""How often the program of 24 calls does them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """
+    What an application did, by its own account.
+
+    Args:
+        backends: Where it sent it to.
+        document: What latspan recorded in it.
+        spans: Copies of its spans, made when they ended.
+    """
+
+    backends: Backends
+    document: dict[str, Any]
+    spans: TracesData
+
+
+@pytest.fixture(scope="package")
+def otelcol() -> Path:
+    """Where the Collector's program is."""
+    return _built("otelcol")
+
+
+@pytest.fixture(scope="package")
+def jaeger() -> Path:
+    """Where Jaeger's program is."""
+    return _built("jaeger")
+
+
+@pytest.fixture(scope="package")
+def backends(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Backends]:
+    """All three, with the configurations for one machine."""
+    for name in ("otelcol", "jaeger", "prometheus"):
+        _built(name)
+    with backends_up(tmp_path_factory.mktemp("backends")) as running:
+        yield running
+
+
+@pytest.fixture(scope="package")
+def run(backends: Backends, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """An application that has sent everything."""
+    copy = tmp_path_factory.mktemp("run") / "spans.pb"
+    with ScriptedServer(traffic_plan()) as model:
+        printed = run_program(
+            "keeps_a_copy",
+            model.base_url,
+            str(copy),
+            str(TIMES),
+            LATSPAN_ENDPOINT=backends.otlp_url,
+            LATSPAN_SERVICE_NAME=SERVICE,
+        )
+    return Run(backends, json.loads(printed), TracesData.FromString(copy.read_bytes()))
+
+
+def _built(name: str) -> Path:
+    program = built(name)
+    if program is None:
+        pytest.skip(f"{name} is not built: make backends")
+    return program

@@ -1,0 +1,175 @@
+"""The Collector, Jaeger and Prometheus, run as ``make backends-up`` runs them, and read back."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from google.protobuf.json_format import ParseDict
+from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
+
+from support.otlp import free_ports
+
+__all__ = ["CONFIGS", "Backends", "answers", "backends_up", "built", "eventually"]
+
+_ROOT: Final = Path(__file__).resolve().parents[2]
+_BUILD: Final = _ROOT / "scripts" / "build_backends.py"
+_RUN: Final = _ROOT / "scripts" / "run_backends.py"
+
+CONFIGS: Final = _ROOT / "collector-config"
+"""Where the configurations lie."""
+
+_PORTS: Final = (
+    "LATSPAN_COLLECTOR_GRPC",
+    "LATSPAN_COLLECTOR_HTTP",
+    "LATSPAN_COLLECTOR_HEALTH",
+    "LATSPAN_JAEGER",
+    "LATSPAN_JAEGER_GRPC",
+    "LATSPAN_JAEGER_OTLP",
+    "LATSPAN_PROMETHEUS",
+)
+"""What the configurations take for their addresses."""
+
+Found = TypeVar("Found")
+
+_DEADLINE_S: Final = 30.0
+_POLL_S: Final = 0.05
+
+
+def built(name: str) -> Path | None:
+    """Return where a program of ``make backends`` is, ``None`` where it was not built."""
+    said = subprocess.run(
+        [sys.executable, _BUILD, "--where"], capture_output=True, text=True, check=True
+    )
+    program = Path(said.stdout.strip(), name)
+    return program if program.exists() else None
+
+
+@dataclass(frozen=True, slots=True)
+class Backends:
+    """
+    All three, running.
+
+    Args:
+        addresses: Host and port of each listener, by the variable that says it.
+    """
+
+    addresses: dict[str, str]
+
+    @property
+    def otlp_url(self) -> str:
+        """Where the Collector takes OTLP over HTTP, without a path."""
+        return f"http://{self.addresses['LATSPAN_COLLECTOR_HTTP']}"
+
+    def trace(self, trace_id: str) -> TracesData:
+        """Return what Jaeger has of a trace; nothing where it has none."""
+        try:
+            found = self._get("LATSPAN_JAEGER", f"/api/v3/traces/{trace_id}")
+        except urllib.error.HTTPError as error:
+            if error.code != 404:
+                raise
+            error.close()
+            return TracesData()
+        return _from_otlp_json(found["result"])
+
+    def traces_with(
+        self, service: str, operation: str, *, at_least_us: int, limit: int
+    ) -> set[str]:
+        """Search Jaeger as its page does, and return the ids of the traces."""
+        asked = urllib.parse.urlencode(
+            {
+                "service": service,
+                "operation": operation,
+                "minDuration": f"{at_least_us}us",
+                "limit": limit,
+            }
+        )
+        found = self._get("LATSPAN_JAEGER", f"/api/traces?{asked}")
+        return {each["traceID"] for each in found["data"]}
+
+    def query(self, promql: str) -> list[tuple[dict[str, str], float]]:
+        """Ask Prometheus now, and return labels and value of each series."""
+        asked = urllib.parse.urlencode({"query": promql})
+        found = self._get("LATSPAN_PROMETHEUS", f"/api/v1/query?{asked}")
+        assert (found["status"], found.get("warnings")) == ("success", None)
+        return [(each["metric"], float(each["value"][1])) for each in found["data"]["result"]]
+
+    def _get(self, variable: str, path: str) -> Any:
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        url = f"http://{self.addresses[variable]}{path}"
+        with opener.open(url, timeout=_DEADLINE_S) as answer:
+            return json.load(answer)
+
+
+@contextmanager
+def backends_up(state: Path) -> Generator[Backends]:
+    """
+    Run all three inside the block, on ports that are free.
+
+    Args:
+        state: For their data and logs.
+    """
+    addresses = {
+        variable: f"127.0.0.1:{port}"
+        for variable, port in zip(_PORTS, free_ports(len(_PORTS)), strict=True)
+    }
+    environment = {**os.environ, **addresses}
+    _run("up", state, environment)
+    try:
+        yield Backends(addresses)
+    finally:
+        _run("down", state, environment)
+
+
+def _run(do: str, state: Path, environment: dict[str, str]) -> None:
+    done = subprocess.run(
+        [sys.executable, _RUN, do, "--state", state],
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def answers(address: str) -> bool:
+    """Say whether HTTP at this address answers with success."""
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with opener.open(f"http://{address}", timeout=_DEADLINE_S):
+            return True
+    except OSError:
+        return False
+
+
+def eventually(look: Callable[[], Found], enough: Callable[[Found], bool]) -> Found:
+    """Look until it is enough, or the deadline has passed, and return what was there last."""
+    deadline = time.monotonic() + _DEADLINE_S
+    while True:
+        found = look()
+        if enough(found) or time.monotonic() > deadline:
+            return found
+        time.sleep(_POLL_S)
+
+
+def _from_otlp_json(held: Any) -> TracesData:
+    """OTLP's JSON has ids in hexadecimal, where JSON of protobuf has base64."""
+    for resource in held["resourceSpans"]:
+        for scope in resource["scopeSpans"]:
+            for span in scope["spans"]:
+                for each in (span, *span.get("links", ())):
+                    for key in ("traceId", "spanId", "parentSpanId"):
+                        raw = bytes.fromhex(each.get(key, ""))
+                        each[key] = base64.b64encode(raw).decode()
+    return ParseDict(held, TracesData())
