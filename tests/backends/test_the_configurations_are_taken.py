@@ -1,0 +1,50 @@
+"""Configurations are taken by the real programs, and likely mistakes have the messages they say."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from support.backends import CONFIGS
+
+COLLECTOR: Final = ("local.yaml", "agent.yaml", "gateway.yaml")
+OTHERS: Final = ("jaeger.yaml", "prometheus.yaml")
+MISTAKES: Final = sorted((CONFIGS / "testdata").glob("*.yaml"))
+
+
+def validate(program: Path, *configs: Path) -> subprocess.CompletedProcess[str]:
+    options = [f"--config={config}" for config in configs]
+    return subprocess.run([program, "validate", *options], capture_output=True, text=True)
+
+
+def test_every_configuration_is_tried() -> None:
+    """A new one takes its place here."""
+    assert sorted(config.name for config in CONFIGS.glob("*.yaml")) == sorted(COLLECTOR + OTHERS)
+
+
+@pytest.mark.parametrize("name", COLLECTOR)
+def test_the_collector_takes_it(otelcol: Path, name: str) -> None:
+    taken = validate(otelcol, CONFIGS / name)
+
+    assert (taken.returncode, taken.stdout, taken.stderr) == (0, "", "")
+
+
+def test_jaeger_takes_its_own(jaeger: Path) -> None:
+    assert validate(jaeger, CONFIGS / "jaeger.yaml").returncode == 0
+
+
+@pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.stem)
+def test_a_mistake_is_named(otelcol: Path, mistake: Path) -> None:
+    """Each lies over the configuration that its first line names; its second is the message."""
+    lines = mistake.read_text("utf-8")
+    (beside,) = re.findall(r"^# beside: (.*)$", lines, re.MULTILINE)
+    (says,) = re.findall(r"^# says: (.*)$", lines, re.MULTILINE)
+
+    refused = validate(otelcol, CONFIGS / beside, mistake)
+
+    assert refused.returncode == 1
+    assert says in refused.stderr
