@@ -31,8 +31,8 @@ class LatspanMiddleware:
     Args:
         app: The application.
         server_timing: Whether answers tell their stages so far in the ``Server-Timing`` header,
-            which anybody can read who gets the answer. ``True`` tells the standard stages; a
-            collection tells those it names.
+            which anybody can read who gets the answer. ``True`` tells the standard stages, and the
+            time so far in all as ``total``; a collection tells those it names.
         hold_headers: Whether the head of a stream waits for the first part of its body, so that
             queue and prefill are in the header, and what came later is told in a comment at the end
             of an event stream. Only with ``server_timing``.

@@ -26,8 +26,8 @@ class LatspanMiddleware:
     Args:
         app: The application.
         server_timing: Whether answers tell their stages so far in the ``Server-Timing`` header,
-            which anybody can read who gets the answer. ``True`` tells the standard stages; a
-            collection tells those it names.
+            which anybody can read who gets the answer. ``True`` tells the standard stages, and the
+            time so far in all as ``total``; a collection tells those it names.
     """
 
     def __init__(self, app: App, *, server_timing: bool | Collection[str] = False) -> None:

@@ -10,7 +10,7 @@ from urllib.parse import quote, unquote
 from opentelemetry import context, propagate, trace
 from opentelemetry.context import Context
 
-from latspan import _runtime, semconv
+from latspan import _runtime
 from latspan._fork import this_process
 from latspan._request._context import Entered, ambient_attributes, only_said
 from latspan._request._enclosing import (
@@ -23,7 +23,7 @@ from latspan._request._enclosing import (
 from latspan._request._work import LiveWork
 from latspan._timeline import Interval, fits
 from latspan.metrics import MetricValue
-from latspan.segments import STAGE_KINDS, Kind, Outcome, Side, Source
+from latspan.segments import Kind, Outcome, Side, Source
 from latspan.units import from_unit
 from latspan.wire import server_timing
 
@@ -230,7 +230,6 @@ class Carried:
                 runtime,
                 kind=Kind.STAGE,
                 name=name,
-                attributes={semconv.LATSPAN_STAGE_KIND: name} if name in STAGE_KINDS else None,
                 start_ns=self._carried_ns,
                 current=False,
             )

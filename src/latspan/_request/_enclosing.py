@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterable
 from contextvars import ContextVar
 from typing import Final, Protocol
@@ -97,7 +98,7 @@ class Elsewhere:
 
     def __init__(self, side: Side) -> None:
         self._side = side
-        self._over_ns: dict[str, int] = {}
+        self._over_ns = Counter[str]()
         self._counting = threading.Lock()
         self.stages: list[Callable[[int], Interval]] = []
 
@@ -123,9 +124,8 @@ class Elsewhere:
     def took_ns(self) -> list[tuple[str, int]]:
         """Return how long each stage here took that is over, in nanoseconds."""
         with self._counting:
-            took = dict(self._over_ns)
-            for name, duration_ns in stages_ns(self.stages):
-                took[name] = took.get(name, 0) + duration_ns
+            took = self._over_ns.copy()
+            took.update(dict(stages_ns(self.stages)))
         return [*took.items()]
 
     def stage_ended(self) -> None:
@@ -134,8 +134,7 @@ class Elsewhere:
             # Others may begin meanwhile, behind these.
             begun = tuple(self.stages)
             if all(interval(_STILL_OPEN).done_ns != _STILL_OPEN for interval in begun):
-                for name, duration_ns in stages_ns(begun):
-                    self._over_ns[name] = self._over_ns.get(name, 0) + duration_ns
+                self._over_ns.update(dict(stages_ns(begun)))
                 del self.stages[: len(begun)]
 
 

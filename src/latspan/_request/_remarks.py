@@ -91,13 +91,13 @@ class Remarks:
             start_ns: When the unit began, monotonic nanoseconds.
         """
         metrics = dict(self.metrics)
-        firsts = [each.first_ns for each in self.generations if each.first_ns is not None]
-        if not firsts:
+        came = [(each.first_ns, each) for each in self.generations if each.first_ns is not None]
+        if not came:
             return metrics
-        first_ns = min(firsts)
+        first_ns = min(first_ns for first_ns, _ in came)
         metrics["time_to_first_token"] = MetricValue(first_ns - start_ns)
-        if len(firsts) == 1:
-            (only,) = (each for each in self.generations if each.first_ns is not None)
+        if len(came) == 1:
+            ((_, only),) = came
             pace = time_per_output_token(only.last_ns - first_ns, only.count)
             if pace is not None:
                 metrics["time_per_output_token"] = MetricValue(pace)

@@ -39,7 +39,7 @@ from latspan._spans import (
 from latspan._timeline import Interval, work_timeline
 from latspan.metrics import MetricValue
 from latspan.recording import RequestRecord
-from latspan.segments import Kind, Outcome, SegmentName, Side, Source
+from latspan.segments import STAGE_KINDS, Kind, Outcome, SegmentName, Side, Source
 from latspan.tokens import TokenCounts, TokenSource
 from latspan.wire import server_timing
 
@@ -135,6 +135,9 @@ class LiveWork:
         self._source = Source.MEASURED
         self._remarks: Remarks | None = None
         self._started_with: Mapping[str, AttributeValue] = attributes or {}
+        if kind is Kind.STAGE and name in STAGE_KINDS:
+            # It counts as itself, unless somebody says otherwise.
+            self._started_with = {semconv.LATSPAN_STAGE_KIND: name, **self._started_with}
         self._open = [True]
         self._process = this_process()
         self.kind = kind

@@ -38,7 +38,7 @@ def batch(
     Raises:
         UnknownNameError: ``kind`` is not a standard stage.
     """
-    attributes = kind_of(name, kind)
+    attributes = kind_of(kind)
     stages: list[LiveWork] = []
     runtime = _runtime.current()
     if runtime is not None:

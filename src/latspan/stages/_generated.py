@@ -11,7 +11,6 @@ from latspan._runtime import Runtime
 from latspan.instrument import error_type_of, outcome_of
 from latspan.segments import Kind, Outcome, Stage
 from latspan.stages._remarks import remarks_here
-from latspan.stages._stage import kind_of
 
 __all__ = ["generated"]
 
@@ -138,7 +137,6 @@ class _Following:
                 self._runtime,
                 kind=Kind.STAGE,
                 name=name.value,
-                attributes=kind_of(name.value, None),
                 start_ns=begun_ns,
                 current=False,
             ).finish(outcome, error_type=error_type, done_ns=done_ns)

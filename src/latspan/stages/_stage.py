@@ -31,25 +31,23 @@ def stage(name: str, *, kind: str | None = None) -> WorkScope:
     Raises:
         UnknownNameError: ``kind`` is not a standard stage.
     """
-    return WorkScope(Kind.STAGE, name, kind_of(name, kind))
+    return WorkScope(Kind.STAGE, name, kind_of(kind))
 
 
-def kind_of(name: str, kind: str | None) -> dict[str, AttributeValue]:
+def kind_of(kind: str | None) -> dict[str, AttributeValue]:
     """
-    Return what a stage's span says of its kind.
+    Return what a stage's span says of its kind, where somebody names one.
 
     Args:
-        name: The stage's name.
-        kind: The standard stage that it counts as; its name, if that is one, unless given.
+        kind: The standard stage that it counts as.
 
     Raises:
         UnknownNameError: ``kind`` is not a standard stage.
     """
-    counts_as = name if kind is None and name in STAGE_KINDS else kind
-    if counts_as is None:
+    if kind is None:
         return {}
-    if counts_as not in STAGE_KINDS:
+    if kind not in STAGE_KINDS:
         raise UnknownNameError(
             f"no standard stage '{kind}'", hint=f"one of {', '.join(sorted(STAGE_KINDS))}"
         )
-    return {semconv.LATSPAN_STAGE_KIND: counts_as}
+    return {semconv.LATSPAN_STAGE_KIND: kind}
