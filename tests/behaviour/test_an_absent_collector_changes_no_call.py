@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -16,6 +17,7 @@ from support.programs import run_program
 pytest.importorskip("openai", reason="the openai client is not installed")
 
 CALLS = 5
+LOST = r"(\d+) spans are lost: nobody took them before the end"
 TIMEOUT_S = 0.5
 LIMIT_S = 3.0
 """Room for a busy machine; left to themselves the exporters try for 8 to 10 s."""
@@ -48,7 +50,7 @@ def test_calls_and_endings_do_not_wait_for_it(
     ending: str,
     protocol: str,
 ) -> None:
-    """Answers are the same chunk by chunk, and the process ends by itself."""
+    """Answers are the same chunk by chunk, and the process ends by itself; what is lost is said."""
     with collector() as url:
         printed = run_program(
             "has_an_absent_collector",
@@ -63,5 +65,9 @@ def test_calls_and_endings_do_not_wait_for_it(
     assert document["traced"] == document["plain"]
     assert len(document["plain"]) == document["recorded"] == CALLS
     assert document["took_s"] < LIMIT_S
+    losses = [re.fullmatch(LOST, line) for line in document["logged"]]
+    (lost,) = [int(found[1]) for found in losses if found]
+    # A call's own, and three segments at least.
+    assert lost >= CALLS * 4
     if ending == "force_flush":
         assert document["said"] is False

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Final
 
 from latspan._lazy import fetched_when_used
 from latspan.export._about import Reading, readings_of
-from latspan.export._delivering import Deliveries
 from latspan.export._environment import SpanBatches, span_batches
 from latspan.export._interval_export import IntervalExport, Outlet
 from latspan.export._metrics import MetricsPart, metrics_parts
 from latspan.export._otlp import otlp_log_exporter, otlp_metric_exporter, otlp_span_exporter
 from latspan.export._otlp_metrics import MetricsExporter, OtlpMetrics
+from latspan.export._otlp_spans import OtlpSpans, SpanAnswer, otlp_spans
 from latspan.export._private_spans import PrivateSink
 from latspan.export._resource import resource_of, resource_of_child
 from latspan.export._unstarted_children import end_children_of
@@ -26,22 +26,24 @@ if TYPE_CHECKING:
     from latspan.export._otlp_payloads import OtlpPayloads
 
 __all__ = [
-    "Deliveries",
     "HistogramLogs",
     "IntervalExport",
     "MetricsExporter",
     "MetricsPart",
     "OtlpMetrics",
     "OtlpPayloads",
+    "OtlpSpans",
     "Outlet",
     "PrivateSink",
     "Reading",
+    "SpanAnswer",
     "SpanBatches",
     "end_children_of",
     "metrics_parts",
     "otlp_log_exporter",
     "otlp_metric_exporter",
     "otlp_span_exporter",
+    "otlp_spans",
     "readings_of",
     "resource_of",
     "resource_of_child",

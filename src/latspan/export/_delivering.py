@@ -34,6 +34,29 @@ _LONGEST: Final = 300
 _delivering = threading.local()
 
 
+class Delivery:
+    """
+    One delivery, and what the exporter said of it.
+
+    Args:
+        signal: What is delivered, for the log.
+    """
+
+    def __init__(self, signal: str) -> None:
+        self.signal = signal
+        self.grpc_status: str | None = None
+        """The name of the last one that was not ``OK``, where it was told."""
+
+    def hear(self, record: logging.LogRecord) -> None:
+        """Take in what the exporter said."""
+        if record.levelno >= logging.WARNING:
+            Deliveries.failed(self.signal, record.getMessage())
+        for value in record.args or ():
+            # The gRPC exporter returns no reason, but says it with the code itself.
+            if type(value).__name__ == "StatusCode":
+                self.grpc_status = getattr(value, "name", None)
+
+
 class Deliveries:
     """
     The deliveries of one signal.
@@ -52,14 +75,14 @@ class Deliveries:
             logging.getLogger(name).addFilter(_hold)
 
     @contextmanager
-    def one(self) -> Generator[None]:
+    def one(self) -> Generator[Delivery]:
         """Deliver inside the block, and say nothing of it but the first failure."""
-        _delivering.signal = self._signal
+        _delivering.one = delivery = Delivery(self._signal)
         try:
             with suppress_instrumentation():
-                yield
+                yield delivery
         finally:
-            _delivering.signal = None
+            _delivering.one = None
 
     def arrived(self) -> None:
         """Note that something was taken."""
@@ -82,9 +105,8 @@ class Deliveries:
 
 def _hold(record: logging.LogRecord) -> bool:
     """Let a record through unless it is about a delivery of latspan's."""
-    signal: str | None = getattr(_delivering, "signal", None)
-    if signal is None:
+    delivery: Delivery | None = getattr(_delivering, "one", None)
+    if delivery is None:
         return True
-    if record.levelno >= logging.WARNING:
-        Deliveries.failed(signal, record.getMessage())
+    delivery.hear(record)
     return _logger.isEnabledFor(logging.DEBUG)

@@ -10,19 +10,23 @@ from opentelemetry.sdk.trace.export import SpanExporter
 if TYPE_CHECKING:
     # Its package is slow to load, and few send log records.
     from opentelemetry.sdk._logs.export import LogRecordExporter
+    from requests import Session
 
 __all__ = ["otlp_log_exporter", "otlp_metric_exporter", "otlp_span_exporter"]
 
 _Protocol = Literal["http/protobuf", "grpc"]
 
 
-def otlp_span_exporter(protocol: _Protocol, endpoint: str | None) -> SpanExporter:
+def otlp_span_exporter(
+    protocol: _Protocol, endpoint: str | None, session: Session | None = None
+) -> SpanExporter:
     """
     Return an exporter of spans.
 
     Args:
         protocol: How it sends.
         endpoint: Where to; ``None`` leaves that to the ``OTEL_*`` variables.
+        session: What it is to send with over HTTP; its own unless given.
     """
     if protocol == "grpc":
         from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import (
@@ -32,7 +36,7 @@ def otlp_span_exporter(protocol: _Protocol, endpoint: str | None) -> SpanExporte
         return GrpcSpanExporter(endpoint=endpoint)
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 
-    return OTLPSpanExporter(endpoint=endpoint)
+    return OTLPSpanExporter(endpoint=endpoint, session=session)
 
 
 def otlp_metric_exporter(protocol: _Protocol, endpoint: str | None) -> MetricExporter:

@@ -168,12 +168,12 @@ def _private_spans(
     from opentelemetry import trace
     from opentelemetry.sdk.trace import TracerProvider
 
-    from latspan.export import PrivateSink, otlp_span_exporter
+    from latspan.export import PrivateSink, otlp_spans
     from latspan.sdk._span_export import SpanExport
 
     protocol, endpoint = config.protocol_of("traces"), config.endpoint_of("traces")
     spans = SpanExport(
-        lambda: otlp_span_exporter(protocol, endpoint),
+        lambda: otlp_spans(protocol, endpoint),
         resource=resource,
         on_start=lambda: run_before_a_child_ends(at_end),
     )

@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import deque
 from collections.abc import Callable
 from typing import Final
 
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor
-from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 from latspan import semconv
 from latspan._fork import begin_again_in_child
-from latspan.export import Deliveries, Reading, SpanBatches, span_batches
+from latspan.clock import Clock, SystemClock
+from latspan.export import OtlpSpans, Reading, SpanAnswer, SpanBatches, span_batches
+from latspan.sdk._back_off import BackOff
 from latspan.sdk._per_process import PerProcess
+from latspan.sdk._span_queue import SpanQueue
 from latspan.sdk._worker import Worker
 
 __all__ = ["SpanExport"]
 
-_logger: Final = logging.getLogger(__name__)
+_logger: Final = logging.getLogger("latspan")
 
 _SHUTDOWN_TIMEOUT_S: Final = 30.0
 """Of an application that shuts its provider down, which says no time; the SDK's own."""
@@ -30,39 +31,42 @@ class SpanExport(SpanProcessor):
     """
     Sends ended spans in batches, on a thread of its own, as the ``OTEL_BSP_*`` variables say.
 
-    It stands where the SDK has ``BatchSpanProcessor``. That one keeps no timeout and says that all
-    is well where nothing left (open-telemetry/opentelemetry-python issues 4555 and 4568), and it
-    starts a thread, over its parent's exporter, in every forked child at once. Here a child
-    begins empty, and starts thread and exporter when it ends a span.
+    It stands where the SDK has ``BatchSpanProcessor``. That one keeps no timeout, says that all
+    is well where nothing left (open-telemetry/opentelemetry-python issues 4555 and 4568), loses a
+    batch that is not taken within some seconds, and starts a thread, over its parent's exporter,
+    in every forked child at once. Here what may be taken later waits with the others, the oldest
+    of which go where there is no more room, and a child begins empty, and starts thread and
+    exporter when it ends a span.
 
     Args:
-        make_exporter: Makes where spans go, called at once, and in each child that ends a span;
+        make_outlet: Makes where spans go, called at once, and in each child that ends a span;
             shut down together with this.
         resource: Returns what this process is called. Given, every span leaves with it.
         on_start: Called in each process before the thread starts.
         batches: How spans are sent; what the environment says unless given.
+        clock: The time, for the pauses between two tries.
     """
 
     def __init__(
         self,
-        make_exporter: Callable[[], SpanExporter],
+        make_outlet: Callable[[], OtlpSpans],
         *,
         resource: Callable[[], Resource] | None = None,
         on_start: Callable[[], None] | None = None,
         batches: SpanBatches | None = None,
+        clock: Clock | None = None,
     ) -> None:
         self._batches = span_batches() if batches is None else batches
-        self._exporter = PerProcess[SpanExporter](lambda _: make_exporter())
+        self._clock = SystemClock() if clock is None else clock
+        self._outlet = PerProcess[OtlpSpans](lambda _: make_outlet())
         self._resource = resource
-        self._logged: set[type[Exception]] = set()
-        self._deliveries = Deliveries("spans")
         self._closed = False
         self._begin()
         begin_again_in_child(self._begin)
         self._worker = Worker(
             "latspan-span-export",
             on_start=on_start,
-            when_idle=self._send,
+            when_idle=self._send_if_time,
             idle_s=self._batches.delay_s,
         )
         # At once: when the interpreter goes down no thread can be started any more.
@@ -70,11 +74,12 @@ class SpanExport(SpanProcessor):
 
     def _begin(self) -> None:
         # What waits in a parent is the parent's to send.
-        self._waiting: deque[ReadableSpan] = deque(maxlen=self._batches.queue)
+        self._queue = SpanQueue(self._batches.queue)
+        self._back_off = BackOff(self._clock)
         self._woken = False
         self._full = False
-        self._pushed_out = self._not_taken = 0
-        self._failed = False
+        self._not_taken = 0
+        self._lost_at_flush = 0
         self._cut_short = False
         self._unclosed = [True]
 
@@ -86,23 +91,20 @@ class SpanExport(SpanProcessor):
         """Take one ended span; on whichever thread, in a finaliser too."""
         if self._closed or span.context is None or not span.context.trace_flags.sampled:
             return
-        if len(self._waiting) == self._batches.queue:
-            # Two threads at once may count one: a lock is nothing to take in a finaliser.
-            self._pushed_out += 1
+        if not self._queue.put(span):
             self._warn_once()
-        self._waiting.append(span)
         if not self._worker.started:
             self._worker.start()
-        if len(self._waiting) >= self._batches.size and not self._woken:
+        if len(self._queue) >= self._batches.size and not self._woken:
             self._woken = True
-            self._worker.submit(self._send)
+            self._worker.submit(self._send_if_time)
 
     def readings(self) -> list[Reading]:
         """Return how many spans were lost in this process, and why."""
         spans = {semconv.LATSPAN_SIGNAL: "spans"}
         return [
             Reading(semconv.METRIC_DROPPED, count, {**spans, semconv.LATSPAN_REASON: reason})
-            for reason, count in (("queue_full", self._pushed_out), ("not_taken", self._not_taken))
+            for reason, count in (("queue_full", self._queue.lost), ("not_taken", self._not_taken))
         ]
 
     def _warn_once(self) -> None:
@@ -119,14 +121,16 @@ class SpanExport(SpanProcessor):
             last flush were taken.
         """
         if self._closed or not self._worker.started:
-            return lambda _: not self._waiting
+            return lambda _: not self._queue
         done = threading.Event()
         sent: list[bool] = []
 
         def flush() -> None:
-            self._send()
-            failed, self._failed = self._failed, False
-            sent.append(not failed)
+            # Somebody waits for it: a pause is kept only where the receiver asked for one.
+            all_sent = self._back_off.is_over(asked_alone=True) and self._send()
+            lost = self._queue.lost + self._not_taken
+            sent.append(all_sent and lost == self._lost_at_flush)
+            self._lost_at_flush = lost
             done.set()
 
         self._worker.submit(flush)
@@ -146,14 +150,16 @@ class SpanExport(SpanProcessor):
 
         def close() -> None:
             self._send()
-            self._close_exporter()
+            self._close_outlet()
             done.set()
 
         def wait(timeout_s: float) -> None:
             if not done.wait(timeout_s):
                 self._cut_short = True
-                self._close_exporter()
+                self._close_outlet()
             self._worker.stop(0)
+            if left := self._queue.unsent:
+                _logger.warning("%d spans are lost: nobody took them before the end", left)
 
         self._worker.submit(close)
         return wait
@@ -166,30 +172,42 @@ class SpanExport(SpanProcessor):
         """Send what is left, for the application whose provider this is in."""
         self.closing()(_SHUTDOWN_TIMEOUT_S)
 
-    def _send(self) -> None:
-        """Send what waits now; what others add meanwhile is for the next time."""
-        self._woken = self._full = False
-        left = len(self._waiting)
-        while left > 0 and not self._cut_short:
-            batch = [self._waiting.popleft() for _ in range(min(left, self._batches.size))]
-            left -= len(batch)
-            if not self._took(batch):
-                self._failed = True
-                self._not_taken += len(batch)
+    def _send_if_time(self) -> None:
+        if self._back_off.is_over():
+            self._send()
 
-    def _took(self, batch: list[ReadableSpan]) -> bool:
+    def _send(self) -> bool:
+        """Send what waits now, and say whether it left; what others add meanwhile is for later."""
+        self._woken = False
+        left = len(self._queue)
+        while left > 0 and not self._cut_short:
+            batch = self._queue.take(min(left, self._batches.size))
+            left -= len(batch)
+            if not self._left(batch):
+                return False
+        return left <= 0
+
+    def _left(self, batch: list[ReadableSpan]) -> bool:
+        """Send a batch, and say whether to go on with the next."""
+        answer = SpanAnswer(taken=False)
         try:
-            with self._deliveries.one():
-                result = self._exporter().export([self._called_ours(span) for span in batch])
-        except Exception as error:
-            if type(error) not in self._logged:
-                self._logged.add(type(error))
-                _logger.warning("spans could not be exported: %s", error, exc_info=True)
-            return False
-        if result is not SpanExportResult.SUCCESS:
-            return False
-        self._deliveries.arrived()
-        return True
+            answer = self._outlet().send([self._called_ours(span) for span in batch])
+        finally:
+            self._settle(batch, answer)
+        return answer.taken or not answer.again
+
+    def _settle(self, batch: list[ReadableSpan], answer: SpanAnswer) -> None:
+        if answer.taken:
+            self._queue.settled(batch)
+            self._back_off.taken()
+            self._full = False
+        elif answer.again:
+            if not self._queue.give_back(batch):
+                self._warn_once()
+            self._back_off.not_taken(answer.asked_s)
+        else:
+            self._queue.settled(batch)
+            self._not_taken += len(batch)
 
     def _called_ours(self, span: ReadableSpan) -> ReadableSpan:
         """Return the span as this process's, whose provider may have been made by its parent."""
@@ -210,15 +228,12 @@ class SpanExport(SpanProcessor):
             end_time=span.end_time,
         )
 
-    def _close_exporter(self) -> None:
-        exporter = self._exporter.made()
-        if exporter is None:
+    def _close_outlet(self) -> None:
+        outlet = self._outlet.made()
+        if outlet is None:
             return
         try:
             self._unclosed.pop()
         except IndexError:
             return
-        try:
-            exporter.shutdown()
-        except Exception:
-            _logger.warning("the exporter of spans could not be shut down", exc_info=True)
+        outlet.shutdown()

@@ -20,8 +20,22 @@ def answers(model_url: str) -> list[list[str]]:
         return [traffic.stream(client) for _ in range(CALLS)]
 
 
+class Kept(logging.Handler):
+    """Keeps what is logged."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.lines: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep it."""
+        self.lines.append(record.getMessage())
+
+
 def main(model_url: str, otlp_url: str, ending: str, timeout_s: str) -> None:
     logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
+    kept = Kept()
+    logging.getLogger("latspan").addHandler(kept)
     plain = answers(model_url)
     latspan.auto_instrument()
     latspan.configure(endpoint=otlp_url)
@@ -34,6 +48,7 @@ def main(model_url: str, otlp_url: str, ending: str, timeout_s: str) -> None:
     else:
         said = latspan.force_flush(float(timeout_s))
     took_s = time.monotonic() - began
+    latspan.shutdown(float(timeout_s))
     sys.stdout.write(
         json.dumps(
             {
@@ -42,12 +57,10 @@ def main(model_url: str, otlp_url: str, ending: str, timeout_s: str) -> None:
                 "recorded": recorded,
                 "said": said,
                 "took_s": took_s,
+                "logged": kept.lines,
             }
         )
     )
-    sys.stdout.flush()
-    if ending == "force_flush":
-        latspan.shutdown(float(timeout_s))
 
 
 main(*sys.argv[1:])

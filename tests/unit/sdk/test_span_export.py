@@ -9,11 +9,14 @@ import pytest
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from latspan.export import SpanBatches
+from latspan.clock import ManualClock
+from latspan.export import OtlpSpans, SpanAnswer, SpanBatches
 from latspan.sdk._span_export import SpanExport
 
 DEADLINE_S = 30.0
+FAILURE = SpanExportResult.FAILURE
 
 
 class Backend(SpanExporter):
@@ -58,6 +61,27 @@ class Backend(SpanExporter):
         self._free.set()
 
 
+class Outlet(OtlpSpans):
+    """Gives the answers it is told to, and then takes everything; notes when."""
+
+    def __init__(self, *answers: SpanAnswer, clock: ManualClock) -> None:
+        super().__init__(InMemorySpanExporter())
+        self._answers = list(answers)
+        self._clock = clock
+        self.sent: list[tuple[int, list[str]]] = []
+
+    def send(self, spans: Sequence[ReadableSpan]) -> SpanAnswer:
+        """Answer as told to."""
+        self.sent.append((self._clock.monotonic_ns(), [span.name for span in spans]))
+        return self._answers.pop(0) if self._answers else SpanAnswer(taken=True)
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    """One that stands still."""
+    return ManualClock()
+
+
 def end_span(export: SpanExport, name: str) -> None:
     provider = TracerProvider(shutdown_on_exit=False)
     provider.add_span_processor(export)
@@ -75,7 +99,7 @@ def lost(export: SpanExport) -> dict[str, int]:
 def test_a_flush_sends_what_has_ended() -> None:
     """And says so; one with nothing to send is as good."""
     backend = Backend()
-    export = SpanExport(lambda: backend)
+    export = SpanExport(lambda: OtlpSpans(backend))
     end_span(export, "one")
 
     assert export.flushing()(DEADLINE_S)
@@ -84,25 +108,128 @@ def test_a_flush_sends_what_has_ended() -> None:
     export.closing()(DEADLINE_S)
 
 
-def test_a_flush_of_refused_spans_says_so_once() -> None:
-    """Refused and raised are both lost, whatever the processor says."""
-    backend = Backend(SpanExportResult.FAILURE, OSError("unreachable"))
-    export = SpanExport(lambda: backend)
+def test_what_is_not_taken_waits_and_is_sent_again(clock: ManualClock) -> None:
+    """A flush tries at once, and says whether all has left by now."""
+    backend = Backend(FAILURE, FAILURE)
+    export = SpanExport(lambda: OtlpSpans(backend), clock=clock)
     said: list[bool] = []
     for name in ("one", "two", "three"):
         end_span(export, name)
         said.append(export.flushing()(DEADLINE_S))
 
     assert said == [False, False, True]
-    assert lost(export) == {"queue_full": 0, "not_taken": 2}
-    assert backend.names == ["three"]
+    assert lost(export) == {"queue_full": 0, "not_taken": 0}
+    assert backend.names == ["one", "two", "three"]
     export.closing()(DEADLINE_S)
+
+
+def test_what_an_exporter_breaks_at_is_lost(clock: ManualClock) -> None:
+    """It would break again; a flush says so once, and what comes after is sent."""
+    backend = Backend(UnicodeEncodeError("utf-8", "\ud800", 0, 1, "surrogates not allowed"))
+    export = SpanExport(lambda: OtlpSpans(backend), clock=clock)
+    said: list[bool] = []
+    for name in ("one", "two"):
+        end_span(export, name)
+        said.append(export.flushing()(DEADLINE_S))
+
+    assert said == [False, True]
+    assert lost(export) == {"queue_full": 0, "not_taken": 1}
+    assert backend.names == ["two"]
+    export.closing()(DEADLINE_S)
+
+
+def test_a_pause_that_the_receiver_asked_for_is_kept(clock: ManualClock) -> None:
+    """By a flush too, which says that not all has left."""
+    outlet = Outlet(SpanAnswer(False, again=True, asked_s=30), clock=clock)
+    export = SpanExport(lambda: outlet, clock=clock)
+    end_span(export, "one")
+
+    said = [export.flushing()(DEADLINE_S)]
+    clock.advance(29_999_999_999)
+    said.append(export.flushing()(DEADLINE_S))
+    clock.advance(1)
+    said.append(export.flushing()(DEADLINE_S))
+
+    assert said == [False, False, True]
+    assert outlet.sent == [(0, ["one"]), (30_000_000_000, ["one"])]
+    export.closing()(DEADLINE_S)
+
+
+def test_the_end_is_no_time_for_a_pause(clock: ManualClock) -> None:
+    """It is the last chance."""
+    outlet = Outlet(SpanAnswer(False, again=True, asked_s=30), clock=clock)
+    export = SpanExport(lambda: outlet, clock=clock)
+    end_span(export, "one")
+    assert not export.flushing()(DEADLINE_S)
+
+    export.closing()(DEADLINE_S)
+
+    assert outlet.sent == [(0, ["one"]), (0, ["one"])]
+
+
+def test_after_a_pause_it_is_tried_by_itself(clock: ManualClock) -> None:
+    """Nobody flushes, and no further span ends."""
+    backend = Backend(FAILURE)
+    export = SpanExport(
+        lambda: OtlpSpans(backend), clock=clock, batches=SpanBatches(8, size=1, delay_s=0.01)
+    )
+    end_span(export, "one")
+    assert backend.arrivals.acquire(timeout=DEADLINE_S)
+
+    clock.advance(2_000_000_000)
+
+    assert backend.arrivals.acquire(timeout=DEADLINE_S)
+    assert backend.names == ["one"]
+    export.closing()(DEADLINE_S)
+
+
+def test_what_nobody_takes_pushes_out_the_oldest(
+    clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Those that were tried before are the oldest; each that is lost is counted, and said once."""
+    backend = Backend(*[FAILURE] * 100)
+    export = SpanExport(
+        lambda: OtlpSpans(backend), clock=clock, batches=SpanBatches(3, size=3, delay_s=3600)
+    )
+    said: list[bool] = []
+    for numbers in (range(3), range(3, 5), range(5, 9)):
+        for number in numbers:
+            end_span(export, str(number))
+        said.append(export.flushing()(DEADLINE_S))
+    backend.answers.clear()
+    end_span(export, "9")
+    said.append(export.flushing()(DEADLINE_S))
+
+    assert said == [False, False, False, False]
+    assert backend.names == ["7", "8", "9"]
+    assert lost(export) == {"queue_full": 7, "not_taken": 0}
+    assert [record.getMessage() for record in caplog.records] == [
+        "more than 3 spans wait: the oldest are dropped"
+    ]
+    assert export.flushing()(DEADLINE_S)
+    export.closing()(DEADLINE_S)
+
+
+def test_what_is_lost_at_the_end_is_said(
+    clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """In the log: nothing else leaves any more."""
+    backend = Backend(FAILURE)
+    export = SpanExport(lambda: OtlpSpans(backend), clock=clock)
+    for name in ("one", "two"):
+        end_span(export, name)
+
+    export.closing()(DEADLINE_S)
+
+    assert [record.getMessage() for record in caplog.records] == [
+        "2 spans are lost: nobody took them before the end"
+    ]
 
 
 def test_a_flush_waits_no_longer_than_it_is_told() -> None:
     """The next one tells how it went on."""
     backend = Backend(hangs=True)
-    export = SpanExport(lambda: backend)
+    export = SpanExport(lambda: OtlpSpans(backend))
     end_span(export, "one")
 
     assert not export.flushing()(0.001)
@@ -113,7 +240,7 @@ def test_a_flush_waits_no_longer_than_it_is_told() -> None:
 def test_closing_sends_the_rest() -> None:
     """And shuts the exporter down, once."""
     backend = Backend()
-    export = SpanExport(lambda: backend)
+    export = SpanExport(lambda: OtlpSpans(backend))
     end_span(export, "one")
 
     export.closing()(DEADLINE_S)
@@ -125,7 +252,7 @@ def test_closing_sends_the_rest() -> None:
 def test_closing_cuts_short_what_hangs() -> None:
     """The exporter is shut down under the batch it holds, and only once."""
     backend = Backend(hangs=True)
-    export = SpanExport(lambda: backend)
+    export = SpanExport(lambda: OtlpSpans(backend))
     end_span(export, "one")
 
     export.closing()(0.001)
@@ -136,7 +263,9 @@ def test_closing_cuts_short_what_hangs() -> None:
 def test_a_span_leaves_after_the_delay_by_itself() -> None:
     """Though no batch is full, and nobody flushes."""
     backend = Backend()
-    export = SpanExport(lambda: backend, batches=SpanBatches(queue=8, size=8, delay_s=0.01))
+    export = SpanExport(
+        lambda: OtlpSpans(backend), batches=SpanBatches(queue=8, size=8, delay_s=0.01)
+    )
     end_span(export, "one")
 
     assert backend.arrivals.acquire(timeout=DEADLINE_S)
@@ -147,7 +276,9 @@ def test_a_span_leaves_after_the_delay_by_itself() -> None:
 def test_a_full_batch_leaves_at_once() -> None:
     """The delay is for the last ones."""
     backend = Backend()
-    export = SpanExport(lambda: backend, batches=SpanBatches(queue=8, size=2, delay_s=3600))
+    export = SpanExport(
+        lambda: OtlpSpans(backend), batches=SpanBatches(queue=8, size=2, delay_s=3600)
+    )
     for name in ("one", "two"):
         end_span(export, name)
 
@@ -159,7 +290,9 @@ def test_a_full_batch_leaves_at_once() -> None:
 def test_where_too_many_wait_the_oldest_are_dropped(caplog: pytest.LogCaptureFixture) -> None:
     """Memory is bounded, whatever the backend does; it is said once."""
     backend = Backend()
-    export = SpanExport(lambda: backend, batches=SpanBatches(queue=2, size=2, delay_s=3600))
+    export = SpanExport(
+        lambda: OtlpSpans(backend), batches=SpanBatches(queue=2, size=2, delay_s=3600)
+    )
     backend.hang()
     for name in ("sent", "sent too"):
         end_span(export, name)
@@ -177,7 +310,7 @@ def test_where_too_many_wait_the_oldest_are_dropped(caplog: pytest.LogCaptureFix
 def test_after_closing_nothing_is_taken() -> None:
     """A global provider goes on handing over what the application ends."""
     backend = Backend()
-    export = SpanExport(lambda: backend)
+    export = SpanExport(lambda: OtlpSpans(backend))
     export.closing()(DEADLINE_S)
     end_span(export, "late")
 
@@ -189,7 +322,7 @@ def test_spans_leave_under_the_name_of_the_process() -> None:
     """The rest of them is as it was."""
     backend = Backend()
     own = Resource({"service.instance.id": "own"})
-    export = SpanExport(lambda: backend, resource=lambda: own)
+    export = SpanExport(lambda: OtlpSpans(backend), resource=lambda: own)
     end_span(export, "one")
 
     assert export.force_flush()

@@ -1,0 +1,94 @@
+"""The session that spans leave with over HTTP: it knows what it was answered."""
+
+from __future__ import annotations
+
+import os
+import time
+from datetime import UTC
+from email.utils import parsedate_to_datetime
+from http import HTTPStatus
+from typing import Any, Final
+
+import requests
+
+__all__ = ["HttpSession", "http_session"]
+
+_CREDENTIAL_PROVIDERS: Final = (
+    "OTEL_PYTHON_EXPORTER_OTLP_HTTP_CREDENTIAL_PROVIDER",
+    "OTEL_PYTHON_EXPORTER_OTLP_HTTP_TRACES_CREDENTIAL_PROVIDER",
+)
+
+_PASSING: Final = (
+    HTTPStatus.TOO_MANY_REQUESTS,
+    HTTPStatus.BAD_GATEWAY,
+    HTTPStatus.SERVICE_UNAVAILABLE,
+    HTTPStatus.GATEWAY_TIMEOUT,
+)
+"""
+After which the same is to be sent again, and after no other.
+
+Source: OTLP specification 1.9, "Retryable Response Codes".
+"""
+
+
+class HttpSession(requests.Session):
+    """
+    A session that remembers what became of the last request.
+
+    The SDK's exporter tells no more than that it failed.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.forget()
+
+    def forget(self) -> None:
+        """Begin anew, before something is sent."""
+        self._tried = False
+        self._status: int | None = None
+        self._retry_after: str | None = None
+
+    def send(self, request: requests.PreparedRequest, **options: Any) -> requests.Response:
+        """Send, and remember what comes back."""
+        self.forget()
+        self._tried = True
+        response = super().send(request, **options)
+        self._status = response.status_code
+        self._retry_after = response.headers.get("Retry-After")
+        return response
+
+    @property
+    def passing(self) -> bool:
+        """
+        Whether what was sent last may be taken another time.
+
+        It may where nobody answered. What was refused will be refused again, and so will what was
+        never sent: it could not be encoded, or is too long.
+        """
+        return self._tried and (self._status is None or self._status in _PASSING)
+
+    @property
+    def asked_s(self) -> float:
+        """
+        How long the receiver asked to be left alone, in seconds; 0 where it did not.
+
+        Source: RFC 9110, section 10.2.3, seconds or a date.
+        """
+        if self._retry_after is None:
+            return 0.0
+        if self._retry_after.isdecimal():
+            return float(self._retry_after)
+        try:
+            until = parsedate_to_datetime(self._retry_after)
+        except ValueError:
+            return 0.0
+        if until.tzinfo is None:
+            until = until.replace(tzinfo=UTC)
+        return max(until.timestamp() - time.time(), 0.0)
+
+
+def http_session() -> HttpSession | None:
+    """Return one; ``None`` where a variable names somebody else's, who knows the credentials."""
+    if any(os.environ.get(variable) for variable in _CREDENTIAL_PROVIDERS):
+        return None
+    return HttpSession()

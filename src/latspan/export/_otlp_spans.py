@@ -1,0 +1,110 @@
+"""The outlet for spans: a batch, on its way to an exporter, and what became of it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
+
+from latspan.export._delivering import Deliveries
+from latspan.export._otlp import otlp_span_exporter
+
+if TYPE_CHECKING:
+    from latspan.export._http_session import HttpSession
+
+__all__ = ["OtlpSpans", "SpanAnswer", "otlp_spans"]
+
+_logger: Final = logging.getLogger(__name__)
+
+_PASSING: Final = {
+    "CANCELLED",
+    "DEADLINE_EXCEEDED",
+    "ABORTED",
+    "OUT_OF_RANGE",
+    "UNAVAILABLE",
+    "DATA_LOSS",
+}
+"""
+After which the same is to be sent again.
+
+Source: OTLP specification 1.9, "Failures". It has ``RESOURCE_EXHAUSTED`` too, where the receiver
+says when; without, as of a message too long, it is for good, and nobody sees here which it is.
+"""
+
+
+class SpanAnswer(NamedTuple):
+    """
+    What became of a batch.
+
+    Args:
+        taken: Whether the receiver has it.
+        again: Whether it is to be sent again, where it was not taken.
+        asked_s: How long the receiver asked to be left alone, in seconds; 0 where it did not.
+    """
+
+    taken: bool
+    again: bool = False
+    asked_s: float = 0.0
+
+
+class OtlpSpans:
+    """
+    Sends spans to an OpenTelemetry exporter, and says what became of them.
+
+    Args:
+        exporter: Where they go, any of the SDK's; shut down together with this.
+        session: What it sends with, where that tells what it was answered.
+    """
+
+    def __init__(self, exporter: SpanExporter, session: HttpSession | None = None) -> None:
+        self._exporter = exporter
+        self._session = session
+        self._deliveries = Deliveries("spans")
+        self._logged: set[type[Exception]] = set()
+
+    def send(self, spans: Sequence[ReadableSpan]) -> SpanAnswer:
+        """Send a batch, and return when it was taken or not."""
+        if self._session is not None:
+            self._session.forget()
+        try:
+            with self._deliveries.one() as delivery:
+                result = self._exporter.export(spans)
+        except Exception as error:
+            # Not the network, of which exporters say that it failed: these spans will not do.
+            if type(error) not in self._logged:
+                self._logged.add(type(error))
+                _logger.warning("spans could not be exported: %s", error, exc_info=True)
+            return SpanAnswer(taken=False)
+        if result is SpanExportResult.SUCCESS:
+            self._deliveries.arrived()
+            return SpanAnswer(taken=True)
+        if self._session is not None:
+            return SpanAnswer(False, self._session.passing, self._session.asked_s)
+        status = delivery.grpc_status
+        return SpanAnswer(False, again=status is None or status in _PASSING)
+
+    def shutdown(self) -> None:
+        """Let go of connections, under a batch that is being sent too."""
+        try:
+            self._exporter.shutdown()
+        except Exception:
+            _logger.warning("the exporter of spans could not be shut down", exc_info=True)
+
+
+def otlp_spans(protocol: Literal["http/protobuf", "grpc"], endpoint: str | None) -> OtlpSpans:
+    """
+    Return what sends spans over OTLP.
+
+    Args:
+        protocol: How.
+        endpoint: Where to; ``None`` leaves that to the ``OTEL_*`` variables.
+    """
+    if protocol == "grpc":
+        return OtlpSpans(otlp_span_exporter(protocol, endpoint))
+    from latspan.export._http_session import http_session
+
+    session = http_session()
+    return OtlpSpans(otlp_span_exporter(protocol, endpoint, session), session)

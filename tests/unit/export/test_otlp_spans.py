@@ -1,0 +1,173 @@
+"""What becomes of a batch is told: taken, to be sent again, or lost."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from io import BytesIO
+from typing import Any
+
+import grpc
+import pytest
+import requests
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExporter, SpanExportResult
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from requests.adapters import BaseAdapter
+
+from latspan.export import OtlpSpans, SpanAnswer
+from latspan.export._http_session import HttpSession, http_session
+
+GRPC_EXPORTER = "opentelemetry.exporter.otlp.proto.grpc.exporter"
+
+
+@pytest.fixture(autouse=True)
+def in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The exporter's own tries end at once: their pauses would be longer than it may take."""
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "0.5")
+
+
+class Receiver(BaseAdapter):
+    """Answers every request alike, over no network."""
+
+    def __init__(self, status: int | None, headers: Mapping[str, str]) -> None:
+        super().__init__()
+        self._status = status
+        self._headers = headers
+
+    def send(self, request: requests.PreparedRequest, *_: Any, **__: Any) -> requests.Response:
+        """Answer, or be nowhere."""
+        if self._status is None:
+            raise requests.ConnectionError("refused")
+        response = requests.Response()
+        response.status_code = self._status
+        response.headers.update(self._headers)
+        response.request = request
+        response.url = str(request.url)
+        response.raw = BytesIO()
+        return response
+
+    def close(self) -> None:
+        """There is nothing to close."""
+
+
+def over_http(
+    status: int | None, headers: Mapping[str, str] | None = None, *, name: str = "one"
+) -> SpanAnswer:
+    """Return what is told of a span with such a name, answered so."""
+    session = HttpSession()
+    session.mount("http://", Receiver(status, headers or {}))
+    exporter = OTLPSpanExporter("http://receiver.test/v1/traces", session=session)
+    answer = OtlpSpans(exporter, session).send(spans(name))
+    exporter.shutdown()
+    return answer
+
+
+def spans(name: str) -> list[ReadableSpan]:
+    kept = InMemorySpanExporter()
+    provider = TracerProvider(shutdown_on_exit=False)
+    provider.add_span_processor(SimpleSpanProcessor(kept))
+    provider.get_tracer("test").start_span(name).end()
+    return list(kept.get_finished_spans())
+
+
+@pytest.mark.parametrize(
+    ("status", "answer"),
+    [
+        (200, SpanAnswer(taken=True)),
+        (400, SpanAnswer(taken=False)),
+        (401, SpanAnswer(taken=False)),
+        (413, SpanAnswer(taken=False)),
+        (429, SpanAnswer(taken=False, again=True)),
+        (500, SpanAnswer(taken=False)),
+        (502, SpanAnswer(taken=False, again=True)),
+        (503, SpanAnswer(taken=False, again=True)),
+        (504, SpanAnswer(taken=False, again=True)),
+        (None, SpanAnswer(taken=False, again=True)),
+    ],
+)
+def test_over_http_the_status_says(status: int | None, answer: SpanAnswer) -> None:
+    """None is nobody there, who may come."""
+    assert over_http(status) == answer
+
+
+@pytest.mark.parametrize(
+    ("said", "asked_s"),
+    [("90", 90), ("soon", 0), ("-1", 0), ("nan", 0), ("Sun, 22 Nov 2020 03:00:00 GMT", 0)],
+)
+def test_over_http_a_receiver_says_for_how_long(said: str, asked_s: float) -> None:
+    """Nonsense and the past are no pause."""
+    assert over_http(503, {"Retry-After": said}) == SpanAnswer(False, True, asked_s)
+
+
+def test_over_http_it_may_say_until_when() -> None:
+    until = datetime.now(UTC) + timedelta(hours=1)
+
+    _, again, asked_s = over_http(503, {"Retry-After": format_datetime(until, usegmt=True)})
+
+    assert again
+    assert 3500 < asked_s <= 3600
+
+
+def test_what_cannot_be_encoded_is_lost() -> None:
+    """Nothing was sent, and it would be no better another time."""
+    assert over_http(None, name="\ud800") == SpanAnswer(taken=False)
+
+
+class Grpc(SpanExporter):
+    """Says what the SDK's says of a status: in the log alone."""
+
+    def __init__(self, status: grpc.StatusCode) -> None:
+        self._status = status
+
+    def export(self, spans: Any) -> SpanExportResult:  # noqa: ARG002
+        """Fail."""
+        logging.getLogger(GRPC_EXPORTER).error(
+            "Failed to export %s to %s, error code: %s", "traces", "somewhere", self._status
+        )
+        return SpanExportResult.FAILURE
+
+    def shutdown(self) -> None:
+        """There is nothing to close."""
+
+
+@pytest.mark.parametrize(
+    ("status", "again"),
+    [
+        (grpc.StatusCode.INVALID_ARGUMENT, False),
+        (grpc.StatusCode.UNAUTHENTICATED, False),
+        (grpc.StatusCode.RESOURCE_EXHAUSTED, False),
+        (grpc.StatusCode.UNAVAILABLE, True),
+        (grpc.StatusCode.DEADLINE_EXCEEDED, True),
+    ],
+)
+def test_over_grpc_the_status_says(status: grpc.StatusCode, again: bool) -> None:
+    """As the exporter logs it; that it does is for the tests with real receivers."""
+    assert OtlpSpans(Grpc(status)).send(spans("one")) == SpanAnswer(taken=False, again=again)
+
+
+def test_an_exporter_that_gives_no_reason_is_asked_again() -> None:
+    """The queue is bounded whatever that leads to."""
+
+    class Silent(Grpc):
+        def export(self, spans: Any) -> SpanExportResult:  # noqa: ARG002
+            return SpanExportResult.FAILURE
+
+    answer = OtlpSpans(Silent(grpc.StatusCode.OK)).send(spans("one"))
+
+    assert answer == SpanAnswer(taken=False, again=True)
+
+
+@pytest.mark.parametrize("signal", ["", "TRACES_"])
+def test_a_session_that_somebody_else_makes_is_left_to_them(
+    monkeypatch: pytest.MonkeyPatch, signal: str
+) -> None:
+    """It has the credentials."""
+    assert isinstance(http_session(), HttpSession)
+
+    monkeypatch.setenv(f"OTEL_PYTHON_EXPORTER_OTLP_HTTP_{signal}CREDENTIAL_PROVIDER", "cloud")
+
+    assert http_session() is None
