@@ -14,12 +14,15 @@ from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
 from latspan.testing import ScriptedServer
 from support.backends import Backends, backends_up, built
 from support.programs import run_program, traffic_plan
+from support.tempo import Tempo
 
 pytest.importorskip("openai", reason="the openai client is not installed")
 
 SERVICE: Final = "shop"
 TIMES: Final = 12
 """How often the program of 24 calls does them."""
+
+_MISSING: Final = {"tempo": "PATH has no tempo, and LATSPAN_TEMPO names none"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +54,24 @@ def jaeger() -> Path:
 
 
 @pytest.fixture(scope="package")
+def tempo_program() -> Path:
+    """Where Tempo's program is."""
+    return _built("tempo")
+
+
+@pytest.fixture(scope="package")
 def backends(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Backends]:
-    """All three, with the configurations for one machine."""
+    """All of them, with the configurations for one machine; without Tempo where there is none."""
     for name in ("otelcol", "jaeger", "prometheus"):
         _built(name)
     with backends_up(tmp_path_factory.mktemp("backends")) as running:
         yield running
+
+
+@pytest.fixture(scope="package")
+def tempo(tempo_program: Path, backends: Backends) -> Tempo:
+    """Tempo, beside the others."""
+    return backends.tempo
 
 
 @pytest.fixture(scope="package")
@@ -78,5 +93,5 @@ def run(backends: Backends, tmp_path_factory: pytest.TempPathFactory) -> Run:
 def _built(name: str) -> Path:
     program = built(name)
     if program is None:
-        pytest.skip(f"{name} is not built: make backends")
+        pytest.skip(_MISSING.get(name, f"{name} is not built: make backends"))
     return program

@@ -12,7 +12,9 @@ import pytest
 from support.backends import CONFIGS
 
 COLLECTOR: Final = ("local.yaml", "agent.yaml", "gateway.yaml")
-OTHERS: Final = ("jaeger.yaml", "prometheus.yaml")
+OVER: Final = {"to-tempo.yaml": ("local.yaml", "gateway.yaml")}
+"""What lies over another configuration, and over which."""
+OTHERS: Final = ("jaeger.yaml", "prometheus.yaml", "tempo.yaml")
 MISTAKES: Final = sorted((CONFIGS / "testdata").glob("*.yaml"))
 
 
@@ -21,14 +23,30 @@ def validate(program: Path, *configs: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run([program, "validate", *options], capture_output=True, text=True)
 
 
+def verify(tempo: Path, config: Path) -> subprocess.CompletedProcess[str]:
+    """As ``validate``, of Tempo."""
+    options = [f"-config.file={config}", "-config.expand-env=true", "-config.verify=true"]
+    return subprocess.run([tempo, *options], capture_output=True, text=True)
+
+
 def test_every_configuration_is_tried() -> None:
     """A new one takes its place here."""
-    assert sorted(config.name for config in CONFIGS.glob("*.yaml")) == sorted(COLLECTOR + OTHERS)
+    tried = {*COLLECTOR, *OVER, *OTHERS}
+    assert {config.name for config in CONFIGS.glob("*.yaml")} == tried
 
 
 @pytest.mark.parametrize("name", COLLECTOR)
 def test_the_collector_takes_it(otelcol: Path, name: str) -> None:
     taken = validate(otelcol, CONFIGS / name)
+
+    assert (taken.returncode, taken.stdout, taken.stderr) == (0, "", "")
+
+
+@pytest.mark.parametrize(
+    ("over", "under"), [(over, under) for over, unders in OVER.items() for under in unders]
+)
+def test_the_collector_takes_it_over_another(otelcol: Path, over: str, under: str) -> None:
+    taken = validate(otelcol, CONFIGS / under, CONFIGS / over)
 
     assert (taken.returncode, taken.stdout, taken.stderr) == (0, "", "")
 
@@ -48,3 +66,9 @@ def test_a_mistake_is_named(otelcol: Path, mistake: Path) -> None:
 
     assert refused.returncode == 1
     assert says in refused.stderr
+
+
+def test_tempo_takes_its_own(tempo_program: Path) -> None:
+    verified = verify(tempo_program, CONFIGS / "tempo.yaml")
+
+    assert (verified.returncode, verified.stdout, verified.stderr) == (0, "", "")

@@ -1,9 +1,7 @@
-"""The Collector, Jaeger and Prometheus, run as ``make backends-up`` runs them, and read back."""
+"""Collector, Jaeger, Prometheus and Tempo, run as ``make backends-up`` does, and read back."""
 
 from __future__ import annotations
 
-import base64
-import json
 import os
 import subprocess
 import sys
@@ -17,15 +15,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from google.protobuf.json_format import ParseDict
 from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
 
 from support.otlp import free_ports
+from support.readback import get_json, traces_from_json
+from support.tempo import Tempo
 
 __all__ = ["CONFIGS", "Backends", "answers", "backends_up", "built", "eventually"]
 
 _ROOT: Final = Path(__file__).resolve().parents[2]
-_BUILD: Final = _ROOT / "scripts" / "build_backends.py"
 _RUN: Final = _ROOT / "scripts" / "run_backends.py"
 
 CONFIGS: Final = _ROOT / "collector-config"
@@ -39,8 +37,11 @@ _PORTS: Final = (
     "LATSPAN_JAEGER_GRPC",
     "LATSPAN_JAEGER_OTLP",
     "LATSPAN_PROMETHEUS",
+    "LATSPAN_TEMPO_GRPC_PORT",
+    "LATSPAN_TEMPO_OTLP",
+    "LATSPAN_TEMPO_PORT",
 )
-"""What the configurations take for their addresses."""
+"""What the configurations take for their addresses, or for a port alone."""
 
 Found = TypeVar("Found")
 
@@ -49,24 +50,29 @@ _POLL_S: Final = 0.05
 
 
 def built(name: str) -> Path | None:
-    """Return where a program of ``make backends`` is, ``None`` where it was not built."""
+    """Return where the program is that ``make backends-up`` runs, ``None`` where there is none."""
     said = subprocess.run(
-        [sys.executable, _BUILD, "--where"], capture_output=True, text=True, check=True
+        [sys.executable, _RUN, "where"], capture_output=True, text=True, check=True
     )
-    program = Path(said.stdout.strip(), name)
-    return program if program.exists() else None
+    programs = dict(line.split(" ", 1) for line in said.stdout.splitlines())
+    return Path(programs[name]) if name in programs else None
 
 
 @dataclass(frozen=True, slots=True)
 class Backends:
     """
-    All three, running.
+    All of them, running; without Tempo where there is none.
 
     Args:
         addresses: Host and port of each listener, by the variable that says it.
     """
 
     addresses: dict[str, str]
+
+    @property
+    def tempo(self) -> Tempo:
+        """Tempo, for a test that has made sure that there is one."""
+        return Tempo(f"http://127.0.0.1:{self.addresses['LATSPAN_TEMPO_PORT']}")
 
     @property
     def otlp_url(self) -> str:
@@ -82,7 +88,7 @@ class Backends:
                 raise
             error.close()
             return TracesData()
-        return _from_otlp_json(found["result"])
+        return traces_from_json(found["result"]["resourceSpans"])
 
     def traces_with(
         self, service: str, operation: str, *, at_least_us: int, limit: int
@@ -107,22 +113,19 @@ class Backends:
         return [(each["metric"], float(each["value"][1])) for each in found["data"]["result"]]
 
     def _get(self, variable: str, path: str) -> Any:
-        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-        url = f"http://{self.addresses[variable]}{path}"
-        with opener.open(url, timeout=_DEADLINE_S) as answer:
-            return json.load(answer)
+        return get_json(f"http://{self.addresses[variable]}{path}")
 
 
 @contextmanager
 def backends_up(state: Path) -> Generator[Backends]:
     """
-    Run all three inside the block, on ports that are free.
+    Run them inside the block, on ports that are free.
 
     Args:
         state: For their data and logs.
     """
     addresses = {
-        variable: f"127.0.0.1:{port}"
+        variable: f"{port}" if variable.endswith("_PORT") else f"127.0.0.1:{port}"
         for variable, port in zip(_PORTS, free_ports(len(_PORTS)), strict=True)
     }
     environment = {**os.environ, **addresses}
@@ -161,15 +164,3 @@ def eventually(look: Callable[[], Found], enough: Callable[[Found], bool]) -> Fo
         if enough(found) or time.monotonic() > deadline:
             return found
         time.sleep(_POLL_S)
-
-
-def _from_otlp_json(held: Any) -> TracesData:
-    """OTLP's JSON has ids in hexadecimal, where JSON of protobuf has base64."""
-    for resource in held["resourceSpans"]:
-        for scope in resource["scopeSpans"]:
-            for span in scope["spans"]:
-                for each in (span, *span.get("links", ())):
-                    for key in ("traceId", "spanId", "parentSpanId"):
-                        raw = bytes.fromhex(each.get(key, ""))
-                        each[key] = base64.b64encode(raw).decode()
-    return ParseDict(held, TracesData())

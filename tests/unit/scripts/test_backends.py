@@ -86,11 +86,14 @@ def test_the_process_of_somebody_else_is_not_ended(tmp_path: Path) -> None:
         (tmp_path / name).touch()
     (tmp_path / "state").mkdir()
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as other:
-        (tmp_path / "state" / "jaeger.pid").write_text(f"{other.pid}\n")
+        jaeger = tmp_path / "jaeger"
+        (tmp_path / "state" / "jaeger.pid").write_text(f"{other.pid}\n{jaeger}\n")
 
         down = run("run_backends.py", "down", LATSPAN_BACKENDS=str(tmp_path))
 
         assert other.poll() is None
         other.communicate(b"\n")
     assert (down.returncode, down.stderr) == (0, "")
-    assert down.stdout == "otelcol: did not run\nprometheus: did not run\njaeger: did not run\n"
+    assert down.stdout == (
+        "otelcol: did not run\nprometheus: did not run\ntempo: did not run\njaeger: did not run\n"
+    )
