@@ -16,6 +16,7 @@ OVER: Final = {"to-tempo.yaml": ("local.yaml", "gateway.yaml")}
 """What lies over another configuration, and over which."""
 OTHERS: Final = ("jaeger.yaml", "prometheus.yaml", "tempo.yaml")
 MISTAKES: Final = sorted((CONFIGS / "testdata").glob("*.yaml"))
+TEMPO_MISTAKES: Final = sorted((CONFIGS / "testdata" / "tempo").glob("*.yaml"))
 
 
 def validate(program: Path, *configs: Path) -> subprocess.CompletedProcess[str]:
@@ -23,10 +24,19 @@ def validate(program: Path, *configs: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run([program, "validate", *options], capture_output=True, text=True)
 
 
-def verify(tempo: Path, config: Path) -> subprocess.CompletedProcess[str]:
+def verify(tempo: Path, config: Path, *options: str) -> subprocess.CompletedProcess[str]:
     """As ``validate``, of Tempo."""
-    options = [f"-config.file={config}", "-config.expand-env=true", "-config.verify=true"]
-    return subprocess.run([tempo, *options], capture_output=True, text=True)
+    return subprocess.run(
+        [tempo, f"-config.file={config}", "-config.verify=true", *options],
+        capture_output=True,
+        text=True,
+    )
+
+
+def comment(mistake: Path, key: str) -> str:
+    """Return what a mistake's comment of that key holds."""
+    (held,) = re.findall(rf"^# {key}: (.*)$", mistake.read_text("utf-8"), re.MULTILINE)
+    return held
 
 
 def test_every_configuration_is_tried() -> None:
@@ -58,17 +68,30 @@ def test_jaeger_takes_its_own(jaeger: Path) -> None:
 @pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.stem)
 def test_a_mistake_is_named(otelcol: Path, mistake: Path) -> None:
     """Each lies over the configuration that its first line names; its second is the message."""
-    lines = mistake.read_text("utf-8")
-    (beside,) = re.findall(r"^# beside: (.*)$", lines, re.MULTILINE)
-    (says,) = re.findall(r"^# says: (.*)$", lines, re.MULTILINE)
-
-    refused = validate(otelcol, CONFIGS / beside, mistake)
+    refused = validate(otelcol, CONFIGS / comment(mistake, "beside"), mistake)
 
     assert refused.returncode == 1
-    assert says in refused.stderr
+    assert comment(mistake, "says") in refused.stderr
 
 
 def test_tempo_takes_its_own(tempo_program: Path) -> None:
-    verified = verify(tempo_program, CONFIGS / "tempo.yaml")
+    verified = verify(tempo_program, CONFIGS / "tempo.yaml", "-config.expand-env=true")
 
     assert (verified.returncode, verified.stdout, verified.stderr) == (0, "", "")
+
+
+def test_tempo_wants_to_be_told_of_variables(tempo_program: Path) -> None:
+    """Without the option that the configuration's first lines name, a port is no number."""
+    refused = verify(tempo_program, CONFIGS / "tempo.yaml")
+
+    assert refused.returncode == 1
+    assert "cannot unmarshal !!str `${LATSP...` into int" in refused.stderr
+
+
+@pytest.mark.parametrize("mistake", TEMPO_MISTAKES, ids=lambda mistake: mistake.stem)
+def test_tempo_names_a_mistake(tempo_program: Path, mistake: Path) -> None:
+    """Alone, for nothing lies over a configuration of Tempo's."""
+    refused = verify(tempo_program, mistake)
+
+    assert refused.returncode == 1
+    assert comment(mistake, "says") in refused.stderr

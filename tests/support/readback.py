@@ -1,18 +1,76 @@
-"""What every backend is read back with: JSON over HTTP, and OTLP's own JSON."""
+"""What every backend is read back with: JSON over HTTP, OTLP's own JSON, and all a span says."""
 
 from __future__ import annotations
 
 import base64
 import json
 import urllib.request
+from collections import defaultdict
+from dataclasses import dataclass
 from typing import Any, Final
 
 from google.protobuf.json_format import ParseDict
 from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
 
-__all__ = ["get_json", "traces_from_json"]
+from support.otlp import Attributes, attributes_of
+
+__all__ = ["Seen", "get_json", "spans_of", "traces_from_json"]
 
 _DEADLINE_S: Final = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """
+    All that a span says.
+
+    Args:
+        parent: Its parent's id in hexadecimal, empty for a root.
+        start_ns: Unix nanoseconds, as ``end_ns``.
+        status: Code and message.
+        events: Name, Unix nanoseconds and attributes of each.
+        scope: Name and version.
+    """
+
+    name: str
+    parent: str
+    kind: int
+    start_ns: int
+    end_ns: int
+    attributes: Attributes
+    status: tuple[int, str]
+    events: tuple[tuple[str, int, Attributes], ...]
+    scope: str
+
+    @property
+    def duration_ns(self) -> int:
+        """From its start to its end."""
+        return self.end_ns - self.start_ns
+
+
+def spans_of(traces: TracesData) -> dict[str, dict[str, Seen]]:
+    """Return spans by trace and span, ids in hexadecimal."""
+    found: defaultdict[str, dict[str, Seen]] = defaultdict(dict)
+    for resource in traces.resource_spans:
+        for scope in resource.scope_spans:
+            for span in scope.spans:
+                held = found[span.trace_id.hex()]
+                assert span.span_id.hex() not in held, "a span came twice"
+                held[span.span_id.hex()] = Seen(
+                    name=span.name,
+                    parent=span.parent_span_id.hex(),
+                    kind=span.kind,
+                    start_ns=span.start_time_unix_nano,
+                    end_ns=span.end_time_unix_nano,
+                    attributes=attributes_of(span.attributes),
+                    status=(span.status.code, span.status.message),
+                    events=tuple(
+                        (event.name, event.time_unix_nano, attributes_of(event.attributes))
+                        for event in span.events
+                    ),
+                    scope=f"{scope.scope.name} {scope.scope.version}",
+                )
+    return dict(found)
 
 
 def get_json(url: str) -> Any:
