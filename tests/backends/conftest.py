@@ -22,8 +22,6 @@ SERVICE: Final = "shop"
 TIMES: Final = 12
 """How often the program of 24 calls does them."""
 
-_MISSING: Final = {"tempo": "PATH has no tempo, and LATSPAN_TEMPO names none"}
-
 
 @dataclass(frozen=True, slots=True)
 class Run:
@@ -44,26 +42,26 @@ class Run:
 @pytest.fixture(scope="package")
 def otelcol() -> Path:
     """Where the Collector's program is."""
-    return _built("otelcol")
+    return built("otelcol")
 
 
 @pytest.fixture(scope="package")
 def jaeger() -> Path:
     """Where Jaeger's program is."""
-    return _built("jaeger")
+    return built("jaeger")
 
 
 @pytest.fixture(scope="package")
 def tempo_program() -> Path:
     """Where Tempo's program is."""
-    return _built("tempo")
+    return built("tempo")
 
 
 @pytest.fixture(scope="package")
 def backends(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Backends]:
     """All of them, with the configurations for one machine; without Tempo where there is none."""
     for name in ("otelcol", "jaeger", "prometheus"):
-        _built(name)
+        built(name)
     with backends_up(tmp_path_factory.mktemp("backends")) as running:
         yield running
 
@@ -88,10 +86,3 @@ def run(backends: Backends, tmp_path_factory: pytest.TempPathFactory) -> Run:
             LATSPAN_SERVICE_NAME=SERVICE,
         )
     return Run(backends, json.loads(printed), TracesData.FromString(copy.read_bytes()))
-
-
-def _built(name: str) -> Path:
-    program = built(name)
-    if program is None:
-        pytest.skip(_MISSING.get(name, f"{name} is not built: make backends"))
-    return program

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Generator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from subprocess import Popen
 
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status, TracesData
 
 from latspan.testing import Script, ScriptedServer
-from support.backends import CONFIGS, Backends, answers
-from support.daemons import running
+from support.backends import CONFIGS, Backends
+from support.collector import collector
 from support.otlp import attributes_of, free_ports
 from support.programs import run_program, traffic_plan
 
@@ -22,20 +21,6 @@ SLOW_MS = 2_500
 SLOW_TO_BEGIN = 3
 SLOW = 5
 """Which chats are so, counted from 0."""
-
-
-@contextmanager
-def collector(
-    program: Path, config: str, log: Path, health: str, **variables: str
-) -> Generator[Popen[bytes]]:
-    """Run one inside the block; the variable ``health`` says where it tells that it serves."""
-    with running(
-        [program, f"--config={CONFIGS / config}"],
-        log=log,
-        ready=lambda: answers(variables[health]),
-        variables=variables,
-    ) as process:
-        yield process
 
 
 def by_trace(traces: TracesData) -> dict[str, list[Span]]:
@@ -90,9 +75,9 @@ def test_each_reason_keeps_a_trace_whole(backends: Backends, otelcol: Path, tmp_
     def gateway(number: int) -> AbstractContextManager[Popen[bytes]]:
         return collector(
             otelcol,
-            "gateway.yaml",
+            CONFIGS / "gateway.yaml",
             tmp_path / f"gateway-{number}.log",
-            "LATSPAN_GATEWAY_HEALTH",
+            health[number],
             LATSPAN_GATEWAY=gateways[number],
             LATSPAN_GATEWAY_HEALTH=health[number],
             **behind,
@@ -102,9 +87,7 @@ def test_each_reason_keeps_a_trace_whole(backends: Backends, otelcol: Path, tmp_
         ScriptedServer(scripts) as model,
         gateway(0),
         gateway(1),
-        collector(
-            otelcol, "agent.yaml", tmp_path / "agent.log", "LATSPAN_COLLECTOR_HEALTH", **before
-        ),
+        collector(otelcol, CONFIGS / "agent.yaml", tmp_path / "agent.log", addresses[6], **before),
     ):
         run_program(
             "keeps_a_copy",

@@ -15,10 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+import pytest
 from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
 
 from support.otlp import free_ports
-from support.readback import get_json, traces_from_json
+from support.readback import from_otlp_json, get_json
 from support.tempo import Tempo
 
 __all__ = ["CONFIGS", "Backends", "answers", "backends_up", "built", "eventually"]
@@ -43,19 +44,23 @@ _PORTS: Final = (
 )
 """What the configurations take for their addresses, or for a port alone."""
 
+_MISSING: Final = {"tempo": "PATH has no tempo, and LATSPAN_TEMPO names none"}
+
 Found = TypeVar("Found")
 
 _DEADLINE_S: Final = 30.0
 _POLL_S: Final = 0.05
 
 
-def built(name: str) -> Path | None:
-    """Return where the program is that ``make backends-up`` runs, ``None`` where there is none."""
+def built(name: str) -> Path:
+    """Return where the program is that ``make backends-up`` runs; skip the test without one."""
     said = subprocess.run(
         [sys.executable, _RUN, "where"], capture_output=True, text=True, check=True
     )
     programs = dict(line.split(" ", 1) for line in said.stdout.splitlines())
-    return Path(programs[name]) if name in programs else None
+    if name not in programs:
+        pytest.skip(_MISSING.get(name, f"{name} is not built: make backends"))
+    return Path(programs[name])
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +93,7 @@ class Backends:
                 raise
             error.close()
             return TracesData()
-        return traces_from_json(found["result"]["resourceSpans"])
+        return from_otlp_json(found["result"], TracesData())
 
     def traces_with(
         self, service: str, operation: str, *, at_least_us: int, limit: int
@@ -117,15 +122,16 @@ class Backends:
 
 
 @contextmanager
-def backends_up(state: Path) -> Generator[Backends]:
+def backends_up(state: Path, host: str = "127.0.0.1") -> Generator[Backends]:
     """
     Run them inside the block, on ports that are free.
 
     Args:
         state: For their data and logs.
+        host: Where they listen.
     """
     addresses = {
-        variable: f"{port}" if variable.endswith("_PORT") else f"127.0.0.1:{port}"
+        variable: f"{port}" if variable.endswith("_PORT") else f"{host}:{port}"
         for variable, port in zip(_PORTS, free_ports(len(_PORTS)), strict=True)
     }
     environment = {**os.environ, **addresses}

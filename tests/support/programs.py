@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
+import tempfile
+import threading
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from latspan.testing import Script
 
-__all__ = ["PROGRAMS", "run_program", "serving", "traffic_plan"]
+__all__ = ["PROGRAMS", "Driven", "driving", "run_program", "serving", "traffic_plan"]
 
 PROGRAMS: Final = Path(__file__).parents[1] / "behaviour" / "programs"
 """Where they lie."""
 
 _DEADLINE_S: Final = 60
+_DRIVEN_S: Final = 180
 _WARNINGS: Final = (
     "-Werror",
     # urllib3 drops pooled connections without closing them when an exporter shuts down.
@@ -47,6 +51,82 @@ def run_program(name: str, *arguments: str, under: Sequence[str] = (), **variabl
     )
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout
+
+
+class Driven:
+    """
+    A program that does what it is told: a command a line in, documents a line out.
+
+    Args:
+        process: Where it runs.
+    """
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        self._commands = process.stdin
+        self._documents = process.stdout
+
+    def tell(self, command: str) -> None:
+        """Have it do something, and go on."""
+        self._commands.write(f"{command}\n")
+        self._commands.flush()
+
+    def hear(self) -> dict[str, Any]:
+        """Return its next document."""
+        line = self._documents.readline()
+        assert line, "the program has ended, or had to be"
+        document: dict[str, Any] = json.loads(line)
+        return document
+
+    def do(self, command: str) -> dict[str, Any]:
+        """Have it do something, and return the document about it."""
+        self.tell(command)
+        return self.hear()
+
+    def calls(self, count: int) -> Iterator[dict[str, Any]]:
+        """Have it ask so many times, and yield each answer when it is there."""
+        self.tell(f"call {count}")
+        for _ in range(count):
+            yield self.hear()
+
+
+@contextmanager
+def driving(name: str, *arguments: str, **variables: str) -> Generator[Driven]:
+    """
+    Run ``tests/behaviour/programs/<name>.py`` inside the block; after, its input is at its end.
+
+    Args:
+        name: The program.
+        arguments: Its command line.
+        variables: As for :func:`run_program`.
+
+    Yields:
+        What tells it what to do. It must end well by itself, and say nothing on standard error.
+    """
+    with (
+        tempfile.TemporaryFile("w+") as errors,
+        subprocess.Popen(
+            [sys.executable, *_WARNINGS, str(PROGRAMS / f"{name}.py"), *arguments],
+            env=_environment(variables),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+        ) as process,
+    ):
+        # Else who hears would wait for ever.
+        deadline = threading.Timer(_DRIVEN_S, process.kill)
+        deadline.start()
+        try:
+            yield Driven(process)
+            process.communicate()
+        finally:
+            deadline.cancel()
+            process.kill()
+            errors.seek(0)
+            said = errors.read()
+        assert (process.returncode, said) == (0, "")
 
 
 @contextmanager

@@ -7,15 +7,19 @@ import json
 import urllib.request
 from collections import defaultdict
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar, cast
 
 from google.protobuf.json_format import ParseDict
+from google.protobuf.message import Message
 from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
 
 from support.otlp import Attributes, attributes_of
 
-__all__ = ["Seen", "get_json", "spans_of", "traces_from_json"]
+__all__ = ["Seen", "from_otlp_json", "get_json", "spans_of"]
 
+Data = TypeVar("Data", bound=Message)
+
+_IDS: Final = frozenset({"traceId", "spanId", "parentSpanId"})
 _DEADLINE_S: Final = 30.0
 
 
@@ -80,13 +84,20 @@ def get_json(url: str) -> Any:
         return json.load(answer)
 
 
-def traces_from_json(resource_spans: Any) -> TracesData:
-    """Return traces from OTLP's JSON, whose ids are in hexadecimal; protobuf's has base64."""
-    for resource in resource_spans:
-        for scope in resource["scopeSpans"]:
-            for span in scope["spans"]:
-                for each in (span, *span.get("links", ())):
-                    for key in ("traceId", "spanId", "parentSpanId"):
-                        raw = bytes.fromhex(each.get(key, ""))
-                        each[key] = base64.b64encode(raw).decode()
-    return ParseDict({"resourceSpans": resource_spans}, TracesData())
+def from_otlp_json(held: Any, message: Data) -> Data:
+    """Return a message as OTLP's JSON has it: ids in hexadecimal, where protobuf's has base64."""
+    _make_base64(held)
+    return ParseDict(held, message)
+
+
+def _make_base64(held: Any) -> None:
+    if isinstance(held, list):
+        for each in cast("list[Any]", held):
+            _make_base64(each)
+    elif isinstance(held, dict):
+        fields = cast("dict[str, Any]", held)
+        for key, value in fields.items():
+            if key in _IDS:
+                fields[key] = base64.b64encode(bytes.fromhex(value)).decode()
+            else:
+                _make_base64(value)

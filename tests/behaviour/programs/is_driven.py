@@ -1,0 +1,102 @@
+"""
+An application that is told when to do what: ``is_driven.py MODEL_URL``.
+
+It reads a command a line from standard input, and answers with documents a line.
+
+- ``call N`` asks the model N times: a document for each answer, when it is there.
+- ``flush S`` has latspan send what it holds, within S seconds.
+- ``report`` says which spans have ended, how many of them are still held, what was logged, and how
+  many bytes have been taken since ``trace-memory``.
+
+The first document has answers from before latspan was switched on.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import logging
+import sys
+import time
+import tracemalloc
+from typing import Any
+
+import openai
+import traffic
+from opentelemetry import trace
+from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
+
+import latspan
+
+PLAIN_CALLS = 3
+
+
+class Ids(SpanProcessor):
+    """Keeps which spans have ended, and nothing else of them."""
+
+    def __init__(self) -> None:
+        self.ended: list[str] = []
+
+    def on_end(self, span: ReadableSpan) -> None:
+        """Note one."""
+        assert span.context is not None
+        self.ended.append(f"{span.context.span_id:016x}")
+
+
+class Log(logging.Handler):
+    """Keeps what was logged."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.INFO)
+        self.said: list[tuple[str, str, str]] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Note one."""
+        self.said.append((record.name, record.levelname, record.getMessage()))
+
+
+def say(**document: Any) -> None:
+    sys.stdout.write(f"{json.dumps(document)}\n")
+    sys.stdout.flush()
+
+
+def call(client: openai.OpenAI) -> dict[str, Any]:
+    began = time.monotonic()
+    text = "".join(traffic.stream(client))
+    return {"text": text, "took_s": time.monotonic() - began}
+
+
+def main(model_url: str) -> None:
+    log = Log()
+    logging.getLogger().addHandler(log)
+    logging.getLogger("latspan").setLevel(logging.INFO)
+    with openai.OpenAI(base_url=model_url, api_key="none", max_retries=0) as client:
+        plain = [call(client) for _ in range(PLAIN_CALLS)]
+    latspan.auto_instrument()
+    latspan.configure(set_global=True)
+    provider = trace.get_tracer_provider()
+    assert isinstance(provider, TracerProvider)
+    ids = Ids()
+    provider.add_span_processor(ids)
+    say(plain=plain)
+    with openai.OpenAI(base_url=model_url, api_key="none", max_retries=0) as client:
+        for line in sys.stdin:
+            command, _, number = line.strip().partition(" ")
+            if command == "call":
+                for _ in range(int(number)):
+                    say(**call(client))
+            elif command == "flush":
+                say(flushed=latspan.force_flush(float(number)))
+            elif command == "trace-memory":
+                tracemalloc.start()
+                say()
+            elif command == "report":
+                latspan.snapshot()
+                held = sum(type(each) is ReadableSpan for each in gc.get_objects())
+                traced = tracemalloc.get_traced_memory()[0]
+                say(ended=ids.ended, held=held, log=log.said, traced_bytes=traced)
+            else:
+                raise ValueError(line)
+
+
+main(*sys.argv[1:])

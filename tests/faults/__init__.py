@@ -1,0 +1,1 @@
+"""What goes wrong around an application, made to go wrong for real."""
