@@ -5,6 +5,8 @@ It reads a command a line from standard input, and answers with documents a line
 
 - ``call N`` asks the model N times: a document for each answer, when it is there.
 - ``flush S`` has latspan send what it holds, within S seconds.
+- ``shutdown S`` has it end, within S seconds.
+- ``trace-memory`` begins to count bytes.
 - ``report`` says which spans have ended, how many of them are still held, what was logged, and how
   many bytes have been taken since ``trace-memory``.
 
@@ -87,6 +89,9 @@ def main(model_url: str) -> None:
                     say(**call(client))
             elif command == "flush":
                 say(flushed=latspan.force_flush(float(number)))
+            elif command == "shutdown":
+                latspan.shutdown(float(number))
+                say()
             elif command == "trace-memory":
                 tracemalloc.start()
                 say()

@@ -1,0 +1,192 @@
+"""OTLP receivers on loopback that refuse, or never answer, until they are told to take."""
+
+from __future__ import annotations
+
+import gzip
+import threading
+import time
+from collections.abc import Callable, Generator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Final, Literal
+
+import grpc
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
+    ExportMetricsServiceRequest,
+)
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+from support.otlp import Receiver
+from support.tls import CERTIFICATE, server_context
+
+__all__ = ["Refusal", "Refusing", "refusing"]
+
+Protocol = Literal["http/protobuf", "grpc"]
+Export = ExportTraceServiceRequest | ExportMetricsServiceRequest
+
+_LONGEST_S: Final = 60.0
+_GRPC_THREADS: Final = 32
+"""Each that hangs has one."""
+
+_NOTHING_TO_SAY: Final = b""
+"""A response of either service without fields."""
+
+_SERVICES: Final[dict[str, type[Export]]] = {
+    "opentelemetry.proto.collector.trace.v1.TraceService": ExportTraceServiceRequest,
+    "opentelemetry.proto.collector.metrics.v1.MetricsService": ExportMetricsServiceRequest,
+}
+_GRPC_STATUS: Final = {
+    HTTPStatus.BAD_REQUEST: grpc.StatusCode.INVALID_ARGUMENT,
+    HTTPStatus.SERVICE_UNAVAILABLE: grpc.StatusCode.UNAVAILABLE,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """
+    How a batch is refused.
+
+    Args:
+        status: What is answered; over gRPC the status that is the same. ``None`` answers never.
+        retry_after: Makes the header of that name, at the moment of the answer; HTTP's alone.
+    """
+
+    status: HTTPStatus | None
+    retry_after: Callable[[], str] | None = None
+
+
+@dataclass(slots=True)
+class Refusing:
+    """
+    A receiver, and what it has refused.
+
+    Args:
+        url: Where it listens, without a path.
+        refusal: What it does now; ``None`` takes.
+        taken: What it took.
+        asked: Of each batch of spans: Unix time in seconds when it came, whether it was taken, and
+            how many spans it had.
+    """
+
+    url: str
+    refusal: Refusal | None
+    taken: Receiver
+    asked: list[tuple[float, bool, int]] = field(default_factory=list[tuple[float, bool, int]])
+    over: threading.Event = field(default_factory=threading.Event)
+
+    @property
+    def refused(self) -> int:
+        """How many batches of spans were refused so far."""
+        return sum(not taken for _, taken, _ in self.asked)
+
+    def receive(self, sent: Export) -> Refusal | None:
+        """Take what was sent, or return how it is refused, once that is time."""
+        refusal = self.refusal
+        if isinstance(sent, ExportTraceServiceRequest):
+            scopes = [scope for held in sent.resource_spans for scope in held.scope_spans]
+            count = sum(len(scope.spans) for scope in scopes)
+            self.asked.append((time.time(), refusal is None, count))
+        if refusal is None:
+            if isinstance(sent, ExportTraceServiceRequest):
+                self.taken.traces.append(sent)
+            else:
+                self.taken.metrics.append(sent)
+        elif refusal.status is None:
+            self.over.wait(_LONGEST_S)
+        return refusal
+
+
+@contextmanager
+def refusing(
+    protocol: Protocol, refusal: Refusal | None, *, tls: bool = False
+) -> Generator[Refusing]:
+    """
+    Run one inside the block.
+
+    Args:
+        protocol: What it speaks.
+        refusal: What it does at first.
+        tls: Whether over TLS, with the certificate of :mod:`support.tls`.
+    """
+    held = Refusing("", refusal, Receiver(""))
+    serve = _over_grpc if protocol == "grpc" else _over_http
+    with serve(held, tls) as port:
+        held.url = f"{'https' if tls else 'http'}://127.0.0.1:{port}"
+        try:
+            yield held
+        finally:
+            held.over.set()
+
+
+@contextmanager
+def _over_http(held: Refusing, tls: bool) -> Generator[int]:
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["content-length"]))
+            if self.headers["content-encoding"] == "gzip":
+                body = gzip.decompress(body)
+            kind = {
+                "/v1/traces": ExportTraceServiceRequest,
+                "/v1/metrics": ExportMetricsServiceRequest,
+            }[self.path]
+            refusal = held.receive(kind.FromString(body))
+            if refusal is not None and refusal.status is None:
+                self.close_connection = True
+                return
+            self.send_response(200 if refusal is None or not refusal.status else refusal.status)
+            if refusal is not None and refusal.retry_after is not None:
+                self.send_header("retry-after", refusal.retry_after())
+            self.send_header("content-length", "0")
+            self.end_headers()
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+            pass
+
+    class Server(ThreadingHTTPServer):
+        def handle_error(self, request: object, client_address: object) -> None:
+            """Say nothing of who does not speak TLS, or went away."""
+
+    with Server(("127.0.0.1", 0), Handler) as server:
+        if tls:
+            server.socket = server_context().wrap_socket(
+                server.socket, server_side=True, do_handshake_on_connect=False
+            )
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
+        thread.start()
+        try:
+            yield server.server_port
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@contextmanager
+def _over_grpc(held: Refusing, tls: bool) -> Generator[int]:
+    def receive(sent: Export, context: grpc.ServicerContext) -> bytes:
+        refusal = held.receive(sent)
+        if refusal is not None and refusal.status is not None:
+            context.abort(_GRPC_STATUS[refusal.status], "not now")
+        return _NOTHING_TO_SAY
+
+    server = grpc.server(ThreadPoolExecutor(_GRPC_THREADS))
+    for service, kind in _SERVICES.items():
+        export = grpc.unary_unary_rpc_method_handler(receive, kind.FromString, bytes)
+        server.add_generic_rpc_handlers(
+            [grpc.method_handlers_generic_handler(service, {"Export": export})]
+        )
+    if tls:
+        pem = CERTIFICATE.read_bytes()
+        port = server.add_secure_port("127.0.0.1:0", grpc.ssl_server_credentials([(pem, pem)]))
+    else:
+        port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    try:
+        yield port
+    finally:
+        held.over.set()
+        server.stop(None).wait()
