@@ -60,11 +60,11 @@ class CollectorAddresses:
 
 @contextmanager
 def collector(
-    program: Path, config: Path, log: Path, health: str, **variables: str
+    program: Path, config: Path, log: Path, health: str, *beside: Path, **variables: str
 ) -> Generator[Popen[bytes]]:
     """Run one inside the block; at ``health`` it says that it serves."""
     with running(
-        [program, f"--config={config}"],
+        [program, *(f"--config={each}" for each in (config, *beside))],
         log=log,
         ready=lambda: answers(health),
         variables=variables,

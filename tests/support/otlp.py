@@ -272,11 +272,11 @@ def rotel_before(
             process.kill()
 
 
-def await_listener(port: int) -> None:
-    """Return when somebody listens on ``port`` of the loopback interface."""
+def await_listener(port: int, host: str = "127.0.0.1") -> None:
+    """Return when somebody listens on ``port``, of the loopback interface unless said."""
     deadline = time.monotonic() + _DEADLINE_S
     while True:
-        with suppress(ConnectionRefusedError), socket.create_connection(("127.0.0.1", port)):
+        with suppress(ConnectionRefusedError), socket.create_connection((host, port)):
             return
         assert time.monotonic() < deadline, f"nobody listens on port {port}"
 

@@ -9,12 +9,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import spans_kept
 import traffic
-from opentelemetry import trace
-from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 import latspan
 
@@ -22,16 +18,11 @@ import latspan
 def main(model_url: str, file: str, times: str) -> None:
     latspan.auto_instrument()
     latspan.configure(keep_records=None, set_global=True)
-    provider = trace.get_tracer_provider()
-    assert isinstance(provider, TracerProvider)
-    copy = InMemorySpanExporter()
-    provider.add_span_processor(SimpleSpanProcessor(copy))
+    kept = spans_kept.Kept()
     for _ in range(int(times)):
         for _ in traffic.steps(model_url):
             pass
-    if not latspan.force_flush():
-        sys.exit("latspan did not flush")
-    Path(file).write_bytes(encode_spans(copy.get_finished_spans()).SerializeToString())
+    kept.send_and_write(Path(file))
     traffic.print_document()
     traffic.leave_at_once()
 

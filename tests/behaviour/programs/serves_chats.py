@@ -1,0 +1,46 @@
+"""
+A web application that asks a model: ``uvicorn serves_chats:application``.
+
+The model is at ``MODEL_URL``; what its spans were goes into the file ``COPY`` when it ends. It
+says nothing of a model that failed: its own answer is an apology, and well.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import openai
+import spans_kept
+from fastapi import FastAPI
+
+import latspan
+from latspan_asgi import LatspanMiddleware
+
+
+@asynccontextmanager
+async def live(_: FastAPI) -> AsyncGenerator[None]:
+    latspan.auto_instrument()
+    latspan.configure(set_global=True)
+    kept = spans_kept.Kept()
+    yield
+    kept.send_and_write(Path(os.environ["COPY"]))
+    latspan.shutdown()
+
+
+application = FastAPI(lifespan=live)
+application.add_middleware(LatspanMiddleware)
+model = openai.AsyncOpenAI(base_url=os.environ["MODEL_URL"], api_key="none", max_retries=0)
+
+
+@application.post("/chat")
+async def chat() -> str:
+    """Answer with the model's words."""
+    try:
+        chunks = await model.chat.completions.create(model="small", messages=[], stream=True)
+        words = [chunk.choices[0].delta.content or "" async for chunk in chunks if chunk.choices]
+    except openai.InternalServerError:
+        return "Sorry."
+    return "".join(words)

@@ -1,0 +1,96 @@
+"""Two gateways that keep the traces that matter, and which those are by the spans themselves."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Generator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Final
+
+from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status, TracesData
+
+from support.backends import CONFIGS
+from support.collector import collector
+from support.otlp import attributes_of, free_ports
+
+__all__ = ["SLOW_MS", "by_trace", "gateways", "reasons"]
+
+SLOW_MS: Final = 2_500
+"""In place of the configuration's 20 s, which would take as long."""
+
+_WHICH: Final = Path(__file__).parents[1] / "backends" / "which_gateway.yaml"
+
+
+@contextmanager
+def gateways(
+    program: Path,
+    folder: Path,
+    jaeger: str,
+    *,
+    host: str = "127.0.0.1",
+    decision_wait: str = "1s",
+    **variables: str,
+) -> Generator[dict[str, str]]:
+    """
+    Run both inside the block, without the random share.
+
+    When they have ended, all is decided and sent. Every resource says who sent it: ``gateway``.
+
+    Args:
+        program: The Collector's.
+        folder: For what they say.
+        jaeger: Host and port where Jaeger takes OTLP over gRPC.
+        host: Where they listen.
+        decision_wait: How long they wait for the spans of a trace.
+        variables: Environment variables.
+
+    Yields:
+        Their addresses, by the variables that an agent takes.
+    """
+    addresses = [f"{host}:{port}" for port in free_ports(4)]
+    with ExitStack() as running:
+        for number in (0, 1):
+            running.enter_context(
+                collector(
+                    program,
+                    CONFIGS / "gateway.yaml",
+                    folder / f"gateway-{number}.log",
+                    addresses[2 + number],
+                    _WHICH,
+                    LATSPAN_GATEWAY=addresses[number],
+                    LATSPAN_GATEWAY_HEALTH=addresses[2 + number],
+                    LATSPAN_JAEGER_OTLP=jaeger,
+                    LATSPAN_DECISION_WAIT=decision_wait,
+                    LATSPAN_SLOW_MS=str(SLOW_MS),
+                    LATSPAN_SHARE_PERCENT="0",
+                    **variables,
+                )
+            )
+        yield {"LATSPAN_GATEWAY_1": addresses[0], "LATSPAN_GATEWAY_2": addresses[1]}
+
+
+def by_trace(traces: TracesData) -> dict[str, list[Span]]:
+    """Return the spans of each trace, by its id."""
+    found: defaultdict[str, list[Span]] = defaultdict(list)
+    for resource in traces.resource_spans:
+        for scope in resource.scope_spans:
+            for span in scope.spans:
+                found[span.trace_id.hex()].append(span)
+    return dict(found)
+
+
+def reasons(spans: list[Span]) -> set[str]:
+    """Return why a trace is to be kept."""
+    found: set[str] = set()
+    if any(span.status.code == Status.STATUS_CODE_ERROR for span in spans):
+        found.add("failed")
+    for span in spans:
+        first_token = attributes_of(span.attributes).get("latspan.time_to_first_token", 0.0)
+        assert isinstance(first_token, float)
+        if first_token > 2:
+            found.add("slow to begin")
+    began = min(span.start_time_unix_nano for span in spans)
+    if max(span.end_time_unix_nano for span in spans) - began > SLOW_MS * 1_000_000:
+        found.add("slow")
+    return found
