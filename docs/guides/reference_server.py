@@ -191,9 +191,17 @@ def event(
     return f"data: {json.dumps({**chunk, 'model': chat['model'], 'choices': [choice]})}\n\n"
 
 
+@asynccontextmanager
+async def lifespan(app: FastAPI) -> AsyncGenerator[None]:  # noqa: ARG001
+    """Send the last spans before uvicorn ends the process, for it runs no exit handlers."""
+    latspan.configure(service_name="reference-server")
+    yield
+    latspan.shutdown()
+
+
 def application(server: ReferenceServer) -> FastAPI:
     """Return the server as an ASGI application, followed by latspan."""
-    app = FastAPI()
+    app = FastAPI(lifespan=lifespan)
     app.add_middleware(LatspanMiddleware, server_timing=True, hold_headers=True)
     app.post("/v1/chat/completions")(server.answer)
     return app
@@ -206,7 +214,6 @@ def main() -> None:
     arguments.add_argument("--key", required=True, help="the API key that clients bring")
     arguments.add_argument("--port", type=int, default=8000)
     given = arguments.parse_args()
-    latspan.configure(service_name="reference-server")
     latspan.auto_instrument()
     app = application(ReferenceServer(given.model, given.key))
     uvicorn.run(app, host="127.0.0.1", port=given.port, log_level="warning")
