@@ -10,7 +10,8 @@ from latspan.testing import Script, ScriptedServer
 from support.backends import CONFIGS, Backends
 from support.collector import CollectorAddresses, collector
 from support.programs import run_program, traffic_plan
-from support.sampled import by_trace, gateways, reasons
+from support.readback import by_trace
+from support.sampled import gateways, reasons
 
 SLOW_TO_BEGIN = 3
 SLOW = 5

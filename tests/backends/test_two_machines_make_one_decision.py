@@ -17,7 +17,8 @@ from support.collector import collector
 from support.namespaces import NO_PROXY, Namespace, namespaces
 from support.otlp import attributes_of, await_listener
 from support.programs import run_program, serving
-from support.sampled import by_trace, gateways, reasons
+from support.readback import by_trace
+from support.sampled import gateways, reasons
 
 REQUESTS: Final = 60
 FAILED: Final = range(0, REQUESTS, 4)

@@ -6,16 +6,17 @@ import base64
 import json
 import urllib.request
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar, cast
 
 from google.protobuf.json_format import ParseDict
 from google.protobuf.message import Message
-from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
+from opentelemetry.proto.trace.v1.trace_pb2 import Span, TracesData
 
 from support.otlp import Attributes, attributes_of
 
-__all__ = ["Seen", "from_otlp_json", "get_json", "spans_of"]
+__all__ = ["Seen", "by_trace", "from_otlp_json", "get_json", "spans_in", "spans_of"]
 
 Data = TypeVar("Data", bound=Message)
 
@@ -50,6 +51,21 @@ class Seen:
     def duration_ns(self) -> int:
         """From its start to its end."""
         return self.end_ns - self.start_ns
+
+
+def spans_in(traces: TracesData) -> Iterator[Span]:
+    """Yield every span, whoever sent it."""
+    for resource in traces.resource_spans:
+        for scope in resource.scope_spans:
+            yield from scope.spans
+
+
+def by_trace(traces: TracesData) -> dict[str, list[Span]]:
+    """Return them by the id of their trace."""
+    found: defaultdict[str, list[Span]] = defaultdict(list)
+    for span in spans_in(traces):
+        found[span.trace_id.hex()].append(span)
+    return dict(found)
 
 
 def spans_of(traces: TracesData) -> dict[str, dict[str, Seen]]:

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
 
-from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status, TracesData
+from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
 from support.backends import CONFIGS
 from support.collector import collector
 from support.otlp import attributes_of, free_ports
 
-__all__ = ["SLOW_MS", "by_trace", "gateways", "reasons"]
+__all__ = ["SLOW_MS", "gateways", "reasons"]
 
 SLOW_MS: Final = 2_500
 """In place of the configuration's 20 s, which would take as long."""
@@ -68,16 +67,6 @@ def gateways(
                 )
             )
         yield {"LATSPAN_GATEWAY_1": addresses[0], "LATSPAN_GATEWAY_2": addresses[1]}
-
-
-def by_trace(traces: TracesData) -> dict[str, list[Span]]:
-    """Return the spans of each trace, by its id."""
-    found: defaultdict[str, list[Span]] = defaultdict(list)
-    for resource in traces.resource_spans:
-        for scope in resource.scope_spans:
-            for span in scope.spans:
-                found[span.trace_id.hex()].append(span)
-    return dict(found)
 
 
 def reasons(spans: list[Span]) -> set[str]:
