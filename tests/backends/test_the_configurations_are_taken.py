@@ -12,7 +12,10 @@ import pytest
 from support.backends import CONFIGS
 
 COLLECTOR: Final = ("local.yaml", "agent.yaml", "gateway.yaml")
-OVER: Final = {"to-tempo.yaml": ("local.yaml", "gateway.yaml")}
+OVER: Final = {
+    "span-metrics.yaml": ("local.yaml", "agent.yaml"),
+    "to-tempo.yaml": ("local.yaml", "gateway.yaml"),
+}
 """What lies over another configuration, and over which."""
 OTHERS: Final = ("jaeger.yaml", "prometheus.yaml", "tempo.yaml")
 MISTAKES: Final = sorted((CONFIGS / "testdata").glob("*.yaml"))

@@ -1,0 +1,118 @@
+"""The Collector's own metrics of spans: a series a name, and what latspan's own know better."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status, TracesData
+
+from latspan.testing import ScriptedServer
+from support.backends import CONFIGS, Backends, answers, eventually
+from support.daemons import running
+from support.otlp import free_ports
+from support.programs import run_program, traffic_plan
+from support.stories import spans_in
+
+SERVICE: Final = "counted"
+TIMES: Final = 4
+CALLS: Final = "traces_span_metrics_calls_total"
+DURATION: Final = "traces_span_metrics_duration_seconds"
+
+TOLERANCE: Final = 0.05
+"""160 buckets that span 1 : 1,000 are of scale 4, so each is 4.4 % wide."""
+
+Counted = dict[tuple[str, str, str], float]
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """
+    What an application sent, by its own account.
+
+    Args:
+        spans: Copies of its spans.
+        document: What latspan recorded in it.
+    """
+
+    spans: list[Span]
+    document: dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def sent(backends: Backends, otelcol: Path, tmp_path_factory: pytest.TempPathFactory) -> Sent:
+    """An application that has sent everything through a Collector that counts spans."""
+    folder = tmp_path_factory.mktemp("span-metrics")
+    copy = folder / "spans.pb"
+    grpc, http, health = (f"127.0.0.1:{port}" for port in free_ports(3))
+    variables = {
+        **backends.addresses,
+        "LATSPAN_COLLECTOR_GRPC": grpc,
+        "LATSPAN_COLLECTOR_HTTP": http,
+        "LATSPAN_COLLECTOR_HEALTH": health,
+        "LATSPAN_SPAN_METRICS_INTERVAL": "200ms",
+    }
+    configs = [f"--config={CONFIGS / name}" for name in ("local.yaml", "span-metrics.yaml")]
+    with (
+        running(
+            [otelcol, *configs],
+            log=folder / "otelcol.log",
+            ready=lambda: answers(health),
+            variables=variables,
+        ),
+        ScriptedServer(traffic_plan()) as model,
+    ):
+        printed = run_program(
+            "keeps_a_copy",
+            model.base_url,
+            str(copy),
+            str(TIMES),
+            LATSPAN_ENDPOINT=f"http://{http}",
+            LATSPAN_SERVICE_NAME=SERVICE,
+        )
+        spans = list(spans_in(TracesData.FromString(copy.read_bytes())))
+        eventually(lambda: counted(backends), lambda it: sum(it.values()) >= len(spans))
+    return Sent(spans, json.loads(printed))
+
+
+def counted(backends: Backends) -> Counted:
+    """Return how many spans there were, by name, kind and status."""
+    return {
+        (said["span_name"], said["span_kind"], said["status_code"]): value
+        for said, value in backends.query(f'{CALLS}{{service_name="{SERVICE}"}}')
+    }
+
+
+def test_a_series_a_name_kind_and_status(backends: Backends, sent: Sent) -> None:
+    """However many requests there were, and each span counted once."""
+    expected = Counter(
+        (
+            span.name,
+            f"SPAN_KIND_{Span.SpanKind.Name(span.kind).removeprefix('SPAN_KIND_')}",
+            Status.StatusCode.Name(span.status.code),
+        )
+        for span in sent.spans
+    )
+    assert counted(backends) == expected
+    found = backends.query(f'count({{__name__=~"{CALLS}|{DURATION}",service_name="{SERVICE}"}})')
+    assert found == [({}, 2 * len(expected))]
+
+
+@pytest.mark.parametrize("segment", ["send", "queue", "prefill"])
+def test_the_p95_of_a_segment(backends: Backends, sent: Sent, segment: str) -> None:
+    """As latspan's own, but coarser."""
+    (own,) = [
+        each
+        for each in sent.document["distributions"]
+        if (each["metric"], each["segment"], each["kind"]) == ("segment", segment, "call")
+    ]
+    series = f'sum({DURATION}{{service_name="{SERVICE}",span_name="{segment}"}})'
+
+    assert backends.query(f"histogram_count({series})") == [({}, own["count"])]
+    assert backends.query(f"histogram_quantile(0.95, {series})") == [
+        ({}, pytest.approx(own["p95"], rel=TOLERANCE))
+    ]
