@@ -16,7 +16,7 @@ from support.backends import CONFIGS, Backends, answers, eventually
 from support.daemons import running
 from support.otlp import free_ports
 from support.programs import run_program, traffic_plan
-from support.stories import spans_in
+from support.readback import spans_in
 
 SERVICE: Final = "counted"
 TIMES: Final = 4
