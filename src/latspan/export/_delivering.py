@@ -71,8 +71,10 @@ class Deliveries:
     def __init__(self, signal: str) -> None:
         self._signal = signal
         for name in _EXPORTERS:
-            # The same filter again is no second one.
-            logging.getLogger(name).addFilter(_hold)
+            filters = logging.getLogger(name).filters
+            if _hold not in filters:
+                # Before the SDK's own, which lets the same message through once in 20 s.
+                filters.insert(0, _hold)
 
     @contextmanager
     def one(self) -> Generator[Delivery]:
