@@ -117,7 +117,7 @@ test-vllm: $(READY_VLLM) ## Run the tests with a real vLLM; no part of `test`: i
 backends: ## Build a Collector, Jaeger and Prometheus, once, outside the repository; needs Go
 	@$(PYTHON) scripts/build_backends.py
 
-backends-up: ## Run them on this machine, with the configurations in collector-config/
+backends-up: ## Run them on this machine, and Tempo where LATSPAN_TEMPO names it, with collector-config/
 	@$(PYTHON) scripts/run_backends.py up
 
 backends-down: ## End them

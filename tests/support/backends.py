@@ -22,7 +22,16 @@ from support.otlp import free_ports
 from support.readback import from_otlp_json, get_json
 from support.tempo import Tempo
 
-__all__ = ["CONFIGS", "Backends", "answers", "backends_up", "built", "eventually"]
+__all__ = [
+    "CONFIGS",
+    "Backends",
+    "answers",
+    "backends_up",
+    "built",
+    "eventually",
+    "free_addresses",
+    "run_backends",
+]
 
 _ROOT: Final = Path(__file__).resolve().parents[2]
 _RUN: Final = _ROOT / "scripts" / "run_backends.py"
@@ -130,26 +139,37 @@ def backends_up(state: Path, host: str = "127.0.0.1") -> Generator[Backends]:
         state: For their data and logs.
         host: Where they listen.
     """
-    addresses = {
-        variable: f"{port}" if variable.endswith("_PORT") else f"{host}:{port}"
-        for variable, port in zip(_PORTS, free_ports(len(_PORTS)), strict=True)
-    }
-    environment = {**os.environ, **addresses}
-    _run("up", state, environment)
+    addresses = free_addresses(host)
+    up = run_backends("up", state, **addresses)
+    assert (up.returncode, up.stderr) == (0, "")
     try:
         yield Backends(addresses)
     finally:
-        _run("down", state, environment)
+        down = run_backends("down", state, **addresses)
+        assert (down.returncode, down.stderr) == (0, "")
 
 
-def _run(do: str, state: Path, environment: dict[str, str]) -> None:
-    done = subprocess.run(
+def free_addresses(host: str = "127.0.0.1") -> dict[str, str]:
+    """
+    Return an address for everything that listens, by the variable that sets it.
+
+    Args:
+        host: Where.
+    """
+    return {
+        variable: f"{port}" if variable.endswith("_PORT") else f"{host}:{port}"
+        for variable, port in zip(_PORTS, free_ports(len(_PORTS)), strict=True)
+    }
+
+
+def run_backends(do: str, state: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Start them, or end them, as ``make backends-up`` and ``-down`` do."""
+    return subprocess.run(
         [sys.executable, _RUN, do, "--state", state],
-        env=environment,
+        env={**os.environ, **variables},
         capture_output=True,
         text=True,
     )
-    assert (done.returncode, done.stderr) == (0, "")
 
 
 def answers(address: str) -> bool:

@@ -11,7 +11,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
 
 from support.readback import get_json
 
-__all__ = ["Tempo"]
+__all__ = ["Labels", "Tempo"]
 
 Labels = dict[str, str | float]
 

@@ -80,6 +80,31 @@ def test_programs_that_are_not_built_cannot_be_started(tmp_path: Path) -> None:
     )
 
 
+def test_what_there_is_is_told(tmp_path: Path) -> None:
+    """Tempo lies where its variable says, or on the PATH."""
+    for name in ("jaeger", "tempo"):
+        (tmp_path / name).touch(mode=0o755)
+    jaeger, tempo = (f"{name} {tmp_path / name}\n" for name in ("jaeger", "tempo"))
+    said = str(tmp_path / "tempo")
+
+    def where(**variables: str) -> str:
+        return run("run_backends.py", "where", LATSPAN_BACKENDS=str(tmp_path), **variables).stdout
+
+    assert where(LATSPAN_TEMPO="", PATH="") == jaeger
+    assert where(LATSPAN_TEMPO=said, PATH="") == jaeger + tempo
+    assert where(LATSPAN_TEMPO="", PATH=str(tmp_path)) == jaeger + tempo
+
+
+def test_a_tempo_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+    up = run("run_backends.py", "up", LATSPAN_TEMPO=str(tmp_path / "tempo"))
+
+    assert up.returncode == 1
+    assert up.stderr == (
+        f"latspan: LATSPAN_TEMPO says {tmp_path / 'tempo'}, and there is no such program\n"
+        "hint: say where it is\n"
+    )
+
+
 def test_the_process_of_somebody_else_is_not_ended(tmp_path: Path) -> None:
     """A process id is given again: this one runs another program than the one that was started."""
     for name in PROGRAMS:

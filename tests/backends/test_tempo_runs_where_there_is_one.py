@@ -1,0 +1,63 @@
+"""``make backends-up`` and ``-down`` with a Tempo and without."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from support.backends import answers, built, free_addresses, run_backends
+
+NONE = {"LATSPAN_TEMPO": "", "PATH": ""}
+LEFT_OUT = "tempo: left out, for PATH has none, and LATSPAN_TEMPO names none"
+
+
+@pytest.fixture
+def addresses(tmp_path: Path) -> Iterator[dict[str, str]]:
+    """Where they listen, for a test that starts them; afterwards all have ended."""
+    if any(built(name) is None for name in ("otelcol", "jaeger", "prometheus")):
+        pytest.skip("the others are not built: make backends")
+    addresses = free_addresses()
+    yield addresses
+    run_backends("down", tmp_path, **addresses)
+
+
+def test_without_one_a_line_says_so(tmp_path: Path, addresses: dict[str, str]) -> None:
+    """The others run all the same."""
+    up = run_backends("up", tmp_path, **addresses, **NONE)
+
+    assert (up.returncode, up.stderr) == (0, "")
+    said = up.stdout.splitlines()
+    assert [line.split(":")[0] for line in said] == ["jaeger", "tempo", "prometheus", "otelcol"]
+    assert said[1] == LEFT_OUT
+    assert answers(addresses["LATSPAN_COLLECTOR_HEALTH"])
+
+
+@pytest.mark.usefixtures("tempo_program")
+def test_a_collector_that_does_not_send_to_it_is_not_left_so(
+    tmp_path: Path, addresses: dict[str, str]
+) -> None:
+    """It was started before there was a Tempo; the one of now is not left either."""
+    run_backends("up", tmp_path, **addresses, **NONE)
+
+    up = run_backends("up", tmp_path, **addresses)
+
+    assert up.returncode == 1
+    assert up.stderr == (
+        "latspan: otelcol runs already, started otherwise\nhint: make backends-down\n"
+    )
+    assert not answers(f"127.0.0.1:{addresses['LATSPAN_TEMPO_PORT']}/ready")
+    assert answers(addresses["LATSPAN_COLLECTOR_HEALTH"])
+
+
+@pytest.mark.usefixtures("tempo_program")
+def test_what_was_started_is_ended(tmp_path: Path, addresses: dict[str, str]) -> None:
+    """Whatever is said of it by then."""
+    run_backends("up", tmp_path, **addresses)
+    assert answers(f"127.0.0.1:{addresses['LATSPAN_TEMPO_PORT']}/ready")
+
+    down = run_backends("down", tmp_path, **addresses, **NONE)
+
+    assert down.stdout == "otelcol: ended\nprometheus: ended\ntempo: ended\njaeger: ended\n"
+    assert not answers(f"127.0.0.1:{addresses['LATSPAN_TEMPO_PORT']}/ready")
