@@ -7,6 +7,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from statistics import fmean
 from typing import Final
 
 import pytest
@@ -201,6 +202,35 @@ def test_a_number_is_that_of_the_spans(
     expected = COUNTS[question](shop(run, known))
 
     assert by_label(tempo.query(asked()[question])) == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize(("function", "of"), [("min_over_time", min), ("avg_over_time", fmean)])
+def test_the_shortest_and_the_mean_are_exact_too(
+    tempo: Tempo,
+    run: Run,
+    known: dict[str, Trace],
+    function: str,
+    of: Callable[[list[int]], float],
+) -> None:
+    """As the guide says, of what it asks the longest of."""
+    longest = asked()["The longest time of each segment"]
+    segments = segments_ns(shop(run, known))
+    expected = {name: of(values) / NS_PER_S for name, values in segments.items()}
+
+    found = by_label(tempo.query(longest.replace("max_over_time", function)))
+
+    assert found == pytest.approx(expected, rel=1e-9)
+
+
+def test_a_number_over_time_adds_up(tempo: Tempo, run: Run, known: dict[str, Trace]) -> None:
+    """As a dashboard has it, in steps; the last step, which is not over, has none of them."""
+    question = "How many calls ended how"
+    expected = COUNTS[question](shop(run, known))
+
+    steps = tempo.query_range(asked()[question], since="10m", step="5s")
+
+    summed = [(labels, sum(value for _, value in samples)) for labels, samples in steps]
+    assert by_label(summed) == expected
 
 
 def test_a_percentile_is_in_its_power_of_two(
