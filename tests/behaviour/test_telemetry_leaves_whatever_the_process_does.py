@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import signal
+
 import pytest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from latspan.testing import Script, ScriptedServer
 from support.otlp import attributes_of, receiving
-from support.programs import run_program
+from support.programs import driving, run_program
 
 
 def names_of(spans: list[Span]) -> list[str]:
@@ -56,3 +58,13 @@ def test_a_stream_that_is_open_at_exit_is_abandoned() -> None:
     (call,) = [span for span in receiver.all_spans if span.name == "chat small"]
     said = attributes_of(call.attributes)
     assert said["latspan.outcome"] == "abandoned"
+
+
+def test_a_signal_that_ends_in_order_loses_nothing() -> None:
+    """As the guide has it: the handler exits, and what was recorded leaves."""
+    with receiving() as receiver, driving("ends_by_a_signal", LATSPAN_ENDPOINT=receiver.url) as app:
+        assert app.hear() == {"ready": True}
+        app.signal(signal.SIGTERM)
+
+    assert names_of(receiver.all_spans) == ["before the signal"]
+    assert receiver.all_metrics

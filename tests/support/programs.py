@@ -64,6 +64,7 @@ class Driven:
     def __init__(self, process: subprocess.Popen[str]) -> None:
         assert process.stdin is not None
         assert process.stdout is not None
+        self._process = process
         self._commands = process.stdin
         self._documents = process.stdout
 
@@ -71,6 +72,10 @@ class Driven:
         """Have it do something, and go on."""
         self._commands.write(f"{command}\n")
         self._commands.flush()
+
+    def signal(self, number: int) -> None:
+        """Send it a signal."""
+        self._process.send_signal(number)
 
     def hear(self) -> dict[str, Any]:
         """Return its next document."""

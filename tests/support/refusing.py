@@ -69,12 +69,15 @@ class Refusing:
         taken: What it took.
         asked: Of each batch of spans: Unix time in seconds when it came, whether it was taken, and
             how many spans it had.
+        headers: What came with each batch, names in lower case; of gRPC without those that are
+            its own.
     """
 
     url: str
     refusal: Refusal | None
     taken: Receiver
     asked: list[tuple[float, bool, int]] = field(default_factory=list[tuple[float, bool, int]])
+    headers: list[dict[str, str]] = field(default_factory=list[dict[str, str]])
     over: threading.Event = field(default_factory=threading.Event)
 
     @property
@@ -101,7 +104,12 @@ class Refusing:
 
 @contextmanager
 def refusing(
-    protocol: Protocol, refusal: Refusal | None, *, tls: bool = False
+    protocol: Protocol,
+    refusal: Refusal | None,
+    *,
+    tls: bool = False,
+    mutual: bool = False,
+    compressed: bool = True,
 ) -> Generator[Refusing]:
     """
     Run one inside the block.
@@ -110,10 +118,12 @@ def refusing(
         protocol: What it speaks.
         refusal: What it does at first.
         tls: Whether over TLS, with the certificate of :mod:`support.tls`.
+        mutual: Whether a client must show that certificate, too.
+        compressed: Whether it understands what is compressed.
     """
     held = Refusing("", refusal, Receiver(""))
     serve = _over_grpc if protocol == "grpc" else _over_http
-    with serve(held, tls) as port:
+    with serve(held, tls, mutual, compressed) as port:
         held.url = f"{'https' if tls else 'http'}://127.0.0.1:{port}"
         try:
             yield held
@@ -122,13 +132,17 @@ def refusing(
 
 
 @contextmanager
-def _over_http(held: Refusing, tls: bool) -> Generator[int]:
+def _over_http(held: Refusing, tls: bool, mutual: bool, compressed: bool) -> Generator[int]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["content-length"]))
+            held.headers.append({name.lower(): value for name, value in self.headers.items()})
             if self.headers["content-encoding"] == "gzip":
+                if not compressed:
+                    self.send_error(HTTPStatus.UNSUPPORTED_MEDIA_TYPE)
+                    return
                 body = gzip.decompress(body)
             kind = {
                 "/v1/traces": ExportTraceServiceRequest,
@@ -153,7 +167,7 @@ def _over_http(held: Refusing, tls: bool) -> Generator[int]:
 
     with Server(("127.0.0.1", 0), Handler) as server:
         if tls:
-            server.socket = server_context().wrap_socket(
+            server.socket = server_context(mutual=mutual).wrap_socket(
                 server.socket, server_side=True, do_handshake_on_connect=False
             )
         thread = threading.Thread(target=server.serve_forever, args=(0.02,))
@@ -166,14 +180,17 @@ def _over_http(held: Refusing, tls: bool) -> Generator[int]:
 
 
 @contextmanager
-def _over_grpc(held: Refusing, tls: bool) -> Generator[int]:
+def _over_grpc(held: Refusing, tls: bool, mutual: bool, compressed: bool) -> Generator[int]:
     def receive(sent: Export, context: grpc.ServicerContext) -> bytes:
+        held.headers.append({name: str(value) for name, value in context.invocation_metadata()})
         refusal = held.receive(sent)
         if refusal is not None and refusal.status is not None:
             context.abort(_GRPC_STATUS[refusal.status], "not now")
         return _NOTHING_TO_SAY
 
-    server = grpc.server(ThreadPoolExecutor(_GRPC_THREADS))
+    # A bit for each algorithm; the lowest is of none.
+    understood = [] if compressed else [("grpc.compression_enabled_algorithms_bitset", 1)]
+    server = grpc.server(ThreadPoolExecutor(_GRPC_THREADS), options=understood)
     for service, kind in _SERVICES.items():
         export = grpc.unary_unary_rpc_method_handler(receive, kind.FromString, bytes)
         server.add_generic_rpc_handlers(
@@ -181,7 +198,10 @@ def _over_grpc(held: Refusing, tls: bool) -> Generator[int]:
         )
     if tls:
         pem = CERTIFICATE.read_bytes()
-        port = server.add_secure_port("127.0.0.1:0", grpc.ssl_server_credentials([(pem, pem)]))
+        shows = grpc.ssl_server_credentials(
+            [(pem, pem)], pem if mutual else None, require_client_auth=mutual
+        )
+        port = server.add_secure_port("127.0.0.1:0", shows)
     else:
         port = server.add_insecure_port("127.0.0.1:0")
     server.start()

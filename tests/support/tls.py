@@ -12,10 +12,18 @@ CERTIFICATE: Final = Path(__file__).parents[1] / "data" / "loopback.pem"
 """Key and certificate of ``localhost``, ``model.test`` and ``127.0.0.1``, signed by itself."""
 
 
-def server_context() -> ssl.SSLContext:
-    """Return what a server shows the certificate with."""
+def server_context(*, mutual: bool = False) -> ssl.SSLContext:
+    """
+    Return what a server shows the certificate with.
+
+    Args:
+        mutual: Whether a client must show it too.
+    """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(CERTIFICATE)
+    if mutual:
+        context.verify_mode = ssl.CERT_REQUIRED
+        context.load_verify_locations(CERTIFICATE)
     return context
 
 

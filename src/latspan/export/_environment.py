@@ -11,6 +11,7 @@ from opentelemetry.sdk.environment_variables import (
     OTEL_BSP_MAX_EXPORT_BATCH_SIZE,
     OTEL_BSP_MAX_QUEUE_SIZE,
     OTEL_BSP_SCHEDULE_DELAY,
+    OTEL_EXPORTER_OTLP_COMPRESSION,
     OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE,
     OTEL_METRIC_EXPORT_INTERVAL,
     OTEL_METRIC_EXPORT_TIMEOUT,
@@ -20,6 +21,7 @@ from opentelemetry.sdk.metrics.export import AggregationTemporality
 
 __all__ = [
     "SpanBatches",
+    "compresses",
     "export_interval_s",
     "export_timeout_s",
     "exports_exemplars",
@@ -34,6 +36,25 @@ _TEMPORALITIES: Final = {
     "DELTA": AggregationTemporality.DELTA,
     "LOWMEMORY": AggregationTemporality.DELTA,
 }
+
+
+def compresses(signal: str) -> bool:
+    """
+    Return whether what is exported is compressed.
+
+    Source: OpenTelemetry specification, ``OTEL_EXPORTER_OTLP_COMPRESSION``, ``gzip`` or ``none``;
+    what nobody knows is warned of and ignored.
+
+    Args:
+        signal: ``traces``, ``metrics`` or ``logs``, for which alone it may be said.
+    """
+    variable = f"OTEL_EXPORTER_OTLP_{signal.upper()}_COMPRESSION"
+    if not os.environ.get(variable):
+        variable = OTEL_EXPORTER_OTLP_COMPRESSION
+    said = os.environ.get(variable, "").strip().lower()
+    if said not in {"", "none", "gzip"}:
+        _logger.warning("%s is '%s', not gzip or none; using none", variable, said)
+    return said == "gzip"
 
 
 def export_interval_s() -> float:

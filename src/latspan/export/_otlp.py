@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING, Literal
 from opentelemetry.sdk.metrics.export import MetricExporter
 from opentelemetry.sdk.trace.export import SpanExporter
 
+from latspan.export._environment import compresses
+
 if TYPE_CHECKING:
     # Its package is slow to load, and few send log records.
+    from grpc import Compression
     from opentelemetry.sdk._logs.export import LogRecordExporter
     from requests import Session
 
@@ -33,7 +36,7 @@ def otlp_span_exporter(
             OTLPSpanExporter as GrpcSpanExporter,
         )
 
-        return GrpcSpanExporter(endpoint=endpoint)
+        return GrpcSpanExporter(endpoint=endpoint, compression=_grpc_compression("traces"))
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 
     return OTLPSpanExporter(endpoint=endpoint, session=session)
@@ -52,7 +55,7 @@ def otlp_metric_exporter(protocol: _Protocol, endpoint: str | None) -> MetricExp
             OTLPMetricExporter as GrpcMetricExporter,
         )
 
-        return GrpcMetricExporter(endpoint=endpoint)
+        return GrpcMetricExporter(endpoint=endpoint, compression=_grpc_compression("metrics"))
     from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
 
     return OTLPMetricExporter(endpoint=endpoint)
@@ -71,7 +74,14 @@ def otlp_log_exporter(protocol: _Protocol, endpoint: str | None) -> LogRecordExp
             OTLPLogExporter as GrpcLogExporter,
         )
 
-        return GrpcLogExporter(endpoint=endpoint)
+        return GrpcLogExporter(endpoint=endpoint, compression=_grpc_compression("logs"))
     from opentelemetry.exporter.otlp.proto.http._log_exporter import OTLPLogExporter
 
     return OTLPLogExporter(endpoint=endpoint)
+
+
+def _grpc_compression(signal: str) -> Compression:
+    """Return what the environment says: the exporter itself raises where it says ``none``."""
+    from grpc import Compression
+
+    return Compression.Gzip if compresses(signal) else Compression.NoCompression

@@ -7,6 +7,7 @@ from opentelemetry.sdk.metrics.export import AggregationTemporality
 
 from latspan.export._environment import (
     SpanBatches,
+    compresses,
     export_interval_s,
     export_timeout_s,
     histogram_temporality,
@@ -81,3 +82,26 @@ def test_batches_that_cannot_be_are_the_usual_ones(
     monkeypatch.setenv("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", text)
 
     assert span_batches() == SpanBatches(queue=2048, size=512, delay_s=5.0)
+
+
+@pytest.mark.parametrize(
+    ("shared", "own", "compressed"),
+    [("", "", False), ("none", "", False), (" GZIP ", "", True), ("gzip", "none", False)],
+)
+def test_compression_is_said_for_all_or_for_one(
+    shared: str, own: str, compressed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is said for one signal goes before what is said for all."""
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_COMPRESSION", shared)
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TRACES_COMPRESSION", own)
+
+    assert compresses("traces") is compressed
+
+
+def test_an_unknown_compression_is_none_and_said(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_COMPRESSION", "brotli")
+
+    assert not compresses("logs")
+    assert "OTEL_EXPORTER_OTLP_COMPRESSION is 'brotli', not gzip or none" in caplog.text
