@@ -6,9 +6,7 @@ It reads a command a line from standard input, and answers with documents a line
 - ``call N`` asks the model N times: a document for each answer, when it is there.
 - ``flush S`` has latspan send what it holds, within S seconds.
 - ``shutdown S`` has it end, within S seconds.
-- ``trace-memory`` begins to count bytes.
-- ``report`` says which spans have ended, how many of them are still held, what was logged, and how
-  many bytes have been taken since ``trace-memory``.
+- ``report`` says which spans have ended, how many of them are still held, and what was logged.
 
 The first document has answers from before latspan was switched on.
 """
@@ -20,7 +18,6 @@ import json
 import logging
 import sys
 import time
-import tracemalloc
 from typing import Any
 
 import openai
@@ -92,14 +89,12 @@ def main(model_url: str) -> None:
             elif command == "shutdown":
                 latspan.shutdown(float(number))
                 say()
-            elif command == "trace-memory":
-                tracemalloc.start()
-                say()
             elif command == "report":
                 latspan.snapshot()
+                # An error and its traceback may hold a batch until then.
+                gc.collect()
                 held = sum(type(each) is ReadableSpan for each in gc.get_objects())
-                traced = tracemalloc.get_traced_memory()[0]
-                say(ended=ids.ended, held=held, log=log.said, traced_bytes=traced)
+                say(ended=ids.ended, held=held, log=log.said)
             else:
                 raise ValueError(line)
 
