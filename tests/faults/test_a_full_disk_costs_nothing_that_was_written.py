@@ -122,6 +122,27 @@ def test_of_the_log_of_histograms(model: ScriptedServer, tmp_path: Path) -> None
     assert "did not take an interval: No space left on device" in line
 
 
+def test_of_the_log_of_histograms_at_the_end(model: ScriptedServer, tmp_path: Path) -> None:
+    """A process that ends before there is room loses what did not fit, and ends well."""
+    with almost_full_disk(tmp_path / "disk", ROOM) as disk:
+        with (
+            refusing("http/protobuf", None) as collector,
+            driving(
+                "is_driven",
+                model.base_url,
+                LATSPAN_ENDPOINT=collector.url,
+                LATSPAN_HISTOGRAM_LOG=str(disk.folder),
+                LATSPAN_METRICS_INTERVAL_S="3600",
+            ) as app,
+        ):
+            unharmed = Unharmed(app)
+            in_the_log = 0
+            while calls_and_flush(app, unharmed):
+                in_the_log = unharmed.calls
+        assert calls_in(disk.folder) == in_the_log > 0
+        assert calls_counted(collector.taken.all_metrics) == unharmed.calls > in_the_log
+
+
 def calls_and_flush(app: Driven, unharmed: Unharmed) -> bool:
     """Have it ask a few times, and say whether all of that was written."""
     for _ in unharmed.call(4):

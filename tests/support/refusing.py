@@ -69,6 +69,7 @@ class Refusing:
         taken: What it took.
         asked: Of each batch of spans: Unix time in seconds when it came, whether it was taken, and
             how many spans it had.
+        asked_metrics: Of each request with metrics, the first two of these.
         headers: What came with each batch, names in lower case; of gRPC without those that are
             its own.
     """
@@ -77,6 +78,7 @@ class Refusing:
     refusal: Refusal | None
     taken: Receiver
     asked: list[tuple[float, bool, int]] = field(default_factory=list[tuple[float, bool, int]])
+    asked_metrics: list[tuple[float, bool]] = field(default_factory=list[tuple[float, bool]])
     headers: list[dict[str, str]] = field(default_factory=list[dict[str, str]])
     over: threading.Event = field(default_factory=threading.Event)
 
@@ -92,6 +94,8 @@ class Refusing:
             scopes = [scope for held in sent.resource_spans for scope in held.scope_spans]
             count = sum(len(scope.spans) for scope in scopes)
             self.asked.append((time.time(), refusal is None, count))
+        else:
+            self.asked_metrics.append((time.time(), refusal is None))
         if refusal is None:
             if isinstance(sent, ExportTraceServiceRequest):
                 self.taken.traces.append(sent)
