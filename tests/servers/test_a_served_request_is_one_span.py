@@ -55,6 +55,16 @@ def test_it_hangs_beneath_the_callers_and_says_what_was_asked(server: Server) ->
     assert (record.kind, record.outcome) == (Kind.REQUEST, Outcome.COMPLETED)
 
 
+def test_a_method_that_a_client_invents_is_in_no_name(server: Server) -> None:
+    """Anybody can send any word; the conventions keep it in an attribute of its own."""
+    server.serve(answering(b"hi"), scope={"method": "A1B2"})
+
+    span = _span(server)
+    assert (span.name, _only(server).name) == ("HTTP", "HTTP")
+    assert span.attributes["http.request.method"] == "_OTHER"
+    assert span.attributes["http.request.method_original"] == "A1B2"
+
+
 @pytest.mark.parametrize(
     ("status", "headers", "outcome", "failed"),
     [

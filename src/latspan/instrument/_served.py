@@ -24,6 +24,11 @@ from latspan.units import NS_PER_MS
 __all__ = ["Served"]
 
 _FIRST_SERVER_ERROR: Final = 500
+_METHODS: Final = frozenset(
+    ("GET", "POST", "HEAD", "OPTIONS", "PUT", "PATCH", "DELETE", "CONNECT", "TRACE", "QUERY")
+)
+_ANY_METHOD: Final = "HTTP"
+"""In the name of a span: a client may send any word, and names are to be few."""
 _SECONDS: Final = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?")
 _HELD_UP_NS: Final = NS_PER_MS
 """A write that took longer was held up: by the network, or by a client that does not read."""
@@ -97,6 +102,10 @@ class Served:
                 semconv.URL_PATH: path,
                 semconv.URL_SCHEME: scheme,
             }
+            if method not in _METHODS:
+                known[semconv.HTTP_REQUEST_METHOD] = semconv.HTTP_REQUEST_METHOD_OTHER
+                known[semconv.HTTP_REQUEST_METHOD_ORIGINAL] = method
+                method = _ANY_METHOD
             if server is not None:
                 known[semconv.SERVER_ADDRESS] = server[0]
                 if server[1] is not None:
