@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
+import httpx2
 import pytest
 
 import latspan
@@ -17,6 +18,8 @@ from latspan.recording import RequestRecord
 from latspan.segments import Kind, Outcome, Side
 from latspan.testing import LlamaServer, capture
 from latspan.testing._capture import Captured
+from support.daemons import listens, running
+from support.otlp import free_port, receiving
 
 _GUIDES: Final = Path(__file__).parents[2] / "docs" / "guides"
 _DEADLINE_S: Final = 60
@@ -271,3 +274,23 @@ def test_a_model_that_is_not_there_is_the_servers_failure(reference: Any, seen: 
     assert request.outcome is Outcome.ERROR
     tokenize = next(each for each in seen.records if each.name == "tokenize")
     assert tokenize.outcome is Outcome.ERROR
+
+
+def test_what_was_served_last_is_sent_when_it_is_ended(llama: LlamaServer, tmp_path: Path) -> None:
+    """The signal ends its process after uvicorn, and no exit handler runs."""
+    port = free_port()
+    body = {"model": "m", "messages": [{"role": "user", "content": "Hello."}], "max_tokens": 2}
+    program = [sys.executable, _GUIDES / "reference_server.py"]
+    with receiving() as receiver:
+        with running(
+            [*program, f"--model={llama.url}", f"--port={port}", "--key=key"],
+            log=tmp_path / "server.log",
+            ready=lambda: listens(port),
+            variables={"LATSPAN_ENDPOINT": receiver.url},
+        ):
+            url = f"http://127.0.0.1:{port}/v1/chat/completions"
+            answer = httpx2.post(url, json=body, headers={"authorization": "Bearer key"})
+            assert "data: [DONE]\n\n" in answer.text
+        names = [span.name for span in receiver.all_spans]
+
+    assert names.count("POST /v1/chat/completions") == 1
