@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Final
@@ -11,6 +13,8 @@ import pytest
 
 from support.backends import CONFIGS
 
+BUILD: Final = Path(__file__).resolve().parents[2] / "build"
+
 COLLECTOR: Final = ("local.yaml", "agent.yaml", "gateway.yaml")
 OVER: Final = {
     "span-metrics.yaml": ("local.yaml", "agent.yaml"),
@@ -18,6 +22,7 @@ OVER: Final = {
 }
 """What lies over another configuration, and over which."""
 OTHERS: Final = ("jaeger.yaml", "prometheus.yaml", "tempo.yaml")
+COMPOSE: Final = "compose.yaml"
 MISTAKES: Final = sorted((CONFIGS / "testdata").glob("*.yaml"))
 TEMPO_MISTAKES: Final = sorted((CONFIGS / "testdata" / "tempo").glob("*.yaml"))
 
@@ -36,6 +41,23 @@ def verify(tempo: Path, config: Path, *options: str) -> subprocess.CompletedProc
     )
 
 
+@pytest.fixture(scope="module")
+def compose_spec() -> Path:
+    """The Compose Specification's own program that validates, from its Go module."""
+    go = shutil.which("go")
+    if go is None:
+        pytest.skip("needs Go")
+    module, version = "github.com/compose-spec/compose-go/v2", "v2.16.2"
+    home = BUILD / f"compose-spec-{version}"
+    if not (home / "cmd").exists():
+        home.mkdir(parents=True, exist_ok=True)
+        environment = {**os.environ, "GOBIN": str(home), "GOWORK": "off"}
+        subprocess.run(
+            [go, "install", f"{module}/cmd@{version}"], cwd=home, env=environment, check=True
+        )
+    return home / "cmd"
+
+
 def comment(mistake: Path, key: str) -> str:
     """Return what a mistake's comment of that key holds."""
     (held,) = re.findall(rf"^# {key}: (.*)$", mistake.read_text("utf-8"), re.MULTILINE)
@@ -44,7 +66,7 @@ def comment(mistake: Path, key: str) -> str:
 
 def test_every_configuration_is_tried() -> None:
     """A new one takes its place here."""
-    tried = {*COLLECTOR, *OVER, *OTHERS}
+    tried = {*COLLECTOR, *OVER, *OTHERS, COMPOSE}
     assert {config.name for config in CONFIGS.glob("*.yaml")} == tried
 
 
@@ -98,3 +120,30 @@ def test_tempo_names_a_mistake(tempo_program: Path, mistake: Path) -> None:
 
     assert refused.returncode == 1
     assert comment(mistake, "says") in refused.stderr
+
+
+def test_the_compose_specification_takes_its_file(compose_spec: Path) -> None:
+    taken = subprocess.run([compose_spec, CONFIGS / COMPOSE], capture_output=True, text=True)
+
+    assert (taken.returncode, taken.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "says"),
+    [
+        ("depends_on:", "depend_on:", ".depend_on"),
+        ('["127.0.0.1:3200:3200"]', '"127.0.0.1:3200:3200"', "services.tempo.ports"),
+        ("GF_AUTH_ANONYMOUS_ORG_ROLE: Editor", "ROLE: [Editor]", "services.grafana.environment"),
+    ],
+)
+def test_a_mistake_in_it_is_named(
+    compose_spec: Path, tmp_path: Path, right: str, wrong: str, says: str
+) -> None:
+    """What is checked is more than that it is YAML."""
+    copy = tmp_path / COMPOSE
+    copy.write_text((CONFIGS / COMPOSE).read_text("utf-8").replace(right, wrong), "utf-8")
+
+    refused = subprocess.run([compose_spec, copy], capture_output=True, text=True)
+
+    assert refused.returncode == 1
+    assert says in refused.stderr

@@ -119,12 +119,35 @@ class Backends:
         found = self._get("LATSPAN_JAEGER", f"/api/traces?{asked}")
         return {each["traceID"] for each in found["data"]}
 
-    def query(self, promql: str) -> list[tuple[dict[str, str], float]]:
-        """Ask Prometheus now, and return labels and value of each series."""
-        asked = urllib.parse.urlencode({"query": promql})
+    def query(
+        self, promql: str, *, at_s: float | None = None
+    ) -> list[tuple[dict[str, str], float]]:
+        """
+        Ask Prometheus, and return labels and value of each series.
+
+        Args:
+            promql: The question.
+            at_s: Unix time as of which it is asked; now unless given.
+        """
+        asked = urllib.parse.urlencode({"query": promql, "time": at_s or time.time()})
         found = self._get("LATSPAN_PROMETHEUS", f"/api/v1/query?{asked}")
         assert (found["status"], found.get("warnings")) == ("success", None)
         return [(each["metric"], float(each["value"][1])) for each in found["data"]["result"]]
+
+    def labels(self) -> set[str]:
+        """Return the names of all labels that Prometheus has."""
+        return set(self._get("LATSPAN_PROMETHEUS", "/api/v1/labels")["data"])
+
+    def exemplars(self, promql: str) -> set[str]:
+        """Return the ids of the traces that exemplars of the last hour name."""
+        now = time.time()
+        asked = urllib.parse.urlencode({"query": promql, "start": now - 3600, "end": now + 60})
+        found = self._get("LATSPAN_PROMETHEUS", f"/api/v1/query_exemplars?{asked}")
+        return {
+            exemplar["labels"]["trace_id"]
+            for series in found["data"]
+            for exemplar in series["exemplars"]
+        }
 
     def _get(self, variable: str, path: str) -> Any:
         return get_json(f"http://{self.addresses[variable]}{path}")

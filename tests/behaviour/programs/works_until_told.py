@@ -1,0 +1,91 @@
+"""
+An application that goes on: ``works_until_told.py MODEL_URL``.
+
+For each line of its input it does its chats, sends what they left, and prints a line: how many
+calls it has made, and what latspan recorded of them that a rate has, which is what came to a series
+after its first export. It ends with its input.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import time
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any
+
+import openai
+import traffic
+
+import latspan
+from latspan.errors import NotEnoughValuesError
+from latspan.recording import Distribution, Snapshot
+
+WORK_S = 0.02
+"""Longer than the gap between two chunks."""
+
+
+def main(model_url: str) -> None:
+    # Some have it lose what it recorded, which it would say on standard error.
+    logging.getLogger("latspan").addHandler(logging.NullHandler())
+    latspan.auto_instrument()
+    latspan.configure()
+    base: Snapshot | None = None
+    for _ in sys.stdin:
+        for _ in traffic.steps(model_url):
+            pass
+        read_slowly(model_url)
+        latspan.force_flush()
+        now = latspan.snapshot()
+        # A series may begin in any export: where a server's report was not believed, for example.
+        begun = now.series if base is None else {**now.series, **base.series}
+        base = replace(now, series=MappingProxyType(begun))
+        made = now.count(of="call")
+        sys.stdout.write(f"{json.dumps({'made': made, **calls_of(now.diff(base))})}\n")
+        sys.stdout.flush()
+
+
+def read_slowly(model_url: str) -> None:
+    """Work between chunks, so that what such calls alone have begins with the first export."""
+    with openai.OpenAI(base_url=model_url, api_key="none", max_retries=0) as client:
+        for _ in client.chat.completions.create(
+            model=traffic.MODEL, messages=[], stream=True, stream_options={"include_usage": True}
+        ):
+            time.sleep(WORK_S)
+
+
+def calls_of(snapshot: Snapshot) -> dict[str, Any]:
+    calls = snapshot.where(kind="call")
+    metrics = {name: calls.metric(name, of="call") for name in traffic.METRICS}
+    segments = {name: calls.segment(name, of="call") for name in calls.segments()}
+    return {
+        "metrics": {name: told(values) for name, values in metrics.items() if values.count()},
+        "segments": {name: told(values) for name, values in segments.items() if values.count()},
+        "outcomes": {
+            outcome: held.count(of="call")
+            for outcome, held in calls.group_by("outcome").items()
+            if outcome is not None
+        },
+    }
+
+
+def told(values: Distribution) -> dict[str, float | None]:
+    return {
+        "count": values.count(),
+        "mean": values.mean(unit="s"),
+        "p95": percentile(values, 95),
+        "p99": percentile(values, 99),
+        "above_zero": values.share_above(0),
+    }
+
+
+def percentile(values: Distribution, p: int) -> float | None:
+    try:
+        return values.percentile(p, unit="s")
+    except NotEnoughValuesError:
+        return None
+
+
+main(*sys.argv[1:])
