@@ -102,7 +102,6 @@ def test_it_is_left_alone_for_as_long_as_it_says(
     assert min(pauses) >= RETRY_AFTER_S
 
 
-@pytest.mark.xfail(reason="histograms leave every interval, whoever asked to be left alone")
 def test_histograms_leave_it_alone_too(model: ScriptedServer) -> None:
     """Where it asks for longer than from one export to the next."""
     with (

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from latspan._lazy import fetched_when_used
 from latspan.export._about import Reading, readings_of
+from latspan.export._back_off import BackOff
 from latspan.export._environment import SpanBatches, span_batches
 from latspan.export._interval_export import IntervalExport, Outlet
 from latspan.export._metrics import MetricsPart, metrics_parts
@@ -23,9 +24,11 @@ from latspan.export._unstarted_children import end_children_of
 
 if TYPE_CHECKING:
     from latspan.export._histogram_log import HistogramLogs
+    from latspan.export._http_session import http_session
     from latspan.export._otlp_payloads import OtlpPayloads
 
 __all__ = [
+    "BackOff",
     "HistogramLogs",
     "IntervalExport",
     "MetricsExporter",
@@ -39,6 +42,7 @@ __all__ = [
     "SpanAnswer",
     "SpanBatches",
     "end_children_of",
+    "http_session",
     "metrics_parts",
     "otlp_log_exporter",
     "otlp_metric_exporter",
@@ -50,6 +54,10 @@ __all__ = [
     "span_batches",
 ]
 
-_ON_REQUEST: Final = {"HistogramLogs": "_histogram_log", "OtlpPayloads": "_otlp_payloads"}
+_ON_REQUEST: Final = {
+    "HistogramLogs": "_histogram_log",
+    "OtlpPayloads": "_otlp_payloads",
+    "http_session": "_http_session",
+}
 
 __getattr__ = fetched_when_used(__name__, _ON_REQUEST)

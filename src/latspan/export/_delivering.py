@@ -28,7 +28,7 @@ _EXPORTERS: Final = (
 )
 """The loggers of the SDK's OTLP exporters."""
 
-_LONGEST: Final = 300
+_LONGEST: Final = 600
 """Characters of an exporter's message that are repeated."""
 
 _delivering = threading.local()

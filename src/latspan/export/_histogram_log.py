@@ -36,7 +36,7 @@ class HistogramLogs:
         self._writer: HistogramLogWriter | None = None
         self._unsent = Unsent()
 
-    def send(self, interval: Snapshot) -> bool:
+    def send(self, interval: Snapshot, *, last: bool = False) -> bool:  # noqa: ARG002
         """
         Return whether everything so far was written.
 

@@ -1,4 +1,4 @@
-"""The session that spans leave with over HTTP: it knows what it was answered."""
+"""The session that telemetry leaves with over HTTP: it knows what it was answered."""
 
 from __future__ import annotations
 
@@ -7,16 +7,11 @@ import time
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import requests
 
 __all__ = ["HttpSession", "http_session"]
-
-_CREDENTIAL_PROVIDERS: Final = (
-    "OTEL_PYTHON_EXPORTER_OTLP_HTTP_CREDENTIAL_PROVIDER",
-    "OTEL_PYTHON_EXPORTER_OTLP_HTTP_TRACES_CREDENTIAL_PROVIDER",
-)
 
 _PASSING: Final = (
     HTTPStatus.TOO_MANY_REQUESTS,
@@ -87,8 +82,9 @@ class HttpSession(requests.Session):
         return max(until.timestamp() - time.time(), 0.0)
 
 
-def http_session() -> HttpSession | None:
+def http_session(signal: Literal["TRACES", "METRICS"]) -> HttpSession | None:
     """Return one; ``None`` where a variable names somebody else's, who knows the credentials."""
-    if any(os.environ.get(variable) for variable in _CREDENTIAL_PROVIDERS):
-        return None
+    for whose in ("", f"{signal}_"):
+        if os.environ.get(f"OTEL_PYTHON_EXPORTER_OTLP_HTTP_{whose}CREDENTIAL_PROVIDER"):
+            return None
     return HttpSession()

@@ -37,8 +37,17 @@ class Outlet(Protocol):
 
     local: bool
 
-    def send(self, interval: Snapshot) -> bool:
-        """Return whether everything so far has been delivered."""
+    def send(self, interval: Snapshot, *, last: bool) -> bool:
+        """
+        Take one interval.
+
+        Args:
+            interval: What was recorded since the last one.
+            last: Whether there will be no other.
+
+        Returns:
+            Whether everything so far has been delivered.
+        """
         ...
 
     def shutdown(self, timeout_s: float) -> None:
@@ -81,7 +90,7 @@ class IntervalExport:
         self._outlets = tuple(outlets)
         self._interval_s = min(interval_s, threading.TIMEOUT_MAX)
         self._idle_ns = from_unit(idle_s, "s")
-        self._logged: set[type[BaseException]] = set()
+        self._logged: dict[object, set[type[BaseException]]] = {}
         self._deliveries = Deliveries("histograms")
 
         # Guarded by the condition: flushes asked for and answered, and the last answer.
@@ -140,16 +149,17 @@ class IntervalExport:
                 self._save()
             for outlet in self._outlets:
                 left_s = max(deadline_s - time.monotonic(), 0)
-                self._guarded(partial(outlet.shutdown, left_s))
+                self._guarded(outlet, partial(outlet.shutdown, left_s))
         return self._finished and self._exported
 
     def _save(self) -> None:
         """Hand what is left to outlets that need no network, while one that does hangs."""
         if self._turn.acquire(timeout=_SAVING_S):
             try:
-                interval = self._guarded(self._recorder.swap_interval)
+                interval = self._guarded(self, self._recorder.swap_interval)
                 if interval is not None:
-                    self._send(interval, [outlet for outlet in self._outlets if outlet.local])
+                    local = [outlet for outlet in self._outlets if outlet.local]
+                    self._send(interval, local, last=True)
             finally:
                 self._turn.release()
 
@@ -161,39 +171,50 @@ class IntervalExport:
                     lambda: self._stopping or self._asked > self._answered, self._interval_s
                 )
                 asked, stopping = self._asked, self._stopping
-            exported = self._guarded(self._export) or False
+            exported = self._guarded(self, partial(self._export, last=stopping)) or False
             with self._condition:
                 self._answered, self._exported = asked, exported
                 self._condition.notify_all()
         self._finished = True
 
-    def _export(self) -> bool:
+    def _export(self, *, last: bool) -> bool:
         interval = self._recorder.swap_interval()
         local = [outlet for outlet in self._outlets if outlet.local]
         with self._turn:
-            saved = self._send(interval, local)
-        sent = self._send(interval, [outlet for outlet in self._outlets if not outlet.local])
-        if sent and len(local) < len(self._outlets):
+            saved = self._send(interval, local, last=last)
+        others = [outlet for outlet in self._outlets if not outlet.local]
+        sent = self._send(interval, others, last=last)
+        if sent and others:
             self._deliveries.arrived()
         if saved and sent:
             self._recorder.forget_idle(interval.end_epoch_ns - self._idle_ns)
         return saved and sent
 
-    def _send(self, interval: Snapshot, outlets: Sequence[Outlet]) -> bool:
-        sent = [self._guarded(partial(outlet.send, interval)) or False for outlet in outlets]
+    def _send(self, interval: Snapshot, outlets: Sequence[Outlet], *, last: bool) -> bool:
+        sent = [
+            self._guarded(outlet, partial(outlet.send, interval, last=last)) or False
+            for outlet in outlets
+        ]
         return all(sent)
 
-    def _guarded(self, action: Callable[[], _T]) -> _T | None:
-        """Return what ``action`` returns, or ``None`` where it raises, logged once a type."""
+    def _guarded(self, whose: object, action: Callable[[], _T]) -> _T | None:
+        """
+        Return what ``action`` returns, or ``None`` where it raises.
+
+        That is logged once a type, until it works again whose action it is.
+        """
         try:
             with self._deliveries.one():
-                return action()
+                result = action()
         except BaseException as error:
             # It is not the end of latspan's thread: nothing would ever be sent again. On a
             # caller's thread, at shutdown, an interrupt is the caller's.
             if not isinstance(error, Exception) and threading.current_thread() is not self._thread:
                 raise
-            if type(error) not in self._logged:
-                self._logged.add(type(error))
+            logged = self._logged.setdefault(whose, set())
+            if type(error) not in logged:
+                logged.add(type(error))
                 _logger.warning("histograms could not be exported: %s", error, exc_info=True)
             return None
+        self._logged.pop(whose, None)
+        return result

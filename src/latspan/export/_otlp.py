@@ -42,13 +42,16 @@ def otlp_span_exporter(
     return OTLPSpanExporter(endpoint=endpoint, session=session)
 
 
-def otlp_metric_exporter(protocol: _Protocol, endpoint: str | None) -> MetricExporter:
+def otlp_metric_exporter(
+    protocol: _Protocol, endpoint: str | None, session: Session | None = None
+) -> MetricExporter:
     """
     Return an exporter of metrics.
 
     Args:
         protocol: How it sends.
         endpoint: Where to; ``None`` leaves that to the ``OTEL_*`` variables.
+        session: What it is to send with over HTTP; its own unless given.
     """
     if protocol == "grpc":
         from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import (
@@ -58,7 +61,7 @@ def otlp_metric_exporter(protocol: _Protocol, endpoint: str | None) -> MetricExp
         return GrpcMetricExporter(endpoint=endpoint, compression=_grpc_compression("metrics"))
     from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
 
-    return OTLPMetricExporter(endpoint=endpoint)
+    return OTLPMetricExporter(endpoint=endpoint, session=session)
 
 
 def otlp_log_exporter(protocol: _Protocol, endpoint: str | None) -> LogRecordExporter:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from opentelemetry.sdk.metrics.export import (
     AggregationTemporality,
@@ -12,12 +12,17 @@ from opentelemetry.sdk.metrics.export import (
 )
 from opentelemetry.sdk.resources import Resource
 
+from latspan.clock import Clock, SystemClock
 from latspan.export._about import About, Reading
+from latspan.export._back_off import BackOff
 from latspan.export._environment import export_timeout_s, exports_exemplars, histogram_temporality
 from latspan.export._exponential import DEFAULT_MAX_BUCKETS, DEFAULT_SCALE, check_resolution
 from latspan.export._metrics import metrics_parts
 from latspan.export._unsent import Unsent
 from latspan.recording import Recorder, Snapshot
+
+if TYPE_CHECKING:
+    from latspan.export._http_session import HttpSession
 
 __all__ = ["MetricsExporter", "OtlpMetrics"]
 
@@ -38,7 +43,8 @@ class OtlpMetrics:
     """
     Sends each interval's values, or all values since the start, to an OpenTelemetry exporter.
 
-    Under delta temporality what could not be sent is sent with the next interval.
+    Under delta temporality what could not be sent is sent with the next interval. A receiver that
+    asked to be left alone is, but for the last interval.
 
     Args:
         recorder: Whose totals are sent under cumulative temporality.
@@ -49,6 +55,8 @@ class OtlpMetrics:
         about: Reads what there is to say about latspan itself.
         scale: In [-10, 20]; see :func:`~latspan.export._metrics.metrics_parts`.
         max_buckets: At least 2; see there.
+        session: What the exporter sends with, where that tells what it was answered.
+        clock: The time, for the pauses that a receiver asks for.
 
     Raises:
         ConfigError: ``scale`` or ``max_buckets`` is out of its range.
@@ -66,6 +74,8 @@ class OtlpMetrics:
         about: Callable[[], Iterable[Reading]] = tuple,
         scale: int = DEFAULT_SCALE,
         max_buckets: int = DEFAULT_MAX_BUCKETS,
+        session: HttpSession | None = None,
+        clock: Clock | None = None,
     ) -> None:
         check_resolution(scale, max_buckets)
         self._recorder = recorder
@@ -82,13 +92,16 @@ class OtlpMetrics:
             temporality=self._temporality,
         )
         self._unsent = Unsent()
+        self._session = session
+        self._back_off = BackOff(SystemClock() if clock is None else clock)
 
-    def send(self, interval: Snapshot) -> bool:
+    def send(self, interval: Snapshot, *, last: bool = False) -> bool:
         """
         Send what an interval adds.
 
         Args:
             interval: The one after that of the last call.
+            last: Whether there will be no other.
 
         Returns:
             Whether all of it was taken.
@@ -96,6 +109,10 @@ class OtlpMetrics:
         cumulative = self._temporality is AggregationTemporality.CUMULATIVE
         snapshot = self._recorder.snapshot() if cumulative else self._unsent.joined_by(interval)
         exemplars = interval if cumulative else snapshot
+        if not last and not self._back_off.is_over(asked_alone=True):
+            return False
+        if self._session is not None:
+            self._session.forget()
         for part in metrics_parts(
             snapshot,
             resource=self._resource,
@@ -111,6 +128,8 @@ class OtlpMetrics:
         ):
             result = self._exporter.export(part.data, timeout_millis=self._timeout_ms)
             if result is not MetricExportResult.SUCCESS:
+                if self._session is not None:
+                    self._back_off.not_taken(self._session.asked_s)
                 return False
             if part.has_about:
                 self._about.arrived()

@@ -46,7 +46,7 @@ class OtlpPayloads:
         self._part_bytes = part_bytes
         self._unsent = Unsent()
 
-    def send(self, interval: Snapshot) -> bool:
+    def send(self, interval: Snapshot, *, last: bool = False) -> bool:  # noqa: ARG002
         """Return whether everything so far was taken."""
         for keys, records in self._parts(self._unsent.joined_by(interval)):
             if self._exporter.export(records) is not LogRecordExportResult.SUCCESS:

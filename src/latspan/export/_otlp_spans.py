@@ -106,5 +106,5 @@ def otlp_spans(protocol: Literal["http/protobuf", "grpc"], endpoint: str | None)
         return OtlpSpans(otlp_span_exporter(protocol, endpoint))
     from latspan.export._http_session import http_session
 
-    session = http_session()
+    session = http_session("TRACES")
     return OtlpSpans(otlp_span_exporter(protocol, endpoint, session), session)

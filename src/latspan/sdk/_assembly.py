@@ -249,11 +249,12 @@ def _intervals(
         if folder is not None:
             yield export.HistogramLogs(folder)
         if metrics:
+            protocol = config.protocol_of("metrics")
+            session = None if protocol == "grpc" else export.http_session("METRICS")
             yield export.OtlpMetrics(
                 recorder,
-                export.otlp_metric_exporter(
-                    config.protocol_of("metrics"), config.endpoint_of("metrics")
-                ),
+                export.otlp_metric_exporter(protocol, config.endpoint_of("metrics"), session),
+                session=session,
                 resource=resource(),
                 about=readings,
                 scale=config.metrics_scale,

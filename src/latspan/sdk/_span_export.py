@@ -13,8 +13,7 @@ from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor
 from latspan import semconv
 from latspan._fork import begin_again_in_child
 from latspan.clock import Clock, SystemClock
-from latspan.export import OtlpSpans, Reading, SpanAnswer, SpanBatches, span_batches
-from latspan.sdk._back_off import BackOff
+from latspan.export import BackOff, OtlpSpans, Reading, SpanAnswer, SpanBatches, span_batches
 from latspan.sdk._per_process import PerProcess
 from latspan.sdk._span_queue import SpanQueue
 from latspan.sdk._worker import Worker

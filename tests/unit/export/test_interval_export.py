@@ -254,7 +254,7 @@ class Shelf:
         self.raises = raises
         self.held: list[int] = []
 
-    def send(self, interval: Snapshot) -> bool:
+    def send(self, interval: Snapshot, *, last: bool) -> bool:  # noqa: ARG002
         """Note how many calls an interval has."""
         if self.broken:
             raise self.raises("no space left on device")
@@ -282,6 +282,20 @@ def test_one_outlet_that_fails_keeps_nothing_from_the_others(raises: type[BaseEx
     assert (first.held, second.held) == ([1, 0], [1, 1, 0])
 
 
+def test_each_time_that_an_outlet_begins_to_fail_is_said(caplog: pytest.LogCaptureFixture) -> None:
+    """A disk may fill twice; while it is full, one line is enough, whoever else succeeds."""
+    shelf = Shelf()
+    export = IntervalExport(Recorder(SystemClock()), [shelf, Shelf()], interval_s=float("inf"))
+    said: list[int] = []
+    for shelf.broken in (True, True, False, True):
+        export.force_flush()
+        said.append(len(caplog.records))
+    shelf.broken = False
+    export.shutdown()
+
+    assert said == [1, 1, 1, 2]
+
+
 def test_series_are_forgotten_once_they_are_idle_and_delivered() -> None:
     """What was not delivered is kept; what was, and gets no more values, makes room."""
     clock = ManualClock()
@@ -305,10 +319,10 @@ def test_what_is_left_is_saved_while_a_network_hangs() -> None:
     go_on, hanging = threading.Event(), threading.Event()
 
     class Hanging(Shelf):
-        def send(self, interval: Snapshot) -> bool:
+        def send(self, interval: Snapshot, *, last: bool) -> bool:
             hanging.set()
             go_on.wait()
-            return super().send(interval)
+            return super().send(interval, last=last)
 
     class File(Shelf):
         local = True

@@ -15,8 +15,10 @@ from opentelemetry.sdk.resources import Resource
 
 from latspan.clock import ManualClock
 from latspan.export import OtlpMetrics, Reading, _otlp_metrics, readings_of
+from latspan.export._http_session import HttpSession
 from latspan.metrics import MetricValue
 from latspan.recording import Recorder, RequestRecord
+from latspan.units import NS_PER_S
 from support.records import RECORD
 
 DELTA = AggregationTemporality.DELTA
@@ -64,6 +66,40 @@ def outlet(recorder: Recorder, backend: Backend, **settings: Any) -> OtlpMetrics
 
 def of_model(model: str) -> RequestRecord:
     return replace(RECORD, attributes={"model": model})
+
+
+class Session(HttpSession):
+    """Was asked, the last time, to leave the receiver alone for half a minute."""
+
+    @property
+    def asked_s(self) -> float:
+        """How long it was asked for."""
+        return 30.0
+
+
+@pytest.mark.parametrize("temporality", [DELTA, CUMULATIVE])
+def test_a_receiver_is_left_alone_as_long_as_it_asked_to_be(
+    temporality: AggregationTemporality,
+) -> None:
+    """Nothing is lost meanwhile; the last interval of all is no time for a pause."""
+    clock = ManualClock()
+    recorder, backend = Recorder(clock), Backend(1, 3)
+    sending = outlet(recorder, backend, temporality=temporality, session=Session(), clock=clock)
+    asked: list[int] = []
+    for wait_s in (0, 29, 1, 29):
+        clock.advance(wait_s * NS_PER_S)
+        recorder.record(RECORD)
+        sending.send(recorder.swap_interval())
+        asked.append(backend.asked)
+    assert asked == [1, 1, 2, 3]
+    recorder.record(RECORD)
+
+    assert sending.send(recorder.swap_interval(), last=True)
+    counts = [
+        sum(point.count for point in points["latspan.segment.duration"])
+        for points in backend.points
+    ]
+    assert counts == ([3, 2] if temporality is DELTA else [3, 5])
 
 
 def test_what_was_taken_of_a_delta_export_is_not_sent_again(

@@ -166,8 +166,8 @@ def test_a_session_that_somebody_else_makes_is_left_to_them(
     monkeypatch: pytest.MonkeyPatch, signal: str
 ) -> None:
     """It has the credentials."""
-    assert isinstance(http_session(), HttpSession)
+    assert isinstance(http_session("TRACES"), HttpSession)
 
     monkeypatch.setenv(f"OTEL_PYTHON_EXPORTER_OTLP_HTTP_{signal}CREDENTIAL_PROVIDER", "cloud")
 
-    assert http_session() is None
+    assert http_session("TRACES") is None

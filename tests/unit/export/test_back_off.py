@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from latspan.clock import ManualClock
-from latspan.sdk._back_off import BackOff
+from latspan.export import BackOff
 
 
 def pause_s(clock: ManualClock, pauses: BackOff) -> int:
