@@ -58,7 +58,8 @@ if TYPE_CHECKING:
     )
     from latspan.instrument._streams import Watch, aiterate, iterate, watch
     from latspan.instrument._timings import Timings
-    from latspan.instrument._warm import Beneath, Warmed, Warmer, warm
+    from latspan.instrument._warm import Warmed, warm
+    from latspan.instrument._warmer import Beneath, Warmer
 
 __all__ = [
     "BODIES_ARE_FOLLOWED",
@@ -120,7 +121,7 @@ _FOR_INTEGRATIONS = {
     "BODIES_ARE_FOLLOWED": "_bodies",
     "Attempt": "_hooks",
     "BodyWatch": "_bodies",
-    "Beneath": "_warm",
+    "Beneath": "_warmer",
     "Call": "_hooks",
     "Exchange": "_exchange",
     "Instrumentor": "_instrumentor",
@@ -128,7 +129,7 @@ _FOR_INTEGRATIONS = {
     "Served": "_served",
     "Timings": "_timings",
     "Warmed": "_warm",
-    "Warmer": "_warm",
+    "Warmer": "_warmer",
     "Watch": "_streams",
     "active_call": "_hooks",
     "aiterate": "_streams",

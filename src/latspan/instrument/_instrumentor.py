@@ -15,7 +15,7 @@ from latspan._warn_once import warn_once
 from latspan.instrument._patching import Patches, when_imported
 
 if TYPE_CHECKING:
-    from latspan.instrument._warm import Beneath, Warmer
+    from latspan.instrument._warmer import Beneath, Warmer
 
 __all__ = ["Instrumentor"]
 

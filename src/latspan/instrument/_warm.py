@@ -7,16 +7,17 @@ from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol, cast, overload
+from typing import Any, cast, overload
 
 from latspan import _runtime
 from latspan._timeline import Attempt
 from latspan.clock import SystemClock
 from latspan.errors import ConfigError, InstrumentationError
 from latspan.instrument._discovery import instrumentor_of
+from latspan.instrument._warmer import Beneath, Warmer
 from latspan.units import in_unit
 
-__all__ = ["Beneath", "Warmed", "Warmer", "warm"]
+__all__ = ["Warmed", "warm"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,50 +69,6 @@ class Warmed:
 
 def _milliseconds(time_ns: int) -> str:
     return f"{in_unit(time_ns, 'ms'):,.1f} ms"
-
-
-class Warmer(Protocol):
-    """
-    Opens connections of one client; what it returns is awaited where the client is asynchronous.
-
-    It may raise whatever the client library raises.
-    """
-
-    @property
-    def server(self) -> str:
-        """Host and port."""
-        ...
-
-    def open(self, attempt: Attempt, now: Callable[[], int]) -> Any:
-        """
-        Send one request that changes nothing, and return its answer with its connection held.
-
-        Args:
-            attempt: Where the instants are noted: ``pool_acquired_ns``, ``connected_ns`` and
-                ``tls_done_ns``, as far as the library tells.
-            now: The clock to read.
-        """
-        ...
-
-    def release(self, answer: Any) -> Any:
-        """Read and close an answer; return whether its connection stays open."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class Beneath:
-    """
-    What a client sends through: the client of another library.
-
-    Args:
-        client: That client.
-        url: Where to, if the caller of :func:`warm` does not say.
-        prepare: Does what the first call would do before it sends.
-    """
-
-    client: Any
-    url: str
-    prepare: Callable[[], None]
 
 
 @overload
