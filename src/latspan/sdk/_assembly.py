@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from latspan import semconv
 from latspan._runtime import Runtime, nobody_observes
@@ -55,6 +55,11 @@ class Assembly:
     surroundings: Surroundings | None
 
 
+_NOT_SAMPLED: Final = (
+    "keep_ratio and slow_ms change nothing: the application's provider has the spans, and its"
+    " sampler rules"
+)
+
 _global_provider: TracerProvider | None = None
 
 
@@ -98,7 +103,12 @@ def assemble(config: Config, *, at_end: Callable[[], None]) -> Assembly:
     runtime = Runtime(
         clock=clock,
         recorder=recorder,
-        sink=Sinks(sampling or private, config.tracer_provider, begin=worker.start),
+        sink=Sinks(
+            sampling or private,
+            config.tracer_provider,
+            begin=worker.start,
+            instead=None if sampling is None else _NOT_SAMPLED,
+        ),
         settle=worker.submit,
         drain=worker.drain,
         propagate=config.propagate,

@@ -9,6 +9,7 @@ from opentelemetry.trace import NoOpTracerProvider, ProxyTracerProvider, TracerP
 
 from latspan._spans import ApiSink, SpanSink
 from latspan._version import __version__
+from latspan._warn_once import warn_once
 from latspan.semconv import SCHEMA_URL
 
 __all__ = ["Sinks"]
@@ -25,9 +26,10 @@ class Sinks:
         private: Where spans go as long as the application has no provider.
         chosen: A provider that is used whatever the global one is.
         begin: Called each time; what a process starts with its first request.
+        instead: What is warned of when the application's provider is used.
     """
 
-    __slots__ = ("_api", "_begin", "_chosen", "_private", "_provider")
+    __slots__ = ("_api", "_begin", "_chosen", "_instead", "_private", "_provider")
 
     def __init__(
         self,
@@ -35,8 +37,10 @@ class Sinks:
         chosen: TracerProvider | None = None,
         *,
         begin: Callable[[], None] | None = None,
+        instead: str | None = None,
     ) -> None:
         self._begin = begin
+        self._instead = instead
         self._private = private
         self._chosen = chosen
         self._provider: TracerProvider | None = None
@@ -50,6 +54,8 @@ class Sinks:
         if self._api is None or provider is not self._provider:
             if isinstance(provider, (ProxyTracerProvider, NoOpTracerProvider)):
                 return self._private
+            if self._instead is not None:
+                warn_once(self._instead)
             tracer = provider.get_tracer("latspan", __version__, schema_url=SCHEMA_URL)
             # It loads the SDK, which an application that has a provider has loaded.
             from latspan.export import end_children_of

@@ -61,3 +61,18 @@ def test_a_provider_that_was_handed_over_wins(process: Any) -> None:
 
     assert isinstance(api, ApiSink)
     assert chosen() is api
+
+
+def test_what_an_applications_provider_puts_out_of_use_is_said(
+    process: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """When it is used, and once."""
+    sinks = Sinks(NoSink(), instead="the setting changes nothing")
+    sinks()
+    assert caplog.messages == []
+
+    process.set_tracer_provider(provider())
+    sinks()
+    sinks()
+
+    assert caplog.messages == ["the setting changes nothing"]
