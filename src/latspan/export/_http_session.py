@@ -42,6 +42,8 @@ class HttpSession(requests.Session):
         self._tried = False
         self._status: int | None = None
         self._retry_after: str | None = None
+        self.body = b""
+        """What was answered last."""
 
     def send(self, request: requests.PreparedRequest, **options: Any) -> requests.Response:
         """Send, and remember what comes back."""
@@ -50,6 +52,7 @@ class HttpSession(requests.Session):
         response = super().send(request, **options)
         self._status = response.status_code
         self._retry_after = response.headers.get("Retry-After")
+        self.body = response.content
         return response
 
     @property

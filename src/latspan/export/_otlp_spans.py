@@ -6,9 +6,12 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
+from google.protobuf.message import DecodeError
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
+from latspan._warn_once import warn_once
 from latspan.export._delivering import Deliveries
 from latspan.export._otlp import otlp_span_exporter
 
@@ -43,11 +46,13 @@ class SpanAnswer(NamedTuple):
         taken: Whether the receiver has it.
         again: Whether it is to be sent again, where it was not taken.
         asked_s: How long the receiver asked to be left alone, in seconds; 0 where it did not.
+        refused: How many spans of one that was taken the receiver threw away, as far as it says.
     """
 
     taken: bool
     again: bool = False
     asked_s: float = 0.0
+    refused: int = 0
 
 
 class OtlpSpans:
@@ -80,11 +85,30 @@ class OtlpSpans:
             return SpanAnswer(taken=False)
         if result is SpanExportResult.SUCCESS:
             self._deliveries.arrived()
-            return SpanAnswer(taken=True)
+            return SpanAnswer(taken=True, refused=self._refused())
         if self._session is not None:
             return SpanAnswer(False, self._session.passing, self._session.asked_s)
         status = delivery.grpc_status
         return SpanAnswer(False, again=status is None or status in _PASSING)
+
+    def _refused(self) -> int:
+        """
+        Return how many spans of the last batch were not wanted, though it was taken.
+
+        Source: OTLP specification 1.9, "Partial Success": they are not to be sent again.
+        """
+        if self._session is None or not self._session.body:
+            return 0
+        try:
+            said = ExportTraceServiceResponse.FromString(self._session.body).partial_success
+        except DecodeError:
+            return 0
+        if said.rejected_spans > 0:
+            warn_once(
+                f"the receiver refused {said.rejected_spans} spans: {said.error_message}",
+                about="refused spans",
+            )
+        return max(said.rejected_spans, 0)
 
     def shutdown(self) -> None:
         """Let go of connections, under a batch that is being sent too."""

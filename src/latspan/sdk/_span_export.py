@@ -198,6 +198,7 @@ class SpanExport(SpanProcessor):
     def _settle(self, batch: list[ReadableSpan], answer: SpanAnswer) -> None:
         if answer.taken:
             self._queue.settled(batch)
+            self._not_taken += answer.refused
             self._back_off.taken()
             self._full = False
         elif answer.again:

@@ -13,6 +13,7 @@ import grpc
 import pytest
 import requests
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExporter, SpanExportResult
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
@@ -33,9 +34,10 @@ def in_time(monkeypatch: pytest.MonkeyPatch) -> None:
 class Receiver(BaseAdapter):
     """Answers every request alike, over no network."""
 
-    def __init__(self, status: int | None, headers: Mapping[str, str]) -> None:
+    def __init__(self, status: int | None, headers: Mapping[str, str], body: bytes) -> None:
         super().__init__()
         self._status = status
+        self._body = body
         self._headers = headers
 
     def send(self, request: requests.PreparedRequest, *_: Any, **__: Any) -> requests.Response:
@@ -47,7 +49,7 @@ class Receiver(BaseAdapter):
         response.headers.update(self._headers)
         response.request = request
         response.url = str(request.url)
-        response.raw = BytesIO()
+        response.raw = BytesIO(self._body)
         return response
 
     def close(self) -> None:
@@ -55,11 +57,15 @@ class Receiver(BaseAdapter):
 
 
 def over_http(
-    status: int | None, headers: Mapping[str, str] | None = None, *, name: str = "one"
+    status: int | None,
+    headers: Mapping[str, str] | None = None,
+    *,
+    name: str = "one",
+    body: bytes = b"",
 ) -> SpanAnswer:
     """Return what is told of a span with such a name, answered so."""
     session = HttpSession()
-    session.mount("http://", Receiver(status, headers or {}))
+    session.mount("http://", Receiver(status, headers or {}, body))
     exporter = OTLPSpanExporter("http://receiver.test/v1/traces", session=session)
     answer = OtlpSpans(exporter, session).send(spans(name))
     exporter.shutdown()
@@ -106,10 +112,26 @@ def test_over_http_a_receiver_says_for_how_long(said: str, asked_s: float) -> No
 def test_over_http_it_may_say_until_when() -> None:
     until = datetime.now(UTC) + timedelta(hours=1)
 
-    _, again, asked_s = over_http(503, {"Retry-After": format_datetime(until, usegmt=True)})
+    answer = over_http(503, {"Retry-After": format_datetime(until, usegmt=True)})
 
-    assert again
-    assert 3500 < asked_s <= 3600
+    assert answer.again
+    assert 3500 < answer.asked_s <= 3600
+
+
+def test_what_a_receiver_throws_away_of_a_batch_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    """It is taken, and not sent again."""
+    said = ExportTraceServiceResponse()
+    said.partial_success.rejected_spans = 3
+    said.partial_success.error_message = "too old"
+
+    answer = over_http(200, body=said.SerializeToString())
+
+    assert answer == SpanAnswer(taken=True, refused=3)
+    assert "the receiver refused 3 spans: too old" in caplog.text
+
+
+def test_an_answer_that_is_none_of_otlps_refuses_nothing() -> None:
+    assert over_http(200, body=b"<html>") == SpanAnswer(taken=True)
 
 
 def test_what_cannot_be_encoded_is_lost() -> None:

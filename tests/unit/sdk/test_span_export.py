@@ -155,6 +155,17 @@ def test_a_pause_that_the_receiver_asked_for_is_kept(clock: ManualClock) -> None
     export.closing()(DEADLINE_S)
 
 
+def test_what_is_thrown_away_of_a_batch_that_was_taken_is_counted(clock: ManualClock) -> None:
+    outlet = Outlet(SpanAnswer(taken=True, refused=1), clock=clock)
+    export = SpanExport(lambda: outlet, clock=clock)
+    for name in ("one", "two"):
+        end_span(export, name)
+
+    assert not export.flushing()(DEADLINE_S)
+    assert lost(export) == {"queue_full": 0, "not_taken": 1}
+    export.closing()(DEADLINE_S)
+
+
 def test_the_end_is_no_time_for_a_pause(clock: ManualClock) -> None:
     """It is the last chance."""
     outlet = Outlet(SpanAnswer(False, again=True, asked_s=30), clock=clock)
