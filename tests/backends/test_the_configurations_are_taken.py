@@ -52,9 +52,15 @@ def compose_spec() -> Path:
     if not (home / "cmd").exists():
         home.mkdir(parents=True, exist_ok=True)
         environment = {**os.environ, "GOBIN": str(home), "GOWORK": "off"}
-        subprocess.run(
-            [go, "install", f"{module}/cmd@{version}"], cwd=home, env=environment, check=True
+        done = subprocess.run(
+            [go, "install", f"{module}/cmd@{version}"],
+            cwd=home,
+            env=environment,
+            capture_output=True,
+            text=True,
         )
+        if done.returncode != 0:
+            pytest.skip(f"{module} could not be had: {done.stderr.strip().splitlines()[-1]}")
     return home / "cmd"
 
 
