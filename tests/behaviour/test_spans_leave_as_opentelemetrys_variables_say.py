@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import certifi
 import pytest
 
 from latspan.testing import Script, ScriptedServer
@@ -13,9 +14,9 @@ pytest.importorskip("openai", reason="the openai client is not installed")
 
 TRUSTED = {
     "OTEL_EXPORTER_OTLP_CERTIFICATE": str(CERTIFICATE),
-    # Where one of them is set, requests believes it rather than what its session was given.
-    "REQUESTS_CA_BUNDLE": "",
-    "CURL_CA_BUNDLE": "",
+    # They are for the application's own requests.
+    "REQUESTS_CA_BUNDLE": certifi.where(),
+    "CURL_CA_BUNDLE": certifi.where(),
 }
 SHOWN = {
     "OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE": str(CERTIFICATE),

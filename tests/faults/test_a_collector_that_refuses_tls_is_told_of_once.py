@@ -25,9 +25,6 @@ REASONS: Final[dict[Protocol, str]] = {
 }
 """What the log has of a certificate that nobody signed."""
 
-NO_BUNDLE: Final = {"REQUESTS_CA_BUNDLE": "", "CURL_CA_BUNDLE": ""}
-"""Where one of them is set, requests believes it rather than what its session was given."""
-
 
 def warnings_of(app: Driven) -> list[tuple[str, str]]:
     said = app.do("report")["log"]
@@ -47,7 +44,6 @@ def test_the_log_says_so_once(model: ScriptedServer, protocol: Protocol, scheme:
             LATSPAN_PROTOCOL=protocol,
             OTEL_BSP_SCHEDULE_DELAY=QUICK["OTEL_BSP_SCHEDULE_DELAY"],
             **QUIET_GRPC,
-            **NO_BUNDLE,
         ) as app,
     ):
         unharmed = Unharmed(app)
@@ -81,7 +77,6 @@ def test_a_certificate_that_is_trusted_is_taken(model: ScriptedServer, protocol:
             LATSPAN_PROTOCOL=protocol,
             OTEL_EXPORTER_OTLP_CERTIFICATE=str(CERTIFICATE),
             **QUICK,
-            **NO_BUNDLE,
         ) as app,
     ):
         for _ in Unharmed(app).call(CALLS):

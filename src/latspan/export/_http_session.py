@@ -30,7 +30,8 @@ class HttpSession(requests.Session):
     """
     A session that remembers what became of the last request.
 
-    The SDK's exporter tells no more than that it failed.
+    The SDK's exporter tells no more than that it failed. And its certificate is its own: a session
+    of requests' believes ``REQUESTS_CA_BUNDLE`` and ``CURL_CA_BUNDLE`` rather than who made it.
     """
 
     def __init__(self) -> None:
@@ -54,6 +55,13 @@ class HttpSession(requests.Session):
         self._retry_after = response.headers.get("Retry-After")
         self.body = response.content
         return response
+
+    def merge_environment_settings(self, *asked: Any, **named: Any) -> dict[str, Any]:
+        """Trust who OpenTelemetry's variables name, also where one of requests' names others."""
+        settings = super().merge_environment_settings(*asked, **named)
+        if self.verify is not True:
+            settings["verify"] = self.verify
+        return settings
 
     @property
     def passing(self) -> bool:
