@@ -10,8 +10,9 @@ import pytest
 from behaviour.programs.forks_recorders import RECORDS, WORKERS, durations_ns
 from latspan.histogram import Histogram, decode
 from latspan.recording import Snapshot, read_snapshots, read_tag
-from support.otlp import Receiver, attributes_of, receiving
+from support.otlp import attributes_of
 from support.programs import run_program
+from support.receivers import Receiver, receiving
 
 
 @pytest.fixture

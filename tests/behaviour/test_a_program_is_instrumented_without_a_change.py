@@ -15,8 +15,9 @@ import pytest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from latspan.testing import Script, ScriptedServer
-from support.otlp import Receiver, attributes_of, await_listener, free_port, receiving
+from support.otlp import attributes_of, await_listener, free_port
 from support.programs import run_program, serving
+from support.receivers import Receiver, receiving
 
 pytest.importorskip("openai", reason="the openai client is not installed")
 

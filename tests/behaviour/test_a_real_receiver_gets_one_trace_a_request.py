@@ -18,15 +18,9 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
 from latspan import __version__
 from latspan.testing import ScriptedServer, ServedRequest
-from support.otlp import (
-    attributes_of,
-    percentile_of,
-    receiving,
-    rotel_agent,
-    rotel_before,
-    tapping,
-)
+from support.otlp import attributes_of, percentile_of, rotel_agent, rotel_before, tapping
 from support.programs import run_program, traffic_plan
+from support.receivers import receiving
 
 pytest.importorskip("openai", reason="the openai client is not installed")
 

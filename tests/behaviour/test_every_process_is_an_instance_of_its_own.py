@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from support.fleet import counts_of, instances_of
-from support.otlp import receiving
 from support.programs import run_program
+from support.receivers import receiving
 
 
 def test_forked_children_send_what_is_their_own_without_being_configured() -> None:

@@ -15,7 +15,8 @@ import pytest
 
 import latspan
 from latspan.testing import Ending, Piece, Script, ScriptedServer, Step
-from support.otlp import Receiver, free_port, receiving
+from support.otlp import free_port
+from support.receivers import Receiver, receiving
 
 openai = pytest.importorskip("openai", reason="the openai client is not installed")
 httpx2 = pytest.importorskip("httpx2", reason="httpx2 is not installed")

@@ -7,7 +7,7 @@ import pytest
 
 from latspan.testing import Script, ScriptedServer
 from support.programs import driving
-from support.refusing import Protocol, Refusing, refusing
+from support.receivers import Protocol, Refusing, refusing
 from support.tls import CERTIFICATE
 
 pytest.importorskip("openai", reason="the openai client is not installed")

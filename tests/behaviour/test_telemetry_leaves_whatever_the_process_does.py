@@ -8,8 +8,9 @@ import pytest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from latspan.testing import Script, ScriptedServer
-from support.otlp import attributes_of, receiving
+from support.otlp import attributes_of
 from support.programs import driving, run_program
+from support.receivers import receiving
 
 
 def names_of(spans: list[Span]) -> list[str]:

@@ -17,7 +17,8 @@ from typing import Any
 import pytest
 
 from support.distributions import write_distribution
-from support.otlp import free_port, receiving, rotel_agent, rotel_before
+from support.otlp import free_port, rotel_agent, rotel_before
+from support.receivers import receiving
 
 DEADLINE_S = 60
 

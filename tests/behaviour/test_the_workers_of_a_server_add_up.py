@@ -11,9 +11,10 @@ from typing import Final
 import pytest
 
 from support.fleet import counts_of
-from support.otlp import Receiver, await_listener, free_port, receiving
+from support.otlp import await_listener, free_port
 from support.pipes import all_at_once, pipes_in
 from support.programs import run_program, serving
+from support.receivers import Receiver, receiving
 
 AT_ONCE: Final = "/dev/null"
 DEADLINE_S: Final = 30.0

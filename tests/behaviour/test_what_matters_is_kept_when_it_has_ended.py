@@ -25,8 +25,8 @@ from latspan.recording import Recorder
 from latspan.sampling import SamplingSink
 from latspan.testing import Script, scripted_transport
 from support.fleet import instances_of
-from support.otlp import Receiver, receiving
 from support.programs import run_program
+from support.receivers import Receiver, receiving
 
 openai = pytest.importorskip("openai", reason="the openai client is not installed")
 

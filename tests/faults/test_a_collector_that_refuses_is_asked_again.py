@@ -16,7 +16,7 @@ from latspan.testing import ScriptedServer
 from support.backends import eventually
 from support.collector import calls_counted, dropped_spans
 from support.programs import driving
-from support.refusing import Protocol, Refusal, Refusing, refusing
+from support.receivers import Protocol, Refusal, Refusing, refusing
 from tests.faults.conftest import QUICK, Unharmed, flush
 
 CALLS: Final = 20

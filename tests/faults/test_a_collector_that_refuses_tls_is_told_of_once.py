@@ -9,7 +9,7 @@ import pytest
 from latspan.testing import ScriptedServer
 from support.backends import eventually
 from support.programs import Driven, driving
-from support.refusing import Protocol, refusing
+from support.receivers import Protocol, refusing
 from support.tls import CERTIFICATE
 from tests.faults.conftest import QUICK, Unharmed, flush
 

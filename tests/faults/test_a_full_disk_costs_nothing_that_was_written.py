@@ -16,7 +16,7 @@ from latspan.testing import ScriptedServer
 from support.collector import CollectorAddresses, Written, calls_counted
 from support.disks import almost_full_disk
 from support.programs import Driven, driving
-from support.refusing import refusing
+from support.receivers import refusing
 from tests.faults.conftest import QUICK, Unharmed, flush
 
 CALLS: Final = 40

@@ -19,7 +19,8 @@ from latspan.segments import Kind, Outcome, Side
 from latspan.testing import LlamaServer, capture
 from latspan.testing._capture import Captured
 from support.daemons import listens, running
-from support.otlp import free_port, receiving
+from support.otlp import free_port
+from support.receivers import receiving
 
 _GUIDES: Final = Path(__file__).parents[2] / "docs" / "guides"
 _DEADLINE_S: Final = 60

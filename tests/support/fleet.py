@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
-from support.otlp import Receiver, attributes_of
+from support.otlp import attributes_of
+from support.receivers import Receiver
 
 __all__ = ["Instance", "counts_of", "instances_of"]
 

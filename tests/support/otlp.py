@@ -1,31 +1,26 @@
-"""Real OTLP receivers on loopback, and how to read what they got."""
+"""OpenTelemetry's receivers of others on loopback, and how to read what leaves."""
 
 from __future__ import annotations
 
 import asyncio
-import gzip
 import math
 import socket
 import subprocess
-import threading
 import time
 import urllib.request
 from collections import Counter
 from collections.abc import AsyncGenerator, Generator, Iterable
 from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
     ExportMetricsServiceRequest,
 )
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.common.v1.common_pb2 import KeyValue
-from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord
 from opentelemetry.proto.metrics.v1.metrics_pb2 import (
     ExponentialHistogramDataPoint,
     Metric,
@@ -37,14 +32,12 @@ from oteltap import OtelTapHttpProtobufReceiver, OtelTapHttpProtobufReceiverSett
 
 __all__ = [
     "Attributes",
-    "Receiver",
     "Tap",
     "attributes_of",
     "await_listener",
     "free_port",
     "free_ports",
     "percentile_of",
-    "receiving",
     "rotel_agent",
     "rotel_before",
     "tapping",
@@ -142,87 +135,6 @@ def _post(url: str, body: bytes) -> None:
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     with opener.open(request, timeout=_DEADLINE_S) as response:
         response.read()
-
-
-@dataclass(slots=True)
-class Receiver:
-    """
-    Whole export requests, resource and scope included, which ``oteltap`` leaves out.
-
-    Args:
-        url: Where it listens, without a path.
-    """
-
-    url: str
-    traces: list[ExportTraceServiceRequest] = field(default_factory=list[ExportTraceServiceRequest])
-    metrics: list[ExportMetricsServiceRequest] = field(
-        default_factory=list[ExportMetricsServiceRequest]
-    )
-    logs: list[ExportLogsServiceRequest] = field(default_factory=list[ExportLogsServiceRequest])
-
-    @property
-    def resource_spans(self) -> list[ResourceSpans]:
-        """All spans so far, by resource and request."""
-        return [held for sent in self.traces for held in sent.resource_spans]
-
-    @property
-    def resource_metrics(self) -> list[ResourceMetrics]:
-        """All metrics so far, by resource and request."""
-        return [held for sent in self.metrics for held in sent.resource_metrics]
-
-    @property
-    def all_spans(self) -> list[Span]:
-        """All spans so far."""
-        scopes = [scope for held in self.resource_spans for scope in held.scope_spans]
-        return [span for scope in scopes for span in scope.spans]
-
-    @property
-    def all_metrics(self) -> list[Metric]:
-        """All metrics so far."""
-        scopes = [scope for held in self.resource_metrics for scope in held.scope_metrics]
-        return [metric for scope in scopes for metric in scope.metrics]
-
-    @property
-    def all_logs(self) -> list[LogRecord]:
-        """All log records so far."""
-        held = [held for sent in self.logs for held in sent.resource_logs]
-        scopes = [scope for each in held for scope in each.scope_logs]
-        return [record for scope in scopes for record in scope.log_records]
-
-
-@contextmanager
-def receiving() -> Generator[Receiver]:
-    """Run a small OTLP/HTTP receiver inside the block."""
-
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["content-length"]))
-            if self.headers["content-encoding"] == "gzip":
-                body = gzip.decompress(body)
-            if self.path == "/v1/traces":
-                receiver.traces.append(ExportTraceServiceRequest.FromString(body))
-            elif self.path == "/v1/metrics":
-                receiver.metrics.append(ExportMetricsServiceRequest.FromString(body))
-            elif self.path == "/v1/logs":
-                receiver.logs.append(ExportLogsServiceRequest.FromString(body))
-            self.send_response(200)
-            self.send_header("content-length", "0")
-            self.end_headers()
-
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        receiver = Receiver(f"http://127.0.0.1:{server.server_port}")
-        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
-        thread.start()
-        try:
-            yield receiver
-        finally:
-            server.shutdown()
-            thread.join()
 
 
 def rotel_agent() -> Path | None:

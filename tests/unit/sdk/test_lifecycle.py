@@ -13,7 +13,7 @@ from latspan import _runtime
 from latspan._spans import NoSink
 from latspan.recording import read_snapshots
 from latspan.segments import Outcome
-from support.otlp import Receiver, receiving
+from support.receivers import Receiver, receiving
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""OTLP receivers on loopback that refuse, or never answer, until they are told to take."""
+"""OTLP receivers on loopback: they take, refuse, or never answer, as they are told."""
 
 from __future__ import annotations
 
@@ -13,19 +13,21 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Final, Literal
 
-import grpc
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
     ExportMetricsServiceRequest,
 )
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord
+from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric, ResourceMetrics
+from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, Span
 
-from support.otlp import Receiver
 from support.tls import CERTIFICATE, server_context
 
-__all__ = ["Refusal", "Refusing", "refusing"]
+__all__ = ["Protocol", "Receiver", "Refusal", "Refusing", "receiving", "refusing"]
 
 Protocol = Literal["http/protobuf", "grpc"]
-Export = ExportTraceServiceRequest | ExportMetricsServiceRequest
+Export = ExportTraceServiceRequest | ExportMetricsServiceRequest | ExportLogsServiceRequest
 
 _LONGEST_S: Final = 60.0
 _GRPC_THREADS: Final = 32
@@ -37,11 +39,72 @@ _NOTHING_TO_SAY: Final = b""
 _SERVICES: Final[dict[str, type[Export]]] = {
     "opentelemetry.proto.collector.trace.v1.TraceService": ExportTraceServiceRequest,
     "opentelemetry.proto.collector.metrics.v1.MetricsService": ExportMetricsServiceRequest,
+    "opentelemetry.proto.collector.logs.v1.LogsService": ExportLogsServiceRequest,
+}
+_PATHS: Final[dict[str, type[Export]]] = {
+    "/v1/traces": ExportTraceServiceRequest,
+    "/v1/metrics": ExportMetricsServiceRequest,
+    "/v1/logs": ExportLogsServiceRequest,
 }
 _GRPC_STATUS: Final = {
-    HTTPStatus.BAD_REQUEST: grpc.StatusCode.INVALID_ARGUMENT,
-    HTTPStatus.SERVICE_UNAVAILABLE: grpc.StatusCode.UNAVAILABLE,
+    HTTPStatus.BAD_REQUEST: "INVALID_ARGUMENT",
+    HTTPStatus.SERVICE_UNAVAILABLE: "UNAVAILABLE",
 }
+
+
+@dataclass(slots=True)
+class Receiver:
+    """
+    Whole export requests, resource and scope included, which ``oteltap`` leaves out.
+
+    Args:
+        url: Where it listens, without a path.
+    """
+
+    url: str
+    traces: list[ExportTraceServiceRequest] = field(default_factory=list[ExportTraceServiceRequest])
+    metrics: list[ExportMetricsServiceRequest] = field(
+        default_factory=list[ExportMetricsServiceRequest]
+    )
+    logs: list[ExportLogsServiceRequest] = field(default_factory=list[ExportLogsServiceRequest])
+
+    def take(self, sent: Export) -> None:
+        """Keep what was sent."""
+        if isinstance(sent, ExportTraceServiceRequest):
+            self.traces.append(sent)
+        elif isinstance(sent, ExportMetricsServiceRequest):
+            self.metrics.append(sent)
+        else:
+            self.logs.append(sent)
+
+    @property
+    def resource_spans(self) -> list[ResourceSpans]:
+        """All spans so far, by resource and request."""
+        return [held for sent in self.traces for held in sent.resource_spans]
+
+    @property
+    def resource_metrics(self) -> list[ResourceMetrics]:
+        """All metrics so far, by resource and request."""
+        return [held for sent in self.metrics for held in sent.resource_metrics]
+
+    @property
+    def all_spans(self) -> list[Span]:
+        """All spans so far."""
+        scopes = [scope for held in self.resource_spans for scope in held.scope_spans]
+        return [span for scope in scopes for span in scope.spans]
+
+    @property
+    def all_metrics(self) -> list[Metric]:
+        """All metrics so far."""
+        scopes = [scope for held in self.resource_metrics for scope in held.scope_metrics]
+        return [metric for scope in scopes for metric in scope.metrics]
+
+    @property
+    def all_logs(self) -> list[LogRecord]:
+        """All log records so far."""
+        held = [held for sent in self.logs for held in sent.resource_logs]
+        scopes = [scope for each in held for scope in each.scope_logs]
+        return [record for scope in scopes for record in scope.log_records]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,13 +157,10 @@ class Refusing:
             scopes = [scope for held in sent.resource_spans for scope in held.scope_spans]
             count = sum(len(scope.spans) for scope in scopes)
             self.asked.append((time.time(), refusal is None, count))
-        else:
+        elif isinstance(sent, ExportMetricsServiceRequest):
             self.asked_metrics.append((time.time(), refusal is None))
         if refusal is None:
-            if isinstance(sent, ExportTraceServiceRequest):
-                self.taken.traces.append(sent)
-            else:
-                self.taken.metrics.append(sent)
+            self.taken.take(sent)
         elif refusal.status is None:
             self.over.wait(_LONGEST_S)
         return refusal
@@ -128,7 +188,7 @@ def refusing(
     held = Refusing("", refusal, Receiver(""))
     serve = _over_grpc if protocol == "grpc" else _over_http
     with serve(held, tls, mutual, compressed) as port:
-        held.url = f"{'https' if tls else 'http'}://127.0.0.1:{port}"
+        held.url = held.taken.url = f"{'https' if tls else 'http'}://127.0.0.1:{port}"
         try:
             yield held
         finally:
@@ -148,11 +208,7 @@ def _over_http(held: Refusing, tls: bool, mutual: bool, compressed: bool) -> Gen
                     self.send_error(HTTPStatus.UNSUPPORTED_MEDIA_TYPE)
                     return
                 body = gzip.decompress(body)
-            kind = {
-                "/v1/traces": ExportTraceServiceRequest,
-                "/v1/metrics": ExportMetricsServiceRequest,
-            }[self.path]
-            refusal = held.receive(kind.FromString(body))
+            refusal = held.receive(_PATHS[self.path].FromString(body))
             if refusal is not None and refusal.status is None:
                 self.close_connection = True
                 return
@@ -184,12 +240,22 @@ def _over_http(held: Refusing, tls: bool, mutual: bool, compressed: bool) -> Gen
 
 
 @contextmanager
+def receiving() -> Generator[Receiver]:
+    """Run one over HTTP inside the block that takes everything."""
+    with refusing("http/protobuf", None) as receiver:
+        yield receiver.taken
+
+
+@contextmanager
 def _over_grpc(held: Refusing, tls: bool, mutual: bool, compressed: bool) -> Generator[int]:
+    # It is slow to load, and most speak HTTP.
+    import grpc
+
     def receive(sent: Export, context: grpc.ServicerContext) -> bytes:
         held.headers.append({name: str(value) for name, value in context.invocation_metadata()})
         refusal = held.receive(sent)
         if refusal is not None and refusal.status is not None:
-            context.abort(_GRPC_STATUS[refusal.status], "not now")
+            context.abort(grpc.StatusCode[_GRPC_STATUS[refusal.status]], "not now")
         return _NOTHING_TO_SAY
 
     # A bit for each algorithm; the lowest is of none.
