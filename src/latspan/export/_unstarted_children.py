@@ -33,8 +33,8 @@ __all__ = ["end_children_of"]
 _FAILED: Final = Status(StatusCode.ERROR)
 _FINE: Final = Status(StatusCode.UNSET)
 
-_HOOKS: Final = ("on_start", "_on_ending")
-"""What a processor is told of a span before its end."""
+_HOOKS: Final = tuple(hook for hook in ("on_start", "_on_ending") if hasattr(SpanProcessor, hook))
+"""What a processor is told of a span before its end; the SDK has the second since 1.40."""
 
 _DEAF: Final = frozenset(
     getattr(cls, hook)
