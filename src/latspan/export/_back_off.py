@@ -40,8 +40,9 @@ class BackOff:
         self._over_ns = self._asked_over_ns = clock.monotonic_ns()
 
     def taken(self) -> None:
-        """Begin anew: something was taken."""
+        """Begin anew, and end the pause: something was taken."""
         self._failures = 0
+        self._over_ns = self._asked_over_ns = self._clock.monotonic_ns()
 
     def not_taken(self, asked_s: float = 0.0) -> None:
         """

@@ -31,6 +31,17 @@ def test_pauses_double_up_to_a_minute() -> None:
     assert pause_s(clock, back_off) == 1
 
 
+def test_what_is_taken_within_a_pause_ends_it() -> None:
+    """A flush came early and got through: there is no reason to keep the others waiting."""
+    back_off = BackOff(ManualClock())
+    for _ in range(8):
+        back_off.not_taken(asked_s=90)
+
+    back_off.taken()
+
+    assert (back_off.is_over(), back_off.is_over(asked_alone=True)) == (True, True)
+
+
 def test_pauses_are_spread_by_a_fifth() -> None:
     """A fleet that was refused together does not come back together."""
     clock = ManualClock()
