@@ -25,6 +25,8 @@ After which the same is to be sent again, and after no other.
 Source: OTLP specification 1.9, "Retryable Response Codes".
 """
 
+_ELSEWHERE: Final = range(HTTPStatus.MULTIPLE_CHOICES, HTTPStatus.BAD_REQUEST)
+
 
 class HttpSession(requests.Session):
     """
@@ -40,7 +42,8 @@ class HttpSession(requests.Session):
 
     def forget(self) -> None:
         """Begin anew, before something is sent."""
-        self._tried = False
+        self.tried = False
+        """Whether anything was sent at all."""
         self._status: int | None = None
         self._retry_after: str | None = None
         self.body = b""
@@ -49,11 +52,15 @@ class HttpSession(requests.Session):
     def send(self, request: requests.PreparedRequest, **options: Any) -> requests.Response:
         """Send, and remember what comes back."""
         self.forget()
-        self._tried = True
+        self.tried = True
         response = super().send(request, **options)
         self._status = response.status_code
         self._retry_after = response.headers.get("Retry-After")
         self.body = response.content
+        if response.status_code in _ELSEWHERE:
+            # The SDK's exporters would take that for a success.
+            where = response.headers.get("Location")
+            raise requests.RequestException(f"HTTP {response.status_code}, which leads to {where}")
         return response
 
     def merge_environment_settings(self, *asked: Any, **named: Any) -> dict[str, Any]:
@@ -71,7 +78,7 @@ class HttpSession(requests.Session):
         It may where nobody answered. What was refused will be refused again, and so will what was
         never sent: it could not be encoded, or is too long.
         """
-        return self._tried and (self._status is None or self._status in _PASSING)
+        return self.tried and (self._status is None or self._status in _PASSING)
 
     @property
     def asked_s(self) -> float:
@@ -86,7 +93,7 @@ class HttpSession(requests.Session):
             return float(self._retry_after)
         try:
             until = parsedate_to_datetime(self._retry_after)
-        except ValueError:
+        except (ValueError, OverflowError):
             return 0.0
         if until.tzinfo is None:
             until = until.replace(tzinfo=UTC)

@@ -78,6 +78,10 @@ class OtlpSpans:
             with self._deliveries.one() as delivery:
                 result = self._exporter.export(spans)
         except Exception as error:
+            if self._session is not None and self._session.tried:
+                # Up to 1.39 the SDK's raises where nobody answers.
+                Deliveries.failed("spans", str(error))
+                return SpanAnswer(False, self._session.passing, self._session.asked_s)
             # Not the network, of which exporters say that it failed: these spans will not do.
             if type(error) not in self._logged:
                 self._logged.add(type(error))

@@ -20,6 +20,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from requests.adapters import BaseAdapter
 
 from latspan.export import OtlpSpans, SpanAnswer
+from latspan.export._delivering import Deliveries
 from latspan.export._http_session import HttpSession, http_session
 
 GRPC_EXPORTER = "opentelemetry.exporter.otlp.proto.grpc.exporter"
@@ -84,6 +85,8 @@ def spans(name: str) -> list[ReadableSpan]:
     ("status", "answer"),
     [
         (200, SpanAnswer(taken=True)),
+        (302, SpanAnswer(taken=False)),
+        (308, SpanAnswer(taken=False)),
         (400, SpanAnswer(taken=False)),
         (401, SpanAnswer(taken=False)),
         (413, SpanAnswer(taken=False)),
@@ -102,11 +105,29 @@ def test_over_http_the_status_says(status: int | None, answer: SpanAnswer) -> No
 
 @pytest.mark.parametrize(
     ("said", "asked_s"),
-    [("90", 90), ("soon", 0), ("-1", 0), ("nan", 0), ("Sun, 22 Nov 2020 03:00:00 GMT", 0)],
+    [
+        ("90", 90),
+        ("soon", 0),
+        ("-1", 0),
+        ("nan", 0),
+        ("Sun, 22 Nov 2020 03:00:00 GMT", 0),
+        ("Sun, 22 Nov 99999999999999999999 03:00:00 GMT", 0),
+    ],
 )
 def test_over_http_a_receiver_says_for_how_long(said: str, asked_s: float) -> None:
     """Nonsense and the past are no pause."""
     assert over_http(503, {"Retry-After": said}) == SpanAnswer(False, True, asked_s)
+
+
+def test_where_else_a_receiver_leads_is_told(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A proxy in front of it wants a login, or TLS: nobody has the spans."""
+    with monkeypatch.context() as patch:
+        patch.setattr(Deliveries, "_failing", set[str]())
+        over_http(302, {"Location": "https://receiver.test/login"})
+
+    assert "https://receiver.test/login" in caplog.text
 
 
 def test_over_http_it_may_say_until_when() -> None:
@@ -137,6 +158,30 @@ def test_an_answer_that_is_none_of_otlps_refuses_nothing() -> None:
 def test_what_cannot_be_encoded_is_lost() -> None:
     """Nothing was sent, and it would be no better another time."""
     assert over_http(None, name="\ud800") == SpanAnswer(taken=False)
+
+
+@pytest.mark.parametrize(
+    ("status", "answer"),
+    [
+        (None, SpanAnswer(taken=False, again=True)),
+        (302, SpanAnswer(taken=False)),
+    ],
+)
+def test_an_exporter_may_raise_what_its_session_does(
+    status: int | None, answer: SpanAnswer
+) -> None:
+    """The SDK's did up to 1.39: what became of the batch the session knows."""
+    session = HttpSession()
+    session.mount("http://", Receiver(status, {}, b""))
+
+    class Raises(Grpc):
+        def export(self, spans: Any) -> SpanExportResult:  # noqa: ARG002
+            session.post("http://receiver.test/v1/traces", allow_redirects=False)
+            return SpanExportResult.SUCCESS
+
+    outlet = OtlpSpans(Raises(grpc.StatusCode.OK), session)
+
+    assert outlet.send(spans("one")) == answer
 
 
 class Grpc(SpanExporter):
