@@ -94,7 +94,12 @@ class SpanExport(SpanProcessor):
             self._warn_once()
         if not self._worker.started:
             self._worker.start()
-        if len(self._queue) >= self._batches.size and not self._woken:
+        if (
+            len(self._queue) >= self._batches.size
+            and not self._woken
+            # To be woken in a pause would be in vain, and again with each span.
+            and self._back_off.is_over()
+        ):
             self._woken = True
             self._worker.submit(self._send_if_time)
 
@@ -125,12 +130,15 @@ class SpanExport(SpanProcessor):
         sent: list[bool] = []
 
         def flush() -> None:
-            # Somebody waits for it: a pause is kept only where the receiver asked for one.
-            all_sent = self._back_off.is_over(asked_alone=True) and self._send()
-            lost = self._queue.lost + self._not_taken
-            sent.append(all_sent and lost == self._lost_at_flush)
-            self._lost_at_flush = lost
-            done.set()
+            all_sent = False
+            try:
+                # Somebody waits for it: a pause is kept only where the receiver asked for one.
+                all_sent = self._back_off.is_over(asked_alone=True) and self._send()
+            finally:
+                lost = self._queue.lost + self._not_taken
+                sent.append(all_sent and lost == self._lost_at_flush)
+                self._lost_at_flush = lost
+                done.set()
 
         self._worker.submit(flush)
         return lambda timeout_s: done.wait(timeout_s) and sent[0]
@@ -148,9 +156,11 @@ class SpanExport(SpanProcessor):
         done = threading.Event()
 
         def close() -> None:
-            self._send()
-            self._close_outlet()
-            done.set()
+            try:
+                self._send()
+            finally:
+                self._close_outlet()
+                done.set()
 
         def wait(timeout_s: float) -> None:
             if not done.wait(timeout_s):
@@ -172,15 +182,18 @@ class SpanExport(SpanProcessor):
         self.closing()(_SHUTDOWN_TIMEOUT_S)
 
     def _send_if_time(self) -> None:
+        self._woken = False
         if self._back_off.is_over():
             self._send()
 
     def _send(self) -> bool:
         """Send what waits now, and say whether it left; what others add meanwhile is for later."""
-        self._woken = False
         left = len(self._queue)
         while left > 0 and not self._cut_short:
             batch = self._queue.take(min(left, self._batches.size))
+            if not batch:
+                # Measured when a thread had added one, and not dropped another yet.
+                return True
             left -= len(batch)
             if not self._left(batch):
                 return False
@@ -198,9 +211,10 @@ class SpanExport(SpanProcessor):
     def _settle(self, batch: list[ReadableSpan], answer: SpanAnswer) -> None:
         if answer.taken:
             self._queue.settled(batch)
-            self._not_taken += answer.refused
+            self._not_taken += min(answer.refused, len(batch))
             self._back_off.taken()
-            self._full = False
+            # Where a whole batch waits again already, it has not ended.
+            self._full = self._full and len(self._queue) >= self._batches.size
         elif answer.again:
             if not self._queue.give_back(batch):
                 self._warn_once()

@@ -14,6 +14,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from latspan.clock import ManualClock
 from latspan.export import OtlpSpans, SpanAnswer, SpanBatches
 from latspan.sdk._span_export import SpanExport
+from latspan.sdk._span_queue import SpanQueue
 
 DEADLINE_S = 30.0
 FAILURE = SpanExportResult.FAILURE
@@ -27,7 +28,7 @@ class Backend(SpanExporter):
         self.names: list[str] = []
         self.resources: list[Resource] = []
         self.arrivals = threading.Semaphore(0)
-        self.shutdowns = 0
+        self.closed_by: list[str] = []
         self.hangs = threading.Semaphore(0)
         self._free = threading.Event()
         if not hangs:
@@ -47,6 +48,11 @@ class Backend(SpanExporter):
         self.arrivals.release()
         return answer
 
+    @property
+    def shutdowns(self) -> int:
+        """How often it was shut down."""
+        return len(self.closed_by)
+
     def hang(self) -> None:
         """Keep whoever comes waiting from now on."""
         self._free.clear()
@@ -57,7 +63,7 @@ class Backend(SpanExporter):
 
     def shutdown(self) -> None:
         """Let go of whoever hangs."""
-        self.shutdowns += 1
+        self.closed_by.append(threading.current_thread().name)
         self._free.set()
 
 
@@ -86,6 +92,11 @@ def end_span(export: SpanExport, name: str) -> None:
     provider = TracerProvider(shutdown_on_exit=False)
     provider.add_span_processor(export)
     provider.get_tracer("test").start_span(name).end()
+
+
+def settle(export: SpanExport) -> None:
+    """Wait until its thread has done what it was woken for."""
+    assert export._worker.drain(DEADLINE_S)  # pyright: ignore[reportPrivateUsage]
 
 
 def lost(export: SpanExport) -> dict[str, int]:
@@ -166,6 +177,86 @@ def test_what_is_thrown_away_of_a_batch_that_was_taken_is_counted(clock: ManualC
     export.closing()(DEADLINE_S)
 
 
+def test_no_more_is_counted_as_thrown_away_than_was_sent(clock: ManualClock) -> None:
+    """A receiver may say any number, and the metric has to hold it."""
+    outlet = Outlet(SpanAnswer(taken=True, refused=2**63 - 1), clock=clock)
+    export = SpanExport(lambda: outlet, clock=clock)
+    end_span(export, "one")
+
+    assert not export.flushing()(DEADLINE_S)
+    assert lost(export) == {"queue_full": 0, "not_taken": 1}
+    export.closing()(DEADLINE_S)
+
+
+def test_whoever_waits_is_told_where_sending_breaks() -> None:
+    """In a child, where there is no exporter to be had any more: nobody waits for nothing."""
+    backend = Backend()
+    calls = iter(range(9))
+
+    def resource() -> Resource:
+        assert next(calls) == 1
+        return Resource({})
+
+    export = SpanExport(lambda: OtlpSpans(backend), resource=resource)
+    said: list[bool] = []
+    for name in ("one", "two"):
+        end_span(export, name)
+        said.append(export.flushing()(1.0))
+    end_span(export, "three")
+    export.closing()(1.0)
+
+    assert (said, backend.names) == ([False, True], ["two"])
+    assert lost(export) == {"queue_full": 0, "not_taken": 2}
+    assert backend.closed_by == ["latspan-span-export"]
+
+
+def test_a_queue_that_shrinks_meanwhile_is_sent_once(
+    clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One thread has added a span, and not dropped another yet, when the queue is measured."""
+
+    class OneMore(SpanQueue):
+        def __len__(self) -> int:
+            return super().__len__() + 1
+
+    class Once(Outlet):
+        def send(self, spans: Sequence[ReadableSpan]) -> SpanAnswer:
+            assert spans
+            return super().send(spans)
+
+    monkeypatch.setattr("latspan.sdk._span_export.SpanQueue", OneMore)
+    outlet = Once(clock=clock)
+    export = SpanExport(lambda: outlet, clock=clock)
+    end_span(export, "one")
+
+    assert export.flushing()(1.0)
+    assert outlet.sent == [(0, ["one"])]
+    export.closing()(1.0)
+
+
+def test_an_overrun_is_told_once(clock: ManualClock, caplog: pytest.LogCaptureFixture) -> None:
+    """A receiver that takes each batch, and slower than spans end, is no new one each time."""
+
+    class Slow(Outlet):
+        def send(self, spans: Sequence[ReadableSpan]) -> SpanAnswer:
+            if len(self.sent) < 3:
+                for number in range(4):
+                    end_span(export, str(number))
+            return super().send(spans)
+
+    outlet = Slow(clock=clock)
+    export = SpanExport(lambda: outlet, clock=clock, batches=SpanBatches(3, size=3, delay_s=3600))
+    end_span(export, "first")
+    for _ in range(4):
+        export.flushing()(DEADLINE_S)
+
+    assert lost(export) == {"queue_full": 3, "not_taken": 0}
+    assert [record.getMessage() for record in caplog.records] == [
+        "more than 3 spans wait: the oldest are dropped"
+    ]
+    export.closing()(DEADLINE_S)
+
+
 def test_the_end_is_no_time_for_a_pause(clock: ManualClock) -> None:
     """It is the last chance."""
     outlet = Outlet(SpanAnswer(False, again=True, asked_s=30), clock=clock)
@@ -191,6 +282,24 @@ def test_after_a_pause_it_is_tried_by_itself(clock: ManualClock) -> None:
 
     assert backend.arrivals.acquire(timeout=DEADLINE_S)
     assert backend.names == ["one"]
+    export.closing()(DEADLINE_S)
+
+
+def test_after_a_pause_a_full_batch_leaves_at_once(clock: ManualClock) -> None:
+    """Though spans ended in the pause, and were no reason to try."""
+    backend = Backend(FAILURE)
+    export = SpanExport(
+        lambda: OtlpSpans(backend), clock=clock, batches=SpanBatches(8, size=1, delay_s=3600)
+    )
+    for name in ("one", "in the pause"):
+        end_span(export, name)
+        settle(export)
+
+    clock.advance(2_000_000_000)
+    end_span(export, "after it")
+    settle(export)
+
+    assert backend.names == ["one", "in the pause", "after it"]
     export.closing()(DEADLINE_S)
 
 
