@@ -31,7 +31,12 @@ _EXPORTERS: Final = (
 _LONGEST: Final = 600
 """Characters of an exporter's message that are repeated."""
 
+_HTTP_STATUSES: Final = range(100, 600)
+
 _delivering = threading.local()
+
+_silenced: Final[set[str]] = set()
+"""The loggers that are switched off for everybody but latspan."""
 
 
 class Delivery:
@@ -46,6 +51,8 @@ class Delivery:
         self.signal = signal
         self.grpc_status: str | None = None
         """The name of the last one that was not ``OK``, where it was told."""
+        self.http_status: int | None = None
+        """The last one that was no success, where it was told."""
 
     def hear(self, record: logging.LogRecord) -> None:
         """Take in what the exporter said."""
@@ -55,6 +62,8 @@ class Delivery:
             # The gRPC exporter returns no reason, but says it with the code itself.
             if type(value).__name__ == "StatusCode":
                 self.grpc_status = getattr(value, "name", None)
+            elif type(value) is int and value in _HTTP_STATUSES:
+                self.http_status = value
 
 
 class Deliveries:
@@ -81,6 +90,7 @@ class Deliveries:
         """Deliver inside the block, and say nothing of it but the first failure."""
         _delivering.one = delivery = Delivery(self._signal)
         try:
+            _listen()
             with suppress_instrumentation():
                 yield delivery
         finally:
@@ -105,10 +115,21 @@ class Deliveries:
             )
 
 
+def _listen() -> None:
+    """Have the exporters heard, also where the application has switched their loggers off."""
+    for name in _EXPORTERS:
+        logger = logging.getLogger(name)
+        # What is off for all loggers, for a while maybe, is left so.
+        if not logger.isEnabledFor(logging.ERROR) and logger.manager.disable < logging.ERROR:
+            _silenced.add(name)
+            logger.disabled = False
+            logger.setLevel(logging.ERROR)
+
+
 def _hold(record: logging.LogRecord) -> bool:
     """Let a record through unless it is about a delivery of latspan's."""
     delivery: Delivery | None = getattr(_delivering, "one", None)
     if delivery is None:
-        return True
+        return record.name not in _silenced
     delivery.hear(record)
     return _logger.isEnabledFor(logging.DEBUG)

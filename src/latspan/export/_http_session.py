@@ -11,9 +11,9 @@ from typing import Any, Final, Literal
 
 import requests
 
-__all__ = ["HttpSession", "http_session"]
+__all__ = ["PASSING_STATUSES", "HttpSession", "http_session"]
 
-_PASSING: Final = (
+PASSING_STATUSES: Final = (
     HTTPStatus.TOO_MANY_REQUESTS,
     HTTPStatus.BAD_GATEWAY,
     HTTPStatus.SERVICE_UNAVAILABLE,
@@ -78,7 +78,7 @@ class HttpSession(requests.Session):
         It may where nobody answered. What was refused will be refused again, and so will what was
         never sent: it could not be encoded, or is too long.
         """
-        return self.tried and (self._status is None or self._status in _PASSING)
+        return self.tried and (self._status is None or self._status in PASSING_STATUSES)
 
     @property
     def asked_s(self) -> float:

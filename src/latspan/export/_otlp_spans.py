@@ -92,6 +92,10 @@ class OtlpSpans:
             return SpanAnswer(taken=True, refused=self._refused())
         if self._session is not None:
             return SpanAnswer(False, self._session.passing, self._session.asked_s)
+        if delivery.http_status is not None:
+            from latspan.export._http_session import PASSING_STATUSES
+
+            return SpanAnswer(False, again=delivery.http_status in PASSING_STATUSES)
         status = delivery.grpc_status
         return SpanAnswer(False, again=status is None or status in _PASSING)
 

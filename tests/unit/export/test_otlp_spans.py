@@ -216,6 +216,37 @@ def test_over_grpc_the_status_says(status: grpc.StatusCode, again: bool) -> None
     assert OtlpSpans(Grpc(status)).send(spans("one")) == SpanAnswer(taken=False, again=again)
 
 
+@pytest.mark.parametrize("silenced", ["level", "disabled"])
+def test_an_exporter_is_heard_whose_log_is_off(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, silenced: str
+) -> None:
+    """``dictConfig`` switches off every logger that it does not name; nobody else hears more."""
+    logger = logging.getLogger(GRPC_EXPORTER)
+    monkeypatch.setattr(logger, "disabled", silenced == "disabled")
+    monkeypatch.setattr(logger, "level", logging.CRITICAL if silenced == "level" else 0)
+    monkeypatch.setattr(logger, "_cache", {})
+    monkeypatch.setattr("latspan.export._delivering._silenced", set[str]())
+
+    exporter = Grpc(grpc.StatusCode.INVALID_ARGUMENT)
+    answer = OtlpSpans(exporter).send(spans("one"))
+    caplog.clear()
+    exporter.export([])
+
+    assert (answer, caplog.messages) == (SpanAnswer(taken=False), [])
+
+
+@pytest.mark.parametrize(
+    ("status", "again"), [(400, False), (401, False), (503, True), (None, True)]
+)
+def test_the_status_is_heard_of_somebody_elses_session(status: int | None, again: bool) -> None:
+    """One with credentials, for example: the exporter logs the status of what is for good."""
+    session = requests.Session()
+    session.mount("http://", Receiver(status, {}, b""))
+    exporter = OTLPSpanExporter("http://receiver.test/v1/traces", session=session)
+
+    assert OtlpSpans(exporter).send(spans("one")) == SpanAnswer(taken=False, again=again)
+
+
 def test_an_exporter_that_gives_no_reason_is_asked_again() -> None:
     """The queue is bounded whatever that leads to."""
 
