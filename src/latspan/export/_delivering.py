@@ -35,6 +35,8 @@ _HTTP_STATUSES: Final = range(100, 600)
 
 _delivering = threading.local()
 
+_HEARD: Final = logging.ERROR
+
 _silenced: Final[set[str]] = set()
 """The loggers that are switched off for everybody but latspan."""
 
@@ -120,16 +122,17 @@ def _listen() -> None:
     for name in _EXPORTERS:
         logger = logging.getLogger(name)
         # What is off for all loggers, for a while maybe, is left so.
-        if not logger.isEnabledFor(logging.ERROR) and logger.manager.disable < logging.ERROR:
+        if not logger.isEnabledFor(_HEARD) and logger.manager.disable < _HEARD:
             _silenced.add(name)
             logger.disabled = False
-            logger.setLevel(logging.ERROR)
+            logger.setLevel(_HEARD)
 
 
 def _hold(record: logging.LogRecord) -> bool:
     """Let a record through unless it is about a delivery of latspan's."""
     delivery: Delivery | None = getattr(_delivering, "one", None)
     if delivery is None:
-        return record.name not in _silenced
+        # Unless the application has said since what it wants to hear.
+        return record.name not in _silenced or logging.getLogger(record.name).level != _HEARD
     delivery.hear(record)
     return _logger.isEnabledFor(logging.DEBUG)

@@ -234,6 +234,10 @@ def test_an_exporter_is_heard_whose_log_is_off(
 
     assert (answer, caplog.messages) == (SpanAnswer(taken=False), [])
 
+    logger.setLevel(logging.INFO)
+    exporter.export([])
+    assert len(caplog.messages) == 1, "the application wants to hear it after all"
+
 
 @pytest.mark.parametrize(
     ("status", "again"), [(400, False), (401, False), (503, True), (None, True)]
