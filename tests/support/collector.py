@@ -16,7 +16,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span, TracesData
 from support.backends import answers
 from support.daemons import running
 from support.otlp import attributes_of, free_ports
-from support.readback import from_otlp_json
+from support.readback import from_otlp_json, spans_in
 
 __all__ = ["FILES", "CollectorAddresses", "Written", "calls_counted", "collector", "dropped_spans"]
 
@@ -132,9 +132,7 @@ def spans_of(files: Iterable[Path]) -> list[Span]:
     return [
         span
         for line in _whole_lines(files)
-        for resource in from_otlp_json(json.loads(line), TracesData()).resource_spans
-        for scope in resource.scope_spans
-        for span in scope.spans
+        for span in spans_in(from_otlp_json(json.loads(line), TracesData()))
     ]
 
 
