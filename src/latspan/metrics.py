@@ -11,6 +11,7 @@ import difflib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from operator import sub
 from typing import Final, NamedTuple
 
 from latspan import semconv
@@ -462,4 +463,5 @@ def buffer_needed(arrivals_ns: Iterable[int], before: Sequence[int], *, reading_
 
 def _behind(arrivals_ns: Iterable[int], before: Sequence[int], token_ns: int) -> list[int]:
     """Return each chunk's arrival, less what a steady pace allows the tokens before it."""
-    return [arrival - count * token_ns for arrival, count in zip(arrivals_ns, before, strict=False)]
+    allowed_ns = [count * token_ns for count in before]
+    return list(map(sub, arrivals_ns, allowed_ns))

@@ -8,8 +8,8 @@ exclusive and tile its duration in integer nanoseconds, so they always sum to it
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 __all__ = [
@@ -213,8 +213,10 @@ def totals(segments: Iterable[Segment]) -> tuple[SegmentTotal, ...]:
     return tuple(summed.values())
 
 
-@dataclass(frozen=True, slots=True)
-class ReportedTimings:
+_NO_NUMBERS: Final = MappingProxyType[str, float]({})
+
+
+class ReportedTimings(NamedTuple):
     """
     What one system, a model's server or a gateway before it, said of its own time in one answer.
 
@@ -255,4 +257,4 @@ class ReportedTimings:
     queue_until_headers: bool = False
     decode_to_last_token: bool = False
     front_untold: bool = False
-    raw: Mapping[str, float] = field(default_factory=dict[str, float])
+    raw: Mapping[str, float] = _NO_NUMBERS

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Final
 
 from latspan._timeline._stream import Stream
-from latspan.segments import Source
 from latspan.units import NS_PER_MS
 
 __all__ = ["is_buffered", "known_at_the_latest"]
@@ -30,24 +29,15 @@ def is_buffered(stream: Stream, generation_ns: int | None) -> bool:
         generation_ns: How long the server says it generated, from a report that fits; ``None``
             where it says nothing.
     """
-    arrivals = stream.token_arrivals
-    if generation_ns is None or len(arrivals) < _CHUNKS:
+    arrivals_ns = stream.arrivals_ns
+    if generation_ns is None or len(arrivals_ns) < _CHUNKS:
         return False
-    first, last = arrivals[0], arrivals[-1]
-    if first.source is not Source.MEASURED:
+    if stream.late and stream.late[stream.tokens[0]]:
         return False
-    burst_ns = last.instant_ns - first.instant_ns
+    burst_ns = arrivals_ns[-1] - arrivals_ns[0]
     return burst_ns * _BURST_DIVISOR <= generation_ns and generation_ns - burst_ns >= _LATE_NS
 
 
 def known_at_the_latest(stream: Stream) -> Stream:
     """Return the stream with every arrival for what it is where it was buffered: the latest."""
-    return stream._replace(
-        arrivals={
-            mark: arrival._replace(source=Source.ESTIMATED)
-            for mark, arrival in stream.arrivals.items()
-        },
-        token_arrivals=tuple(
-            arrival._replace(source=Source.ESTIMATED) for arrival in stream.token_arrivals
-        ),
-    )
+    return stream._replace(late=[True] * len(stream.returns_ns))

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from latspan._timeline._stream import Stream
+from latspan._timeline._words import ESTIMATED
 from latspan.metrics import (
     Expectations,
     MetricValue,
@@ -20,42 +19,36 @@ __all__ = ["felt_speed"]
 
 
 def felt_speed(
-    stream: Stream,
-    gaps: Sequence[MetricValue],
-    *,
-    start_ns: int,
-    tokens: int | None,
-    expected: Expectations,
+    stream: Stream, *, start_ns: int, tokens: int | None, expected: Expectations
 ) -> dict[str, MetricValue]:
     """
     Return what is defined of a stream's gaps, stalls, fluidity and buffer, by metric name.
 
     Args:
         stream: As it was read.
-        gaps: Its chunk gaps.
         start_ns: When the call began, monotonic nanoseconds.
         tokens: How many its chunks hold together; ``None`` where nobody said, or where they are
             those of several answers.
         expected: What it is held against.
     """
-    arrivals = stream.token_arrivals
-    if not arrivals:
+    arrivals_ns = stream.arrivals_ns
+    if not arrivals_ns:
         return {}
-    source = Source.weakest(arrival.source for arrival in arrivals)
+    source = stream.source(*stream.tokens)
     felt: dict[str, MetricValue] = {}
-    if gaps:
-        lengths_ns = [gap.value for gap in gaps]
-        count, excess_ns = stalls(lengths_ns, expected.stall_ns)
-        felt["chunk_gap_max"] = MetricValue(max(lengths_ns), source)
+    gaps_ns = stream.gaps_ns
+    if gaps_ns:
+        count, excess_ns = stalls(gaps_ns, expected.stall_ns)
+        felt["chunk_gap_max"] = MetricValue(max(gaps_ns), source)
         felt["stall_count"] = MetricValue(count, source)
         felt["stall_duration"] = MetricValue(excess_ns, source)
-        ratio = stall_ratio(excess_ns, arrivals[-1].instant_ns - arrivals[0].instant_ns)
+        ratio = stall_ratio(excess_ns, arrivals_ns[-1] - arrivals_ns[0])
         if ratio is not None:
             felt["stall_ratio"] = MetricValue(ratio, source)
     if tokens:
-        if tokens != len(arrivals):
+        if tokens != len(arrivals_ns):
             # Which of them are in which chunk is a guess.
-            source = source.weaker(Source.ESTIMATED)
+            source = ESTIMATED
         felt |= _on_schedule(stream, start_ns, tokens, source, expected)
     return felt
 
@@ -64,14 +57,16 @@ def _on_schedule(
     stream: Stream, start_ns: int, tokens: int, source: Source, expected: Expectations
 ) -> dict[str, MetricValue]:
     """Return what takes knowing when each token came."""
-    arrivals = [arrival.instant_ns for arrival in stream.token_arrivals]
-    before = tokens_before(len(arrivals), tokens)
+    arrivals_ns = stream.arrivals_ns
+    before = tokens_before(len(arrivals_ns), tokens)
     on_time = fluidity(
-        arrivals, before, due_ns=start_ns + expected.first_token_ns, token_ns=expected.token_ns
+        arrivals_ns, before, due_ns=start_ns + expected.first_token_ns, token_ns=expected.token_ns
     )
     values = {"fluidity": MetricValue(on_time, source)}
-    begin = stream.unseen_chunks
-    if begin < len(arrivals):
-        needed_ns = buffer_needed(arrivals[begin:], before[begin:], reading_ns=expected.reading_ns)
+    unseen = stream.unseen_chunks
+    if unseen < len(arrivals_ns):
+        needed_ns = buffer_needed(
+            arrivals_ns[unseen:], before[unseen:], reading_ns=expected.reading_ns
+        )
         values["buffer_needed"] = MetricValue(needed_ns, source)
     return values

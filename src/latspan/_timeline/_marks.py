@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import chain, pairwise
+from operator import sub
 from typing import Final
 
 from latspan.segments import SegmentName
@@ -54,8 +53,9 @@ class Attempt:
     @property
     def sending_ns(self) -> int:
         """When the connection stood and sending began, as far as that was seen."""
-        known = (self.pool_acquired_ns, self.connected_ns, self.tls_done_ns)
-        return max((instant for instant in known if instant is not None), default=self.start_ns)
+        marks = (self.pool_acquired_ns, self.connected_ns, self.tls_done_ns)
+        known = [instant for instant in marks if instant is not None]
+        return max(known) if known else self.start_ns
 
     @property
     def failed(self) -> bool:
@@ -97,11 +97,12 @@ class Reads:
 
         Whose time that was is not asked: that is :meth:`returns`' question.
         """
-        return tuple(later - earlier for earlier, later in pairwise(self.stamps[1::2]))
+        returned = self.stamps[1::2]
+        return tuple(map(sub, returned[1:], returned))
 
-    def returns(self, handed_over_ns: int) -> Iterator[tuple[int, bool]]:
+    def returns(self, handed_over_ns: int) -> tuple[list[int], list[bool]]:
         """
-        Yield when each read returned and whether that was reader-bound, the end's read last.
+        Return when each read returned and whether that was reader-bound, the end's read last.
 
         A server goes on producing while the caller works, so a read that returned at once tells
         when its chunk arrived only if the stream had just been waited for. After the caller held
@@ -110,13 +111,21 @@ class Reads:
 
         Args:
             handed_over_ns: When the caller got the stream.
+
+        Returns:
+            The instants, and of each whether it was reader-bound; nothing of any where none was.
         """
-        previous, behind = handed_over_ns, False
-        stamps = iter(self.stamps)
-        ending = () if self.end is None else (self.end,)
-        for before, after in chain(zip(stamps, stamps, strict=True), ending):
+        begun, returned = self.stamps[::2], self.stamps[1::2]
+        if self.end is not None:
+            begun.append(self.end[0])
+            returned.append(self.end[1])
+        held_ns = list(map(sub, begun, [handed_over_ns, *returned]))
+        if not held_ns or max(held_ns) <= READER_BOUND_NS:
+            return returned, []
+        behind = False
+        reader_bound: list[bool] = []
+        for before, after, held in zip(begun, returned, held_ns, strict=True):
             at_once = after - before < READER_BOUND_NS
-            held = before - previous > READER_BOUND_NS
-            behind = at_once and (held or behind)
-            yield after, behind
-            previous = after
+            behind = at_once and (behind or held > READER_BOUND_NS)
+            reader_bound.append(behind)
+        return returned, reader_bound if True in reader_bound else []

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
+from latspan._timeline._words import MEASURED
 from latspan.metrics import MetricValue
 from latspan.segments import Mark, Segment, Source
 
 __all__ = ["Tiling", "Timeline"]
 
 
-@dataclass(frozen=True, slots=True)
-class Timeline:
+class Timeline(NamedTuple):
     """
     Where the time of one request went.
 
@@ -22,17 +22,17 @@ class Timeline:
         segments: Contiguous intervals, in nanoseconds since the start, that tile
             ``[0, duration_ns]``.
         metrics: By name; a metric that is undefined here is absent.
-        chunk_gaps: Gaps between token-bearing chunks, in order.
         marks: Monotonic instants of the marks that are known.
+        chunk_gaps: Gaps between token-bearing chunks, in order.
         rejected: The systems whose reports of their own time do not fit in here.
     """
 
     start_ns: int
     done_ns: int
     segments: tuple[Segment, ...]
-    metrics: Mapping[str, MetricValue] = field(default_factory=dict[str, MetricValue])
+    metrics: Mapping[str, MetricValue]
+    marks: Mapping[Mark, int]
     chunk_gaps: tuple[MetricValue, ...] = ()
-    marks: Mapping[Mark, int] = field(default_factory=dict[Mark, int])
     rejected: tuple[str, ...] = ()
 
     @property
@@ -51,62 +51,53 @@ class Tiling:
     Args:
         start_ns: Monotonic instant at which the first segment begins.
         done_ns: Monotonic instant at which the last one ends.
+
+    Attributes:
+        cursor_ns: The instant up to which segments are laid.
     """
 
-    __slots__ = ("_cursor", "_done", "_segments", "_start")
+    # A segment begins where the one before it ends, so what is kept of it until all are laid is
+    # where it ends, since the start.
+    __slots__ = ("_done", "_ends", "_names", "_sources", "_start", "cursor_ns")
 
     def __init__(self, start_ns: int, done_ns: int) -> None:
         self._start = start_ns
         self._done = max(start_ns, done_ns)
-        self._cursor = start_ns
-        self._segments: list[Segment] = []
-
-    @property
-    def cursor_ns(self) -> int:
-        """The instant up to which segments are laid."""
-        return self._cursor
-
-    @property
-    def done_ns(self) -> int:
-        """The instant at which the last segment ends."""
-        return self._done
+        self.cursor_ns = start_ns
+        self._names: list[str] = []
+        self._sources: list[Source] = []
+        self._ends: list[int] = []
 
     def clamp(self, instant_ns: int) -> int:
         """Return ``instant_ns`` moved into what is left."""
-        if instant_ns <= self._cursor:
-            return self._cursor
-        return min(instant_ns, self._done)
+        if instant_ns <= self.cursor_ns:
+            return self.cursor_ns
+        # By hand here and below: `min` costs as much as all the rest, and this is asked often.
+        return instant_ns if instant_ns < self._done else self._done  # noqa: FURB136
 
-    def until(
-        self,
-        instant_ns: int | None,
-        name: str,
-        source: Source = Source.MEASURED,
-    ) -> None:
+    def until(self, instant_ns: int | None, name: str, source: Source = MEASURED) -> None:
         """Lay ``name`` up to ``instant_ns``; nothing when that is unknown or has gone by."""
         if instant_ns is None:
             return
-        # By hand: `min` costs as much as all the rest, and this is asked some ten times a call.
         end = instant_ns if instant_ns < self._done else self._done  # noqa: FURB136
-        if end > self._cursor:
+        if end > self.cursor_ns:
             self._lay(end, name, source)
 
     def exactly(self, length_ns: int, name: str, source: Source) -> None:
         """Lay ``length_ns`` of ``name``; of a server's report no time at all is a finding too."""
-        end = self.clamp(self._cursor + length_ns)
-        if end > self._cursor or source is not Source.MEASURED:
+        end = self.clamp(self.cursor_ns + length_ns)
+        if end > self.cursor_ns or source is not MEASURED:
             self._lay(end, name, source)
 
     def _lay(self, end: int, name: str, source: Source) -> None:
-        begin = self._cursor - self._start
-        segments = self._segments
-        if segments:
-            last = segments[-1]
-            if last.name == name and last.source is source:
-                begin = last.start_ns
-                segments.pop()
-        segments.append(Segment(str(name), begin, end - self._start, source))
-        self._cursor = end
+        self.cursor_ns = end
+        names, sources, ends = self._names, self._sources, self._ends
+        if names and names[-1] == name and sources[-1] is source:
+            ends[-1] = end - self._start
+        else:
+            names.append(name)
+            sources.append(source)
+            ends.append(end - self._start)
 
     def append(self, laid: Iterable[Segment]) -> list[Segment]:
         """
@@ -115,26 +106,33 @@ class Tiling:
         Returns:
             The same segments, since this tiling's start.
         """
-        offset = self._cursor - self._start
+        offset = self.cursor_ns - self._start
         moved = [
             segment._replace(start_ns=offset + segment.start_ns, end_ns=offset + segment.end_ns)
             for segment in laid
         ]
-        self._segments += moved
-        if moved:
-            self._cursor = self._start + moved[-1].end_ns
+        for name, _, end, source in moved:
+            self._names.append(name)
+            self._sources.append(source)
+            self._ends.append(end)
+            self.cursor_ns = self._start + end
         return moved
 
-    def finish(self, name: str, source: Source = Source.MEASURED) -> tuple[Segment, ...]:
+    def finish(self, name: str, source: Source = MEASURED) -> tuple[Segment, ...]:
         """Lay ``name`` up to the end and return the tiling; a zero stands only for itself."""
         self.until(self._done, name, source)
-        if all(segment.start_ns < segment.end_ns for segment in self._segments):
-            return tuple(self._segments)
-        longest = {segment.name: 0 for segment in self._segments}
-        for segment in self._segments:
-            longest[segment.name] = max(longest[segment.name], segment.duration_ns)
-        return tuple(
-            segment
-            for segment in self._segments
-            if segment.duration_ns > 0 or longest.pop(segment.name, None) == 0
-        )
+        edges = [0, *self._ends]
+        segments = tuple(map(Segment, self._names, edges, self._ends, self._sources))
+        # Each edge but once: no segment is empty.
+        return segments if len({*edges}) == len(edges) else _without_needless_zeros(segments)
+
+
+def _without_needless_zeros(segments: tuple[Segment, ...]) -> tuple[Segment, ...]:
+    longest = {segment.name: 0 for segment in segments}
+    for segment in segments:
+        longest[segment.name] = max(longest[segment.name], segment.duration_ns)
+    return tuple(
+        segment
+        for segment in segments
+        if segment.duration_ns > 0 or longest.pop(segment.name, None) == 0
+    )

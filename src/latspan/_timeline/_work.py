@@ -91,8 +91,8 @@ def work_timeline(
             run_pieces = list(run)
             part = Tiling(tiling.cursor_ns, tiling.clamp(run_pieces[-1].end_ns))
             for piece in run_pieces:
-                part.until(piece.end_ns, piece.name, piece.source)
-            laid = tiling.append(part.finish(run_pieces[-1].name))
+                part.until(piece.end_ns, str(piece.name), piece.source)
+            laid = tiling.append(part.finish(str(run_pieces[-1].name)))
             if mine:
                 own.extend(laid)
 
@@ -125,8 +125,9 @@ def work_timeline(
         Timeline(
             start_ns=start_ns,
             done_ns=done_ns,
-            segments=tiling.finish(own_name or SegmentName.UNATTRIBUTED),
+            segments=tiling.finish(str(own_name or SegmentName.UNATTRIBUTED)),
             metrics=metrics,
+            marks={},
         ),
         tuple(own),
     )

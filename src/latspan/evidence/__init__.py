@@ -10,6 +10,8 @@ one place for all sources. To add one, write ``evidence/<system>.py`` and list i
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
+from itertools import chain
 from typing import Final, NamedTuple
 
 from latspan.evidence import (
@@ -82,19 +84,26 @@ _ANYTHING: Final = frozenset[str]().union(*(each.told_by for each in (*SERVERS, 
 def read(answer: Answer) -> tuple[ReportedTimings, ...]:
     """Return what was said of the answer's time, from the outside in; empty if nothing known."""
     # Most answers say nothing, and of those that do most are of one source.
-    there = _ANYTHING.intersection(set[str]().union(answer.headers, *answer.bodies))
+    there = _ANYTHING.intersection(chain(answer.headers, *answer.bodies))
     if not there:
         return ()
-    said = (_first(sources, answer, there) for sources in (GATEWAYS, SERVERS))
-    return tuple(reported for reported in said if reported is not None)
+    said = [_first(adapters, answer) for adapters in _adapters_for(there)]
+    return tuple([reported for reported in said if reported is not None])
 
 
-def _first(
-    sources: tuple[Source, ...], answer: Answer, there: frozenset[str]
-) -> ReportedTimings | None:
-    for told_by, adapter in sources:
-        if not told_by.isdisjoint(there):
-            reported = adapter(answer)
-            if reported is not None:
-                return reported
+# Answers of one server have the same fields; those that somebody makes up are not all kept.
+@lru_cache(maxsize=128)
+def _adapters_for(there: frozenset[str]) -> tuple[tuple[Adapter, ...], ...]:
+    """Return who is asked about an answer that has these of all fields, gateways first."""
+    return tuple(
+        tuple(adapter for told_by, adapter in sources if not told_by.isdisjoint(there))
+        for sources in (GATEWAYS, SERVERS)
+    )
+
+
+def _first(adapters: tuple[Adapter, ...], answer: Answer) -> ReportedTimings | None:
+    for adapter in adapters:
+        reported = adapter(answer)
+        if reported is not None:
+            return reported
     return None

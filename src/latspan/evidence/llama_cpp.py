@@ -29,12 +29,16 @@ TOLD_BY: Final = frozenset({"timings"})
 def read(answer: Answer) -> ReportedTimings | None:
     """Return the slot's timings, or ``None`` where the answer carries none of llama.cpp's."""
     timings = in_body(answer, "timings")
-    if timings is None or any(number(timings.get(name)) is None for name in _REQUIRED):
+    if timings is None:
         return None
+    said = [number(timings.get(name)) for name in _REQUIRED]
+    if None in said:
+        return None
+    _, prompt_ms, _, predicted_ms = said
     return ReportedTimings(
         system="llama_cpp",
-        prefill_ns=ns(timings["prompt_ms"], "ms"),
-        decode_ns=ns(timings["predicted_ms"], "ms"),
+        prefill_ns=ns(prompt_ms, "ms"),
+        decode_ns=ns(predicted_ms, "ms"),
         queue_until_headers=answer.streamed,
         raw=numbers_in(timings),
     )

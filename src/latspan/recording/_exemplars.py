@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from random import Random
 from typing import Final, NamedTuple
 
@@ -47,28 +47,33 @@ class Candidates:
         self._sample: list[Exemplar] = []
         self._seen = 0
 
-    def offer(self, requests: Iterable[tuple[RequestRecord, Sequence[int]]]) -> None:
+    def offer(
+        self, records: Sequence[RequestRecord], highest: Sequence[int], typical: Sequence[int]
+    ) -> None:
         """
         Consider requests whose traces are kept.
 
         Args:
-            requests: Each with what it has recorded in the series; at least one value.
+            records: The requests, at least one.
+            highest: The highest value that each has recorded in the series, in the same order.
+            typical: One of each that is not picked for its size.
 
         Source: Vitter, "Random sampling with a reservoir", algorithm R, for the sample.
         """
-        random, seen, slowest = self._random.random, self._seen, self._slowest
-        for record, values in requests:
-            highest = values[0] if len(values) == 1 else max(values)
-            if slowest is None or highest > slowest.value:
-                slowest = _exemplar(record, highest)
-            place = seen
+        slowest = max(highest)
+        if self._slowest is None or slowest > self._slowest.value:
+            self._slowest = _exemplar(records[highest.index(slowest)], slowest)
+        random, seen, sample = self._random.random, self._seen, self._sample
+        for at in range(len(records)):
+            place: float = seen
             seen += 1
             if place >= _SAMPLE:
-                place = int(random() * seen)
+                place = random() * seen
                 if place >= _SAMPLE:
                     continue
-            self._sample[place : place + 1] = [_exemplar(record, values[len(values) // 2])]
-        self._seen, self._slowest = seen, slowest
+            taken = int(place)
+            sample[taken : taken + 1] = [_exemplar(records[at], typical[at])]
+        self._seen = seen
 
     def chosen(self) -> tuple[Exemplar, ...]:
         """Return the slowest and the middle of the sample, if that is another one."""

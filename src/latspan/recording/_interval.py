@@ -3,32 +3,21 @@
 from __future__ import annotations
 
 import logging
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from random import Random
 from typing import Final
 
 from latspan.histogram import Histogram
 from latspan.recording._exemplars import Candidates, Exemplar
 from latspan.recording._record import RequestRecord
-from latspan.recording._series import Series, SeriesKey, Subject
-from latspan.recording._values import Name, values_of
+from latspan.recording._series import Series, SeriesKey
+from latspan.recording._waiting import Column, Waiting
 
 __all__ = ["Interval"]
 
 
 _logger: Final = logging.getLogger("latspan")
-
-_Examples = list[tuple[RequestRecord, list[int]]]
-_Waiting = tuple[list[int], _Examples]
-
-
-def _nothing_yet() -> _Waiting:
-    return [], []
-
-
-def _by_name() -> defaultdict[Name, _Waiting]:
-    return defaultdict(_nothing_yet)
 
 
 class Interval:
@@ -60,30 +49,23 @@ class Interval:
             How many could not be read, and are not counted; 0 but for a bug of latspan's own.
         """
         unreadable = 0
-        by_subject: defaultdict[Subject, defaultdict[Name, _Waiting]] = defaultdict(_by_name)
+        waiting = Waiting()
         for record in records:
-            sampled = record.sampled
             try:
-                groups = [(by_subject[subject], named) for subject, named in values_of(record)]
+                waiting.add(record, example=record.sampled)
             except Exception:
                 # One that is odd must not take the others with it.
                 unreadable += 1
                 if unreadable == 1:
                     _logger.exception("latspan cannot read the record of %s", record.name)
-                continue
-            for waiting, named in groups:
-                for name, values in named:
-                    held, examples = waiting[name]
-                    held += values
-                    if sampled:
-                        examples.append((record, values))
-        for subject, waiting in by_subject.items():
-            for (metric, source, segment), (held, examples) in waiting.items():
-                key = SeriesKey(metric, subject, source, segment)
-                self._count_series(key, held, examples)
+        for key, column in waiting.columns().items():
+            counted_under = self._count_values(key, column.values)
+            if column.records:
+                self._offer(counted_under, column)
         return unreadable
 
-    def _count_series(self, key: SeriesKey, values: list[int], examples: _Examples) -> None:
+    def _count_values(self, key: SeriesKey, values: list[int]) -> SeriesKey:
+        """Count the values of a series, and return under which key."""
         histogram = self._histograms.get(key)
         if histogram is None:
             key = self._admit(key)
@@ -92,27 +74,25 @@ class Interval:
             histogram.record(values[0])
         else:
             histogram.record_many(values)
-        if examples:
-            self._offer(key, examples)
+        return key
 
     def exemplify(self, records: Iterable[RequestRecord]) -> None:
         """Consider requests as examples of the series in which something was counted."""
+        waiting = Waiting()
         for record in records:
-            try:
-                of_subjects = list(values_of(record))
-            except Exception:  # noqa: BLE001, S112 - said when it was to be counted
-                continue
-            for subject, named in of_subjects:
-                for (metric, source, segment), values in named:
-                    key = SeriesKey(metric, subject, source, segment).storable()
-                    if values and key in self._histograms:
-                        self._offer(key, [(record, values)])
+            with suppress(Exception):
+                # What cannot be read was said to be when it was to be counted.
+                waiting.add(record, example=True)
+        for key, column in waiting.columns().items():
+            stored = key.storable()
+            if stored in self._histograms:
+                self._offer(stored, column)
 
-    def _offer(self, key: SeriesKey, examples: _Examples) -> None:
+    def _offer(self, key: SeriesKey, column: Column) -> None:
         candidates = self._candidates.get(key)
         if candidates is None:
             candidates = self._candidates[key] = Candidates(self._random)
-        candidates.offer(examples)
+        candidates.offer(column.records, column.highest, column.typical)
 
     def __contains__(self, key: SeriesKey) -> bool:
         return key in self._histograms

@@ -70,6 +70,6 @@ def counted_by_provider(usage: Usage | None) -> TokenCounts:
 
 
 def _count(value: object) -> int | None:
-    if isinstance(value, bool) or not isinstance(value, int):
+    if not isinstance(value, int) or isinstance(value, bool):
         return None
     return value if 0 <= value <= _MOST else None

@@ -41,7 +41,7 @@ class Dialect:
     Args:
         name: For messages, for example ``openai.chat``.
         operation: The GenAI conventions' operation, for example ``chat``.
-        ended: Whether bodies hold what an answer ends with.
+        ended: Whether bodies hold what an answer ends with; any finish reason is such an end.
         finish_reasons: Finish reasons in bodies, by choice; empty where the answer has no end.
         usage: The provider's own token counts in bodies.
         kind_of: The :class:`~latspan.wire.ChunkKind` of a chunk object, as a plain integer.

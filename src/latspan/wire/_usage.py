@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 __all__ = ["Usage", "at"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Usage:
+class Usage(NamedTuple):
     """
     What a provider counted, as it stands in its answer; unchecked, ``None`` where it said nothing.
 
@@ -33,8 +31,8 @@ def at(body: Mapping[str, Any], *path: str) -> Any:
     """Return what stands in ``body`` at ``path``, ``None`` where the way to it is missing."""
     value: Any = body
     for name in path:
-        # Nearly always a dict, and asking an abstract class takes ten times as long.
-        if not isinstance(value, dict) and not isinstance(value, Mapping):
+        # Nearly always a dict or nothing, and asking an abstract class takes ten times as long.
+        if value is None or (not isinstance(value, dict) and not isinstance(value, Mapping)):
             return None
         value = cast("Mapping[str, Any]", value).get(name)
     return value

@@ -93,7 +93,7 @@ def finish_reasons(bodies: Iterable[Body]) -> tuple[str, ...]:
             reason = choice.get("finish_reason")
             if reason is not None:
                 reasons[int(choice.get("index") or 0)] = str(reason)
-    return tuple(reason for _, reason in sorted(reasons.items()))
+    return tuple([reasons[index] for index in sorted(reasons)])
 
 
 def usage(bodies: Iterable[Body]) -> Usage | None:
@@ -121,18 +121,19 @@ def _body_of(answer: Any) -> Body:
     if not hasattr(answer, "model_extra"):
         return plain(answer)
     choices: Iterable[Any] = getattr(answer, "choices", None) or ()
-    return {
-        **vars(answer),
-        **(answer.model_extra or {}),
-        "choices": [
-            {
-                "index": getattr(choice, "index", None),
-                "finish_reason": getattr(choice, "finish_reason", None),
-            }
-            for choice in choices
-        ],
-        "usage": _dumped(getattr(answer, "usage", None)),
-    }
+    counted = getattr(answer, "usage", None)
+    body = cast("dict[str, Any]", vars(answer)).copy()
+    body.update(cast("Mapping[str, Any]", answer.model_extra or {}))
+    body["choices"] = [
+        {
+            "index": getattr(choice, "index", None),
+            "finish_reason": getattr(choice, "finish_reason", None),
+        }
+        for choice in choices
+    ]
+    # Of a stream's chunks one has it.
+    body["usage"] = None if counted is None else _dumped(counted)
+    return body
 
 
 def _dumped(model: Any) -> Any:

@@ -1,0 +1,90 @@
+"""What a stream did, from its handing-over to its last read, and whose time that was."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+from operator import itemgetter
+from typing import Final, NamedTuple
+
+__all__ = ["Flow", "Piece", "read_flow"]
+
+Piece = tuple[int, bool]
+"""
+When an interval between two reads' returns ended, monotonic nanoseconds, and whether it was held:
+the caller had the stream and the reads found their chunks waiting, so that it is the caller's time.
+"""
+
+_held: Final = itemgetter(1)
+
+
+class Flow(NamedTuple):
+    """
+    What a stream did up to its last token, and behind it.
+
+    Args:
+        pieces: From the handing-over to the last token, in order; to the last read without one.
+        tail: From the last token to the last read.
+        wait_ns: How long the stream, not its reader, took to the first token.
+        reasoning_ns: The same, from there to the first visible one.
+        decode_ns: The same, from there to the last one.
+    """
+
+    pieces: Sequence[Piece]
+    tail: Sequence[Piece]
+    wait_ns: int
+    reasoning_ns: int
+    decode_ns: int
+
+
+def read_flow(
+    handed_over_ns: int,
+    returns_ns: Sequence[int],
+    reader_bound: Sequence[bool],
+    *,
+    ends: tuple[int, int, int],
+) -> Flow:
+    """
+    Return the flow of a stream.
+
+    Args:
+        handed_over_ns: When the caller got it, monotonic nanoseconds.
+        returns_ns: When each read returned.
+        reader_bound: Of each read, whether it was; nothing of any where none was.
+        ends: The reads with which the wait, the reasoning and the tokens ended.
+    """
+    if not returns_ns:
+        return Flow([(handed_over_ns, False)], [], 0, 0, 0)
+    if reader_bound:
+        return _held_up(handed_over_ns, list(zip(returns_ns, reader_bound, strict=True)), ends)
+    first, seen, last = ends
+    first_ns, seen_ns, last_ns = returns_ns[first], returns_ns[seen], returns_ns[last]
+    return Flow(
+        pieces=[(max(handed_over_ns, first_ns, seen_ns, last_ns), False)],
+        tail=[(returns_ns[-1], False)],
+        wait_ns=max(0, first_ns - handed_over_ns),
+        reasoning_ns=max(0, seen_ns - first_ns),
+        decode_ns=max(0, last_ns - seen_ns),
+    )
+
+
+def _held_up(handed_over_ns: int, returns: list[Piece], ends: tuple[int, int, int]) -> Flow:
+    """Part what the caller held from what the stream took, phase by phase."""
+    pieces: list[Piece] = [(handed_over_ns, False)]
+    flowing_ns: list[int] = []
+    begin = 0
+    for end in ends:
+        taken_ns = 0
+        for end_ns, held in _runs(returns[begin : end + 1]):
+            if not held:
+                taken_ns += max(0, end_ns - pieces[-1][0])
+            pieces.append((end_ns, held))
+        flowing_ns.append(taken_ns)
+        begin = end + 1
+    wait_ns, reasoning_ns, decode_ns = flowing_ns
+    return Flow(pieces, _runs(returns[begin:]), wait_ns, reasoning_ns, decode_ns)
+
+
+def _runs(returns: Sequence[Piece]) -> list[Piece]:
+    """Return a piece for each run of reads, held or not."""
+    return [list(run)[-1] for _, run in groupby(returns, key=_held)]
