@@ -48,14 +48,19 @@ class _Journey:
             # aiohttp's own time limits cancel the task; that it was one shows further out.
             self._interrupted = exchange, error
         else:
-            exchange.failed(error)
+            _failed(exchange, error)
 
     def settle(self, error: BaseException | None = None) -> None:
         """End what was interrupted, with ``error`` if that is what came of it."""
         if self._interrupted is not None:
             exchange, cancellation = self._interrupted
             self._interrupted = None
-            exchange.failed(error or cancellation)
+            _failed(exchange, error or cancellation)
+
+
+def _failed(exchange: Exchange, error: BaseException) -> None:
+    with guarded("the failure of a request"):
+        exchange.failed(error)
 
 
 _journey: Final[ContextVar[_Journey | None]] = ContextVar("latspan_aiohttp", default=None)
@@ -202,8 +207,9 @@ async def _send(wrapped: Wrapped, instance: Any, args: Positional, kwargs: Named
 def _lent(exchange: Exchange, headers: Any) -> Generator[None]:
     """Lend ``headers`` our trace context: what the caller sees of a request does not hold it."""
     ours: dict[str, str] = {}
-    if "traceparent" not in headers:
-        exchange.inject(ours)
+    with guarded("the trace context of a request"):
+        if "traceparent" not in headers:
+            exchange.inject(ours)
     added = {name: value for name, value in ours.items() if name not in headers}
     headers.update(added)
     try:

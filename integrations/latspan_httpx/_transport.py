@@ -8,13 +8,13 @@ from collections.abc import Awaitable, Callable
 from importlib import import_module
 from typing import Any, Final
 
-from latspan.instrument import Exchange, body_watch
-from latspan_httpx._events import stamp
+from latspan.instrument import Attempt, Exchange, body_watch, guarded, is_switched_on, report_bug
+from latspan_httpx._events import astamping, stamping
 
 __all__ = ["send", "send_async"]
 
-_Tracing = Callable[[Exchange, Callable[..., Any] | None], Callable[..., Any]]
-"""Makes a ``trace`` callback, given the caller's own."""
+_Stamping = Callable[[Attempt, Callable[[], int], Any], Callable[..., Any]]
+"""Makes a ``trace`` callback, given a try, a clock and the caller's own callback."""
 
 _LENT: Final = "latspan.lent"
 """The extension of a request that holds what the caller gave it."""
@@ -35,16 +35,15 @@ def send(official: str) -> Callable[..., Any]:
         kwargs: dict[str, Any],
     ) -> Any:
         request = args[0] if args else kwargs["request"]
-        exchange = _begin(request, official)
-        if exchange is None:
+        sending = _begin(request, official, stamping) if is_switched_on() else None
+        if sending is None:
             return wrapped(*args, **kwargs)
         try:
-            with _Sending(exchange, request, _trace):
-                response = wrapped(*args, **kwargs)
+            response = wrapped(*args, **kwargs)
         except BaseException as error:
-            exchange.failed(error)
+            sending.failed(error)
             raise
-        _answered(exchange, request, response)
+        sending.answered(response)
         return response
 
     return send_request
@@ -58,6 +57,7 @@ def send_async(official: str, core: str) -> Callable[..., Awaitable[Any]]:
         official: The name of OpenTelemetry's own instrumentor of this library.
         core: The module beneath, ``httpcore`` or ``httpcore2``.
     """
+    start_up = functools.partial(_start_up, core)
 
     async def send_request(
         wrapped: Callable[..., Awaitable[Any]],
@@ -66,34 +66,38 @@ def send_async(official: str, core: str) -> Callable[..., Awaitable[Any]]:
         kwargs: dict[str, Any],
     ) -> Any:
         request = args[0] if args else kwargs["request"]
-        exchange = _begin(request, official, lambda: _start_up(core))
-        if exchange is None:
+        sending = _begin(request, official, astamping, start_up) if is_switched_on() else None
+        if sending is None:
             return await wrapped(*args, **kwargs)
         try:
-            with _Sending(exchange, request, _async_trace):
-                response = await wrapped(*args, **kwargs)
+            response = await wrapped(*args, **kwargs)
         except BaseException as error:
-            exchange.failed(error)
+            sending.failed(error)
             raise
-        _answered(exchange, request, response)
+        sending.answered(response)
         return response
 
     return send_request
 
 
 def _begin(
-    request: Any, official: str, start_up: Callable[[], None] | None = None
-) -> Exchange | None:
-    url = request.url
-    return Exchange.begin(
-        request.method,
-        scheme=url.scheme,
-        host=url.host,
-        port=url.port,
-        path=url.raw_path.partition(b"?")[0].decode("ascii"),
-        official=("opentelemetry.instrumentation.httpx", official),
-        start_up=start_up,
-    )
+    request: Any, official: str, stamping: _Stamping, start_up: Callable[[], None] | None = None
+) -> _Sending | None:
+    try:
+        url = request.url
+        exchange = Exchange.begin(
+            request.method,
+            scheme=url.scheme,
+            host=url.host,
+            port=url.port,
+            path=url.raw_path.partition(b"?")[0].decode("ascii"),
+            official=("opentelemetry.instrumentation.httpx", official),
+            start_up=start_up,
+        )
+        return None if exchange is None else _Sending(exchange, request, stamping)
+    except Exception as error:  # noqa: BLE001 - latspan's own
+        report_bug(error, "the start of a request")
+        return None
 
 
 def _start_up(core: str) -> None:
@@ -121,7 +125,7 @@ def _import_backend(core: str) -> None:
 
 class _Sending:
     """
-    Inside ``with`` lend a request our trace context and the ``trace`` callback.
+    Lends a request our trace context and the ``trace`` callback while it is sent.
 
     The caller has its request back as it was: sent again, or on to where a redirect points,
     it must not carry this exchange's identity. httpcore holds on to its own references.
@@ -129,64 +133,55 @@ class _Sending:
     Args:
         exchange: Whose context it is.
         request: The client library's own.
-        tracing: Makes the callback.
+        stamping: Makes the callback.
     """
 
-    __slots__ = ("_active", "_lent", "_request")
+    __slots__ = ("_active", "_exchange", "_extensions", "_lent", "_request")
 
-    def __init__(self, exchange: Exchange, request: Any, tracing: _Tracing) -> None:
+    def __init__(self, exchange: Exchange, request: Any, stamping: _Stamping) -> None:
+        self._exchange = exchange
         self._request = request
         # The one request may be on its way twice at once: then the other's loan stands here.
         lent = request.extensions.get(_LENT) or (request.headers, request.extensions)
         self._lent = headers, extensions = lent
-        request.headers = headers.copy()
-        exchange.inject(request.headers)
-        trace = tracing(exchange, extensions.get("trace"))
-        request.extensions = {**extensions, "trace": trace, _LENT: lent}
-        self._active = exchange.call.active()
+        headers = headers.copy()
+        exchange.inject(headers)
+        trace = stamping(exchange.attempt, exchange.call.now, extensions.get("trace"))
+        self._extensions = {**extensions, "trace": trace, _LENT: lent}
+        request.headers, request.extensions = headers, self._extensions
+        self._active = exchange.active()
 
-    def __enter__(self) -> None:
-        pass
+    def failed(self, error: BaseException) -> None:
+        """Hear that the transport raised ``error``."""
+        self._give_back()
+        with guarded("the failure of a request"):
+            self._exchange.failed(error)
 
-    def __exit__(self, *raised: object) -> None:
-        self._active.leave()
+    def answered(self, response: Any) -> None:
+        """Hear that the transport returned ``response``, whose body is still to come."""
+        self._give_back()
+        exchange = self._exchange
+        # There is no public way to ask for a body that may not be in memory.
+        body: object = getattr(self._request, "_content", None)
+        try:
+            exchange.answered(
+                response.status_code,
+                response.headers,
+                response,
+                request_body=body if isinstance(body, bytes) else None,
+            )
+            if exchange.call.reads is not None and exchange.attempt.error_type is None:
+                # The reads of a stream say all there is to know of its body, and httpcore looks
+                # for the callback anew at each step: what is left is for the caller's own.
+                self._extensions["trace"] = self._lent[1].get("trace")
+            watching = body_watch(response)
+            if watching is not None and response.is_closed:
+                # Made in memory, by a mock or a cache: it was whole before anybody could read it.
+                watching.ended(watching.reading())
+        except Exception as error:  # noqa: BLE001 - latspan's own
+            report_bug(error, "the response headers")
+
+    def _give_back(self) -> None:
+        if self._active is not None:
+            self._active.leave()
         self._request.headers, self._request.extensions = self._lent
-
-
-def _answered(exchange: Exchange, request: Any, response: Any) -> None:
-    # There is no public way to ask for a body that may not be in memory.
-    body: object = getattr(request, "_content", None)
-    exchange.answered(
-        response.status_code,
-        response.headers,
-        response,
-        request_body=body if isinstance(body, bytes) else None,
-    )
-    watching = body_watch(response)
-    if watching is not None and response.is_closed:
-        # Made in memory, by a mock or a cache: it was whole before anybody could read it.
-        watching.ended(watching.reading())
-
-
-def _trace(exchange: Exchange, chained: Callable[..., Any] | None) -> Callable[[str, Any], None]:
-    """Return the callback for a synchronous transport; ``chained`` is the caller's own."""
-
-    def on_event(name: str, info: Any) -> None:
-        stamp(exchange.attempt, name, exchange.call.now())
-        if chained is not None:
-            chained(name, info)
-
-    return on_event
-
-
-def _async_trace(
-    exchange: Exchange, chained: Callable[..., Awaitable[Any]] | None
-) -> Callable[[str, Any], Awaitable[None]]:
-    """Return the callback for an asynchronous transport."""
-
-    async def on_event(name: str, info: Any) -> None:
-        stamp(exchange.attempt, name, exchange.call.now())
-        if chained is not None:
-            await chained(name, info)
-
-    return on_event

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from latspan.instrument import Attempt, Warmer, port_of
-from latspan_httpx._events import stamp
+from latspan_httpx._events import astamping, stamping
 
 __all__ = ["warmer_of"]
 
@@ -62,12 +62,8 @@ class _ClientWarmer(_Requests):
 
     def open(self, attempt: Attempt, now: Callable[[], int]) -> Any:
         """Send a request, and return the response unread."""
-
-        def hear(name: str, info: Any) -> None:
-            del info
-            stamp(attempt, name, now())
-
-        return self.transport.handle_request(self.build(extensions={"trace": hear}))
+        request = self.build(extensions={"trace": stamping(attempt, now)})
+        return self.transport.handle_request(request)
 
     def release(self, answer: Any) -> bool:
         """Read and close a response; return whether its connection stays open."""
@@ -83,12 +79,7 @@ class _AsyncClientWarmer(_Requests):
 
     async def open(self, attempt: Attempt, now: Callable[[], int]) -> Any:
         """Send a request, and return the response unread."""
-
-        async def hear(name: str, info: Any) -> None:
-            del info
-            stamp(attempt, name, now())
-
-        request = self.build(extensions={"trace": hear})
+        request = self.build(extensions={"trace": astamping(attempt, now)})
         return await self.transport.handle_async_request(request)
 
     async def release(self, answer: Any) -> bool:

@@ -30,7 +30,8 @@ class Endpoint:
         dialect: How to read its answers.
         said_by: Arguments that are attributes of the span, with the attributes' names.
         attributes: What every call of it is.
-        asking: What is asked in place of the arguments given; just these, if ``None``.
+        asking: What is asked where ``include_usage`` is configured; just the arguments given,
+            if ``None``.
     """
 
     dialect: Dialect
@@ -59,7 +60,7 @@ class Endpoint:
             attributes[semconv.GEN_AI_REQUEST_CHOICE_COUNT] = choices
         return open_call(
             operation=self.dialect.operation,
-            provider=provider_of(client),
+            provider=provider_of(client.__class__),
             model=model if isinstance(model, str) else None,
             dialect=self.dialect,
             server=server_of(client),

@@ -61,7 +61,7 @@ class Sending:
         self._added: frozenset[str] = frozenset()
         self._begin_try()
         self._token = _sending.set(self)
-        self._entered = exchange.call.active()
+        self._entered = exchange.active()
 
     def _begin_try(self) -> None:
         self._answer: Any = None
@@ -112,20 +112,24 @@ class Sending:
     def _follow(self, answer: Any, method: object, url: object) -> None:
         # urllib3 has read what was left of the body, and thrown it away.
         self._hand_over(answer, at_end=True)
-        self._entered.leave()
+        self._leave_exchange()
         following = _exchange(self._pool, method, url)
         if following is None:
             self._stop()
         else:
             self.exchange = following
-            self._entered = following.call.active()
+            self._entered = following.active()
 
     def leave(self) -> None:
         """Hear that ``urlopen`` is left."""
         with guarded("the end of a request"):
             if not self.over:
-                self._entered.leave()
+                self._leave_exchange()
                 self._stop()
+
+    def _leave_exchange(self) -> None:
+        if self._entered is not None:
+            self._entered.leave()
 
     def _stop(self) -> None:
         self.over = True

@@ -12,8 +12,9 @@ import threading
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from latspan.metrics import DEFAULT_EXPECTATIONS, Expectations
 
@@ -47,7 +48,7 @@ def _run_now(conclude: Callable[[], None]) -> None:
     conclude()
 
 
-def _nothing_waits() -> None:
+def _nothing_waits(_timeout_s: float | None) -> None:
     pass
 
 
@@ -95,7 +96,8 @@ class Runtime:
         defaults: Attributes of every request: ``path``, ``route``, ``traffic_class``, ``tenant``.
         expected: What streams are held against.
         strict: latspan's own bugs are raised instead of logged; for tests of latspan.
-        drain: Returns when everything that ``settle`` was given so far is done.
+        drain: Returns when everything that ``settle`` was given so far is done, or so many seconds
+            later; ``None`` waits as long as it takes.
         count_tokens: Counts what a provider did not, by content and model; ``None`` where nobody
             asked for that.
         captures_content: Whether spans say what was asked and answered.
@@ -112,7 +114,7 @@ class Runtime:
     defaults: Mapping[str, str] = field(default_factory=dict[str, str])
     expected: Expectations = DEFAULT_EXPECTATIONS
     strict: bool = False
-    drain: Callable[[], object] = _nothing_waits
+    drain: Callable[[float | None], object] = _nothing_waits
     count_tokens: Callable[[Content, str | None], TokenCounts] | None = None
     captures_content: bool = False
     include_usage: bool = False
@@ -136,27 +138,31 @@ class Runtime:
         if not record.sampled:
             span.when_kept(lambda: self.recorder.exemplify(record))
 
-    def conclude(self, conclude: Callable[[], None], doing: str, *, inline: bool) -> None:
+    def conclude(
+        self, doing: str, conclude: Callable[..., None], *observed: Any, inline: bool
+    ) -> None:
         """
         Run what follows the end of something, guarded.
 
         Args:
-            conclude: What follows.
             doing: The end of what, for the log.
+            conclude: What follows.
+            observed: What it is given.
             inline: Here and now, because its span must not wait.
         """
-
-        def concluded() -> None:
-            with guarded(doing):
-                conclude()
-
         if inline:
-            concluded()
+            _run_guarded(doing, conclude, *observed)
             # Otherwise the caller whose record is one too many would count all that wait.
             if self.recorder.fills_up():
                 self.settle(self.recorder.drain)
         else:
-            self.settle(concluded)
+            # A closure would be ten objects more for the collector to look at while they wait.
+            self.settle(partial(_run_guarded, doing, conclude, *observed))
+
+
+def _run_guarded(doing: str, conclude: Callable[..., None], *observed: Any) -> None:
+    with guarded(doing):
+        conclude(*observed)
 
 
 _installed: Runtime | None = None

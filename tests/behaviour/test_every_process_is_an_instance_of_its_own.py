@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from latspan.testing import Script, ScriptedServer
 from support.fleet import counts_of, instances_of
 from support.programs import run_program
 from support.receivers import receiving
@@ -71,6 +72,15 @@ def test_what_is_open_at_a_fork_is_ended_by_the_process_that_began_it() -> None:
         {"retrieve": 1},
         {"divide": 1, "answer": 1, "retrieve": 1},
     ]
+
+
+def test_what_a_child_asks_is_no_part_of_the_call_that_its_parent_makes() -> None:
+    """Forked in the midst of it, the child has the call in its context."""
+    with ScriptedServer(Script.chat(tokens=3)) as model, receiving() as receiver:
+        run_program("forks_inside_a_call", model.url, LATSPAN_ENDPOINT=receiver.url)
+
+    sent = [set(instance.spans) & {"GET", "chat m"} for instance in instances_of(receiver).values()]
+    assert sorted(sent, key=sorted) == [{"GET"}, {"chat m"}]
 
 
 def test_the_applications_spans_leave_under_the_same_name() -> None:

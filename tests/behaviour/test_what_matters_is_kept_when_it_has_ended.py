@@ -196,7 +196,7 @@ def percentiles(*, keep_ratio: float | None) -> tuple[dict[float, float | None],
     clock, random = ManualClock(), Random(1)  # noqa: S311 - a simulation
     exporter = InMemorySpanExporter()
     provider = TracerProvider(resource=Resource.get_empty(), shutdown_on_exit=False)
-    private = PrivateSink(provider, SimpleSpanProcessor(exporter))
+    private = PrivateSink(provider, exporter.export)
     sink = private if keep_ratio is None else SamplingSink(private, keep_ratio)
     recorder = Recorder(clock)
     runtime = Runtime(clock=clock, recorder=recorder, sink=lambda: sink, strict=True)

@@ -13,7 +13,7 @@ import pytest
 import latspan
 from latspan.instrument import Instrumentor, Patches
 from latspan.segments import Kind, Outcome
-from latspan.testing import Script
+from latspan.testing import Script, ScriptedServer, capture
 from latspan.testing._capture import Captured
 from tests.clients.conftest import LIBRARY, MESSAGES, Driver, http, openai
 
@@ -63,6 +63,50 @@ def test_one_request_on_its_way_twice_is_two_exchanges(driver: Driver, seen: Cap
     assert len({served.request_headers["traceparent"] for served in transport.truth()}) == 2
     urls = [(span.attributes or {}).get("url.full") for span in seen.spans if span.name == "GET"]
     assert urls == ["https://tool.test:443/a%3Fb"] * 2
+
+
+def _heard_of_a_stream(driver: Driver, server: ScriptedServer) -> list[str]:
+    """Return the steps that were begun; how each ended depends on what came in one packet."""
+    heard: list[str] = []
+
+    def listen(name: str, _info: object) -> None:
+        step, _, what = name.rpartition(".")
+        if what == "started":
+            heard.append(step)
+
+    async def alisten(name: str, info: object) -> None:
+        listen(name, info)
+
+    def ask(request: Any) -> None:
+        request.extensions["trace"] = listen
+
+    async def aask(request: Any) -> None:
+        request.extensions["trace"] = alisten
+
+    async def program() -> None:
+        kind, hook = ("Async", aask) if driver.asynchronous else ("", ask)
+        sender = getattr(http, f"{kind}Client")(event_hooks={"request": [hook]}, trust_env=False)
+        client = getattr(openai, f"{kind}OpenAI")(
+            base_url=f"{server.url}/v1", api_key="none", http_client=sender
+        )
+        await driver.read(await driver.create(client, stream=True))
+        await driver.close(client)
+
+    asyncio.run(program())
+    return heard
+
+
+def test_who_listens_to_the_transport_hears_the_body_of_a_stream_too(driver: Driver) -> None:
+    """Of which latspan wants to hear nothing: it has stamped the reads."""
+    with ScriptedServer(Script.chat(tokens=3)) as server:
+        before = _heard_of_a_stream(driver, server)
+        with capture() as seen:
+            meanwhile = _heard_of_a_stream(driver, server)
+    assert meanwhile == before
+    assert before[-2:] == ["http11.receive_response_body", "http11.response_closed"]
+    (record,) = seen.records
+    assert record.outcome is Outcome.COMPLETED
+    assert "connect" in {total.name for total in record.segment_totals}
 
 
 @pytest.mark.parametrize("padding", [0, 1 << 17], ids=["short", "long"])

@@ -14,7 +14,8 @@ from support.nginx import nginx_before
 from tests.conftest import Measured
 from tests.gateways.conftest import MODEL
 
-TOKENS = 32
+TOKENS = 128
+"""A burst is less than a tenth of their making even where its reader waits for a processor."""
 PROMPTS = [f"{number}: tell me about rivers." for number in range(6)]
 MS = 1_000_000
 

@@ -9,13 +9,19 @@ from __future__ import annotations
 
 from latspan._request._call import LiveCall, abandon_open_calls, active_call
 from latspan._request._carried import Carried
-from latspan._request._context import ambient_attributes, with_attribute_of, with_attributes
+from latspan._request._context import (
+    Entered,
+    ambient_attributes,
+    with_attribute_of,
+    with_attributes,
+)
 from latspan._request._enclosing import active_work, enclosing_works, is_left_over
 from latspan._request._remarks import Generation, Remarks
 from latspan._request._work import Known, LiveWork
 
 __all__ = [
     "Carried",
+    "Entered",
     "Generation",
     "Known",
     "LiveCall",

@@ -5,11 +5,11 @@ from __future__ import annotations
 import itertools
 import os
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextvars import ContextVar
 from typing import Any, Final
 
-from opentelemetry import context
+from opentelemetry.context import Context
 from opentelemetry.trace import SpanKind
 
 from latspan import semconv
@@ -20,7 +20,7 @@ from latspan._request._context import (
     series_attributes,
     span_attributes,
 )
-from latspan._request._enclosing import enclosing_works
+from latspan._request._enclosing import current_unit, enclosing_works
 from latspan._request._said import Said, read_answer
 from latspan._runtime import Runtime, nobody_observes
 from latspan._spans import (
@@ -58,8 +58,15 @@ _call: ContextVar[LiveCall | None] = ContextVar("latspan_call", default=None)
 _open_calls: dict[int, LiveCall] = {}
 _serial = itertools.count()
 
-# What is open in the parent is the parent's to end.
-os.register_at_fork(after_in_child=_open_calls.clear)
+
+def _forget_the_parents() -> None:
+    """Leave what is open in the parent to the parent."""
+    for call in _open_calls.values():
+        call.finished = True
+    _open_calls.clear()
+
+
+os.register_at_fork(after_in_child=_forget_the_parents)
 
 
 def active_call() -> LiveCall | None:
@@ -84,6 +91,7 @@ class LiveCall:
 
     Args:
         runtime: What is switched on.
+        around: The context that it begins in.
         kind: ``call`` or ``http``.
         name: The span's name.
         attributes: The span's attributes at its start, which a sampler may read.
@@ -104,7 +112,6 @@ class LiveCall:
         "_convention_metrics",
         "_handle",
         "_inline",
-        "_now",
         "_observation",
         "_offset_ns",
         "_renamed",
@@ -117,12 +124,15 @@ class LiveCall:
         "choices",
         "dialect",
         "end_marked",
+        "finished",
         "gathered",
         "headers",
         "kind",
         "method",
         "name",
+        "now",
         "opening",
+        "propagates",
         "reads",
         "request",
         "returned_ns",
@@ -136,6 +146,7 @@ class LiveCall:
     def __init__(
         self,
         runtime: Runtime,
+        around: Context,
         *,
         kind: Kind,
         name: str,
@@ -150,8 +161,11 @@ class LiveCall:
         awaits_span: bool = False,
     ) -> None:
         self._runtime = runtime
-        self._now = runtime.clock.monotonic_ns
-        self._start_ns = self._now()
+        self.now = runtime.clock.monotonic_ns
+        """The clock's monotonic reading, bound once: it is called twice a chunk."""
+        self._start_ns = self.now()
+        self.finished = False
+        """Whether it has ended; one that a fork has of its parent counts as ended there."""
         self._observation = runtime.observe()
         self._offset_ns = runtime.clock.epoch_offset_ns()
         self.kind = kind
@@ -161,7 +175,8 @@ class LiveCall:
         self.choices = choices
         self.series = series_attributes(runtime, series)
         self.attempts: list[Attempt] = []
-        self.reads = Reads() if streamed else None
+        # The defaults of the fields, at a third of their price: `list[int]()` is no `list()`.
+        self.reads = Reads([], []) if streamed else None
         self.tail: deque[Any] = deque(maxlen=_TAIL)
         self.opening: Any = None
         self.end_marked = False
@@ -172,29 +187,35 @@ class LiveCall:
         self.headers: Mapping[str, str] = {}
         self.method = "HTTP"
         self.sending: tuple[str, str] | None = None
+        self.propagates = runtime.propagate
+        """Whether ``traceparent`` is to be added to what is sent."""
         self.returned_ns: int | None = None
         self._close_started_ns: int | None = None
         self._timeline: Timeline | None = None
         self._convention_metrics = convention_metrics
-        self._started_with: Mapping[str, AttributeValue] = attributes
-        if kind is Kind.CALL:
+        self._started_with = {**attributes, **span_attributes(kind, self.series)}
+        if kind is Kind.CALL and current_unit.get() is not None:
             self._join_enclosing_work()
         self._awaits_span = awaits_span
         if sink is None:
             sink = NoSink() if awaits_span else runtime.sink()
-        self._inline = sink.inline
-        self.span = sink.open(
-            name,
-            kind=SpanKind.CLIENT,
-            start_epoch_ns=self._start_ns + self._offset_ns,
-            attributes={**attributes, **span_attributes(kind, self.series)},
-        )
+        self._open_span(sink, around)
         self._handle = next(_serial)
         _open_calls[self._handle] = self
 
     def _join_enclosing_work(self) -> None:
         for work in enclosing_works():
             work.calls.append(self.interval)
+
+    def _open_span(self, sink: SpanSink, around: Context) -> None:
+        self._inline = sink.inline
+        self.span = sink.open(
+            self.name,
+            kind=SpanKind.CLIENT,
+            start_epoch_ns=self._start_ns + self._offset_ns,
+            attributes=self._started_with,
+            around=around,
+        )
 
     def becomes_call(
         self,
@@ -215,11 +236,16 @@ class LiveCall:
         """
         self.kind, self.dialect, self.name = Kind.CALL, dialect, name
         self.series = series_attributes(self._runtime, series)
-        self._started_with = {**self._started_with, **attributes}
+        self._started_with = {
+            **self._started_with,
+            **attributes,
+            **span_attributes(self.kind, self.series),
+        }
         if self.span.span_context.is_valid:
             self._renamed = True
         else:
-            self._open_span_now(self._runtime.sink())
+            # Beneath what was current at the beginning.
+            self._open_span(self._runtime.sink(), self.span.context)
         self._convention_metrics = True
         self._join_enclosing_work()
 
@@ -231,36 +257,12 @@ class LiveCall:
             sink: Makes another instrumentation's span the call's, opened inside the call.
         """
         if not self.span.span_context.is_valid:
-            self._open_span_now(sink)
-
-    def _open_span_now(self, sink: SpanSink) -> None:
-        """Open the span that there was not, beneath what was current at the beginning."""
-        self._inline = sink.inline
-        token = context.attach(self.span.context)
-        try:
-            self.span = sink.open(
-                self.name,
-                kind=SpanKind.CLIENT,
-                start_epoch_ns=self._start_ns + self._offset_ns,
-                attributes={**self._started_with, **span_attributes(self.kind, self.series)},
-            )
-        finally:
-            context.detach(token)
-
-    @property
-    def now(self) -> Callable[[], int]:
-        """The clock's monotonic reading, bound once: it is called twice a chunk."""
-        return self._now
+            self._open_span(sink, self.span.context)
 
     @property
     def start_ns(self) -> int:
         """When the client library was called, monotonic nanoseconds."""
         return self._start_ns
-
-    @property
-    def propagates(self) -> bool:
-        """Whether ``traceparent`` is to be added to what is sent."""
-        return self._runtime.propagate
 
     def active(self) -> Entered[LiveCall | None]:
         """Inside ``with`` be the call that transports find, and its span the current one."""
@@ -268,23 +270,18 @@ class LiveCall:
 
     def open_attempt(self) -> Attempt:
         """Begin a try on the transport, now."""
-        attempt = Attempt(self._now())
+        attempt = Attempt(self.now())
         self.attempts.append(attempt)
         return attempt
 
     def returned(self) -> None:
         """Note that the client library has handed over the stream or the answer."""
-        self.returned_ns = self._now()
+        self.returned_ns = self.now()
 
     def closing(self) -> None:
         """Note that the caller begins to close the stream."""
         if self._close_started_ns is None and not self.finished:
-            self._close_started_ns = self._now()
-
-    @property
-    def finished(self) -> bool:
-        """Whether it has ended."""
-        return self._handle not in _open_calls
+            self._close_started_ns = self.now()
 
     def finish(
         self,
@@ -307,20 +304,23 @@ class LiveCall:
         # Popping is atomic: of several threads and a finaliser exactly one gets through.
         if _open_calls.pop(self._handle, None) is None:
             return
-        ended_ns = self._now() if done_ns is None else done_ns
+        self.finished = True
+        ended_ns = self.now() if done_ns is None else done_ns
         if self._awaits_span:
             # Whoever was to open one inside did not come to it.
             self.adopt(self._runtime.sink())
-        # Who goes on reading after a `break` goes on appending; that is no part of this call.
-        self.tail = self.tail.copy()
-        if self.reads is not None:
+        if self.reads is not None and self.reads.end is None:
+            # Who goes on reading after a `break` goes on appending; that is no part of this call.
             self.reads = self.reads.copy()
-        if self.gathered is not None:
-            self.gathered = self.gathered.copy()
-
+            self.tail = self.tail.copy()
+            if self.gathered is not None:
+                self.gathered = self.gathered.copy()
         self._runtime.conclude(
-            lambda: self._conclude(outcome, ended_ns, error_type),
             "the end of a call",
+            self._conclude,
+            outcome,
+            ended_ns,
+            error_type,
             # What is said is read on latspan's thread, whatever waits for the span.
             inline=self._inline and not finalizing and self.gathered is None,
         )
@@ -400,7 +400,8 @@ class LiveCall:
         }
         if self.kind is Kind.CALL:
             around = self._observation(self._start_ns, timeline.done_ns, self.server, Side.CLIENT)
-            ended_with |= not_said_otherwise(around, {**self._started_with, **ended_with})
+            if around:
+                ended_with |= not_said_otherwise(around, {**self._started_with, **ended_with})
         self._finish_span(timeline, outcome, ended_with)
         identity = self.span.span_context
         self._runtime.record(
@@ -433,9 +434,7 @@ class LiveCall:
 
     def _renamed_attributes(self) -> Mapping[str, AttributeValue]:
         """Return what the span was not begun with because nobody knew what it would be."""
-        if not self._renamed:
-            return {}
-        return {**self._started_with, **span_attributes(self.kind, self.series)}
+        return self._started_with if self._renamed else {}
 
     def _convention(self, ended_with: Mapping[str, AttributeValue]) -> dict[str, str]:
         if not self._convention_metrics:

@@ -51,21 +51,25 @@ def read_answer(
         streamed: Whether it came in chunks.
     """
     with _runtime.guarded("reading an answer"):
-        bodies = tuple(dialect.body_of(answer) for answer in answers)
+        bodies = tuple([dialect.body_of(answer) for answer in answers])
         reasons = dialect.finish_reasons(bodies)
-        lowered: dict[str, str] = {}
-        for name, value in headers.items():
-            # Some mappings hold a header that was sent twice as two.
-            key = name.lower()
-            lowered[key] = f"{lowered[key]}, {value}" if key in lowered else value
         return Said(
-            ended=dialect.ended(bodies),
+            ended=bool(reasons) or dialect.ended(bodies),
             error_type=error_in(bodies),
             tokens=counted_by_provider(dialect.usage(bodies)),
-            reported=evidence.read(Answer(streamed, bodies, lowered)),
+            reported=evidence.read(Answer(streamed, bodies, _lowered(headers))),
             attributes=_attributes(bodies, reasons),
         )
     return Said()
+
+
+def _lowered(headers: Mapping[str, str]) -> dict[str, str]:
+    lowered: dict[str, str] = {}
+    for name, value in headers.items():
+        # Some mappings hold a header that was sent twice as two.
+        key = name.lower()
+        lowered[key] = f"{lowered[key]}, {value}" if key in lowered else value
+    return lowered
 
 
 def _attributes(bodies: tuple[Body, ...], reasons: tuple[str, ...]) -> dict[str, AttributeValue]:
@@ -73,11 +77,9 @@ def _attributes(bodies: tuple[Body, ...], reasons: tuple[str, ...]) -> dict[str,
     if reasons:
         attributes[semconv.GEN_AI_RESPONSE_FINISH_REASONS] = reasons
     for body in bodies:
-        for name, key in (
-            ("id", semconv.GEN_AI_RESPONSE_ID),
-            ("model", semconv.GEN_AI_RESPONSE_MODEL),
-        ):
-            value = body.get(name)
-            if isinstance(value, str):
-                attributes[key] = value
+        identity, model = body.get("id"), body.get("model")
+        if isinstance(identity, str):
+            attributes[semconv.GEN_AI_RESPONSE_ID] = identity
+        if isinstance(model, str):
+            attributes[semconv.GEN_AI_RESPONSE_MODEL] = model
     return attributes

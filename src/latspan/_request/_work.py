@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
-from opentelemetry import trace
+from opentelemetry import context, trace
 from opentelemetry.trace import Span, SpanKind
 
 from latspan import semconv
@@ -160,6 +160,7 @@ class LiveWork:
             kind=span_kind,
             start_epoch_ns=self._start_ns + self._offset_ns,
             attributes={**self._started_with, **span_attributes(kind, self._series)},
+            around=context.get_current(),
         )
         self._entered = self.active() if current else None
 
@@ -273,10 +274,13 @@ class LiveWork:
             self._entered.leave()
         if self._process is not this_process():
             return
-
         self._runtime.conclude(
-            lambda: self._conclude(outcome, ended_ns, error_type, known),
             "the end of a unit of work",
+            self._conclude,
+            outcome,
+            ended_ns,
+            error_type,
+            known,
             # Its calls come first, and where content is read they are not done yet.
             inline=self._inline and not self._runtime.reads_content,
         )

@@ -18,6 +18,7 @@ from latspan._spans._attributes import (
     token_attributes,
 )
 from latspan._spans._children import attempt_spans, segment_spans
+from latspan._spans._current import current_span, with_current_span
 from latspan._spans._enriching import EnrichingSink
 from latspan._spans._none import NoSink
 from latspan._spans._span import (
@@ -42,6 +43,7 @@ __all__ = [
     "OpenSpan",
     "SpanSink",
     "attempt_spans",
+    "current_span",
     "gen_ai_latency",
     "interleaved_attributes",
     "latency_attributes",
@@ -50,4 +52,5 @@ __all__ = [
     "segment_spans",
     "start_and_end",
     "token_attributes",
+    "with_current_span",
 ]

@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 
 from opentelemetry import trace
 from opentelemetry.context import Context
-from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode
+from opentelemetry.trace import SpanKind, Status, StatusCode
 
+from latspan._spans._current import with_current_span
 from latspan._spans._span import (
     AttributeValue,
     ChildSpan,
@@ -39,25 +40,18 @@ def start_and_end(tracer: trace.Tracer, children: Sequence[ChildSpan], context: 
 class _ApiSpan(DecidedAtStart):
     """A span of the OpenTelemetry API."""
 
-    __slots__ = ("_context", "_end_children", "_span")
+    __slots__ = ("_end_children", "_span", "context", "span_context")
 
-    def __init__(self, span: trace.Span, end_children: EndChildren) -> None:
+    def __init__(self, span: trace.Span, end_children: EndChildren, around: Context) -> None:
         self._span = span
         self._end_children = end_children
-        self._context = trace.set_span_in_context(span)
-
-    @property
-    def span_context(self) -> SpanContext:
-        return self._span.get_span_context()
-
-    @property
-    def context(self) -> Context:
-        return self._context
+        self.span_context = span.get_span_context()
+        self.context = with_current_span(span, around)
 
     def finish(self, finished: FinishedSpan) -> None:
         span = self._span
         if span.is_recording():
-            self._end_children(finished.children, self._context)
+            self._end_children(finished.children, self.context)
             if finished.name is not None:
                 span.update_name(finished.name)
             span.set_attributes(finished.attributes)
@@ -75,11 +69,14 @@ class ApiSink:
         end_children: How its spans' children are ended; started first, unless given.
     """
 
-    inline = True
-
     def __init__(self, tracer: trace.Tracer, end_children: EndChildren | None = None) -> None:
         self._tracer = tracer
         self._end_children = end_children or functools.partial(start_and_end, tracer)
+
+    @property
+    def inline(self) -> bool:
+        """Its spans end with their request: nobody knows who looks at them when."""
+        return True
 
     def open(
         self,
@@ -88,12 +85,13 @@ class ApiSink:
         kind: SpanKind,
         start_epoch_ns: int,
         attributes: Mapping[str, AttributeValue],
+        around: Context,
     ) -> OpenSpan:
-        """Begin a span beneath the current one; the provider's sampler rules."""
+        """Begin a span; the provider's sampler rules."""
         span = self._tracer.start_span(
-            name, kind=kind, attributes=attributes, start_time=start_epoch_ns
+            name, context=around, kind=kind, attributes=attributes, start_time=start_epoch_ns
         )
-        return _ApiSpan(span, self._end_children)
+        return _ApiSpan(span, self._end_children, around)
 
     def end_children(self, children: Sequence[ChildSpan], parent: Context) -> None:
         """Make and end spans beneath the one that is current in ``parent``."""

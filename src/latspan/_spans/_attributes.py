@@ -23,6 +23,7 @@ __all__ = [
     "token_attributes",
 ]
 
+_MEASURED: Final = Source.MEASURED
 _PERCENTILE_95_NEEDS: Final = 20
 
 _NAMED: Final[Mapping[str, tuple[str, MetricUnit]]] = {
@@ -64,10 +65,10 @@ def metric_attributes(
     said: dict[str, AttributeValue] = {}
     estimated: list[str] = []
     for name, (key, unit) in named.items():
-        value = metrics.get(name)
-        if value is not None:
-            said[key] = in_metric_unit(value.value, unit)
-            if value.source is not Source.MEASURED:
+        if name in metrics:
+            value, source = metrics[name]
+            said[key] = in_metric_unit(value, unit)
+            if source is not _MEASURED:
                 estimated.append(key)
     return said, estimated
 
@@ -80,10 +81,10 @@ def latency_attributes(
     attributes[semconv.LATSPAN_OUTCOME] = outcome.value
     gaps = timeline.chunk_gaps
     if len(gaps) >= _PERCENTILE_95_NEEDS:
-        ordered = sorted(gap.value for gap in gaps)
+        ordered = sorted([gap_ns for gap_ns, _ in gaps])
         rank = -(-len(ordered) * 95 // 100)
         attributes[semconv.LATSPAN_CHUNK_GAP_P95] = to_seconds(ordered[rank - 1])
-        if any(gap.source is not Source.MEASURED for gap in gaps):
+        if any(source is not _MEASURED for _, source in gaps):
             estimated.append(semconv.LATSPAN_CHUNK_GAP_P95)
     if estimated:
         attributes[semconv.LATSPAN_ESTIMATED] = estimated
@@ -92,7 +93,8 @@ def latency_attributes(
     attributes |= interleaved_attributes(timeline.segments)
     for report in reported:
         prefix = f"{semconv.LATSPAN_REPORTED_PREFIX}{report.system}."
-        attributes |= {prefix + name: value for name, value in report.raw.items()}
+        for name, value in report.raw.items():
+            attributes[prefix + name] = value
     if timeline.rejected:
         attributes[semconv.LATSPAN_EVIDENCE_REJECTED] = timeline.rejected
     return attributes
@@ -133,6 +135,8 @@ def gen_ai_latency(
 def interleaved_attributes(segments: Sequence[Segment]) -> dict[str, AttributeValue]:
     """Return the time of each segment that has no span of its own, in seconds."""
     interleaved = interleaved_names(segments)
+    if not interleaved:
+        return {}
     return {
         semconv.segment_duration(total.name): to_seconds(total.duration_ns)
         for total in totals(segment for segment in segments if segment.name in interleaved)

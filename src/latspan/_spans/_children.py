@@ -19,7 +19,7 @@ __all__ = ["attempt_spans", "interleaved_names", "segment_spans"]
 _NEVER_A_SPAN: Final[frozenset[str]] = frozenset({SegmentName.CONSUMER, SegmentName.RETRY})
 """Time that is interleaved with others, or has spans of its own: an attribute instead."""
 
-_PERCENTILE_95_NEEDS: Final = 20
+_UNKNOWN: Final = Source.UNKNOWN
 
 
 def segment_spans(segments: Sequence[Segment], start_epoch_ns: int) -> tuple[ChildSpan, ...]:
@@ -32,14 +32,16 @@ def segment_spans(segments: Sequence[Segment], start_epoch_ns: int) -> tuple[Chi
     """
     interleaved = interleaved_names(segments)
     return tuple(
-        ChildSpan(
-            name,
-            start_epoch_ns + start_ns,
-            start_epoch_ns + end_ns,
-            _segment_attributes(name, source),
-        )
-        for name, start_ns, end_ns, source in segments
-        if name not in interleaved and source is not Source.UNKNOWN and start_ns < end_ns
+        [
+            ChildSpan(
+                name,
+                start_epoch_ns + start_ns,
+                start_epoch_ns + end_ns,
+                _segment_attributes(name, source),
+            )
+            for name, start_ns, end_ns, source in segments
+            if start_ns < end_ns and source is not _UNKNOWN and name not in interleaved
+        ]
     )
 
 
@@ -51,10 +53,12 @@ def _segment_attributes(name: str, source: Source) -> Mapping[str, AttributeValu
 
 def interleaved_names(segments: Sequence[Segment]) -> frozenset[str]:
     """Return the names of what has no span of its own: more than one interval, or never one."""
-    names = [segment.name for segment in segments]
-    if len({*names}) == len(names):
-        return _NEVER_A_SPAN
-    return _NEVER_A_SPAN.union(name for name, intervals in Counter(names).items() if intervals > 1)
+    names = {name for name, _, _, _ in segments}
+    interleaved = _NEVER_A_SPAN & names
+    if len(names) == len(segments):
+        return interleaved
+    intervals = Counter([name for name, _, _, _ in segments])
+    return interleaved.union([name for name in names if intervals[name] > 1])
 
 
 def attempt_spans(

@@ -8,8 +8,9 @@ from contextlib import suppress
 
 from opentelemetry import trace
 from opentelemetry.context import Context
-from opentelemetry.trace import SpanContext, SpanKind
+from opentelemetry.trace import SpanKind
 
+from latspan._spans._current import with_current_span
 from latspan._spans._span import (
     AttributeValue,
     ChildSpan,
@@ -44,9 +45,10 @@ class EnrichingSink:
         kind: SpanKind,  # noqa: ARG002
         start_epoch_ns: int,  # noqa: ARG002
         attributes: Mapping[str, AttributeValue],
+        around: Context,
     ) -> OpenSpan:
         """Take the other's span for ours, which it ends itself."""
-        return _EnrichedSpan(self._sink, self._span, attributes)
+        return _EnrichedSpan(self._sink, self._span, attributes, around)
 
     def end_children(self, children: Sequence[ChildSpan], parent: Context) -> None:
         """Hand them on."""
@@ -60,15 +62,20 @@ class _EnrichedSpan(DecidedAtStart):
     Some end theirs inside the call, before its answer is known: ended, it would take nothing more.
     """
 
-    __slots__ = ("_attributes", "_context", "_ended_epoch_ns", "_sink", "_span")
+    __slots__ = ("_attributes", "_ended_epoch_ns", "_sink", "_span", "context", "span_context")
 
     def __init__(
-        self, sink: SpanSink, span: trace.Span, attributes: Mapping[str, AttributeValue]
+        self,
+        sink: SpanSink,
+        span: trace.Span,
+        attributes: Mapping[str, AttributeValue],
+        around: Context,
     ) -> None:
         self._sink = sink
         self._span = span
         self._attributes = attributes
-        self._context = trace.set_span_in_context(span)
+        self.span_context = span.get_span_context()
+        self.context = with_current_span(span, around)
         self._ended_epoch_ns: int | None = None
         with suppress(AttributeError):
             span.end = self._end_later
@@ -77,18 +84,10 @@ class _EnrichedSpan(DecidedAtStart):
         if self._ended_epoch_ns is None:
             self._ended_epoch_ns = time.time_ns() if end_time is None else end_time
 
-    @property
-    def span_context(self) -> SpanContext:
-        return self._span.get_span_context()
-
-    @property
-    def context(self) -> Context:
-        return self._context
-
     def finish(self, finished: FinishedSpan) -> None:
         span = self._span
         try:
-            self._sink.end_children(finished.children, self._context)
+            self._sink.end_children(finished.children, self.context)
             # What the other says of it stands: a span is its maker's.
             said: Mapping[str, object] = getattr(span, "attributes", None) or {}
             known = {**self._attributes, **finished.attributes}

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from opentelemetry import trace
 from opentelemetry.context import Context
-from opentelemetry.trace import SpanContext, SpanKind
+from opentelemetry.trace import SpanKind
 
 from latspan._spans._span import AttributeValue, ChildSpan, DecidedAtStart, FinishedSpan, OpenSpan
 
@@ -25,27 +25,22 @@ class NoSink:
         kind: SpanKind,  # noqa: ARG002
         start_epoch_ns: int,  # noqa: ARG002
         attributes: Mapping[str, AttributeValue],  # noqa: ARG002
+        around: Context,
     ) -> OpenSpan:
         """Hand on whatever span is current, and end nothing."""
-        return _NoSpan()
+        return _NoSpan(around)
 
     def end_children(self, children: Sequence[ChildSpan], parent: Context) -> None:
         """Drop them."""
 
 
 class _NoSpan(DecidedAtStart):
-    __slots__ = ("_context",)
+    __slots__ = ("context",)
 
-    def __init__(self) -> None:
-        self._context = trace.set_span_in_context(trace.get_current_span())
+    span_context = trace.INVALID_SPAN_CONTEXT
 
-    @property
-    def span_context(self) -> SpanContext:
-        return trace.INVALID_SPAN_CONTEXT
-
-    @property
-    def context(self) -> Context:
-        return self._context
+    def __init__(self, around: Context) -> None:
+        self.context = around
 
     def finish(self, finished: FinishedSpan) -> None:
         pass

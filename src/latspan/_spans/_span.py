@@ -83,10 +83,8 @@ class DecidedAtStart:
 
     __slots__ = ()
 
-    @property
-    def span_context(self) -> SpanContext:
-        """Its identity."""
-        raise NotImplementedError
+    span_context: SpanContext
+    """Its identity."""
 
     @property
     def kept(self) -> bool:
@@ -105,7 +103,7 @@ class SpanSink(Protocol):
         """
         Whether spans must be finished on the caller's thread, when the request ends.
 
-        True for an application's own provider, so that its ``force_flush`` loses none.
+        True for an application's own provider, but where that waits for latspan before it flushes.
         """
         ...
 
@@ -116,8 +114,18 @@ class SpanSink(Protocol):
         kind: SpanKind,
         start_epoch_ns: int,
         attributes: Mapping[str, AttributeValue],
+        around: Context,
     ) -> OpenSpan:
-        """Begin a span beneath the current one."""
+        """
+        Begin a span.
+
+        Args:
+            name: Its name.
+            kind: Its kind.
+            start_epoch_ns: When it began, Unix nanoseconds.
+            attributes: What is known of it; a sampler may read them.
+            around: The context that it begins in: the span that is current there is its parent.
+        """
         ...
 
     def end_children(self, children: Sequence[ChildSpan], parent: Context) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from latspan._lazy import fetched_when_used
 from latspan.export._about import Reading, readings_of
+from latspan.export._application_sink import application_sink
 from latspan.export._back_off import BackOff
 from latspan.export._environment import SpanBatches, span_batches
 from latspan.export._interval_export import IntervalExport, Outlet
@@ -20,7 +21,6 @@ from latspan.export._otlp_metrics import MetricsExporter, OtlpMetrics
 from latspan.export._otlp_spans import OtlpSpans, SpanAnswer, otlp_spans
 from latspan.export._private_spans import PrivateSink
 from latspan.export._resource import resource_of, resource_of_child
-from latspan.export._unstarted_children import end_children_of
 
 if TYPE_CHECKING:
     from latspan.export._histogram_log import HistogramLogs
@@ -41,7 +41,7 @@ __all__ = [
     "Reading",
     "SpanAnswer",
     "SpanBatches",
-    "end_children_of",
+    "application_sink",
     "http_session",
     "metrics_parts",
     "otlp_log_exporter",

@@ -1,20 +1,29 @@
-"""Spans of latspan's private provider: built whole when they end, handed to its processor."""
+"""Spans of latspan's private provider: built whole when they end, a request's together."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import cast
 
-from opentelemetry import context, trace
+from opentelemetry import trace
 from opentelemetry.context import Context
-from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode
 
-from latspan._spans import AttributeValue, ChildSpan, DecidedAtStart, FinishedSpan, OpenSpan
+from latspan._spans import (
+    AttributeValue,
+    ChildSpan,
+    DecidedAtStart,
+    FinishedSpan,
+    OpenSpan,
+    current_span,
+    with_current_span,
+)
 from latspan._version import __version__
-from latspan.export._trace_flags import has_random_id, trace_flags
+from latspan.export._samplers import standing
+from latspan.export._trace_flags import TRACE_FLAGS, has_random_id
 from latspan.semconv import SCHEMA_URL
 
 __all__ = ["PrivateSink"]
@@ -34,17 +43,20 @@ class PrivateSink:
 
     Args:
         provider: Gives resource, sampler and identities, as the ``OTEL_*`` variables say.
-        processor: Takes finished spans.
+        take: Takes finished spans, all of one request at once.
     """
 
     inline = False
 
-    def __init__(self, provider: TracerProvider, processor: SpanProcessor) -> None:
+    def __init__(
+        self, provider: TracerProvider, take: Callable[[Sequence[ReadableSpan]], object]
+    ) -> None:
         self._resource = provider.resource
         self._sampler = provider.sampler
+        self._standing = standing(provider.sampler)
         self._ids = provider.id_generator
         self._ids_are_random = isinstance(provider.id_generator, RandomIdGenerator)
-        self._processor = processor
+        self._take = take
 
     def open(
         self,
@@ -53,85 +65,99 @@ class PrivateSink:
         kind: SpanKind,
         start_epoch_ns: int,
         attributes: Mapping[str, AttributeValue],
+        around: Context,
     ) -> OpenSpan:
-        """Begin a span beneath the current one; the sampler of the environment rules."""
-        around = context.get_current()
-        parent = trace.get_current_span(around).get_span_context()
-        trace_id = parent.trace_id if parent.is_valid else self._ids.generate_trace_id()
-        decision = self._sampler.should_sample(
-            around, trace_id, name, kind=kind, attributes=attributes
-        )
+        """Begin a span; the sampler of the environment rules."""
+        current = current_span(around)
+        parent = None if current is None else current.get_span_context()
+        if parent is not None and parent.is_valid:
+            trace_id, trace_state = parent.trace_id, parent.trace_state
+            is_random = has_random_id(parent)
+            is_sampled = self._standing.below[parent.is_remote, parent.trace_flags.sampled]
+        else:
+            parent = None
+            trace_id, trace_state = self._ids.generate_trace_id(), None
+            is_random = self._ids_are_random
+            is_sampled = self._standing.at_root
+        if is_sampled is None:
+            said = self._sampler.should_sample(
+                around, trace_id, name, kind=kind, attributes=attributes
+            )
+            is_sampled, trace_state = said.decision.is_sampled(), said.trace_state
+            added = cast("Mapping[str, AttributeValue]", said.attributes)  # pyright: ignore[reportUnknownMemberType]
+            attributes = {**attributes, **added}
         span_context = SpanContext(
             trace_id,
             self._ids.generate_span_id(),
             is_remote=False,
-            trace_flags=trace_flags(
-                sampled=decision.decision.is_sampled(),
-                is_random=has_random_id(parent) if parent.is_valid else self._ids_are_random,
-            ),
-            trace_state=decision.trace_state,
+            trace_flags=TRACE_FLAGS[is_sampled, is_random],
+            trace_state=trace_state,
         )
-        added = cast("Mapping[str, AttributeValue]", decision.attributes)  # pyright: ignore[reportUnknownMemberType]
         return _PrivateSpan(
             self,
             span_context,
-            parent if parent.is_valid else None,
+            with_current_span(trace.NonRecordingSpan(span_context), around),
+            parent,
             name,
             kind,
             start_epoch_ns,
-            {**attributes, **added} if added else attributes,
+            attributes,
         )
 
-    def emit(
+    def end(
         self,
         name: str,
         *,
         span_context: SpanContext,
         parent: SpanContext | None,
         kind: SpanKind,
-        interval: tuple[int, int],
+        start_epoch_ns: int,
         attributes: Mapping[str, AttributeValue],
-        failed: bool,
+        finished: FinishedSpan,
     ) -> None:
-        """Hand one finished span to the processor."""
-        self._processor.on_end(
-            ReadableSpan(
-                name,
-                context=span_context,
-                parent=parent,
-                resource=self._resource,
-                attributes=attributes,
-                kind=kind,
-                instrumentation_scope=_SCOPE,
-                status=_FAILED if failed else _FINE,
-                start_time=interval[0],
-                end_time=interval[1],
-            )
+        """Hand over a finished span, its children before it."""
+        self._take(
+            [
+                *self._children(finished.children, span_context),
+                ReadableSpan(
+                    name,
+                    context=span_context,
+                    parent=parent,
+                    resource=self._resource,
+                    attributes=attributes,
+                    kind=kind,
+                    instrumentation_scope=_SCOPE,
+                    status=_FAILED if finished.failed else _FINE,
+                    start_time=start_epoch_ns,
+                    end_time=finished.end_epoch_ns,
+                ),
+            ]
         )
 
     def end_children(self, children: Sequence[ChildSpan], parent: Context) -> None:
         """Hand over spans beneath the one that is current in ``parent``, in its trace."""
         around = trace.get_current_span(parent).get_span_context()
-        for child in children:
-            self.emit_child(child, around)
+        if around.trace_flags.sampled:
+            self._take(self._children(children, around))
 
-    def emit_child(self, child: ChildSpan, parent: SpanContext) -> None:
-        """Hand over a span beneath ``parent``, in its trace."""
-        self.emit(
-            child.name,
-            span_context=SpanContext(
-                parent.trace_id,
-                self._ids.generate_span_id(),
-                is_remote=False,
-                trace_flags=parent.trace_flags,
-                trace_state=parent.trace_state,
-            ),
-            parent=parent,
-            kind=child.kind,
-            interval=(child.start_epoch_ns, child.end_epoch_ns),
-            attributes=child.attributes,
-            failed=child.failed,
-        )
+    def _children(self, children: Sequence[ChildSpan], parent: SpanContext) -> list[ReadableSpan]:
+        trace_id, flags, state = parent.trace_id, parent.trace_flags, parent.trace_state
+        span_id, resource = self._ids.generate_span_id, self._resource
+        return [
+            ReadableSpan(
+                name,
+                context=SpanContext(trace_id, span_id(), False, flags, state),
+                parent=parent,
+                resource=resource,
+                attributes=attributes,
+                kind=kind,
+                instrumentation_scope=_SCOPE,
+                status=_FAILED if failed else _FINE,
+                start_time=start_epoch_ns,
+                end_time=end_epoch_ns,
+            )
+            for name, start_epoch_ns, end_epoch_ns, attributes, kind, failed in children
+        ]
 
 
 class _PrivateSpan(DecidedAtStart):
@@ -139,19 +165,20 @@ class _PrivateSpan(DecidedAtStart):
 
     __slots__ = (
         "_attributes",
-        "_context",
         "_kind",
         "_name",
         "_parent",
         "_sink",
-        "_span_context",
         "_start_epoch_ns",
+        "context",
+        "span_context",
     )
 
     def __init__(
         self,
         sink: PrivateSink,
         span_context: SpanContext,
+        context: Context,
         parent: SpanContext | None,
         name: str,
         kind: SpanKind,
@@ -159,33 +186,23 @@ class _PrivateSpan(DecidedAtStart):
         attributes: Mapping[str, AttributeValue],
     ) -> None:
         self._sink = sink
-        self._span_context = span_context
+        self.span_context = span_context
+        self.context = context
         self._parent = parent
         self._name = name
         self._kind = kind
         self._start_epoch_ns = start_epoch_ns
         self._attributes = attributes
-        self._context = trace.set_span_in_context(trace.NonRecordingSpan(span_context))
-
-    @property
-    def span_context(self) -> SpanContext:
-        return self._span_context
-
-    @property
-    def context(self) -> Context:
-        return self._context
 
     def finish(self, finished: FinishedSpan) -> None:
-        if not self._span_context.trace_flags.sampled:
+        if not self.span_context.trace_flags.sampled:
             return
-        for child in finished.children:
-            self._sink.emit_child(child, self._span_context)
-        self._sink.emit(
+        self._sink.end(
             self._name if finished.name is None else finished.name,
-            span_context=self._span_context,
+            span_context=self.span_context,
             parent=self._parent,
             kind=self._kind,
-            interval=(self._start_epoch_ns, finished.end_epoch_ns),
+            start_epoch_ns=self._start_epoch_ns,
             attributes={**self._attributes, **finished.attributes},
-            failed=finished.failed,
+            finished=finished,
         )

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from latspan._lazy import fetched_when_used
-from latspan._runtime import guarded
+from latspan._runtime import guarded, report_bug
 from latspan.instrument._by_hand import WorkScope, attributes, request
 from latspan.instrument._discovery import (
     Integration,
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
         Call,
         active_call,
         asks_for_usage,
-        inject_trace_context,
+        is_switched_on,
         open_call,
     )
     from latspan.instrument._instrumentor import Instrumentor
@@ -92,10 +92,10 @@ __all__ = [
     "error_type_of",
     "follow",
     "guarded",
-    "inject_trace_context",
     "instrumented",
     "integrations",
     "is_on",
+    "is_switched_on",
     "iterate",
     "iterate_body",
     "open_call",
@@ -104,6 +104,7 @@ __all__ = [
     "patch_stream_classes",
     "patch_stream_wrappers",
     "port_of",
+    "report_bug",
     "request",
     "server_of",
     "stand_in",
@@ -137,8 +138,8 @@ _FOR_INTEGRATIONS = {
     "asks_for_usage": "_hooks",
     "body_watch": "_bodies",
     "follow": "_stream_classes",
-    "inject_trace_context": "_hooks",
     "is_on": "_beside",
+    "is_switched_on": "_hooks",
     "iterate": "_streams",
     "iterate_body": "_bodies",
     "open_call": "_hooks",

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
 from latspan._request import LiveCall
-from latspan._runtime import guarded
+from latspan._runtime import current, report_bug
 from latspan.instrument._bodies import follows_bodies, watch_body
 from latspan.instrument._coroutines import stand_in
 from latspan.instrument._outcomes import error_type_of, outcome_of
@@ -23,7 +23,11 @@ Opener = Callable[[Any, Mapping[str, Any]], LiveCall | None]
 """Opens a call, given whose method it is and its keyword arguments."""
 
 Asking = Callable[[dict[str, Any]], dict[str, Any]]
-"""What is asked, given the keyword arguments of a method; what was given is not changed."""
+"""
+What is asked where ``include_usage`` is configured, given the keyword arguments of a method.
+
+What was given is not changed.
+"""
 
 
 class Answers:
@@ -43,7 +47,8 @@ class Answers:
 
         Args:
             opener: Opens its calls.
-            asking: What is asked in place of its keyword arguments; just these, if not given.
+            asking: What is asked in place of its keyword arguments where ``include_usage`` is
+                configured; just these, if not given.
         """
 
         def call_method(
@@ -52,17 +57,22 @@ class Answers:
             args: tuple[Any, ...],
             kwargs: dict[str, Any],
         ) -> Any:
-            if asking is not None:
+            runtime = current()
+            if runtime is None:
+                return wrapped(*args, **kwargs)
+            if asking is not None and runtime.include_usage:
                 kwargs = asking(kwargs)
             call = self._open(opener, instance, kwargs)
             if call is None:
                 return wrapped(*args, **kwargs)
+            inside = call.active()
             try:
-                with call.active():
-                    answer = wrapped(*args, **kwargs)
+                answer = wrapped(*args, **kwargs)
             except BaseException as error:
+                inside.leave()
                 call.finish(outcome_of(error), error_type=error_type_of(error))
                 raise
+            inside.leave()
             self._hand_over(call, answer)
             return answer
 
@@ -77,12 +87,14 @@ class Answers:
             call = self._open(opener, instance, kwargs)
             if call is None:
                 return await begun
+            inside = call.active()
             try:
-                with call.active():
-                    answer = await begun
+                answer = await begun
             except BaseException as error:
+                inside.leave()
                 call.finish(outcome_of(error), error_type=error_type_of(error))
                 raise
+            inside.leave()
             self._hand_over(call, answer)
             return answer
 
@@ -92,7 +104,10 @@ class Answers:
             args: tuple[Any, ...],
             kwargs: dict[str, Any],
         ) -> Awaitable[Any]:
-            if asking is not None:
+            runtime = current()
+            if runtime is None:
+                return wrapped(*args, **kwargs)
+            if asking is not None and runtime.include_usage:
                 kwargs = asking(kwargs)
             # An SDK refuses wrong arguments here and now, and begins nothing before it is awaited.
             begun = wrapped(*args, **kwargs)
@@ -101,29 +116,37 @@ class Answers:
         return call_method
 
     def _open(self, opener: Opener, instance: Any, kwargs: Mapping[str, Any]) -> LiveCall | None:
-        with guarded("the start of a call"):
+        try:
             return opener(instance, kwargs)
-        return None
+        except Exception as error:  # noqa: BLE001 - latspan's own
+            report_bug(error, "the start of a call")
+            return None
 
     def _hand_over(self, call: LiveCall, answer: Any) -> None:
         """End the call where its answer is whole, or follow the stream that it is."""
-        with guarded("the answer of a call"):
-            call.returned()
-            if isinstance(answer, self._streams):
-                if call.dialect is not None:
-                    follow(call, call.dialect, answer)
-                return
-            response = getattr(answer, "http_response", None)
-            if response is None:
-                call.answer = answer
-            elif response.is_closed:
-                # Read by the SDK before it was handed over.
-                call.answer = response.content
-            elif call.attempts and follows_bodies(response):
-                body = watch_body(call, call.attempts[-1], response)
-                if response.request.headers.get(_RAW) == _INSIDE_WITH:
-                    body.entered()
-                return
-            # A raw response that nobody follows: the call ends where we lose sight of it.
-            call.reads = None
-            call.finish(Outcome.COMPLETED, done_ns=call.returned_ns)
+        call.returned()
+        try:
+            if not isinstance(answer, self._streams):
+                _end_or_follow(call, answer)
+            elif call.dialect is not None:
+                follow(call, call.dialect, answer)
+        except Exception as error:  # noqa: BLE001 - latspan's own
+            report_bug(error, "the answer of a call")
+
+
+def _end_or_follow(call: LiveCall, answer: Any) -> None:
+    """End the call where its answer is whole, or follow the body of a raw response."""
+    response = getattr(answer, "http_response", None)
+    if response is None:
+        call.answer = answer
+    elif response.is_closed:
+        # Read by the SDK before it was handed over.
+        call.answer = response.content
+    elif call.attempts and follows_bodies(response):
+        body = watch_body(call, call.attempts[-1], response)
+        if response.request.headers.get(_RAW) == _INSIDE_WITH:
+            body.entered()
+        return
+    # A raw response that nobody follows: the call ends where we lose sight of it.
+    call.reads = None
+    call.finish(Outcome.COMPLETED, done_ns=call.returned_ns)

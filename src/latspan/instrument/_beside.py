@@ -6,9 +6,11 @@ import sys
 from collections.abc import Mapping
 from typing import Final, cast
 
-from opentelemetry import context, trace
+from opentelemetry import trace
+from opentelemetry.context import Context
 
 from latspan import semconv
+from latspan._spans import current_span
 
 __all__ = ["counted_beside", "is_on", "llm_span_around"]
 
@@ -41,27 +43,33 @@ def is_on(module: str, instrumentor: str) -> bool:
     return cls is not None and cls().is_instrumented_by_opentelemetry is True
 
 
-def counted_beside(span: trace.Span | None) -> bool:
+def counted_beside(span: trace.Span | None, around: Context) -> bool:
     """
     Return whether another instrumentation emits the GenAI conventions' metrics for this call.
 
     Args:
         span: What :func:`llm_span_around` returned.
+        around: The context that the call begins in.
     """
-    if context.get_value(_OFFICIAL_INFERENCE_KEY) is not None:
+    if around.get(_OFFICIAL_INFERENCE_KEY) is not None:
         return True
+    if span is None:
+        return False
     scope = getattr(span, "instrumentation_scope", None)
     return str(getattr(scope, "name", "")).startswith("opentelemetry.")
 
 
-def llm_span_around() -> trace.Span | None:
+def llm_span_around(around: Context) -> trace.Span | None:
     """
     Return the span that another instrumentation has just opened for the call that begins here.
 
     A span is taken once: of two calls inside one such span the second is a call of its own.
+
+    Args:
+        around: The context that the call begins in.
     """
-    span = trace.get_current_span()
-    if not span.is_recording():
+    span = current_span(around)
+    if span is None or not span.is_recording():
         return None
     attributes = cast("Mapping[str, object] | None", getattr(span, "attributes", None))
     if not attributes or semconv.LATSPAN_KIND in attributes or hasattr(span, _TAKEN):

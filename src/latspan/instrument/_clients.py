@@ -16,7 +16,8 @@ def port_of(scheme: str, port: int | None) -> int:
 
 def server_of(client: Any) -> tuple[str, int] | None:
     """Return where the client of a Stainless SDK sends to, ``None`` where it does not say."""
-    url = getattr(client, "base_url", None)
+    # What the property of that name returns, which in openai 3 imports a module to do so.
+    url = getattr(client, "_base_url", None) or getattr(client, "base_url", None)
     host: str | None = getattr(url, "host", None)
     if not host:
         return None

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, MutableMapping
 from typing import Any
 
+from opentelemetry import trace
+
 from latspan import semconv
-from latspan._runtime import guarded
+from latspan._request import Entered
 from latspan.instrument._beside import is_on
 from latspan.instrument._bodies import watch_body
 from latspan.instrument._clients import port_of
@@ -15,7 +17,6 @@ from latspan.instrument._hooks import (
     Call,
     active_call,
     adopt_llm_span,
-    inject_trace_context,
     open_exchange,
 )
 from latspan.instrument._outcomes import error_type_of, is_error, outcome_of
@@ -79,45 +80,72 @@ class Exchange:
         Returns:
             ``None`` where there is nothing to do.
         """
-        with guarded("the start of a request"):
-            port = port_of(scheme, port)
-            call = None if apart else active_call()
-            outer = call.attempts[-1] if call is not None and call.attempts else None
-            inside = outer is not None and outer.end_ns is None
-            alone = (
-                call is None
-                or call.server not in {None, (host, port)}
-                # Not a transport beneath, but something else that the transport sends meanwhile.
-                or (inside and call.sending != (method, path))
+        port = port_of(scheme, port)
+        call = None if apart else active_call()
+        outer = call.attempts[-1] if call is not None and call.attempts else None
+        inside = outer is not None and outer.end_ns is None
+        alone = (
+            call is None
+            or call.server not in {None, (host, port)}
+            # Not a transport beneath, but something else that the transport sends meanwhile.
+            or (inside and call.sending != (method, path))
+        )
+        if alone:
+            call = open_exchange(
+                method,
+                server=(host, port),
+                spanned_elsewhere=official is not None and is_on(*official),
+                attributes={
+                    semconv.HTTP_REQUEST_METHOD: method,
+                    semconv.SERVER_ADDRESS: host,
+                    semconv.SERVER_PORT: port,
+                    semconv.URL_FULL: f"{scheme}://{_in_url(host)}:{port}{path}",
+                },
             )
-            if alone:
-                call = open_exchange(
-                    method,
-                    server=(host, port),
-                    spanned_elsewhere=official is not None and is_on(*official),
-                    attributes={
-                        semconv.HTTP_REQUEST_METHOD: method,
-                        semconv.SERVER_ADDRESS: host,
-                        semconv.SERVER_PORT: port,
-                        semconv.URL_FULL: f"{scheme}://{_in_url(host)}:{port}{path}",
-                    },
-                )
-            if call is None:
-                return None
-            if not alone:
-                adopt_llm_span(call)
-            if start_up is not None:
-                start_up()
-            call.method, call.sending = method, (method, path)
-            if inside and outer is not None and not alone:
-                return cls(call, outer, alone=False, outermost=False)
-            return cls(call, call.open_attempt(), alone=alone, outermost=True)
-        return None
+        if call is None:
+            return None
+        if not alone:
+            adopt_llm_span(call)
+        if start_up is not None:
+            start_up()
+        call.method, call.sending = method, (method, path)
+        if inside and outer is not None and not alone:
+            return cls(call, outer, alone=False, outermost=False)
+        return cls(call, call.open_attempt(), alone=alone, outermost=True)
+
+    def active(self) -> Entered[Call | None] | None:
+        """
+        Be, until :meth:`~latspan._request.Entered.leave`, the call that is found in this context.
+
+        Returns:
+            ``None`` for a try of an open call: that is the one already, with whatever was made
+            current inside it.
+        """
+        return self.call.active() if self.alone else None
 
     def inject(self, headers: MutableMapping[str, str]) -> None:
-        """Add our trace context to what is sent, once."""
-        with guarded("the trace context of a request"):
-            inject_trace_context(self.call, headers)
+        """
+        Add ``traceparent`` and ``tracestate`` to ``headers``, unless they are there already.
+
+        This is the one thing that latspan adds to what is sent. ``LATSPAN_PROPAGATE=false`` and
+        ``OTEL_PROPAGATORS`` without ``tracecontext`` turn it off.
+
+        Source: W3C Trace Context, version 00.
+        """
+        span = self.call.span
+        if not self.call.propagates or "traceparent" in headers:
+            return
+        trace_id, span_id, _, flags, state, is_valid = span.span_context
+        if not is_valid:
+            # No span of ours: the one that it is in is told.
+            around = trace.get_current_span(span.context).get_span_context()
+            trace_id, span_id, _, flags, state, is_valid = around
+            if not is_valid:
+                return
+        # By hand: through OpenTelemetry's propagator this was the dearest step of a call.
+        headers["traceparent"] = f"00-{trace_id:032x}-{span_id:016x}-{flags:02x}"
+        if state:
+            headers["tracestate"] = state.to_header()
 
     def try_again(self) -> None:
         """Begin another try, now; the one before came to nothing."""
@@ -174,14 +202,13 @@ class Exchange:
         call, attempt = self.call, self.attempt
         if attempt.end_ns is None:
             self.try_answered(status)
-        with guarded("the response headers"):
-            call.headers = headers
-            if call.gathered is not None and call.request is None and not self.alone:
-                # Its client library's integration has not taken it down.
-                call.request = request_body
-            if self.alone:
-                call.returned()
-                watch_body(call, attempt, response, request_body, decoded=decoded)
+        call.headers = headers
+        if self.alone:
+            call.returned()
+            watch_body(call, attempt, response, request_body, decoded=decoded)
+        elif call.gathered is not None and call.request is None:
+            # Its client library's integration has not taken it down.
+            call.request = request_body
 
     def failed(
         self,

@@ -16,7 +16,7 @@ from latspan._request import LiveCall
 from latspan.instrument._bodies import claim_body
 from latspan.instrument._closing import aclosing_of, closing_of
 from latspan.instrument._patching import Patches
-from latspan.instrument._streams import Watch, aiterate, iterate, watch
+from latspan.instrument._streams import Watch, aiterate, iterate
 from latspan.wire import Dialect
 
 __all__ = ["follow", "patch_stream_classes", "patch_stream_wrappers"]
@@ -79,9 +79,20 @@ def follow(call: LiveCall, dialect: Dialect, stream: Any) -> Watch:
         dialect: How to tell what a chunk bears.
         stream: Of a class that is patched.
     """
-    watching = watch(call, dialect, stream)
+    watching = _HeldByItsStream(call, dialect)
     setattr(stream, _WATCH, watching)
     return watching
+
+
+class _HeldByItsStream(Watch):
+    """Follows a stream that holds it, and so is finalised with it: no reference to it is needed."""
+
+    __slots__ = ()
+
+    def __del__(self, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
+        # At exit `shutdown` ends what is open; a finaliser then would be later and know less.
+        if not is_finalizing() and not self.call.finished:
+            self.dropped()
 
 
 def _watch_of(stream: Any) -> Watch | None:

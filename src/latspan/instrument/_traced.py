@@ -54,6 +54,7 @@ class _Traced:
     __slots__ = ("_inline", "_offset_ns", "_process", "_runtime", "_span")
 
     def __init__(self, runtime: Runtime, name: str) -> None:
+        from opentelemetry import context
         from opentelemetry.trace import SpanKind
 
         sink = runtime.sink()
@@ -66,6 +67,7 @@ class _Traced:
             kind=SpanKind.INTERNAL,
             start_epoch_ns=runtime.clock.monotonic_ns() + self._offset_ns,
             attributes={},
+            around=context.get_current(),
         )
 
     @contextmanager
@@ -91,11 +93,8 @@ class _Traced:
         if error is not None and outcome is not Outcome.CLOSED_EARLY:
             attributes[semconv.ERROR_TYPE] = error_type_of(error)
         finished = FinishedSpan(end_epoch_ns, attributes, failed=outcome.failed)
-
         self._runtime.conclude(
-            lambda: self._span.finish(finished),
-            "the end of a traced function",
-            inline=self._inline,
+            "the end of a traced function", self._span.finish, finished, inline=self._inline
         )
 
 

@@ -9,7 +9,14 @@ from opentelemetry.context import Context
 from opentelemetry.trace import SpanContext, SpanKind
 
 from latspan import semconv
-from latspan._spans import AttributeValue, ChildSpan, FinishedSpan, OpenSpan, SpanSink
+from latspan._spans import (
+    AttributeValue,
+    ChildSpan,
+    FinishedSpan,
+    OpenSpan,
+    SpanSink,
+    current_span,
+)
 from latspan.sampling._held_traces import HeldTrace, HeldTraces
 from latspan.sampling._verdicts import Ended, Verdicts
 from latspan.units import from_unit
@@ -46,16 +53,18 @@ class SamplingSink:
         kind: SpanKind,
         start_epoch_ns: int,
         attributes: Mapping[str, AttributeValue],
+        around: Context,
     ) -> OpenSpan:
-        """Begin a span beneath the current one, as the sink behind does."""
-        parent = trace.get_current_span().get_span_context()
+        """Begin a span, as the sink behind does."""
+        current = current_span(around)
         span = self._sink.open(
-            name, kind=kind, start_epoch_ns=start_epoch_ns, attributes=attributes
+            name, kind=kind, start_epoch_ns=start_epoch_ns, attributes=attributes, around=around
         )
         identity = span.span_context
         if not identity.trace_flags.sampled:
             return span
-        beneath = parent.is_valid and not parent.is_remote
+        parent = None if current is None else current.get_span_context()
+        beneath = parent is not None and parent.is_valid and not parent.is_remote
         held = self.traces.open(identity.trace_id, start_epoch_ns, is_late=beneath)
         # A parent that is none of ours has no end that is heard of.
         outermost = not beneath or len(held.unfinished) == 1

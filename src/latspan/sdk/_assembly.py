@@ -16,6 +16,7 @@ from latspan.sdk._config import Config
 from latspan.sdk._content import captures_content, token_counter
 from latspan.sdk._last_export import run_before_a_child_ends
 from latspan.sdk._per_process import PerProcess
+from latspan.sdk._propagation import propagates
 from latspan.sdk._sinks import Sinks
 from latspan.sdk._worker import Worker
 
@@ -111,7 +112,7 @@ def assemble(config: Config, *, at_end: Callable[[], None]) -> Assembly:
         ),
         settle=worker.submit,
         drain=worker.drain,
-        propagate=config.propagate,
+        propagate=config.propagate and propagates(),
         defaults=config.defaults,
         expected=config.expected,
         count_tokens=_token_counter(config, worker),
@@ -197,7 +198,7 @@ def _private_spans(
         provider.add_span_processor(spans)
         trace.set_tracer_provider(provider)
         _global_provider = provider
-    return PrivateSink(provider, spans), spans
+    return PrivateSink(provider, spans.take), spans
 
 
 def _sampling(config: Config, private: SpanSink) -> SamplingSink | None:

@@ -93,7 +93,7 @@ def snapshot() -> Snapshot:
         from latspan.recording import NoopRecorder
 
         return NoopRecorder().snapshot()
-    runtime.drain()
+    runtime.drain(None)
     return runtime.recorder.snapshot()
 
 

@@ -58,7 +58,7 @@ class Sinks:
                 warn_once(self._instead)
             tracer = provider.get_tracer("latspan", __version__, schema_url=SCHEMA_URL)
             # It loads the SDK, which an application that has a provider has loaded.
-            from latspan.export import end_children_of
+            from latspan.export import application_sink
 
-            self._provider, self._api = provider, ApiSink(tracer, end_children_of(tracer))
+            self._provider, self._api = provider, application_sink(tracer)
         return self._api

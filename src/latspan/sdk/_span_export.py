@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from opentelemetry.sdk.resources import Resource
@@ -87,10 +87,15 @@ class SpanExport(SpanProcessor):
         self._worker.start()
 
     def on_end(self, span: ReadableSpan) -> None:
-        """Take one ended span; on whichever thread, in a finaliser too."""
-        if self._closed or span.context is None or not span.context.trace_flags.sampled:
+        """Take one ended span, of an application whose provider this is in."""
+        if span.context is not None and span.context.trace_flags.sampled:
+            self.take((span,))
+
+    def take(self, spans: Sequence[ReadableSpan]) -> None:
+        """Take ended spans that are sampled; on whichever thread, in a finaliser too."""
+        if self._closed:
             return
-        if not self._queue.put(span):
+        if not self._queue.put(spans):
             self._warn_once()
         if not self._worker.started:
             self._worker.start()
@@ -203,7 +208,7 @@ class SpanExport(SpanProcessor):
         """Send a batch, and say whether to go on with the next."""
         answer = SpanAnswer(taken=False)
         try:
-            answer = self._outlet().send([self._called_ours(span) for span in batch])
+            answer = self._outlet().send(self._called_ours(batch))
         finally:
             self._settle(batch, answer)
         return answer.taken or not answer.again
@@ -223,24 +228,14 @@ class SpanExport(SpanProcessor):
             self._queue.settled(batch)
             self._not_taken += len(batch)
 
-    def _called_ours(self, span: ReadableSpan) -> ReadableSpan:
-        """Return the span as this process's, whose provider may have been made by its parent."""
-        if self._resource is None or span.resource is (resource := self._resource()):
-            return span
-        return ReadableSpan(
-            span.name,
-            context=span.context,
-            parent=span.parent,
-            resource=resource,
-            attributes=span.attributes,
-            events=span.events,
-            links=span.links,
-            kind=span.kind,
-            instrumentation_scope=span.instrumentation_scope,
-            status=span.status,
-            start_time=span.start_time,
-            end_time=span.end_time,
-        )
+    def _called_ours(self, spans: list[ReadableSpan]) -> list[ReadableSpan]:
+        """Return spans as this process's, whose provider may have been made by its parent."""
+        if self._resource is None:
+            return spans
+        resource = self._resource()
+        return [
+            span if span.resource is resource else _with_resource(span, resource) for span in spans
+        ]
 
     def _close_outlet(self) -> None:
         outlet = self._outlet.made()
@@ -251,3 +246,20 @@ class SpanExport(SpanProcessor):
         except IndexError:
             return
         outlet.shutdown()
+
+
+def _with_resource(span: ReadableSpan, resource: Resource) -> ReadableSpan:
+    return ReadableSpan(
+        span.name,
+        context=span.context,
+        parent=span.parent,
+        resource=resource,
+        attributes=span.attributes,
+        events=span.events,
+        links=span.links,
+        kind=span.kind,
+        instrumentation_scope=span.instrumentation_scope,
+        status=span.status,
+        start_time=span.start_time,
+        end_time=span.end_time,
+    )

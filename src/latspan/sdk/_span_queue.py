@@ -45,9 +45,9 @@ class SpanQueue:
         with self._lock:
             return len(self._waiting) + self._taken_out
 
-    def put(self, span: ReadableSpan) -> bool:
-        """Add one, and say whether there was room without losing another."""
-        self._waiting.append(span)
+    def put(self, spans: Sequence[ReadableSpan]) -> bool:
+        """Add some, and say whether there was room without losing others."""
+        self._waiting.extend(spans)
         return len(self._waiting) <= self._room or not self._make_room()
 
     def take(self, most: int) -> list[ReadableSpan]:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from latspan import _runtime
@@ -17,6 +16,7 @@ from latspan.clock import Clock, SystemClock
 from latspan.export import PrivateSink
 from latspan.metrics import DEFAULT_EXPECTATIONS, Expectations
 from latspan.recording import Recorder, RequestRecord, Snapshot
+from latspan.sdk._propagation import propagates
 
 __all__ = ["Captured", "capture"]
 
@@ -65,10 +65,15 @@ def capture(
     clock = clock or SystemClock()
     exporter = InMemorySpanExporter()
     provider = TracerProvider(resource=Resource.get_empty(), shutdown_on_exit=False)
-    sink = PrivateSink(provider, SimpleSpanProcessor(exporter))
+    sink = PrivateSink(provider, exporter.export)
     recorder = Recorder(clock, keep=None)
     runtime = Runtime(
-        clock=clock, recorder=recorder, sink=lambda: sink, expected=expected, strict=True
+        clock=clock,
+        recorder=recorder,
+        sink=lambda: sink,
+        propagate=propagates(),
+        expected=expected,
+        strict=True,
     )
     with _runtime.overridden(runtime):
         yield Captured(recorder, exporter)

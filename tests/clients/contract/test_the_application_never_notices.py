@@ -36,7 +36,8 @@ from tests.clients.contract.conftest import (
 from tests.clients.contract.ways import EACH_WAY, WAYS, went
 from tests.support.loopback import Ending, Reply, whole
 
-READ_TIMEOUT_S: Final = 0.1
+READ_TIMEOUT_S: Final = 0.3
+"""Where a read is to time out; a busy machine holds up any other for longer than one thinks."""
 
 
 @EACH_WAY
@@ -58,7 +59,8 @@ def test_results_and_bytes_are_the_same_with_and_without(
         assert [record.outcome for record in seen.records] == [outcome]
         with asked_for(propagate=False):
             assert went(client, program) == bare, "without propagation"
-        monkeypatch.setenv("OTEL_PROPAGATORS", "none")
+    monkeypatch.setenv("OTEL_PROPAGATORS", "none")
+    with capture():
         assert went(client, program) == bare, "without a propagator"
 
 
@@ -198,12 +200,14 @@ class Failure:
         parts: How many writes of an answer come.
         ending: What becomes of the connection then.
         refusal: What comes instead of an answer.
+        times_out: Whether the caller does not wait that long.
     """
 
     program: Program
     parts: int | None = None
     ending: Ending = Ending.KEEP
     refusal: Reply | None = None
+    times_out: bool = False
 
     def reply(self, client: Client) -> Reply:
         """Return what the server answers."""
@@ -222,9 +226,9 @@ def refusal(status: int) -> Reply:
 FAILURES: Final = {
     "cut": Failure(is_interrupted, parts=2, ending=Ending.CLOSE),
     "reset": Failure(is_interrupted, parts=2, ending=Ending.RESET),
-    "too slow": Failure(is_interrupted, parts=2),
+    "too slow": Failure(is_interrupted, parts=2, times_out=True),
     "no headers": Failure(is_interrupted, refusal=Reply((), ending=Ending.CLOSE)),
-    "late headers": Failure(is_interrupted, refusal=whole(after_s=10)),
+    "late headers": Failure(is_interrupted, refusal=whole(after_s=10), times_out=True),
     "404": Failure(is_refused, refusal=refusal(404)),
     "429": Failure(is_refused, refusal=refusal(429)),
     "no HTTP": Failure(is_refused, refusal=Reply((b"hello\r\n\r\n",), ending=Ending.CLOSE)),
@@ -252,7 +256,7 @@ def chain(client: Client, failure: Failure) -> list[Any]:
             return [_told(error) for error in _linked(raised)]
         return []
 
-    timeout_s = READ_TIMEOUT_S if failure.parts == 2 or failure.refusal else 5.0
+    timeout_s = READ_TIMEOUT_S if failure.times_out else 5.0
     (told, left), _ = run(client, fails, failure.reply(client), timeout_s=timeout_s)
     return [told, left]
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import pytest
-from opentelemetry import context, trace
+from opentelemetry import trace
+from opentelemetry.context import Context
 from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.sdk.trace.id_generator import IdGenerator
 from opentelemetry.trace import NonRecordingSpan, SpanContext, SpanKind, TraceFlags
 
 from latspan.export import PrivateSink
+
+NOTHING_AROUND = Context()
 
 
 class Counting(IdGenerator):
@@ -25,9 +27,9 @@ class Counting(IdGenerator):
         return 1
 
 
-def flags_of_span(provider: TracerProvider) -> int:
-    sink = PrivateSink(provider, SimpleSpanProcessor(InMemorySpanExporter()))
-    span = sink.open("x", kind=SpanKind.CLIENT, start_epoch_ns=0, attributes={})
+def flags_of_span(provider: TracerProvider, around: Context = NOTHING_AROUND) -> int:
+    sink = PrivateSink(provider, InMemorySpanExporter().export)
+    span = sink.open("x", kind=SpanKind.CLIENT, start_epoch_ns=0, attributes={}, around=around)
     return int(span.span_context.trace_flags)
 
 
@@ -47,8 +49,6 @@ def test_an_identity_of_the_applications_own_making_is_not() -> None:
 def test_what_the_root_said_travels_on(flags: int) -> None:
     """Flags of a remote parent are handed on; its sampling decision rules."""
     remote = SpanContext(1, 2, is_remote=True, trace_flags=TraceFlags(flags))
-    token = context.attach(trace.set_span_in_context(NonRecordingSpan(remote)))
-    try:
-        assert flags_of_span(TracerProvider(shutdown_on_exit=False)) == flags
-    finally:
-        context.detach(token)
+    around = trace.set_span_in_context(NonRecordingSpan(remote), NOTHING_AROUND)
+
+    assert flags_of_span(TracerProvider(shutdown_on_exit=False), around) == flags

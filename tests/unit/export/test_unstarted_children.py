@@ -37,8 +37,8 @@ from opentelemetry.sdk.trace.sampling import (
 from opentelemetry.trace import SpanKind
 from opentelemetry.trace.span import TraceState
 
-from latspan._spans import ChildSpan, EndChildren, start_and_end
-from latspan.export import end_children_of
+from latspan._spans import ApiSink, ChildSpan, EndChildren, start_and_end
+from latspan.export import application_sink
 
 CHILDREN = (
     ChildSpan("queue", 10, 20, {"latspan.segment": "queue", "latspan.source": "estimated"}),
@@ -67,9 +67,10 @@ from opentelemetry.sdk import trace
 for cls in (trace.SpanProcessor, trace.SynchronousMultiSpanProcessor):
     if "_on_ending" in vars(cls):
         del cls._on_ending
-from latspan.export import end_children_of
+from latspan._spans import ApiSink
+from latspan.export import application_sink
 tracer = trace.TracerProvider(shutdown_on_exit=False).get_tracer("t")
-print(end_children_of(tracer) is not None)
+print(type(application_sink(tracer)) is not ApiSink)
 """
 
 
@@ -119,9 +120,9 @@ def provider_of(**more: Any) -> tuple[TracerProvider, InMemorySpanExporter]:
 
 
 def fast(tracer: trace.Tracer) -> EndChildren:
-    end_children = end_children_of(tracer)
-    assert end_children is not None
-    return end_children
+    sink = application_sink(tracer)
+    assert type(sink) is not ApiSink
+    return sink.end_children
 
 
 def ended(
@@ -254,8 +255,8 @@ def test_a_tracer_of_somebody_elses_is_left_to_the_api() -> None:
     theirs = provider.get_tracer("t")
     theirs.__class__ = Theirs
 
-    assert end_children_of(theirs) is None
-    assert end_children_of(trace.NoOpTracer()) is None
+    assert type(application_sink(theirs)) is ApiSink
+    assert type(application_sink(trace.NoOpTracer())) is ApiSink
 
 
 def test_an_sdk_without_the_later_hook_has_the_fast_way_too() -> None:

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Generator
-from contextlib import contextmanager
 
 import pytest
-from opentelemetry import context, trace
+from opentelemetry import trace
 from opentelemetry.context import Context
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import NonRecordingSpan, SpanContext, SpanKind, TraceFlags
 
@@ -33,9 +30,7 @@ class Traces:
     def __init__(self) -> None:
         self.exporter = InMemorySpanExporter()
         provider = TracerProvider(resource=Resource.get_empty(), shutdown_on_exit=False)
-        self.sink = SamplingSink(
-            PrivateSink(provider, SimpleSpanProcessor(self.exporter)), 0.05, SLOW_NS - 1
-        )
+        self.sink = SamplingSink(PrivateSink(provider, self.exporter.export), 0.05, SLOW_NS - 1)
         for number in range(1_000):
             self.end(self.begin("usual", remote=number + 1), took_ns=USUAL_NS)
         self.exporter.clear()
@@ -50,8 +45,9 @@ class Traces:
             flags = TraceFlags(TraceFlags.SAMPLED if sampled else 0)
             parent = SpanContext(NEVER_BY_CHANCE + remote, 1, is_remote=True, trace_flags=flags)
             around = trace.set_span_in_context(NonRecordingSpan(parent))
-        with current(around):
-            return self.sink.open(name, kind=SpanKind.INTERNAL, start_epoch_ns=0, attributes=ALIKE)
+        return self.sink.open(
+            name, kind=SpanKind.INTERNAL, start_epoch_ns=0, attributes=ALIKE, around=around
+        )
 
     def end(
         self,
@@ -78,15 +74,6 @@ class Traces:
     def left_out(self) -> int:
         """How many traces have been left out since."""
         return self.sink.traces.left_out - self.left_out_before
-
-
-@contextmanager
-def current(around: Context) -> Generator[None]:
-    token = context.attach(around)
-    try:
-        yield
-    finally:
-        context.detach(token)
 
 
 @pytest.fixture
