@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import gc
 import platform
+import random
 import sys
 import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from operator import sub
 from statistics import median, quantiles
 from typing import Final, Literal
 
@@ -29,6 +31,7 @@ __all__ = [
     "interleaved",
     "machine",
     "settled_heap",
+    "stick_beside",
     "without_numpy",
     "yardstick",
 ]
@@ -204,7 +207,10 @@ def without_numpy() -> Generator[None]:
 
 def interleaved(measures: Sequence[Measure], repeats: int) -> list[list[float]]:
     """
-    Measure each in turn, over and over, beginning with another one each time.
+    Measure each in turn, over and over, each time in another order.
+
+    What came before is felt: it leaves the caches to whoever is next. So none always follows the
+    same one.
 
     Args:
         measures: What to measure.
@@ -215,10 +221,11 @@ def interleaved(measures: Sequence[Measure], repeats: int) -> list[list[float]]:
     """
     results: list[list[float]] = [[] for _ in measures]
     order = list(range(len(measures)))
+    orders = random.Random(1)  # noqa: S311 - the same orders each run
     for _ in range(repeats):
+        orders.shuffle(order)
         for index in order:
             results[index].append(measures[index]())
-        order.append(order.pop(0))
     return results
 
 
@@ -240,13 +247,28 @@ def added(bare: Sequence[float], more: Sequence[float], *, turns: int = _ROUND) 
         more: With it.
         turns: Of how many the least is taken; 1 where each result is one of many calls already.
     """
-    rounds = range(0, len(bare), turns)
-    differences = [
-        min(more[begin : begin + turns]) - min(bare[begin : begin + turns]) for begin in rounds
-    ]
+    differences = list(map(sub, _leasts(more, turns), _leasts(bare, turns)))
     return Figure(
         _lower_decile(more) - _lower_decile(bare), median(differences), _half(differences)
     )
+
+
+def stick_beside(sticks: Sequence[float], *, turns: int = _ROUND) -> Figure:
+    """
+    Return the yardstick that took turns with an added cost, as :func:`added` does with that.
+
+    Args:
+        sticks: Of passes as long as the others, in turns: one short pass finds a moment that the
+            others never see.
+        turns: As for the added cost.
+    """
+    leasts = _leasts(sticks, turns)
+    return Figure(_lower_decile(sticks), median(leasts), _half(leasts))
+
+
+def _leasts(results: Sequence[float], turns: int) -> list[float]:
+    """Return the least of each so many turns."""
+    return [min(results[begin : begin + turns]) for begin in range(0, len(results), turns)]
 
 
 def _lower_decile(results: Sequence[float]) -> float:

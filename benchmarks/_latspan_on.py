@@ -10,16 +10,17 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from latspan._runtime import Runtime
 from latspan._spans import NoSink, SpanSink
 from latspan.clock import SystemClock
-from latspan.export import PrivateSink
+from latspan.export import OtlpSpans, PrivateSink
 from latspan.recording import Recorder
 from latspan.sdk._sinks import Sinks
+from latspan.sdk._span_export import SpanExport
 from latspan.sdk._worker import Worker
 
 __all__ = ["On", "application_provider", "own_provider"]
@@ -31,12 +32,12 @@ class On:
 
     runtime: Runtime
     recorder: Recorder
-    processor: BatchSpanProcessor
+    processor: SpanProcessor
     exporter: InMemorySpanExporter
 
     def settle(self) -> None:
         """Wait until everything that has ended is exported and counted."""
-        self.runtime.drain()
+        self.runtime.drain(None)
         self.processor.force_flush()
         self.recorder.drain()
 
@@ -50,15 +51,15 @@ class On:
 def own_provider() -> Generator[On]:
     """Set up what ``configure()`` does without a provider, but for where spans go."""
     exporter = InMemorySpanExporter()
-    processor = BatchSpanProcessor(exporter)
-    sink = PrivateSink(TracerProvider(shutdown_on_exit=False), processor)
+    spans = SpanExport(lambda: OtlpSpans(exporter))
+    sink = PrivateSink(TracerProvider(shutdown_on_exit=False), spans.take)
     worker = Worker(patient=True)
     runtime = _runtime_of(worker, lambda: sink)
     try:
-        yield On(runtime, runtime.recorder, processor, exporter)
+        yield On(runtime, runtime.recorder, spans, exporter)
     finally:
         worker.stop(10)
-        processor.shutdown()
+        spans.shutdown()
 
 
 @contextmanager

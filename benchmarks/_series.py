@@ -10,7 +10,7 @@ admission of series and the histograms are the recorder's.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
@@ -18,9 +18,9 @@ from opentelemetry.exporter.otlp.proto.common.metrics_encoder import encode_metr
 from opentelemetry.sdk.metrics.export import MetricExportResult, MetricsData
 
 from latspan.clock import SystemClock
-from latspan.recording import Recorder, Subject
-from latspan.recording import _interval as interval_module
-from latspan.recording._values import Name
+from latspan.recording import Recorder
+from latspan.recording import _waiting as waiting_module
+from latspan.recording._values import Shape, Values
 from latspan.units import NS_PER_S
 
 __all__ = ["METRICS", "VALUES", "EncodingExporter", "fill", "lognormal_ns", "new_recorder"]
@@ -83,7 +83,7 @@ def lognormal_ns(count: int, *, seed: int = 1) -> list[int]:
 def new_recorder() -> Recorder:
     """Return one that :func:`fill` can be used on."""
     # There is no other way in: records are keyed where they are counted.
-    cast("Any", interval_module).values_of = _values_of
+    cast("Any", waiting_module).values_of = _values_of
     return Recorder(SystemClock())
 
 
@@ -134,13 +134,12 @@ def fill(
         recorder.drain()
 
 
-def _values_of(stretch: _Stretch) -> Iterator[tuple[Subject, list[tuple[Name, list[int]]]]]:
-    """Yield what the recorder asks of a record: a subject of its own, as each record's is."""
-    subject = Subject("call", "client", "completed", model=stretch.model, provider="openai")
-    yield (
-        subject,
-        [
-            ((metric, "measured", "queue" if metric == "segment" else None), values)
-            for metric, values in zip(stretch.metrics, stretch.values, strict=True)
-        ],
+def _values_of(stretch: _Stretch) -> Values:
+    """Return what the recorder asks of a record, of which each has attributes of its own."""
+    said = (("model", stretch.model), ("provider", "openai"))
+    names = tuple(
+        (metric, "measured", "queue" if metric == "segment" else None, "own")
+        for metric in stretch.metrics
     )
+    shape = Shape(("call", "client", "completed", said, ()), (), names)
+    return Values(shape, [], [*stretch.values])

@@ -7,9 +7,9 @@ llama.cpp's timings; no delays) through a transport that ``latspan_httpx`` patch
 spans: nine segments and the call itself. Ten calls with latspan configured and ten without it take
 turns in one process.
 
-*On the caller's thread* is CPU time of that thread over ten calls. Under latspan's own provider the
-rest happens on its worker thread, ten times a second; under an application's provider all of it
-happens on the caller's but for the counting into histograms, which is the worker's there too.
+*On the caller's thread* is CPU time of that thread over ten calls. The rest happens on latspan's
+worker thread, ten times a second; under an application's provider too, where its processors are the
+SDK's for batches, as here. The yardstick takes turns with the calls, and as long.
 
 *In all* is CPU time of the process over 100 calls, until the worker is idle, the in-memory exporter
 has every span and the histograms are filled. Handing out an interval of them, once a minute and not
@@ -35,12 +35,24 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from statistics import fmean
 from typing import TYPE_CHECKING, Final
 
 from opentelemetry.trace import SpanKind
 
 import latspan
-from _bench import Figure, Row, Scale, Target, added, figure, interleaved, settled_heap
+from _bench import (
+    Figure,
+    Row,
+    Scale,
+    Target,
+    added,
+    figure,
+    interleaved,
+    settled_heap,
+    stick_beside,
+    yardstick,
+)
 from _latspan_on import On, application_provider, own_provider
 from _openai import MESSAGES, client, stream_of
 from latspan import _runtime
@@ -51,6 +63,7 @@ from latspan.recording import Recorder, RequestRecord
 
 if TYPE_CHECKING:
     from openai import OpenAI
+    from opentelemetry.context import Context
 
 __all__ = ["measure", "recorded_us"]
 
@@ -58,6 +71,8 @@ _RUN: Final = 10
 """Calls in a row: each finds the caches as the call before has left them."""
 _BLOCK: Final = 100
 """Calls whose telemetry is finished together."""
+_STICKS_A_CALL: Final = 20
+"""Passes of the yardstick, of 0.06 ms or so each, in the time of a call."""
 _DRAINED: Final = 513
 """The records at which a recorder that nobody reads counts what waits."""
 
@@ -68,19 +83,24 @@ def measure(scale: Scale) -> Iterator[Row]:
     latspan.auto_instrument()
     repeats = scale.of(300)
     with own_provider() as own:
-        measures = [_by_run(openai), _by_run(openai), _by_run(openai, own)]
-        bare, control, traced = interleaved(measures, repeats)
-        yield _row("control: nothing", [bare, control])
-        yield _row("own provider, caller's thread", [bare, traced], Target(most=100))
-        results = interleaved([_by_block(openai), _by_block(openai, own)], scale.of(50))
+        measures = [_by_run(openai), _by_run(openai), _by_run(openai, own), _sticks(_RUN)]
+        bare, control, traced, sticks = interleaved(measures, repeats)
+        yield _row("control: nothing", [bare, control, sticks])
+        yield _row("own provider, caller's thread", [bare, traced, sticks], Target(most=100))
+        measures = [_by_block(openai), _by_block(openai, own), _sticks(_BLOCK)]
+        results = interleaved(measures, scale.of(50))
         yield _row("own provider, in all", results, Target(most=300))
         yield _end_row("own provider", openai, own, repeats)
     with application_provider() as theirs:
-        results = interleaved([_by_run(openai), _by_run(openai, theirs)], repeats)
+        measures = [_by_run(openai), _by_run(openai, theirs), _sticks(_RUN)]
+        results = interleaved(measures, repeats)
         yield _row("application's provider, caller's thread", results, Target(most=300))
+        measures = [_by_block(openai), _by_block(openai, theirs), _sticks(_BLOCK)]
+        yield _row("application's provider, in all", interleaved(measures, scale.of(50)))
         yield _end_row("application's provider", openai, theirs, repeats)
     switches = [latspan.uninstrument, latspan.auto_instrument]
-    results = interleaved([_switched(switch, openai) for switch in switches], scale.of(30))
+    measures = [*(_switched(switch, openai) for switch in switches), _sticks(_RUN)]
+    results = interleaved(measures, scale.of(30))
     yield _row("when off", results)
     latspan.uninstrument()
 
@@ -90,14 +110,20 @@ def _row(
     results: list[list[float]],
     target: Target | None = None,
 ) -> Row:
-    bare, traced = results
+    bare, traced, sticks = results
     return Row(
         what=f"added a call, {where}",
         latspan=added(bare, traced),
         rival=figure(bare),
         rival_name="the client alone",
         target=target,
+        stick=stick_beside(sticks),
     )
+
+
+def _sticks(calls: int) -> Callable[[], float]:
+    """Measure the yardstick for about as long as ``calls`` calls take."""
+    return lambda: fmean(yardstick(calls * _STICKS_A_CALL))
 
 
 def _end_row(where: str, openai: OpenAI, on: On, repeats: int) -> Row:
@@ -162,8 +188,11 @@ class _Patient:
         kind: SpanKind,
         start_epoch_ns: int,
         attributes: Mapping[str, AttributeValue],
+        around: Context,
     ) -> OpenSpan:
-        return self.sink.open(name, kind=kind, start_epoch_ns=start_epoch_ns, attributes=attributes)
+        return self.sink.open(
+            name, kind=kind, start_epoch_ns=start_epoch_ns, attributes=attributes, around=around
+        )
 
 
 def _by_end(openai: OpenAI, on: On) -> Callable[[], float]:
