@@ -18,6 +18,7 @@ from latspan.segments import Kind, Outcome, Source
 from latspan.testing import LlamaServer, capture
 from tests.conftest import Measured
 from tests.support.programs import PROGRAMS
+from tests.support.stillness import when_still
 
 _MS: Final = 1_000_000
 _LIMIT_MS: Final = 3.0
@@ -80,7 +81,7 @@ def _client_ns(call: RequestRecord, *names: str) -> int:
 def test_both_sides_are_what_the_server_wrote_down(measured: Measured) -> None:
     """Each stage, network and what nobody named, by the server's own monotonic stamps."""
     with LlamaServer() as llama:
-        calls, told = _asked_and_served(llama.url)
+        calls, told = when_still(lambda: _asked_and_served(llama.url))
     truth: dict[str, dict[str, int]] = told["stamps"]
     records: list[Served] = told["records"]
     served = {

@@ -13,10 +13,11 @@ from latspan.recording import RequestRecord
 from latspan.segments import Kind, Source
 from latspan.testing import Dialect, Script, ServedRequest
 from tests.clients.truth.programs import Program, with_every_program
-from tests.clients.truth.site import Site, Visit
+from tests.clients.truth.site import Site
 from tests.clients.truth.situations import Situation
 from tests.conftest import Measured
 from tests.support.road import Conditions
+from tests.support.stillness import when_still
 
 _MS: Final = 1_000_000
 
@@ -31,6 +32,15 @@ _LIMIT_ON_THE_WAY_MS: Final = 5.0
 _PLAN: Final[dict[str, Any]] = {"tokens": 6, "queue_ms": 4, "prefill_ms": 4, "gap_ms": 3}
 _FINISH_GAP_NS: Final = 3 * _MS
 _ON_THE_WAY_S: Final = 0.006
+
+_NEW_CONNECTIONS: Final = Situation(
+    name="new connections",
+    scripts=(Script.chat(tokens=2, prefill_ms=6, gap_ms=1, dialect="plain"),),
+    chats=_CHATS,
+    keeps_alive=False,
+    conditions=Conditions(secure=True, accepts_after_s=_ON_THE_WAY_S),
+    look_up_s=_ON_THE_WAY_S,
+)
 
 _Truth = Callable[[ServedRequest], int]
 
@@ -57,7 +67,7 @@ def test_with_evidence(program: Program, site: Site, measured: Measured) -> None
     """Queue, prefill, network, decode and the close, from a server that reports its timings."""
     if not program.hears_timings:
         pytest.skip("its API has no place for what a server reports of itself")
-    pairs = _pairs(site.visit(program, _kept_alive(Dialect.LLAMA_CPP)))
+    pairs = _pairs(site, program, Dialect.LLAMA_CPP)
 
     truths: dict[str, _Truth] = {
         "queue": lambda served: _at(served.headers_ns) - served.accepted_ns,
@@ -72,7 +82,7 @@ def test_with_evidence(program: Program, site: Site, measured: Measured) -> None
 @with_every_program
 def test_without_evidence(program: Program, site: Site, measured: Measured) -> None:
     """The composite wait, the generation, its gaps and pace, from a server that says nothing."""
-    pairs = _pairs(site.visit(program, _kept_alive(Dialect.PLAIN)))
+    pairs = _pairs(site, program, Dialect.PLAIN)
 
     _agree(pairs, {"server_wait": _wait, "decode": _decode, "stream_close": _close}, measured)
 
@@ -100,17 +110,7 @@ def test_without_evidence(program: Program, site: Site, measured: Measured) -> N
 @with_every_program
 def test_on_the_way(program: Program, site: Site, measured: Measured) -> None:
     """Look-up and handshake of new connections, and the wait behind them."""
-    visit = site.visit(
-        program,
-        Situation(
-            name="new connections",
-            scripts=(Script.chat(tokens=2, prefill_ms=6, gap_ms=1, dialect="plain"),),
-            chats=_CHATS,
-            keeps_alive=False,
-            conditions=Conditions(secure=True, accepts_after_s=_ON_THE_WAY_S),
-            look_up_s=_ON_THE_WAY_S,
-        ),
-    )
+    visit = when_still(lambda: site.visit(program, _NEW_CONNECTIONS))
 
     truths = {
         "tls": [over - reached for reached, over in visit.handshakes_ns],
@@ -126,8 +126,11 @@ def test_on_the_way(program: Program, site: Site, measured: Measured) -> None:
         assert measured(f"error of {name}", errors) <= _LIMIT_ON_THE_WAY_MS, name
 
 
-def _pairs(visit: Visit) -> list[tuple[RequestRecord, ServedRequest]]:
+def _pairs(
+    site: Site, program: Program, dialect: Dialect
+) -> list[tuple[RequestRecord, ServedRequest]]:
     """Return each record beside the server's, without those of the warming up."""
+    visit = when_still(lambda: site.visit(program, _kept_alive(dialect)))
     pairs = list(zip(visit.records, visit.served, strict=True))[_WARM_UP:]
     assert len(pairs) == _CHATS
     assert {record.kind for record, _ in pairs} == {Kind.CALL}
