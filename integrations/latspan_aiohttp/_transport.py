@@ -209,7 +209,7 @@ def _lent(exchange: Exchange, headers: Any) -> Generator[None]:
     ours: dict[str, str] = {}
     with guarded("the trace context of a request"):
         if "traceparent" not in headers:
-            exchange.inject(ours)
+            ours.update(exchange.trace_context())
     added = {name: value for name, value in ours.items() if name not in headers}
     headers.update(added)
     try:

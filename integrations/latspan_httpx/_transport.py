@@ -16,6 +16,8 @@ __all__ = ["send", "send_async"]
 _Stamping = Callable[[Attempt, Callable[[], int], Any], Callable[..., Any]]
 """Makes a ``trace`` callback, given a try, a clock and the caller's own callback."""
 
+_TRACEPARENT: Final = b"traceparent"
+
 _LENT: Final = "latspan.lent"
 """The extension of a request that holds what the caller gave it."""
 
@@ -123,6 +125,24 @@ def _import_backend(core: str) -> None:
             continue
 
 
+def _with_context(headers: Any, exchange: Exchange) -> Any:
+    """Return a copy of a request's headers that carries our trace context too."""
+    carrying = headers.__class__(headers, headers.encoding)
+    # As the headers themselves would, whose two methods for it decode and look through all twice.
+    listed: list[tuple[bytes, bytes, bytes]] | None = getattr(carrying, "_list", None)
+    if listed is None:
+        if "traceparent" not in carrying:
+            carrying.update(exchange.trace_context())
+        return carrying
+    for _, name, _ in listed:
+        if name == _TRACEPARENT:
+            return carrying
+    for said, value in exchange.trace_context():
+        name = said.encode("ascii")
+        listed.append((name, name, value.encode("ascii")))
+    return carrying
+
+
 class _Sending:
     """
     Lends a request our trace context and the ``trace`` callback while it is sent.
@@ -144,8 +164,7 @@ class _Sending:
         # The one request may be on its way twice at once: then the other's loan stands here.
         lent = request.extensions.get(_LENT) or (request.headers, request.extensions)
         self._lent = headers, extensions = lent
-        headers = headers.copy()
-        exchange.inject(headers)
+        headers = _with_context(headers, exchange)
         trace = stamping(exchange.attempt, exchange.call.now, extensions.get("trace"))
         self._extensions = {**extensions, "trace": trace, _LENT: lent}
         request.headers, request.extensions = headers, self._extensions

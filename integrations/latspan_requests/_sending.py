@@ -152,7 +152,7 @@ class Sending:
                 carrier.pop(name, None)
             names = frozenset(carrier)
             if not any(_lowered(name) == "traceparent" for name in names):
-                self.exchange.inject(carrier)
+                carrier.update(self.exchange.trace_context())
             was_added, self._added = self._added, frozenset(carrier) - names
             return carrier if self._added or was_added else headers
         return headers

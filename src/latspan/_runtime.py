@@ -120,11 +120,12 @@ class Runtime:
     include_usage: bool = False
     gen_ai_latency: bool = False
     observe: Callable[[], Observation] = nobody_observes
+    reads_content: bool = field(init=False)
+    """Whether what is asked and answered is gathered, for whatever purpose."""
 
-    @property
-    def reads_content(self) -> bool:
-        """Whether what is asked and answered is gathered, for whatever purpose."""
-        return self.captures_content or self.count_tokens is not None
+    def __post_init__(self) -> None:
+        reads_content = self.captures_content or self.count_tokens is not None
+        object.__setattr__(self, "reads_content", reads_content)
 
     def record(self, record: RequestRecord, span: OpenSpan) -> None:
         """

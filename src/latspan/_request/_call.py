@@ -140,6 +140,7 @@ class LiveCall:
         "series",
         "server",
         "span",
+        "spanned",
         "tail",
     )
 
@@ -216,6 +217,8 @@ class LiveCall:
             attributes=self._started_with,
             around=around,
         )
+        self.spanned = self.span.span_context[-1]
+        """Whether it has a span: the property `is_valid` without its call."""
 
     def becomes_call(
         self,
@@ -241,7 +244,7 @@ class LiveCall:
             **attributes,
             **span_attributes(self.kind, self.series),
         }
-        if self.span.span_context.is_valid:
+        if self.spanned:
             self._renamed = True
         else:
             # Beneath what was current at the beginning.
@@ -256,7 +259,7 @@ class LiveCall:
         Args:
             sink: Makes another instrumentation's span the call's, opened inside the call.
         """
-        if not self.span.span_context.is_valid:
+        if not self.spanned:
             self._open_span(sink, self.span.context)
 
     @property

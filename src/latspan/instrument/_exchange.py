@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from opentelemetry import trace
@@ -104,7 +104,7 @@ class Exchange:
             )
         if call is None:
             return None
-        if not alone:
+        if not alone and not call.spanned:
             adopt_llm_span(call)
         if start_up is not None:
             start_up()
@@ -123,29 +123,29 @@ class Exchange:
         """
         return self.call.active() if self.alone else None
 
-    def inject(self, headers: MutableMapping[str, str]) -> None:
+    def trace_context(self) -> tuple[tuple[str, str], ...]:
         """
-        Add ``traceparent`` and ``tracestate`` to ``headers``, unless they are there already.
+        Return ``traceparent`` and ``tracestate``, names and values, as far as there is any.
 
-        This is the one thing that latspan adds to what is sent. ``LATSPAN_PROPAGATE=false`` and
-        ``OTEL_PROPAGATORS`` without ``tracecontext`` turn it off.
+        They are for a request that has no ``traceparent`` yet. This is the one thing that latspan
+        adds to what is sent. ``LATSPAN_PROPAGATE=false`` and ``OTEL_PROPAGATORS`` without
+        ``tracecontext`` turn it off.
 
         Source: W3C Trace Context, version 00.
         """
+        if not self.call.propagates:
+            return ()
         span = self.call.span
-        if not self.call.propagates or "traceparent" in headers:
-            return
-        trace_id, span_id, _, flags, state, is_valid = span.span_context
-        if not is_valid:
+        identity = span.span_context
+        if not self.call.spanned:
             # No span of ours: the one that it is in is told.
-            around = trace.get_current_span(span.context).get_span_context()
-            trace_id, span_id, _, flags, state, is_valid = around
-            if not is_valid:
-                return
+            identity = trace.get_current_span(span.context).get_span_context()
+            if not identity.is_valid:
+                return ()
+        trace_id, span_id, _, flags, state, _ = identity
         # By hand: through OpenTelemetry's propagator this was the dearest step of a call.
-        headers["traceparent"] = f"00-{trace_id:032x}-{span_id:016x}-{flags:02x}"
-        if state:
-            headers["tracestate"] = state.to_header()
+        parent = ("traceparent", f"00-{trace_id:032x}-{span_id:016x}-{flags:02x}")
+        return (parent, ("tracestate", state.to_header())) if state else (parent,)
 
     def try_again(self) -> None:
         """Begin another try, now; the one before came to nothing."""
