@@ -12,6 +12,7 @@ from latspan.recording import RequestRecord
 from latspan.testing import LlamaServer, Script, ScriptedServer, capture
 from support.chats import SLACK_MS, MonotonicClock, ask, duration_ms, most_cut_ms, source_of
 from support.haproxy import haproxy_before
+from support.stillness import when_still
 from tests.conftest import Measured
 from tests.gateways.conftest import MODEL
 
@@ -117,11 +118,16 @@ PLAIN: Final = Script.chat(tokens=TOKENS, prefill_ms=40, gap_ms=5, dialect="plai
 """Of a server that sends its headers at once and says nothing of its time."""
 
 
-def _prefills_ms(server: ScriptedServer) -> list[float]:
-    """Return what the server made each request wait, by its own account."""
-    return [
+def _seen_with_prefills(
+    haproxy: Path, folder: Path, *, tells: bool
+) -> tuple[list[Waited], list[float]]:
+    """Return what was seen, and what the server made each request wait by its own account."""
+    with ScriptedServer(PLAIN) as server:
+        seen = _seen(server, haproxy, folder, tells=tells)
+        truth = server.truth(requests=len(PROMPTS))
+    return seen, [
         (each.first_token_ns - each.accepted_ns) / MS
-        for each in server.truth(requests=len(PROMPTS))
+        for each in truth
         if each.first_token_ns is not None
     ]
 
@@ -130,9 +136,7 @@ def test_without_it_the_wait_for_another_server_is_nobodys(
     haproxy: Path, tmp_path: Path, measured: Measured
 ) -> None:
     """It is `server_wait`, all of it: neither the queue's nor the prefill's."""
-    with ScriptedServer(PLAIN) as server:
-        seen = _seen(server, haproxy, tmp_path, tells=False)
-        prefill_ms = _prefills_ms(server)
+    seen, prefill_ms = when_still(lambda: _seen_with_prefills(haproxy, tmp_path, tells=False))
 
     off = _off_ms(seen, "server_wait")
     measured("server_wait less the gateway's log", off)
@@ -147,9 +151,7 @@ def test_with_it_the_wait_for_another_server_is_split(
     haproxy: Path, tmp_path: Path, measured: Measured
 ) -> None:
     """The gateway's part is known, the rest stays `server_wait`."""
-    with ScriptedServer(PLAIN) as server:
-        seen = _seen(server, haproxy, tmp_path, tells=True)
-        prefill_ms = _prefills_ms(server)
+    seen, prefill_ms = when_still(lambda: _seen_with_prefills(haproxy, tmp_path, tells=True))
 
     off = _off_ms(seen, "gateway")
     measured("gateway less the gateway's log", off)
