@@ -96,7 +96,7 @@ def test_the_workers_of_uvicorn_add_up(tmp_path: Path) -> None:
 def test_the_workers_of_celery_add_up(tmp_path: Path) -> None:
     """They leave without any of the usual endings, but for a signal of Celery's."""
     pytest.importorskip("celery", reason="Celery is not installed")
-    for folder in ("queue", "control"):
+    for folder in ("sent", "queue", "control"):
         (tmp_path / folder).mkdir()
     pipes = pipes_in(tmp_path, 4)
     with (

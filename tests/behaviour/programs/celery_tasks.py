@@ -16,7 +16,7 @@ app: Any = celery.Celery(broker="filesystem://")
 app.conf.update(
     broker_transport_options={
         "data_folder_in": folder / "queue",
-        "data_folder_out": folder / "queue",
+        "data_folder_out": folder / "sent",
         "control_folder": folder / "control",
         "polling_interval": 0.02,
     },
@@ -35,5 +35,8 @@ task = app.task(work, name="work")
 if __name__ == "__main__":
     for pipe in sys.argv[1:]:
         task.apply_async((pipe,))
+    # Whole: a worker takes a message out of its folder also while it is being written.
+    for message in (folder / "sent").iterdir():
+        message.rename(folder / "queue" / message.name)
 else:
     latspan.configure()
