@@ -128,7 +128,7 @@ def _import_backend(core: str) -> None:
 def _with_context(headers: Any, exchange: Exchange) -> Any:
     """Return a copy of a request's headers that carries our trace context too."""
     carrying = headers.__class__(headers, headers.encoding)
-    # As the headers themselves would, whose two methods for it decode and look through all twice.
+    # The headers' own methods go through all of them to look, and again to add.
     listed: list[tuple[bytes, bytes, bytes]] | None = getattr(carrying, "_list", None)
     if listed is None:
         if "traceparent" not in carrying:
@@ -138,8 +138,10 @@ def _with_context(headers: Any, exchange: Exchange) -> Any:
         if name == _TRACEPARENT:
             return carrying
     for said, value in exchange.trace_context():
-        name = said.encode("ascii")
-        listed.append((name, name, value.encode("ascii")))
+        if said == "traceparent":
+            listed.append((_TRACEPARENT, _TRACEPARENT, value.encode("ascii")))
+        else:
+            carrying[said] = value
     return carrying
 
 

@@ -9,6 +9,8 @@ import pickle
 from typing import Any
 
 import pytest
+from opentelemetry import context, trace
+from opentelemetry.trace import SpanContext, TraceFlags, TraceState
 
 import latspan
 from latspan.instrument import Instrumentor, Patches
@@ -63,6 +65,28 @@ def test_one_request_on_its_way_twice_is_two_exchanges(driver: Driver, seen: Cap
     assert len({served.request_headers["traceparent"] for served in transport.truth()}) == 2
     urls = [(span.attributes or {}).get("url.full") for span in seen.spans if span.name == "GET"]
     assert urls == ["https://tool.test:443/a%3Fb"] * 2
+
+
+def test_what_is_sent_has_one_trace_context(seen: Captured) -> None:
+    """Ours, in place of a state that belongs to no parent; the caller's, where it sends its own."""
+    sent: list[list[tuple[str, str]]] = []
+
+    def answered(request: Any) -> Any:
+        sent.append([each for each in request.headers.multi_items() if each[0].startswith("trace")])
+        return http.Response(200, request=request)
+
+    parent = SpanContext(1, 2, True, TraceFlags(1), TraceState([("vendor", "ours")]))
+    token = context.attach(trace.set_span_in_context(trace.NonRecordingSpan(parent)))
+    theirs = [("traceparent", f"00-{3:032x}-{4:016x}-01"), ("tracestate", "vendor=theirs")]
+    with http.Client(transport=http.MockTransport(answered)) as client:
+        client.get(URL, headers=theirs[1:])
+        client.get(URL, headers=theirs)
+    context.detach(token)
+
+    identity = seen.records[0].span_id
+    ours = [("traceparent", f"00-{1:032x}-{identity:016x}-01"), ("tracestate", "vendor=ours")]
+    assert sorted(sent[0]) == ours
+    assert sent[1] == theirs
 
 
 def _heard_of_a_stream(driver: Driver, server: ScriptedServer) -> list[str]:

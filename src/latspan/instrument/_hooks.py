@@ -178,9 +178,7 @@ def open_exchange(
 
 
 def adopt_llm_span(call: Call) -> None:
-    """Make the span that another instrumentation opened inside ``call`` the call's."""
-    if call.span.span_context.is_valid:
-        return
+    """Give ``call``, which has none, the span that another instrumentation opened inside it."""
     runtime = _runtime.current()
     span = llm_span_around(context.get_current())
     if runtime is not None and span is not None:
