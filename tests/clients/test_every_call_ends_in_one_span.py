@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -205,6 +206,35 @@ def test_a_finaliser_leaves_the_spans_to_latspans_thread(driver: Driver) -> None
     assert [span.name for span in exporter.get_finished_spans()][-1] == "chat m"
     (record,) = runtime.recorder.snapshot().records
     assert record.outcome is Outcome.ABANDONED
+
+
+def test_a_call_that_waits_for_its_end_holds_no_text(driver: Driver) -> None:
+    """Of a stream's chunks it keeps those that say more, and they say it all."""
+    jobs: list[Callable[[], None]] = []
+    runtime = Runtime(
+        clock=driver.clock,
+        recorder=Recorder(driver.clock, keep=None),
+        sink=NoSink,
+        settle=jobs.append,
+        strict=True,
+    )
+    texts: list[weakref.ref[Any]] = []
+
+    def visit(chunk: Any) -> None:
+        if chunk.choices and chunk.choices[0].delta.content:
+            texts.append(weakref.ref(chunk))
+
+    async def program(client: Any) -> None:
+        asked = {"stream": True, "stream_options": {"include_usage": True}}
+        await driver.read(await driver.create(client, **asked), visit)
+
+    with _runtime.overridden(runtime):
+        driver.run(driver.transport(SCRIPT), program)
+        assert [text() for text in texts] == [None] * 5
+        for job in jobs:
+            job()
+    (record,) = runtime.recorder.snapshot().records
+    assert (record.outcome, record.tokens.output) == (Outcome.COMPLETED, 5)
 
 
 @with_every_sdk

@@ -318,6 +318,11 @@ class LiveCall:
             self.tail = self.tail.copy()
             if self.gathered is not None:
                 self.gathered = self.gathered.copy()
+        if self.dialect is not None and self.dialect.says is not None:
+            # While the call waits, Python's collector walks every object of what it holds.
+            tail, says = self.tail, self.dialect.says
+            while len(tail) > 1 and not says(tail[0]):
+                tail.popleft()
         self._runtime.conclude(
             "the end of a call",
             self._conclude,

@@ -46,6 +46,8 @@ class Dialect:
         usage: The provider's own token counts in bodies.
         kind_of: The :class:`~latspan.wire.ChunkKind` of a chunk object, as a plain integer.
             Called once a chunk on the caller's thread, so it must be fast and never raise.
+        says: Whether a chunk object says more than its text and what every chunk of its stream
+            says; the others need not be kept. As fast, and as safe. ``None`` where nobody knows.
         body_of: A chunk or answer, object or bytes, as a plain mapping, ``{}`` where it has none.
         opening: Whether a chunk is the one that says what none of the last ones does; it is kept.
             ``None`` where the last ones say everything.
@@ -59,6 +61,7 @@ class Dialect:
     finish_reasons: Callable[[Iterable[Body]], tuple[str, ...]]
     usage: Callable[[Iterable[Body]], Usage | None]
     kind_of: Callable[[Any], int]
+    says: Callable[[Any], bool] | None = None
     body_of: Callable[[Any], Body] = plain
     opening: Callable[[Any], bool] | None = None
     stream: Stream | None = None

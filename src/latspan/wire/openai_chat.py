@@ -65,6 +65,24 @@ def _kind_of_wordless(delta: Any) -> int:
     return _EMPTY
 
 
+def says(chunk: Any) -> bool:
+    """
+    Return whether a chunk says more than its text and what every chunk of its stream says.
+
+    Never raises: what has not the shape of a chunk may say anything.
+    """
+    try:
+        if chunk.usage is None and not chunk.model_extra and chunk.choices:
+            # By hand: `any` over a generator is twice the steps.
+            for choice in chunk.choices:  # noqa: SIM110
+                if choice.finish_reason is not None:
+                    return True
+            return False
+    except (AttributeError, TypeError):
+        pass
+    return True
+
+
 # A quote inside a JSON string is escaped, so no text can look like a key. `(?!")`: not empty.
 _TOKEN: Final = re.compile(
     rb'"(?:(content|refusal|arguments|data)|reasoning_content|reasoning)"\s*:\s*"(?!")'
@@ -162,6 +180,7 @@ OPENAI_CHAT: Final = Dialect(
     finish_reasons=finish_reasons,
     usage=usage,
     kind_of=kind_of,
+    says=says,
     body_of=_body_of,
     content=OPENAI_CHAT_CONTENT,
     stream=Stream(

@@ -56,6 +56,39 @@ def test_what_a_chunk_bears(chunk: Any, kind: ChunkKind) -> None:
     assert OPENAI_CHAT.kind_of(chunk) == kind
 
 
+def _said(**more: Any) -> Any:
+    """Return a chunk of text that says ``more``."""
+    text = SimpleNamespace(finish_reason=None, delta=SimpleNamespace(content="Hello"))
+    return SimpleNamespace(**{"usage": None, "model_extra": {}, "choices": [text], **more})
+
+
+def _finish(reason: str | None) -> Any:
+    return SimpleNamespace(finish_reason=reason, delta=SimpleNamespace(content="."))
+
+
+@pytest.mark.parametrize(
+    ("chunk", "says"),
+    [
+        (_said(), False),
+        (_said(model_extra=None), False),
+        (_said(choices=[_finish(None), _finish(None)]), False),
+        (_said(choices=[_finish("stop")]), True),
+        (_said(choices=[_finish(None), _finish("length")]), True),
+        (_said(usage=SimpleNamespace(prompt_tokens=1)), True),
+        (_said(model_extra={"timings": {}}), True),
+        (_said(choices=[]), True),
+        (_said(choices=None), True),
+        (b'data: {"choices":[]}', True),
+        (SimpleNamespace(), True),
+        (None, True),
+    ],
+)
+def test_what_need_not_be_kept(chunk: Any, *, says: bool) -> None:
+    """A chunk of text alone; a finish reason, usage or an unknown field may be all that is said."""
+    assert OPENAI_CHAT.says is not None
+    assert OPENAI_CHAT.says(chunk) is says
+
+
 def test_any_choice_may_bear_the_token() -> None:
     """Of several choices at once a chunk holds one, not always the first."""
     both = _chunk(role="assistant")
