@@ -299,8 +299,7 @@ def observed(answer: Answer, *reported: ReportedTimings) -> CallObservation:
     attempt.headers_ns = 980 * MS
     reads = Reads()
     for before, after in ((981, 1_000), (1_000, 1_450), (1_450, 1_990)):
-        reads.stamps += (before * MS, after * MS)
-        reads.kinds.append(ChunkKind.VISIBLE)
+        reads.add(before * MS, after * MS, ChunkKind.VISIBLE)
     reads.end = (1_990 * MS, 2_000 * MS)
     return CallObservation(
         0, 2_000 * MS, attempts=[attempt], returned_ns=981 * MS, reads=reads, reported=reported

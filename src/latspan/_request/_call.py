@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections import deque
 from collections.abc import Mapping
 from contextvars import ContextVar
-from typing import Any, Final
+from typing import Any
 
 from opentelemetry.context import Context
 from opentelemetry.trace import SpanKind
@@ -22,6 +21,7 @@ from latspan._request._context import (
 )
 from latspan._request._enclosing import current_unit, enclosing_works
 from latspan._request._said import Said, read_answer
+from latspan._request._tail import Tail
 from latspan._runtime import Runtime, nobody_observes
 from latspan._spans import (
     AttributeValue,
@@ -48,9 +48,6 @@ from latspan.tokens import TokenCounts, TokenSource
 from latspan.wire import ChunkKind, Dialect
 
 __all__ = ["LiveCall", "abandon_open_calls", "active_call"]
-
-_TAIL: Final = 3
-"""Chunks kept of a stream: finish reason, usage and the server's timings are in the last ones."""
 
 _call: ContextVar[LiveCall | None] = ContextVar("latspan_call", default=None)
 
@@ -176,9 +173,9 @@ class LiveCall:
         self.choices = choices
         self.series = series_attributes(runtime, series)
         self.attempts: list[Attempt] = []
-        # The defaults of the fields, at a third of their price: `list[int]()` is no `list()`.
-        self.reads = Reads([], []) if streamed else None
-        self.tail: deque[Any] = deque(maxlen=_TAIL)
+        # The default of the field, at a third of its price: `list[int]()` is no `list()`.
+        self.reads = Reads([]) if streamed else None
+        self.tail = Tail()
         self.opening: Any = None
         self.end_marked = False
         self._renamed = False
@@ -320,9 +317,7 @@ class LiveCall:
                 self.gathered = self.gathered.copy()
         if self.dialect is not None and self.dialect.says is not None:
             # While the call waits, Python's collector walks every object of what it holds.
-            tail, says = self.tail, self.dialect.says
-            while len(tail) > 1 and not says(tail[0]):
-                tail.popleft()
+            self.tail.prune(self.dialect.says)
         self._runtime.conclude(
             "the end of a call",
             self._conclude,
@@ -354,7 +349,9 @@ class LiveCall:
         streamed = self.reads is not None
         answers = (self.answer,)
         if streamed:
-            answers = self.tail if self.opening is None else (self.opening, *self.tail)
+            answers = self.tail.chunks()
+            if self.opening is not None:
+                answers = (self.opening, *answers)
         said = read_answer(self.dialect, answers, self.headers, streamed=streamed)
         if self.gathered is None or self.dialect.content is None:
             return said

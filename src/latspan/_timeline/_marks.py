@@ -69,27 +69,35 @@ class Reads:
     The reads of one stream as they are stamped, two instants and a kind a chunk.
 
     Args:
-        stamps: Before and after each read that gave a chunk, alternating, monotonic nanoseconds.
-        kinds: The :class:`~latspan.wire.ChunkKind` of each chunk, as a plain integer.
+        stamps: Of each read that gave a chunk, one behind the other: when it began, when it
+            returned, both monotonic nanoseconds, and its chunk's :class:`~latspan.wire.ChunkKind`
+            as a plain integer. In one list, because whatever interrupts then finds either all
+            three or none.
         end: Before and after the read that gave no chunk: the stream's end, or its failure.
     """
 
     stamps: list[int] = field(default_factory=list[int])
-    kinds: list[int] = field(default_factory=list[int])
     end: tuple[int, int] | None = None
+
+    def add(self, before_ns: int, after_ns: int, kind: int) -> None:
+        """Add a read that gave a chunk of that kind."""
+        self.stamps += (before_ns, after_ns, kind)
 
     def copy(self) -> Reads:
         """Return the reads so far; later ones are not added to it."""
-        # The kinds first: a reader in another thread may be between the two.
-        kinds = self.kinds.copy()
-        return Reads(self.stamps[: 2 * len(kinds)], kinds, self.end)
+        return Reads(self.stamps.copy(), self.end)
+
+    @property
+    def kinds(self) -> list[int]:
+        """The kind of each chunk."""
+        return self.stamps[2::3]
 
     @property
     def last_return_ns(self) -> int | None:
         """When the last read returned, ``None`` before the first."""
         if self.end is not None:
             return self.end[1]
-        return self.stamps[-1] if self.stamps else None
+        return self.stamps[-2] if self.stamps else None
 
     def gaps_ns(self) -> tuple[int, ...]:
         """
@@ -97,7 +105,7 @@ class Reads:
 
         Whose time that was is not asked: that is :meth:`returns`' question.
         """
-        returned = self.stamps[1::2]
+        returned = self.stamps[1::3]
         return tuple(map(sub, returned[1:], returned))
 
     def returns(self, handed_over_ns: int) -> tuple[list[int], list[bool]]:
@@ -115,7 +123,7 @@ class Reads:
         Returns:
             The instants, and of each whether it was reader-bound; nothing of any where none was.
         """
-        begun, returned = self.stamps[::2], self.stamps[1::2]
+        begun, returned = self.stamps[::3], self.stamps[1::3]
         if self.end is not None:
             begun.append(self.end[0])
             returned.append(self.end[1])

@@ -117,7 +117,6 @@ class BodyWatch:
         reader, reads = self._reader, call.reads
         if reader is None or reads is None or call.finished:
             return
-        reads.stamps += (before_ns, after_ns)
         kind = 0
         with _runtime.guarded("the events of a body"):
             kind = reader.feed(data)
@@ -126,7 +125,7 @@ class BodyWatch:
                 self._request_body = None
             elif reader.foreign:
                 self._reader = call.reads = None
-        reads.kinds.append(kind)
+        reads.add(before_ns, after_ns, kind)
 
     def _keep(self, event: bytes) -> None:
         call, reader = self.call, self._reader
@@ -134,7 +133,7 @@ class BodyWatch:
         is_opening = None if dialect is None else dialect.opening
         if is_opening is not None and call.opening is None and is_opening(event):
             call.opening = event
-        call.tail.append(event)
+        call.tail.add(event)
         if call.gathered is not None:
             call.gathered.append(event)
 
@@ -179,7 +178,7 @@ class BodyWatch:
             if self._interrupted is not None:
                 self._cancel(*self._interrupted, finalizing=finalizing)
                 return
-            if self._reader is not None and self._reader.ended(call.tail):
+            if self._reader is not None and self._reader.ended(call.tail.chunks()):
                 # Who stops reading at the end mark has the whole answer.
                 outcome = Outcome.COMPLETED
         if self._reader is not None and self._reader.done:

@@ -49,9 +49,13 @@ class Watch:
         after_ns = call.now()
         reads = call.reads
         if reads is not None and not call.finished:
-            reads.stamps += (before_ns, after_ns)
-            reads.kinds.append(self.kind_of(chunk))
-            call.tail.append(chunk)
+            kind = self.kind_of(chunk)
+            reads.add(before_ns, after_ns, kind)
+            # As in `iterate`.
+            if kind and call.choices == 1:
+                call.tail.latest = chunk
+            else:
+                call.tail.add(chunk)
 
     def entered(self) -> None:
         """Hear that leaving an iteration is not the end: an exit will come, or another one."""
@@ -162,8 +166,8 @@ def iterate(
     """
     Yield what ``source`` yields, stamped.
 
-    Two clock readings, one content test and three appends a chunk; nothing else happens on the
-    caller's thread. Exceptions pass through as they are.
+    Two clock readings, one content test, one append and one assignment a chunk; nothing else
+    happens on the caller's thread. Exceptions pass through as they are.
 
     Args:
         source: The client library's own iteration over the stream.
@@ -176,14 +180,17 @@ def iterate(
     if reads is None or watching.call.finished:
         yield from source
         return
-    kind_of, stamps, kinds = watching.kind_of, reads.stamps, reads.kinds
+    kind_of, stamps = watching.kind_of, reads.stamps
+    # Of several choices each may end within its text, and others follow.
+    alone = watching.call.choices == 1
     before = now()
     try:
         for chunk in source:
-            # At once: an interrupt between the two would leave a stamp without its pair.
-            stamps += (before, now())
-            kinds.append(kind_of(chunk))
-            tail.append(chunk)
+            stamps += (before, now(), kind := kind_of(chunk))
+            if kind and alone:
+                tail.latest = chunk
+            else:
+                tail.add(chunk)
             yield chunk
             before = now()
         watching.ended(before)
@@ -219,14 +226,17 @@ async def _aiterate(
         async for chunk in source:
             yield chunk
         return
-    kind_of, stamps, kinds = watching.kind_of, reads.stamps, reads.kinds
+    kind_of, stamps = watching.kind_of, reads.stamps
+    # Of several choices each may end within its text, and others follow.
+    alone = watching.call.choices == 1
     before = now()
     try:
         async for chunk in source:
-            # At once: an interrupt between the two would leave a stamp without its pair.
-            stamps += (before, now())
-            kinds.append(kind_of(chunk))
-            tail.append(chunk)
+            stamps += (before, now(), kind := kind_of(chunk))
+            if kind and alone:
+                tail.latest = chunk
+            else:
+                tail.add(chunk)
             yield chunk
             before = now()
         watching.ended(before)

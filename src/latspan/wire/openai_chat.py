@@ -32,6 +32,9 @@ def kind_of(chunk: Any) -> int:
     Never raises: what has not the shape of a chunk bears no token.
     """
     try:
+        # Most chunks end here, without an iterator.
+        if chunk.choices[0].delta.content:
+            return _VISIBLE
         for choice in chunk.choices:
             delta = choice.delta
             if delta.content:
@@ -39,7 +42,7 @@ def kind_of(chunk: Any) -> int:
             kind = _kind_of_wordless(delta)
             if kind:
                 return kind
-    except (AttributeError, TypeError):
+    except (AttributeError, TypeError, LookupError):
         pass
     return _EMPTY
 

@@ -48,12 +48,12 @@ def _read(
     """
     before = (11 if not away_ms else 11 + away_ms) * MS
     after = max(before, FIRST_MS * MS)
-    reads = Reads([before, after], [ChunkKind.VISIBLE])
+    reads = Reads()
+    reads.add(before, after, ChunkKind.VISIBLE)
     for _ in range(chunks - 1):
         before = after + round(held_ms * MS)
         after = before + round(gap_ms * MS)
-        reads.stamps += (before, after)
-        reads.kinds.append(ChunkKind.VISIBLE)
+        reads.add(before, after, ChunkKind.VISIBLE)
     reads.end = (after, after)
     return call_timeline(
         CallObservation(

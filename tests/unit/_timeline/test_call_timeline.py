@@ -36,8 +36,7 @@ def _reads(*chunks: tuple[int, int, ChunkKind], end: tuple[int, int] | None = No
     """Return reads from (before, after, kind), in milliseconds."""
     reads = Reads()
     for before, after, kind in chunks:
-        reads.stamps += (before * MS, after * MS)
-        reads.kinds.append(kind)
+        reads.add(before * MS, after * MS, kind)
     if end is not None:
         reads.end = (end[0] * MS, end[1] * MS)
     return reads
@@ -297,8 +296,7 @@ class TestReader:
             arrival = 100 + 20 * index
             before = now
             now = max(now, arrival)
-            reads.stamps += (before * MS, now * MS)
-            reads.kinds.append(ChunkKind.VISIBLE)
+            reads.add(before * MS, now * MS, ChunkKind.VISIBLE)
             now += hold_ms
         end = max(now, 281)
         reads.end = (now * MS, end * MS)
@@ -452,7 +450,10 @@ def _any_reads(draw: st.DrawFn) -> Reads:
     stamps = draw(st.lists(_instants, min_size=2 * len(kinds), max_size=2 * len(kinds)))
     if draw(st.booleans()):
         stamps.sort()
-    return Reads(stamps, kinds, draw(st.none() | st.tuples(_instants, _instants)))
+    reads = Reads(end=draw(st.none() | st.tuples(_instants, _instants)))
+    for before, after, kind in zip(stamps[::2], stamps[1::2], kinds, strict=True):
+        reads.add(before, after, kind)
+    return reads
 
 
 _lengths = _maybe | st.integers(-1, 10**30)

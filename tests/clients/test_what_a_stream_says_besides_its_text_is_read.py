@@ -1,0 +1,78 @@
+"""What a stream says besides its text is read, wherever in its last chunks it stands."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from latspan.segments import Outcome
+from latspan.testing._capture import Captured
+from tests.clients.conftest import Driver
+
+USED = {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10}
+
+
+def _streamed(driver: Driver, chunks: list[dict[str, Any]], **options: Any) -> list[Any]:
+    """Return what the client got of a stream of ``chunks``."""
+    head = {"id": "a", "created": 1, "model": "m", "object": "chat.completion.chunk"}
+    text = "".join(f"data: {json.dumps({**head, **chunk})}\n\n" for chunk in chunks)
+
+    def respond(_request: Any) -> Any:
+        fields = {"content-type": "text/event-stream"}
+        return driver.http.Response(200, headers=fields, content=f"{text}data: [DONE]\n\n".encode())
+
+    got: list[Any] = []
+
+    async def program(client: Any) -> None:
+        await driver.read(await driver.create(client, stream=True, **options), got.append)
+
+    driver.run(driver.http.MockTransport(respond), program)
+    return got
+
+
+def _word(index: int, word: str, finish_reason: str | None = None) -> dict[str, Any]:
+    choice = {"index": index, "delta": {"content": word}, "finish_reason": finish_reason}
+    return {"choices": [choice]}
+
+
+def _attributes(seen: Captured) -> dict[str, Any]:
+    (record,) = seen.records
+    assert record.outcome is Outcome.COMPLETED
+    (span,) = [span for span in seen.spans if span.name == "chat m"]
+    return dict(span.attributes or {})
+
+
+def test_a_finish_reason_that_comes_with_text_is_read(driver: Driver, seen: Captured) -> None:
+    """As vLLM sends it, with the usage behind."""
+    words = [_word(0, "one "), _word(0, "two "), _word(0, "three", "length")]
+    got = _streamed(driver, [*words, {"choices": [], "usage": USED}])
+
+    assert len(got) == 4
+    attributes = _attributes(seen)
+    assert attributes["gen_ai.response.finish_reasons"] == ("length",)
+    assert attributes["gen_ai.usage.output_tokens"] == 3
+
+
+def test_a_finish_reason_of_each_choice_that_comes_with_text_is_read(
+    driver: Driver, seen: Captured
+) -> None:
+    """Where several answers were asked for the last chunks are kept, whatever they bear."""
+    words = [
+        _word(0, "one "),
+        _word(1, "eins "),
+        _word(0, "two", "length"),
+        _word(1, "zwei", "stop"),
+    ]
+    _streamed(driver, [*words, {"choices": [], "usage": USED}], n=2)
+
+    assert _attributes(seen)["gen_ai.response.finish_reasons"] == ("length", "stop")
+
+
+def test_usage_that_comes_with_each_word_is_read_where_nothing_follows(
+    driver: Driver, seen: Captured
+) -> None:
+    """The last is the whole."""
+    words = [{**_word(0, "w"), "usage": {**USED, "completion_tokens": n}} for n in (1, 2)]
+    _streamed(driver, [*words, {**_word(0, "w", "stop"), "usage": USED}])
+
+    assert _attributes(seen)["gen_ai.usage.output_tokens"] == 3
