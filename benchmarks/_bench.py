@@ -30,6 +30,7 @@ __all__ = [
     "figure",
     "interleaved",
     "machine",
+    "scattered_heap",
     "settled_heap",
     "stick_beside",
     "without_numpy",
@@ -41,6 +42,9 @@ REFERENCE_YARDSTICK_US: Final = 0.05
 
 _ROUND: Final = 10
 """Turns of a measurement, of which the least is taken."""
+
+_BALLAST: Final[list[bytes]] = []
+"""What :func:`scattered_heap` has taken."""
 
 Measure = Callable[[], float]
 """Measures once and returns microseconds."""
@@ -186,6 +190,12 @@ def yardstick(repeats: int = 100) -> list[float]:
             append(now())
         results.append((time.thread_time_ns() - before) / times / 1000)
     return results
+
+
+def scattered_heap() -> None:
+    """Take memory here and there, for good: what comes next lies elsewhere in each process."""
+    taken = [bytes(random.randrange(2_000)) for _ in range(random.randrange(20_000))]  # noqa: S311
+    _BALLAST.extend(taken[:: random.randrange(2, 9)])  # noqa: S311
 
 
 def settled_heap() -> None:

@@ -6,9 +6,15 @@ How: the real OpenAI client 3 reads long streams through a transport that ``lats
 delays. Streams are open side by side: one that was asked for with latspan on (``auto_instrument()``
 and ``configure(export=False)``), and one that was asked for with it off (``uninstrument()``), whose
 iterator is the client's own. A hundred chunks of the one are read, then the same hundred of the
-other, and so on; CPU time of the thread. Beginning and end of a stream are not counted. A third
-stream, without latspan like the first, takes its turns too: what it "adds" is the error of this
-measurement, and a figure that is not well above it says only "less than that".
+other, and so on; CPU time of the thread. Who reads looks at the text of each, as a program does.
+Beginning and end of a stream are not counted. A third stream, without latspan like the first, takes
+its turns too: what it "adds" is the error of this measurement, and a figure that is not well above
+it says only "less than that".
+
+Where a process happens to have its memory is worth as much as latspan costs: two streams without
+it differ by up to 0.5 µs a chunk, the same way as long as the process lives. So fresh processes are
+asked, each with other memory in use, and in each the stream with latspan is opened first, second
+and last.
 
 A second pair leaves the client out: the hook over chunks that were parsed before, against the same
 loop without it. It has 1/100 of the noise, and none of what the hook does to the client's caches.
@@ -30,11 +36,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from itertools import islice
+from multiprocessing import get_context
 from typing import TYPE_CHECKING, Any, Final
 
 import latspan
-from _bench import Row, Scale, Target, added, figure, interleaved, settled_heap
+from _bench import Row, Scale, Target, added, figure, interleaved, scattered_heap, settled_heap
 from _openai import MESSAGES, async_client, client, stream_of
 from latspan import _runtime
 from latspan._runtime import Runtime
@@ -46,16 +54,19 @@ from latspan.wire.openai_chat import OPENAI_CHAT
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI, OpenAI
+    from openai.types.chat import ChatCompletionChunk
 
 __all__ = ["measure"]
 
 _BATCH: Final = 100
 """Chunks in a turn: few enough for the machine to stay the same, and the change is spread over."""
-_BATCHES: Final = 30
+_BATCHES: Final = 33
 _WARM: Final = 3
 """The first batches of a stream, which do not count."""
+_STREAMS: Final = 3
 _LOOP: Final = 400
 _TARGET: Final = Target(most=0.5)
+_ANSWER: Final = stream_of(_BATCH * _BATCHES + 100, events_a_read=20)
 
 Results = tuple[list[float], list[float], list[float]]
 """Microseconds a chunk, batch by batch: without latspan, without it again, with it."""
@@ -63,34 +74,24 @@ Results = tuple[list[float], list[float], list[float]]
 
 def measure(scale: Scale) -> Iterator[Row]:
     """Yield the rows of this benchmark."""
+    for what, read in (("sync", _read_in_turns), ("async", _aread_in_turns)):
+        bare, control, traced = _in_fresh_processes(read, scale.of(20))
+        yield Row(
+            what=f"control: nothing added, {what}",
+            latspan=added(bare, control),
+            rival=figure(bare),
+            rival_name="the client alone",
+        )
+        yield Row(
+            what=f"added a chunk, OpenAI client, {what}",
+            latspan=added(bare, traced),
+            rival=figure(bare),
+            rival_name="the client alone",
+            target=_TARGET,
+        )
     latspan.configure(export=False)
-    answer = stream_of(_BATCH * _BATCHES + 100, events_a_read=20)
-    sync_client, other_client = client(answer), async_client(answer)
+    chunks: list[Any] = list(islice(_ask(client(stream_of(_LOOP))), 1, _LOOP + 1))
     with asyncio.Runner() as runner:
-        for what, read in (
-            ("sync", lambda: _read(sync_client)),
-            ("async", lambda: runner.run(_aread(other_client))),
-        ):
-            read()
-            settled_heap()
-            results = [read() for _ in range(scale.of(20))]
-            bare, control, traced = (
-                [us for each in s for us in each] for s in zip(*results, strict=True)
-            )
-            yield Row(
-                what=f"control: nothing added, {what}",
-                latspan=added(bare, control),
-                rival=figure(bare),
-                rival_name="the client alone",
-            )
-            yield Row(
-                what=f"added a chunk, OpenAI client, {what}",
-                latspan=added(bare, traced),
-                rival=figure(bare),
-                rival_name="the client alone",
-                target=_TARGET,
-            )
-        chunks: list[Any] = list(islice(_ask(sync_client), 1, _LOOP + 1))
         for what, bare_loop, traced_loop in (
             ("sync", _plain_loop(chunks), _hooked_loop(chunks)),
             ("async", _plain_async_loop(chunks, runner), _hooked_async_loop(chunks, runner)),
@@ -103,13 +104,29 @@ def measure(scale: Scale) -> Iterator[Row]:
                 rival_name="the loop alone",
                 target=_TARGET,
             )
-        latspan.shutdown()
-        yield _after_the_end(chunks, scale.of(100))
+    latspan.shutdown()
+    yield _after_the_end(chunks, scale.of(100))
 
 
 def _ask(openai: Any) -> Any:
     """Return the stream of either client, of the one still to be awaited."""
     return openai.chat.completions.create(model="gpt-4o-mini", messages=MESSAGES, stream=True)
+
+
+def _in_fresh_processes(read: Callable[[], list[Results]], times: int) -> Results:
+    """Return the results of that many processes, each of which calls ``read``."""
+    with ProcessPoolExecutor(
+        max_workers=1,
+        mp_context=get_context("spawn"),
+        initializer=scattered_heap,
+        max_tasks_per_child=1,
+    ) as processes:
+        asked = [processes.submit(read) for _ in range(times)]
+        results = [each for process in asked for each in process.result()]
+    bare, control, traced = (
+        [us for each in stream for us in each] for stream in zip(*results, strict=True)
+    )
+    return bare, control, traced
 
 
 class _Turns:
@@ -136,18 +153,47 @@ class _Turns:
         return bare, control, traced
 
 
-def _read(openai: OpenAI) -> Results:
-    """Read two streams that latspan does not follow and one that it does."""
-    latspan.uninstrument()
-    streams = [iter(_ask(openai)) for _ in range(2)]
-    latspan.auto_instrument()
-    streams.append(iter(_ask(openai)))
-    latspan.uninstrument()
+def _read_in_turns() -> list[Results]:
+    """Read streams in this process, those with latspan in each place once."""
+    latspan.configure(export=False)
+    openai = client(_ANSWER)
+    _read(openai, 0)
+    settled_heap()
+    return [_read(openai, place) for place in range(_STREAMS)]
+
+
+def _aread_in_turns() -> list[Results]:
+    """Do the same with asynchronous streams."""
+    latspan.configure(export=False)
+    openai = async_client(_ANSWER)
+    with asyncio.Runner() as runner:
+        runner.run(_aread(openai, 0))
+        settled_heap()
+        return [runner.run(_aread(openai, place)) for place in range(_STREAMS)]
+
+
+def _text_of(chunk: ChatCompletionChunk) -> str | None:
+    return chunk.choices[0].delta.content
+
+
+def _instrumented_at(place: int) -> Iterator[None]:
+    """Go once through for each stream, with latspan on at ``place`` alone."""
+    for index in range(_STREAMS):
+        if index == place:
+            latspan.auto_instrument()
+        yield
+        latspan.uninstrument()
+
+
+def _read(openai: OpenAI, place: int) -> Results:
+    """Read two streams that latspan does not follow and one that it does, opened at ``place``."""
+    streams = [iter(_ask(openai)) for _ in _instrumented_at(place)]
+    streams.append(streams.pop(place))
     turns = _Turns(streams)
     for chunks, results in turns:
         before = time.thread_time_ns()
-        for _ in islice(chunks, _BATCH):
-            pass
+        for chunk in islice(chunks, _BATCH):
+            _text_of(chunk)
         results.append((time.thread_time_ns() - before) / _BATCH / 1000)
     for chunks in streams:
         for _ in chunks:
@@ -155,19 +201,16 @@ def _read(openai: OpenAI) -> Results:
     return turns.results()
 
 
-async def _aread(openai: AsyncOpenAI) -> Results:
+async def _aread(openai: AsyncOpenAI, place: int) -> Results:
     """Do the same with asynchronous streams."""
-    latspan.uninstrument()
-    streams = [aiter(await _ask(openai)) for _ in range(2)]
-    latspan.auto_instrument()
-    streams.append(aiter(await _ask(openai)))
-    latspan.uninstrument()
+    streams = [aiter(await _ask(openai)) for _ in _instrumented_at(place)]
+    streams.append(streams.pop(place))
     turns = _Turns(streams)
     for chunks, results in turns:
         step = chunks.__anext__
         before = time.thread_time_ns()
         for _ in range(_BATCH):
-            await step()
+            _text_of(await step())
         results.append((time.thread_time_ns() - before) / _BATCH / 1000)
     for chunks in streams:
         async for _ in chunks:
