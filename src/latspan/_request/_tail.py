@@ -29,8 +29,8 @@ class Tail:
         """
         The last chunk; ``None`` before the first.
 
-        One that bears a token takes the place of the one before by an assignment, which is half
-        of what a call would cost.
+        One that bears a token takes the place of the one before by an assignment: a call would
+        cost the reader more.
         """
 
     def add(self, chunk: Any) -> None:
