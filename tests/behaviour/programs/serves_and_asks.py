@@ -38,6 +38,8 @@ def application(model: openai.AsyncOpenAI) -> FastAPI:
             async for chunk in chunks:
                 if chunk.choices:
                     yield chunk.choices[0].delta.content or ""
+        with latspan.stage("moderate", kind="safety"):
+            sum(range(10_000))
 
     return app
 
