@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
 from importlib import import_module
@@ -20,6 +20,7 @@ from latspan.clock import ManualClock
 from latspan.testing import Script, capture
 from latspan.testing import scripted_transport as _scripted_transport
 from latspan.testing._capture import Captured
+from latspan.units import NS_PER_MS
 
 openai = pytest.importorskip("openai", reason="the openai client is not installed")
 
@@ -140,6 +141,25 @@ class Driver:
         return _make_transport(
             scripts, self.clock, library=self.sdk.library, asynchronous=self.asynchronous, **times
         )
+
+    def sending(self, pieces: Sequence[bytes], gap_ms: int = 10, **fields: str) -> Any:
+        """Return a transport that answers with an event stream, a piece every ``gap_ms``."""
+        headers = {"content-type": "text/event-stream", **fields}
+
+        def one_by_one() -> Iterator[bytes]:
+            for piece in pieces:
+                self.clock.advance(gap_ms * NS_PER_MS)
+                yield piece
+
+        async def one_by_one_async() -> AsyncGenerator[bytes]:
+            for piece in one_by_one():
+                yield piece
+
+        def respond(_request: Any) -> Any:
+            content = one_by_one_async() if self.asynchronous else one_by_one()
+            return self.http.Response(200, headers=headers, content=content)
+
+        return self.http.MockTransport(respond)
 
     def run(
         self,

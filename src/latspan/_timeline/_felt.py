@@ -45,7 +45,7 @@ def felt_speed(
         ratio = stall_ratio(excess_ns, arrivals_ns[-1] - arrivals_ns[0])
         if ratio is not None:
             felt["stall_ratio"] = MetricValue(ratio, source)
-    if tokens:
+    if tokens is not None and tokens > 0:
         if tokens != len(arrivals_ns):
             # Which of them are in which chunk is a guess.
             source = ESTIMATED

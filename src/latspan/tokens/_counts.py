@@ -59,14 +59,35 @@ def counted_by_provider(usage: Usage | None) -> TokenCounts:
     """
     if usage is None:
         return UNKNOWN_TOKENS
+    output, reasoning = _generated(usage)
     return TokenCounts(
         input=_count(usage.input),
         cached=_count(usage.cached),
         cache_write=_count(usage.cache_write),
-        output=_count(usage.output),
-        reasoning=_count(usage.reasoning),
+        output=output,
+        reasoning=reasoning,
         source=TokenSource.PROVIDER,
     )
+
+
+def _generated(usage: Usage) -> tuple[int | None, int | None]:
+    """
+    Return the generated tokens, reasoning included, and the part that was reasoning.
+
+    Some providers leave reasoning out of their output tokens; then the total is the sum of all
+    three. Where reasoning can be no part of the output and the total does not explain why, neither
+    count is known.
+    """
+    output, reasoning = _count(usage.output), _count(usage.reasoning)
+    if output is None or not reasoning:
+        return output, reasoning
+    prompt, total = _count(usage.input), _count(usage.total)
+    if prompt is not None and total is not None:
+        if total == prompt + output + reasoning:
+            return output + reasoning, reasoning
+        if total == prompt + output and reasoning > output:
+            return output, None
+    return (output, reasoning) if reasoning <= output else (None, None)
 
 
 def _count(value: object) -> int | None:

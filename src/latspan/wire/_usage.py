@@ -16,8 +16,9 @@ class Usage(NamedTuple):
         input: Prompt tokens, cached ones included.
         cached: The part of ``input`` that was read from the prompt cache.
         cache_write: The part of ``input`` that was written to the prompt cache.
-        output: Generated tokens, reasoning included.
-        reasoning: The part of ``output`` that was reasoning.
+        output: Generated tokens. Most providers include reasoning, some count it apart.
+        reasoning: Generated tokens that were reasoning.
+        total: All tokens, by which those two kinds of providers are told apart.
     """
 
     input: object = None
@@ -25,6 +26,7 @@ class Usage(NamedTuple):
     cache_write: object = None
     output: object = None
     reasoning: object = None
+    total: object = None
 
 
 def at(body: Mapping[str, Any], *path: str) -> Any:

@@ -130,6 +130,7 @@ def usage(bodies: Iterable[Body]) -> Usage | None:
         cache_write=at(found, "prompt_tokens_details", "cache_write_tokens"),
         output=at(found, "completion_tokens"),
         reasoning=at(found, "completion_tokens_details", "reasoning_tokens"),
+        total=at(found, "total_tokens"),
     )
 
 

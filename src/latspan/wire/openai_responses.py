@@ -100,6 +100,7 @@ def _usage(bodies: Iterable[Body]) -> Usage | None:
         cache_write=at(found, "input_tokens_details", "cache_write_tokens"),
         output=at(found, "output_tokens"),
         reasoning=at(found, "output_tokens_details", "reasoning_tokens"),
+        total=at(found, "total_tokens"),
     )
 
 

@@ -112,6 +112,13 @@ def test_metrics_of_a_stream_are_exact() -> None:
     assert {value.source for value in metrics.values()} == {Source.MEASURED}
 
 
+@pytest.mark.parametrize("output_tokens", [None, 0, -196])
+def test_what_takes_a_count_of_tokens_is_undefined_without_one(output_tokens: int | None) -> None:
+    """A count below 1 is no count of a stream that bore tokens."""
+    metrics = call_timeline(_streamed(output_tokens=output_tokens)).metrics
+    assert not {"time_per_output_token", "fluidity", "buffer_needed"} & metrics.keys()
+
+
 @pytest.mark.parametrize(("output_tokens", "choices"), [(None, 1), (0, 1), (1, 1), (3, 2)])
 def test_time_per_output_token_is_undefined_rather_than_zero(
     output_tokens: int | None, choices: int
