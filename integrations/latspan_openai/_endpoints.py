@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from latspan import semconv
 from latspan.instrument import Call, is_on, open_call, server_of
-from latspan.wire import Dialect
+from latspan.wire import Dialect, choices_asked
 from latspan.wire.openai_chat import OPENAI_CHAT
 from latspan.wire.openai_completions import OPENAI_COMPLETIONS
 from latspan.wire.openai_embeddings import OPENAI_EMBEDDINGS
@@ -49,7 +49,8 @@ class Endpoint:
         """
         client: Any = getattr(instance, "_client", None)
         model = kwargs.get("model")
-        choices = kwargs.get("n")
+        sent = _sent(kwargs)
+        choices = sent.get("n")
         attributes: dict[str, Any] = {**self.attributes}
         for name, value in kwargs.items():
             key = self.said_by.get(name)
@@ -65,12 +66,18 @@ class Endpoint:
             dialect=self.dialect,
             server=server_of(client),
             streamed=kwargs.get("stream") is True,
-            choices=choices if isinstance(choices, int) else 1,
+            choices=choices_asked(sent),
             attributes=attributes,
             request=kwargs,
             # It patches what the methods call, so its span is opened inside.
             awaits_span=is_on("openinference.instrumentation.openai", "OpenAIInstrumentor"),
         )
+
+
+def _sent(kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the arguments of a call with what ``extra_body`` puts in their place."""
+    extra: object = kwargs.get("extra_body")
+    return {**kwargs, **cast("Mapping[str, Any]", extra)} if isinstance(extra, Mapping) else kwargs
 
 
 _SAMPLING: Final = {

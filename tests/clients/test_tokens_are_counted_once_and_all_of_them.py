@@ -81,3 +81,90 @@ def test_the_pace_of_a_stream_is_that_of_the_tokens_it_shows(
     pace = record.metrics.get("time_per_output_token")
     assert (None if pace is None else pace.value) == pace_ns
     assert ("buffer_needed" in record.metrics) is (pace_ns is not None)
+
+
+def _text(index: int, text: str, finish_reason: str | None = None) -> bytes:
+    choice = {"index": index, "text": text, "finish_reason": finish_reason}
+    return _event({**HEAD, "object": "text_completion", "choices": [choice]})
+
+
+COUNTED = {"prompt_tokens": 4, "completion_tokens": 8, "total_tokens": 12}
+COUNTS = [
+    _event({**HEAD, "object": "text_completion", "choices": [], "usage": COUNTED}),
+    b"data: [DONE]\n\n",
+]
+SHOWN = [
+    *(_text(index, "word") for _ in range(2) for index in range(4)),
+    *(_text(index, "", "stop") for index in range(4)),
+    *COUNTS,
+]
+UNSEEN = [
+    *(_text(index, "word", "stop") for index in (3, 2, 1)),
+    *(_text(0, "word") for _ in range(4)),
+    _text(0, "", "stop"),
+    *COUNTS,
+]
+"""The last chunks are all of one answer."""
+PROMPTS = ["one", "two", "three", "four"]
+
+
+@pytest.mark.parametrize(
+    ("asks", "pieces"),
+    [
+        ({"prompt": PROMPTS}, UNSEEN),
+        ({"prompt": [[1, 2], [3]], "n": 2}, UNSEEN),
+        ({"prompt": "one", "extra_body": {"n": 4}}, UNSEEN),
+        ({"prompt": "one", "extra_body": {"prompt": PROMPTS}}, UNSEEN),
+        # As a gateway may answer.
+        ({"prompt": "one"}, SHOWN),
+    ],
+)
+def test_several_answers_at_once_have_no_pace(
+    driver: Driver, seen: Captured, asks: dict[str, Any], pieces: list[bytes]
+) -> None:
+    """What was counted are the tokens of all, which came interleaved."""
+
+    async def program(client: Any) -> None:
+        answer = client.completions.create(model="m", stream=True, **asks)
+        await driver.read(await answer if driver.asynchronous else answer)
+
+    driver.run(driver.sending(pieces), program)
+    (record,) = seen.records
+    assert record.tokens.output == 8
+    assert not {"time_per_output_token", "fluidity", "buffer_needed"} & record.metrics.keys()
+
+
+@pytest.mark.parametrize(
+    ("asks", "pieces"),
+    [
+        ({"prompt": PROMPTS}, UNSEEN),
+        ({"prompt": "one", "n": 4}, UNSEEN),
+        ({"prompt": "one" * 50_000, "n": 4}, SHOWN),
+    ],
+)
+def test_several_answers_to_a_bare_http_client_have_no_pace(
+    driver: Driver, seen: Captured, asks: dict[str, Any], pieces: list[bytes]
+) -> None:
+    """Its request says so, and if that is too long to be read, so do the chunks."""
+
+    async def program(client: Any) -> None:
+        sent = client._client.post("https://model.test/v1/completions", json=asks)
+        assert (await sent if driver.asynchronous else sent).status_code == 200
+
+    driver.run(driver.sending(pieces), program)
+    (record,) = seen.records
+    assert (record.name, record.tokens.output) == ("text_completion", 8)
+    assert not {"time_per_output_token", "fluidity", "buffer_needed"} & record.metrics.keys()
+
+
+def test_one_prompt_in_tokens_is_one_answer(driver: Driver, seen: Captured) -> None:
+    """A list of numbers is a single prompt."""
+    one = [_text(0, "word") for _ in range(3)]
+
+    async def program(client: Any) -> None:
+        answer = client.completions.create(model="m", prompt=[1, 2, 3], stream=True)
+        await driver.read(await answer if driver.asynchronous else answer)
+
+    driver.run(driver.sending([*one, *COUNTS]), program)
+    (record,) = seen.records
+    assert "time_per_output_token" in record.metrics

@@ -390,7 +390,7 @@ class LiveCall:
                 reported=said.reported,
                 output_tokens=self._streamed_tokens(said.tokens),
                 tokens_estimated=said.tokens.source is TokenSource.ESTIMATED,
-                choices=self.choices,
+                choices=max(self.choices, said.choices),
                 body_is_the_callers=self.kind is Kind.HTTP,
                 expected=self._runtime.expected,
             )

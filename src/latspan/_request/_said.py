@@ -9,7 +9,7 @@ from latspan import _runtime, evidence, semconv
 from latspan._spans import AttributeValue
 from latspan.segments import ReportedTimings
 from latspan.tokens import UNKNOWN_TOKENS, TokenCounts, counted_by_provider
-from latspan.wire import Answer, Body, Dialect, error_in
+from latspan.wire import Answer, Body, Dialect, choices_in, error_in
 
 __all__ = ["Said", "read_answer"]
 
@@ -26,6 +26,7 @@ class Said(NamedTuple):
         tokens: Token counts and who counted.
         reported: What was said of the server's own time and its gateways', from the outside in.
         attributes: What the span says of it.
+        choices: How many answers came at once, as far as what was kept of them shows.
     """
 
     ended: bool = False
@@ -33,6 +34,7 @@ class Said(NamedTuple):
     tokens: TokenCounts = UNKNOWN_TOKENS
     reported: tuple[ReportedTimings, ...] = ()
     attributes: Mapping[str, AttributeValue] = _NOTHING
+    choices: int = 1
 
 
 def read_answer(
@@ -59,6 +61,7 @@ def read_answer(
             tokens=counted_by_provider(dialect.usage(bodies)),
             reported=evidence.read(Answer(streamed, bodies, _lowered(headers))),
             attributes=_attributes(bodies, reasons),
+            choices=choices_in(bodies),
         )
     return Said()
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from typing import Any, Final, cast
 
 from latspan import semconv
 from latspan._request import LiveCall
-from latspan.wire import Dialect
+from latspan.wire import Dialect, choices_asked
 from latspan.wire.anthropic_messages import ANTHROPIC_MESSAGES
 from latspan.wire.openai_chat import OPENAI_CHAT
 from latspan.wire.openai_completions import OPENAI_COMPLETIONS
@@ -43,7 +44,10 @@ def recognised(call: LiveCall, dialect: Dialect, request_body: bytes | None) -> 
     stream = dialect.stream
     host = "" if call.server is None else call.server[0]
     provider = _PROVIDERS.get(host) or ("" if stream is None else stream.provider)
-    model = None if request_body is None else _model_in(request_body)
+    asked = {} if request_body is None else _asked_in(request_body)
+    name = asked.get("model")
+    model = name[:256] if isinstance(name, str) else None
+    call.choices = choices_asked(asked)
     named = {} if model is None else {"model": model}
     call.becomes_call(
         dialect,
@@ -58,19 +62,18 @@ def recognised(call: LiveCall, dialect: Dialect, request_body: bytes | None) -> 
     )
 
 
-def _model_in(request: bytes) -> str | None:
+def _asked_in(request: bytes) -> Mapping[str, Any]:
     """
-    Return the model that a request asks for; never what its content says of one.
+    Return what a request asks for; never what its content says of that.
 
-    A long request is not parsed: only its first and its last member are looked at, which cannot
-    lie deeper than they look.
+    A long request is not parsed: only a model in its first or its last member is found, which
+    cannot lie deeper than they look.
     """
     if len(request) > _LONGEST_READ:
         found = _FIRST.match(request) or _LAST.search(request, len(request) - 512)
-        return None if found is None else found[1].decode(errors="replace")
+        return {} if found is None else {"model": found[1].decode(errors="replace")}
     try:
         asked: Any = json.loads(request)
     except ValueError:
-        return None
-    model = cast("dict[str, Any]", asked).get("model") if isinstance(asked, dict) else None
-    return model[:256] if isinstance(model, str) else None
+        return {}
+    return cast("dict[str, Any]", asked) if isinstance(asked, dict) else {}

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from latspan.wire._answer import Answer
 from latspan.wire._body import Body, error_in, plain
+from latspan.wire._choices import choices_asked, choices_in
 from latspan.wire._chunk import ChunkKind
 from latspan.wire._content import (
     Content,
@@ -43,6 +44,8 @@ __all__ = [
     "Usage",
     "as_json",
     "at",
+    "choices_asked",
+    "choices_in",
     "encode_comment",
     "encode_event",
     "error_in",
