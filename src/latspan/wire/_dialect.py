@@ -20,7 +20,7 @@ class Stream:
     The shape of one API's streams in bytes, as a bare HTTP client reads them.
 
     Args:
-        opens: Found in the first event of such a stream, and of no other.
+        opens: Found in the first event of such a stream that has content, and of no other.
         kind_of: The :class:`~latspan.wire.ChunkKind` of an event, as a plain integer.
         provider: Who is taken to answer in this shape where nobody says.
         closes: Found in the event that such a stream ends with, and in no other; ``None`` where

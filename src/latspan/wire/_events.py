@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
@@ -15,13 +16,25 @@ _EMPTY: Final = int(ChunkKind.EMPTY)
 _LONGEST_EVENT: Final = 1 << 26
 """Bytes of one event above which nothing more is read of its stream."""
 
-_LONGEST_FIRST_EVENT: Final = 1 << 16
-"""Bytes after which a stream that has not completed one event is none of ours."""
+_LONGEST_PREAMBLE: Final = 1 << 16
+"""Bytes after which a stream whose API is still unknown is none of ours."""
+
+_HAS_DATA: Final = re.compile(rb"^data:[ \t]*[^ \t\r\n]", re.MULTILINE)
+"""Found in an event that has data; a comment may hold the word too."""
+
+_PREAMBLE: Final = re.compile(
+    rb'(?:^event:[ \t]*|"type"\s*:\s*")(?:ping|keep-?alive|heartbeat)\b|"choices"\s*:\s*\[\s*\]',
+    re.MULTILINE,
+)
+"""
+Found in the events that may come before the one which identifies a stream: signs of life, and a
+chunk without choices, in which Azure OpenAI sends the results of its prompt filter.
+"""
 
 
 class EventReader:
     """
-    Reads one stream of server-sent events, and tells which API's it is from the first of them.
+    Reads one stream of server-sent events, and identifies its API by the first that has content.
 
     An event counts when the blank line behind it is in, as for a client that parses.
 
@@ -32,7 +45,17 @@ class EventReader:
     Source: WHATWG HTML, "Server-sent events", section 9.2.6 (interpreting an event stream).
     """
 
-    __slots__ = ("_keep", "_kind_of", "_known", "_length", "_parts", "dialect", "done", "foreign")
+    __slots__ = (
+        "_keep",
+        "_kind_of",
+        "_known",
+        "_length",
+        "_parts",
+        "_skipped",
+        "dialect",
+        "done",
+        "foreign",
+    )
 
     def __init__(self, known: Sequence[Dialect], keep: Callable[[bytes], object]) -> None:
         self._known = known
@@ -40,11 +63,12 @@ class EventReader:
         # What has come of an event, joined when that is whole: it may be long, and cut small.
         self._parts: list[bytes] = []
         self._length = 0
+        self._skipped = 0
         self.done = False
         """Whether the end mark has come."""
         self._kind_of: Callable[[bytes], int] | None = None
         self.dialect: Dialect | None = None
-        """Which API's stream it is, once the first event with data is in."""
+        """Which API's stream it is, once an event that identifies it is in."""
         self.foreign = False
         """Whether it is nobody's that is known; then nothing more is read of it."""
 
@@ -55,8 +79,8 @@ class EventReader:
         kind_of = self._kind_of
         if kind_of is not None and data[-2:] == b"\n\n" and not self._parts:
             event = data[:-2]
-            # The common read: one whole event that bears something.
-            if event[:5] == b"data:" and b"\n" not in event and event[-6:] != b"[DONE]":
+            # The common read: one whole event, of one JSON object.
+            if event[:5] == b"data:" and event[-1:] == b"}" and b"\n" not in event:
                 self._keep(event)
                 return kind_of(event)
         # A blank line may be cut anywhere, a byte a read.
@@ -64,7 +88,7 @@ class EventReader:
         self._parts.append(data)
         self._length += len(data)
         if b"\n\n" not in joint and b"\r\n\r\n" not in joint:
-            if self._length > (_LONGEST_FIRST_EVENT if self.dialect is None else _LONGEST_EVENT):
+            if self._length > (_LONGEST_PREAMBLE if self.dialect is None else _LONGEST_EVENT):
                 self._give_up()
             return _EMPTY
         whole, blank, rest = b"".join(self._parts).rpartition(b"\n\n")
@@ -73,11 +97,13 @@ class EventReader:
         self._parts, self._length = ([rest] if rest else []), len(rest)
         most = _EMPTY
         for event in whole.replace(b"\r\n", b"\n").split(b"\n\n"):
-            if b"data:" not in event:
+            if not _HAS_DATA.search(event):
                 continue
             kind_of = self._kind_of or self._recognise(event)
             if kind_of is None:
-                return _EMPTY
+                if self.foreign:
+                    return _EMPTY
+                continue
             if event.endswith(b"[DONE]") and event.partition(b"data:")[2].strip() == b"[DONE]":
                 self.done = True
                 continue
@@ -106,7 +132,9 @@ class EventReader:
             if stream is not None and stream.opens.search(event):
                 self.dialect, self._kind_of = dialect, stream.kind_of
                 return stream.kind_of
-        self._give_up()
+        self._skipped += len(event)
+        if self._skipped > _LONGEST_PREAMBLE or not _PREAMBLE.search(event):
+            self._give_up()
         return None
 
     def _give_up(self) -> None:

@@ -188,8 +188,12 @@ OPENAI_CHAT: Final = Dialect(
     body_of=_body_of,
     content=OPENAI_CHAT_CONTENT,
     stream=Stream(
-        # An error in place of an answer has no shape but this.
-        opens=re.compile(rb'"object"\s*:\s*"chat\.completion\.chunk"|\{"error"\s*:'),
+        # Some servers leave `object` out. An error in place of an answer has no shape but this.
+        opens=re.compile(
+            rb'"object"\s*:\s*"chat\.completion\.chunk"|\{"error"\s*:'
+            rb'|"choices"\s*:\s*\[\s*\{.*?"delta"\s*:\s*\{',
+            re.DOTALL,
+        ),
         kind_of=_kind_of_event,
         provider="openai",
     ),

@@ -41,7 +41,9 @@ OPENAI_COMPLETIONS: Final = Dialect(
     kind_of=_kind_of,
     content=OPENAI_COMPLETIONS_CONTENT,
     stream=Stream(
-        opens=re.compile(rb'"object"\s*:\s*"text_completion"'),
+        opens=re.compile(
+            rb'"object"\s*:\s*"text_completion"|"choices"\s*:\s*\[\s*\{[^{}]*"text"\s*:\s*"'
+        ),
         kind_of=_kind_of_event,
         provider="openai",
     ),

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from latspan.wire import EventReader
+from latspan.wire import Dialect, EventReader
 from latspan.wire.anthropic_messages import ANTHROPIC_MESSAGES
 from latspan.wire.openai_chat import OPENAI_CHAT
+from latspan.wire.openai_completions import OPENAI_COMPLETIONS
 from latspan.wire.openai_responses import OPENAI_RESPONSES
 
 CHAT = b'data: {"object":"chat.completion.chunk","choices":[]}\n\n'
@@ -22,7 +23,7 @@ ENDS = [
 
 def _reader() -> tuple[EventReader, list[bytes]]:
     kept: list[bytes] = []
-    known = (ANTHROPIC_MESSAGES, OPENAI_RESPONSES, OPENAI_CHAT)
+    known = (ANTHROPIC_MESSAGES, OPENAI_RESPONSES, OPENAI_COMPLETIONS, OPENAI_CHAT)
     return EventReader(known, kept.append), kept
 
 
@@ -80,3 +81,59 @@ def test_a_blank_line_may_be_cut_anywhere(newline: bytes) -> None:
     assert sum(1 for kind in kinds if kind) == 3
     assert kept == [line] * 3
     assert reader.done
+
+
+AZURE = (
+    b'data: {"choices":[],"created":0,"id":"","model":"","object":"",'
+    b'"prompt_filter_results":[{"prompt_index":0,"content_filter_results":{}}]}\n\n'
+)
+PING = b'event: ping\ndata: {"type": "ping"}\n\n'
+WORD = b'data: {"choices":[{"index":0,"delta":{"content":"x"}}]}\n\n'
+TEXT = b'data: {"choices":[{"index":0,"text":"x"}]}\n\n'
+
+
+@pytest.mark.parametrize("cut", [True, False], ids=["byte by byte", "whole"])
+@pytest.mark.parametrize(
+    ("before", "first", "dialect"),
+    [
+        (AZURE, CHAT, OPENAI_CHAT),
+        (PING, MESSAGE, ANTHROPIC_MESSAGES),
+        (b'data: {"type":"keepalive"}\n\n', RESPONSE, OPENAI_RESPONSES),
+        (b"event: ping\ndata: {}\n\n" * 3, CHAT, OPENAI_CHAT),
+        (b"data:\n\ndata: \n\n", CHAT, OPENAI_CHAT),
+        (b": no data: yet\n\n", CHAT, OPENAI_CHAT),
+        (b"", WORD, OPENAI_CHAT),
+        (AZURE, WORD, OPENAI_CHAT),
+        (b"", TEXT, OPENAI_COMPLETIONS),
+    ],
+)
+def test_a_stream_is_identified_by_its_first_event_with_content(
+    before: bytes, first: bytes, dialect: Dialect, *, cut: bool
+) -> None:
+    """Signs of life, filter results and empty events may precede it."""
+    reader, kept = _reader()
+    whole = before + first + WORD
+    for piece in [whole[at : at + 1] for at in range(len(whole))] if cut else [before, first, WORD]:
+        reader.feed(piece)
+    assert reader.dialect is dialect
+    assert kept == [first.removesuffix(b"\n\n"), WORD.removesuffix(b"\n\n")]
+
+
+@pytest.mark.parametrize(
+    "before", [b'data: {"progress":1}\n\n', b"data: hello\n\n", b"data: [DONE]\n\n"]
+)
+def test_a_stream_that_begins_with_other_content_stays_foreign(before: bytes) -> None:
+    """Whatever it holds later, an error for example."""
+    reader, kept = _reader()
+    for piece in (PING, before, b'data: {"error":{"code":"x"}}\n\n', CHAT):
+        reader.feed(piece)
+    assert reader.foreign
+    assert kept == []
+
+
+def test_signs_of_life_are_not_read_for_ever() -> None:
+    """A stream of nothing else is none of ours."""
+    reader, _ = _reader()
+    for _ in range(3000):
+        reader.feed(PING)
+    assert reader.foreign

@@ -1,0 +1,72 @@
+"""A model's stream of events is a call whatever its server sends first."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from latspan.segments import Kind, Outcome
+from latspan.testing._capture import Captured
+from latspan.units import NS_PER_MS as MS
+from tests.clients.conftest import MESSAGES, Driver
+
+ASKS: Any = {"model": "m", "messages": MESSAGES, "stream": True}
+
+Way = Callable[[Driver, Any], Awaitable[None]]
+
+
+def _chunks(**head: str) -> list[bytes]:
+    """Return a chat of two words with the usage behind."""
+    used = {"prompt_tokens": 4, "completion_tokens": 2, "total_tokens": 6}
+    choices = [
+        {"index": 0, "delta": {"role": "assistant", "content": ""}, "finish_reason": None},
+        {"index": 0, "delta": {"content": "one "}, "finish_reason": None},
+        {"index": 0, "delta": {"content": "two"}, "finish_reason": "stop"},
+    ]
+    bodies = [*({"choices": [each]} for each in choices), {"choices": [], "usage": used}]
+    events = [f"data: {json.dumps({**head, **body})}\n\n".encode() for body in bodies]
+    return [*events, b"data: [DONE]\n\n"]
+
+
+NAMED = _chunks(id="a", model="m", object="chat.completion.chunk")
+FILTER = {
+    "choices": [],
+    "created": 0,
+    "id": "",
+    "model": "",
+    "object": "",
+    "prompt_filter_results": [{"prompt_index": 0, "content_filter_results": {}}],
+}
+STREAMS = {
+    "Azure's filter results": [f"data: {json.dumps(FILTER)}\n\n".encode(), *NAMED],
+    "a ping": [b'event: ping\ndata: {"type": "ping"}\n\n', *NAMED],
+    "an empty event": [b"data:\n\n", *NAMED],
+    "no object": [b": wait\n\n", *_chunks(id="a", model="m")],
+}
+
+
+async def _bare(driver: Driver, client: Any) -> None:
+    sent = client._client.post("https://model.test/v1/chat/completions", json=ASKS)
+    assert (await sent if driver.asynchronous else sent).status_code == 200
+
+
+async def _lines(driver: Driver, client: Any) -> None:
+    manager = client.chat.completions.with_streaming_response.create(**ASKS)
+    async with driver.entered(manager) as response:
+        await driver.read(response.iter_lines())
+
+
+@pytest.mark.parametrize("read", [_bare, _lines])
+@pytest.mark.parametrize("pieces", STREAMS.values(), ids=STREAMS)
+def test_what_precedes_an_answer_does_not_hide_it(
+    driver: Driver, seen: Captured, pieces: list[bytes], read: Way
+) -> None:
+    """It counts as a chunk, and the tokens of the answer behind it are read."""
+    driver.run(driver.sending(pieces), lambda client: read(driver, client))
+    (record,) = seen.records
+    assert (record.kind, record.name, record.outcome) == (Kind.CALL, "chat m", Outcome.COMPLETED)
+    assert record.metrics["time_to_first_token"].value == 30 * MS
+    assert record.tokens.output == 2
