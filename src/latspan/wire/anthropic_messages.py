@@ -27,7 +27,12 @@ _BEARS: Final = {
     "input_json_delta": ("partial_json", _VISIBLE),
     "thinking_delta": ("thinking", _REASONING),
 }
-"""By the delta's type: which field of it bears tokens, and of which kind."""
+"""
+By the delta's type: which field of it bears tokens, and of which kind.
+
+A ``compaction_delta`` is text too, but of a request of the server's own: its tokens are not among
+the message's.
+"""
 
 
 def _kind_of(chunk: Any) -> int:

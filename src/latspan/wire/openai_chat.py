@@ -13,6 +13,7 @@ from typing import Any, Final, cast
 
 from latspan.wire._body import Body, plain
 from latspan.wire._chunk import ChunkKind
+from latspan.wire._content import read
 from latspan.wire._dialect import Dialect, Stream
 from latspan.wire._openai_chat_content import OPENAI_CHAT_CONTENT, REASONING_FIELDS
 from latspan.wire._usage import Usage, at
@@ -54,6 +55,8 @@ def _kind_of_wordless(delta: Any) -> int:
         for call in delta.tool_calls:
             if call.function is not None and call.function.arguments:
                 return _VISIBLE
+            if read(getattr(call, "custom", None), "input"):
+                return _VISIBLE
     call = delta.function_call
     if call is not None and call.arguments:
         return _VISIBLE
@@ -62,10 +65,13 @@ def _kind_of_wordless(delta: Any) -> int:
         for name in REASONING_FIELDS:
             if extra.get(name):
                 return _REASONING
-        audio = extra.get("audio")
-        if isinstance(audio, dict) and cast("dict[str, Any]", audio).get("data"):
-            return _VISIBLE
-    return _EMPTY
+        for detail in extra.get("reasoning_details") or ():
+            # An encrypted one is handed back to the server with the next request: it is no text.
+            if read(detail, "text") or read(detail, "summary"):
+                return _REASONING
+    # A field of the SDK's own from openai 3 on, and an unknown one before.
+    audio = getattr(delta, "audio", None)
+    return _VISIBLE if read(audio, "data") or read(audio, "transcript") else _EMPTY
 
 
 def says(chunk: Any) -> bool:
@@ -88,8 +94,14 @@ def says(chunk: Any) -> bool:
 
 # A quote inside a JSON string is escaped, so no text can look like a key. `(?!")`: not empty.
 _TOKEN: Final = re.compile(
-    rb'"(?:(content|refusal|arguments|data)|reasoning_content|reasoning)"\s*:\s*"(?!")'
+    rb'''
+    "(?:(?:content|refusal|arguments|input|audio"\s*:\s*\{[^{}]*?"(?:data|transcript))()
+      |reasoning_content|reasoning|reasoning_details"\s*:\s*\[\s*\{[^{}]*?"(?:text|summary)
+    )"\s*:\s*"(?!")
+    ''',
+    re.VERBOSE,
 )
+"""The group is found in what is visible."""
 
 
 _CONTENT: Final = b'"content":"'
@@ -100,10 +112,12 @@ def _kind_of_event(event: bytes) -> int:
     # Finding bytes costs a third of a search, and text is what most events bear.
     if _CONTENT in event and _CONTENT_EMPTY not in event:
         return _VISIBLE
-    found = _TOKEN.search(event)
-    if found is None:
-        return _EMPTY
-    return _VISIBLE if found[1] else _REASONING
+    kind = _EMPTY
+    for found in _TOKEN.finditer(event):
+        if found.lastindex is not None:
+            return _VISIBLE
+        kind = _REASONING
+    return kind
 
 
 def finish_reasons(bodies: Iterable[Body]) -> tuple[str, ...]:

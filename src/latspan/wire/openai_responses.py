@@ -29,6 +29,7 @@ _KINDS: Final = {
     "response.mcp_call_arguments.delta": _VISIBLE,
     "response.custom_tool_call_input.delta": _VISIBLE,
     "response.code_interpreter_call_code.delta": _VISIBLE,
+    "response.shell_call_command.delta": _VISIBLE,
     "response.audio.delta": _VISIBLE,
     "response.audio.transcript.delta": _VISIBLE,
     "response.reasoning_text.delta": _REASONING,

@@ -22,6 +22,8 @@ def _chunk(**delta: Any) -> Any:
         "model_extra": {},
         **delta,
     }
+    # The SDK's objects give their unknown fields as attributes too.
+    fields = {**(fields["model_extra"] or {}), **fields}
     return SimpleNamespace(choices=[SimpleNamespace(delta=SimpleNamespace(**fields))])
 
 
