@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import inspect
+import json
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -153,6 +154,120 @@ async def _parse(driver: Driver, client: Any) -> None:
         await _now(
             client.chat.completions.parse(model="m", messages=MESSAGES, response_format=Answer)
         )
+
+
+async def _embedded(driver: Driver, client: Any) -> None:
+    assert (await _now(client.embeddings.create(model="m", input="hello"))).data
+
+
+async def _raw_embedded(driver: Driver, client: Any) -> None:
+    raw = await _now(client.embeddings.with_raw_response.create(model="m", input="hello"))
+    assert raw.parse().data
+
+
+async def _held_embedded(driver: Driver, client: Any) -> None:
+    manager = client.embeddings.with_streaming_response.create(model="m", input="hello")
+    async with driver.entered(manager) as response:
+        assert (await _now(response.parse())).data
+
+
+@pytest.mark.parametrize("ask", [_embedded, _raw_embedded, _held_embedded])
+def test_embeddings_are_one_call(driver: Driver, seen: Captured, ask: Way) -> None:
+    """Their tokens are the provider's own, raw or not."""
+    vector = {"object": "embedding", "index": 0, "embedding": [0.25, 0.5]}
+    used = {"prompt_tokens": 7, "total_tokens": 7}
+    answer = {"object": "list", "model": "m-1", "data": [vector], "usage": used}
+    transport = driver.http.MockTransport(lambda _: driver.http.Response(200, json=answer))
+    driver.run(transport, lambda client: ask(driver, client))
+    (record,) = seen.records
+    assert (record.name, record.outcome) == ("embeddings m", Outcome.COMPLETED)
+    assert (record.tokens.input, record.tokens.output) == (7, None)
+    (span,) = [span for span in seen.spans if span.parent is None]
+    assert (span.attributes or {})["gen_ai.response.model"] == "m-1"
+
+
+@pytest.mark.parametrize(
+    ("reason", "error"),
+    [("length", "LengthFinishReasonError"), ("content_filter", "ContentFilterFinishReasonError")],
+)
+def test_an_answer_that_the_sdk_refuses_to_parse_has_its_tokens(
+    driver: Driver, seen: Captured, reason: str, error: str
+) -> None:
+    """They were generated, and the exception holds them."""
+    said = {"index": 0, "finish_reason": reason, "message": {"role": "assistant", "content": "{"}}
+    used = {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10}
+    answer = {"id": "a", "created": 1, "model": "m", "object": "chat.completion"}
+    body = {**answer, "choices": [said], "usage": used}
+    transport = driver.http.MockTransport(lambda _: driver.http.Response(200, json=body))
+    refused: Any = getattr(driver.errors, error)
+
+    async def program(client: Any) -> None:
+        with pytest.raises(refused) as raised:
+            await _now(
+                client.chat.completions.parse(model="m", messages=MESSAGES, response_format=Answer)
+            )
+        if getattr(raised.value, "completion", None) is None:
+            pytest.skip("in this version the exception does not hold the completion")
+
+    driver.run(transport, program)
+    (record,) = seen.records
+    assert record.outcome is Outcome.ERROR
+    assert (record.tokens.input, record.tokens.output) == (7, 3)
+    (span,) = [span for span in seen.spans if span.parent is None]
+    assert (span.attributes or {})["gen_ai.response.finish_reasons"] == (reason,)
+
+
+RESPONSE = {"id": "r", "object": "response", "created_at": 1, "model": "m", "output": []}
+GENERATED: list[dict[str, Any]] = [
+    {"type": "response.created", "response": {**RESPONSE, "status": "in_progress"}},
+    {"type": "response.output_text.delta", "delta": "one", "item_id": "i", "output_index": 0},
+    {
+        "type": "response.completed",
+        "response": {
+            **RESPONSE,
+            "status": "completed",
+            "usage": {"input_tokens": 7, "output_tokens": 3, "total_tokens": 10},
+        },
+    },
+]
+
+
+async def _response_created(driver: Driver, client: Any) -> None:
+    assert len(await _all(await _now(client.responses.create(model="m", input="x", stream=True))))
+
+
+async def _response_retrieved(driver: Driver, client: Any) -> None:
+    assert len(await _all(await _now(client.responses.retrieve("r", stream=True)))) == 3
+
+
+@pytest.mark.parametrize(
+    ("ask", "operation", "output", "token_ns"),
+    [
+        (_response_created, "chat", 3, 20 * MS),
+        (_response_retrieved, "fetch_response", None, None),
+    ],
+)
+def test_a_response_that_is_read_once_more_is_not_generated_again(
+    driver: Driver,
+    seen: Captured,
+    ask: Way,
+    operation: str,
+    output: int | None,
+    token_ns: int | None,
+) -> None:
+    """Its tokens are those of the call that created it."""
+    pieces = [f"data: {json.dumps(event)}\n\n".encode() for event in GENERATED]
+    driver.run(driver.sending(pieces), lambda client: ask(driver, client))
+    (record,) = seen.records
+    assert (record.kind, record.outcome) == (Kind.CALL, Outcome.COMPLETED)
+    assert record.tokens.output == output
+    first = record.metrics.get("time_to_first_token")
+    assert (first and first.value) == token_ns
+    (span,) = [span for span in seen.spans if span.parent is None]
+    attributes = span.attributes or {}
+    assert attributes["gen_ai.operation.name"] == operation
+    assert attributes["gen_ai.response.id"] == "r"
+    assert ("gen_ai.usage.output_tokens" in attributes) is (output is not None)
 
 
 async def _whole(driver: Driver, client: Any) -> None:

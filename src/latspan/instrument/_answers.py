@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
 from latspan._request import LiveCall
-from latspan._runtime import current, report_bug
+from latspan._runtime import current, guarded, report_bug
 from latspan.instrument._bodies import follows_bodies, watch_body
 from latspan.instrument._coroutines import stand_in
 from latspan.instrument._outcomes import error_type_of, outcome_of
@@ -70,7 +70,7 @@ class Answers:
                 answer = wrapped(*args, **kwargs)
             except BaseException as error:
                 inside.leave()
-                call.finish(outcome_of(error), error_type=error_type_of(error))
+                _fail(call, error)
                 raise
             inside.leave()
             self._hand_over(call, answer)
@@ -92,7 +92,7 @@ class Answers:
                 answer = await begun
             except BaseException as error:
                 inside.leave()
-                call.finish(outcome_of(error), error_type=error_type_of(error))
+                _fail(call, error)
                 raise
             inside.leave()
             self._hand_over(call, answer)
@@ -132,6 +132,14 @@ class Answers:
                 follow(call, call.dialect, answer)
         except Exception as error:  # noqa: BLE001 - latspan's own
             report_bug(error, "the answer of a call")
+
+
+def _fail(call: LiveCall, error: BaseException) -> None:
+    """End the call with what it raised."""
+    with guarded("the answer in an exception"):
+        # What the SDK cannot parse, being cut off for example, was generated and has its price.
+        call.answer = getattr(error, "completion", None)
+    call.finish(outcome_of(error), error_type=error_type_of(error))
 
 
 def _end_or_follow(call: LiveCall, answer: Any) -> None:

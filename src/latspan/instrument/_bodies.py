@@ -17,7 +17,7 @@ from latspan import _runtime
 from latspan._request import LiveCall
 from latspan._timeline import Attempt, Reads
 from latspan.instrument._outcomes import error_type_of, outcome_of, outcome_of_status
-from latspan.instrument._recognition import KNOWN, recognised
+from latspan.instrument._recognition import dialects_of, recognised
 from latspan.segments import Kind, Outcome
 from latspan.wire import EventReader
 
@@ -81,8 +81,7 @@ class BodyWatch:
         self.silent = False
         """Whether somebody else follows this body, as the stream of a client library's."""
         if call.reads is not None or _is_event_stream(call.headers, decoded=decoded):
-            known = KNOWN if call.dialect is None else (call.dialect,)
-            self._reader = EventReader(known, self._keep)
+            self._reader = EventReader(dialects_of(call), self._keep)
             call.reads = call.reads or Reads()
         self._whole = None if call.dialect is None or call.reads is not None else _Whole()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
 from latspan import semconv
@@ -13,12 +13,15 @@ from latspan.wire import Dialect, choices_asked
 from latspan.wire.anthropic_messages import ANTHROPIC_MESSAGES
 from latspan.wire.openai_chat import OPENAI_CHAT
 from latspan.wire.openai_completions import OPENAI_COMPLETIONS
-from latspan.wire.openai_responses import OPENAI_RESPONSES
+from latspan.wire.openai_responses import OPENAI_RESPONSES, OPENAI_RESPONSES_FETCHED
 
-__all__ = ["KNOWN", "recognised"]
+__all__ = ["dialects_of", "recognised"]
 
-KNOWN: Final = (ANTHROPIC_MESSAGES, OPENAI_RESPONSES, OPENAI_COMPLETIONS, OPENAI_CHAT)
+_ASKED: Final = (ANTHROPIC_MESSAGES, OPENAI_RESPONSES, OPENAI_COMPLETIONS, OPENAI_CHAT)
 """The APIs whose streams are known by their first event."""
+
+_FETCHED: Final = (ANTHROPIC_MESSAGES, OPENAI_RESPONSES_FETCHED, OPENAI_COMPLETIONS, OPENAI_CHAT)
+"""The same where the request has no body: it asks for nothing that is new."""
 
 _PROVIDERS: Final = {"api.openai.com": "openai", "api.anthropic.com": "anthropic"}
 
@@ -28,6 +31,13 @@ _LONGEST_READ: Final = 1 << 16
 _NAME: Final = rb'"model"\s*:\s*"([^"\\]{1,256})"'
 _FIRST: Final = re.compile(rb"\s*\{\s*" + _NAME)
 _LAST: Final = re.compile(_NAME + rb"\s*\}\s*$")
+
+
+def dialects_of(call: LiveCall) -> Sequence[Dialect]:
+    """Return the APIs whose stream the answer of a call or an exchange may be."""
+    if call.dialect is not None:
+        return (call.dialect,)
+    return _FETCHED if call.method.upper() == "GET" else _ASKED
 
 
 def recognised(call: LiveCall, dialect: Dialect, request_body: bytes | None) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-from latspan.wire._body import Body
+from latspan.wire._body import Body, plain
 from latspan.wire._chunk import ChunkKind
+from latspan.wire._content import read
 from latspan.wire._dialect import Dialect
 from latspan.wire.openai_chat import usage
 
@@ -19,11 +20,11 @@ def _kind_of(chunk: Any) -> int:
 
 
 def _body_of(answer: Any) -> Body:
-    # Not the whole: its vectors are long, and nobody asks for them here.
-    counted = getattr(answer, "usage", None)
-    if counted is None:
-        return {}
-    return {"model": getattr(answer, "model", None), "usage": counted.model_dump(warnings=False)}
+    # Not the whole: its vectors are long, and of no use here.
+    if isinstance(answer, bytes):
+        whole = plain(answer)
+        return {name: whole[name] for name in ("model", "usage") if name in whole}
+    return {"model": read(answer, "model"), "usage": plain(read(answer, "usage"))}
 
 
 def _ended(bodies: Iterable[Body]) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any, Final, cast
 
 from latspan.wire._body import Body, plain
@@ -16,7 +17,7 @@ from latspan.wire._dialect import Dialect, Stream
 from latspan.wire._openai_responses_content import OPENAI_RESPONSES_CONTENT
 from latspan.wire._usage import Usage, at
 
-__all__ = ["OPENAI_RESPONSES"]
+__all__ = ["OPENAI_RESPONSES", "OPENAI_RESPONSES_FETCHED"]
 
 _EMPTY = int(ChunkKind.EMPTY)
 _REASONING = int(ChunkKind.REASONING)
@@ -105,6 +106,13 @@ def _usage(bodies: Iterable[Body]) -> Usage | None:
     )
 
 
+_STREAM: Final = Stream(
+    opens=re.compile(rb'"type"\s*:\s*"response\.(?:created|queued)"'),
+    kind_of=_kind_of_event,
+    provider="openai",
+    closes=re.compile(rb'"type"\s*:\s*"response\.(?:completed|failed|incomplete)"'),
+)
+
 OPENAI_RESPONSES: Final = Dialect(
     name="openai.responses",
     operation="chat",
@@ -114,10 +122,30 @@ OPENAI_RESPONSES: Final = Dialect(
     kind_of=_kind_of,
     body_of=_body_of,
     content=OPENAI_RESPONSES_CONTENT,
-    stream=Stream(
-        opens=re.compile(rb'"type"\s*:\s*"response\.(?:created|queued)"'),
-        kind_of=_kind_of_event,
-        provider="openai",
-        closes=re.compile(rb'"type"\s*:\s*"response\.(?:completed|failed|incomplete)"'),
-    ),
+    stream=_STREAM,
 )
+
+
+def _bears_nothing(chunk: Any) -> int:
+    del chunk
+    return _EMPTY
+
+
+def _uses_nothing(bodies: Iterable[Body]) -> None:
+    del bodies
+
+
+OPENAI_RESPONSES_FETCHED: Final = replace(
+    OPENAI_RESPONSES,
+    name="openai.responses.fetched",
+    operation="fetch_response",
+    usage=_uses_nothing,
+    kind_of=_bears_nothing,
+    content=None,
+    stream=replace(_STREAM, kind_of=_bears_nothing),
+)
+"""
+The same answer, read once more: its tokens belong to the request that it was generated for.
+
+Source: OpenTelemetry GenAI conventions, ``gen_ai.operation.name``, ``fetch_response``.
+"""
