@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+
 from latspan.segments import Outcome
 from latspan.testing._capture import Captured
 from tests.clients.conftest import Driver
@@ -76,3 +78,30 @@ def test_usage_that_comes_with_each_word_is_read_where_nothing_follows(
     _streamed(driver, [*words, {**_word(0, "w", "stop"), "usage": USED}])
 
     assert _attributes(seen)["gen_ai.usage.output_tokens"] == 3
+
+
+@pytest.mark.parametrize("parsed", [True, False], ids=["objects", "bytes"])
+@pytest.mark.parametrize(
+    ("last", "outcome"), [("", Outcome.TRUNCATED), ("length", Outcome.COMPLETED)]
+)
+def test_an_empty_finish_reason_is_none(
+    driver: Driver, seen: Captured, last: str, outcome: Outcome, *, parsed: bool
+) -> None:
+    """Some servers send one with each chunk: a stream that is cut has no other."""
+    words = [_word(0, "one ", ""), _word(0, "two ", ""), _word(0, "", last)]
+    head = {"id": "a", "created": 1, "model": "m", "object": "chat.completion.chunk"}
+    pieces = [f"data: {json.dumps({**head, **word})}\n\n".encode() for word in words]
+
+    async def program(client: Any) -> None:
+        if parsed:
+            await driver.read(await driver.create(client, stream=True))
+            return
+        sent = client._client.post("https://model.test/v1/chat/completions", json={"model": "m"})
+        assert (await sent if driver.asynchronous else sent).status_code == 200
+
+    driver.run(driver.sending(pieces), program)
+    (record,) = seen.records
+    assert record.outcome is outcome
+    (span,) = [span for span in seen.spans if span.name == "chat m"]
+    reasons = (span.attributes or {}).get("gen_ai.response.finish_reasons")
+    assert reasons == ((last,) if last else None)

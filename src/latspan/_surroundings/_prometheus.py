@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -98,6 +99,18 @@ _SERVERS: Final = (
     ),
 )
 
+_SAMPLE: Final = re.compile(
+    r"""[^\s{]++\s*+(?:\{.*\})?\s*+
+        (?:[-+]?(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)(?:e[-+]?[0-9]++)?|[-+]?inf|nan)
+        (?:\s++-?[0-9]++)?\s*+""",
+    re.ASCII | re.IGNORECASE | re.VERBOSE,
+)
+"""
+A line whose value is one of the format; the parser takes whatever ``float`` takes.
+
+Source: Prometheus, "Exposition formats", text format details.
+"""
+
 _TOTAL: Final = "_total"
 _MOST_REQUESTS: Final = 1e9
 _MOST_COUNTED: Final = 1e18
@@ -146,6 +159,8 @@ def read_metrics(text: str) -> Reading:
     ours = [line for line in text.split("\n")[:-1] if line.startswith(_BEGINNINGS)]
     if len(ours) > _MOST_LINES:
         raise ValueError(f"{len(ours)} series")
+    if not all(map(_SAMPLE.fullmatch, ours)):
+        raise ValueError("a value that is no number")
     series: dict[str, list[float]] = {}
     for name, value in _parsed(ours):
         if name.removesuffix(_TOTAL) in _NAMES:

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping
 from typing import Any, Final, cast
 
 from latspan.units import TimeUnit, from_unit
-from latspan.wire import Answer, at
+from latspan.wire import Answer, as_number, at
 
-__all__ = ["as_number", "in_body", "in_head", "in_header", "ns", "number", "numbers_in"]
+__all__ = ["in_body", "in_head", "in_header", "ns", "number", "numbers_in"]
 
 _IMPOSSIBLE_NS: Final = -1
 """What no time can be; what is held against the client's own times rejects it."""
-_DECIMAL: Final = re.compile(r"-?[0-9]{1,15}(?:\.[0-9]{1,15})?")
 _LONGEST: Final = 32
-"""Characters of a number in a header, and of a field's name."""
+"""Characters of a field's name."""
 _MOST: Final = 32
 """Fields of one report that are kept: they become attributes of a span."""
 
@@ -36,13 +34,6 @@ def number(value: object) -> float | None:
         return float(value)
     except OverflowError:
         return math.inf
-
-
-def as_number(text: str) -> float | None:
-    """Return the number that a text is, in ASCII digits and no longer than one is."""
-    if len(text) > _LONGEST or not _DECIMAL.fullmatch(text):
-        return None
-    return float(text)
 
 
 def ns(value: object, unit: TimeUnit) -> int | None:

@@ -18,9 +18,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from latspan.evidence._numbers import as_number, in_body, in_header, ns, number, numbers_in
+from latspan.evidence._numbers import in_body, in_header, ns, number, numbers_in
 from latspan.segments import ReportedTimings
-from latspan.wire import Answer
+from latspan.wire import Answer, as_number
 
 __all__ = ["TOLD_BY", "read"]
 

@@ -22,6 +22,7 @@ from latspan.wire._content import (
     said_in,
     taken_down,
 )
+from latspan.wire._decimals import as_number
 from latspan.wire._dialect import Dialect, Stream
 from latspan.wire._events import EventReader
 from latspan.wire._sse import DONE, encode_comment, encode_event
@@ -43,6 +44,7 @@ __all__ = [
     "Stream",
     "Usage",
     "as_json",
+    "as_number",
     "at",
     "choices_asked",
     "choices_in",

@@ -85,7 +85,7 @@ def _ended(bodies: Iterable[Body]) -> bool:
 def _finish_reasons(bodies: Iterable[Body]) -> tuple[str, ...]:
     for body in bodies:
         reason = body.get("stop_reason")
-        if reason is not None:
+        if reason:
             return (str(reason),)
     return ()
 
@@ -100,7 +100,7 @@ def _usage(bodies: Iterable[Body]) -> Usage | None:
     counted: dict[str, Any] = {}
     for body in bodies:
         said: dict[str, Any] = body.get("usage") or {}
-        over = body.get("stop_reason") is not None
+        over = bool(body.get("stop_reason"))
         counted |= {
             name: value
             for name, value in said.items()

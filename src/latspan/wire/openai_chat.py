@@ -84,7 +84,7 @@ def says(chunk: Any) -> bool:
         if chunk.usage is None and not chunk.model_extra and chunk.choices:
             # By hand: `any` over a generator is twice the steps.
             for choice in chunk.choices:  # noqa: SIM110
-                if choice.finish_reason is not None:
+                if choice.finish_reason:
                     return True
             return False
     except (AttributeError, TypeError):
@@ -126,7 +126,8 @@ def finish_reasons(bodies: Iterable[Body]) -> tuple[str, ...]:
     for body in bodies:
         for choice in body.get("choices") or ():
             reason = choice.get("finish_reason")
-            if reason is not None:
+            # Some servers send an empty one with each chunk.
+            if reason:
                 reasons[int(choice.get("index") or 0)] = str(reason)
     return tuple([reasons[index] for index in sorted(reasons)])
 

@@ -84,7 +84,7 @@ def _finish_reasons(bodies: Iterable[Body]) -> tuple[str, ...]:
         status = body.get("status")
         if status == "incomplete":
             status = at(body, "incomplete_details", "reason") or status
-        if status in {"in_progress", "queued", None}:
+        if not status or status in {"in_progress", "queued"}:
             continue
         return (_REASONS.get(str(status), str(status)),)
     return ()

@@ -6,12 +6,12 @@ Source: W3C Server Timing, "The Server-Timing Header Field".
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterable, Iterator
 from typing import Final
 
 from latspan.units import in_unit
+from latspan.wire._decimals import as_number
 
 __all__ = ["FIELD", "HEADER", "TOTAL", "parsed", "written"]
 
@@ -60,7 +60,7 @@ def parsed(value: str) -> Iterator[tuple[str, float]]:
     """
     Yield the names that have a duration, and the milliseconds, in order.
 
-    What is no entry ends the reading; a duration that is no finite number is none.
+    What is no entry ends the reading; a duration that is no decimal number is none.
     """
     value = value[:_LONGEST]
     at = 0
@@ -78,9 +78,5 @@ def _duration(parameters: str) -> float | None:
     # The first of a name counts, says the source.
     for parameter in _PARAMETER.finditer(parameters):
         if parameter["name"].lower() == "dur":
-            try:
-                duration_ms = float((parameter["value"] or "").strip().strip('"'))
-            except ValueError:
-                return None
-            return duration_ms if math.isfinite(duration_ms) else None
+            return as_number((parameter["value"] or "").strip().strip('"'))
     return None

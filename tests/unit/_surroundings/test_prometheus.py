@@ -134,13 +134,27 @@ def test_a_line_without_its_end_is_not_read() -> None:
 
 @pytest.mark.parametrize(
     "page",
-    ["tgi_queue_size many\n", 'tgi_queue_size{a="b 1\n', "tgi_queue_size 1\n" * 5_001],
-    ids=["no number", "no end of labels", "too many"],
+    [
+        "tgi_queue_size many\n",
+        "tgi_queue_size 1_000\n",
+        'tgi_queue_size{a="1"} \u0663\n',
+        'tgi_queue_size{a="b 1\n',
+        "tgi_queue_size 1\n" * 5_001,
+    ],
+    ids=["no number", "an underscore", "other digits", "no end of labels", "too many"],
 )
 def test_what_is_no_page_is_refused(page: str) -> None:
     """Half a page might lack what matters."""
     with pytest.raises(ValueError, match=r"."):
         read_metrics(page)
+
+
+@pytest.mark.parametrize("value", ["4", "+4.0", "4.", "4e0", "40E-1", "4 1700000000000", "4\r"])
+def test_a_value_may_have_any_form_of_the_format(value: str) -> None:
+    """With a sign, an exponent or a timestamp."""
+    labels = '{a="} 1_0 {"}'
+    page = f"tgi_queue_size{labels} {value}\ntgi_batch_current_size 0\n"
+    assert read_metrics(page).gauges == {WAITING: 4, RUNNING: 0}
 
 
 NAMES = ("tgi_queue_size", "vllm:prefix_cache_hits", "vllm:kv_cache_usage_perc")

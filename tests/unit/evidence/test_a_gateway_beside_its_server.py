@@ -74,7 +74,7 @@ def test_no_wait_in_a_gateway_is_a_finding() -> None:
 
 
 @pytest.mark.parametrize("streamed", [True, False])
-@pytest.mark.parametrize("gateway", ["60000", "-1", "1e308"])
+@pytest.mark.parametrize("gateway", ["60000", "-1", "9" * 15])
 def test_an_impossible_gateway_costs_the_server_nothing(gateway: str, streamed: bool) -> None:
     """It alone is rejected."""
     body = _llama(20, 990)
@@ -98,7 +98,7 @@ def test_an_impossible_server_costs_the_gateway_nothing() -> None:
 
 def test_both_can_be_impossible() -> None:
     """Each is named, from the outside in, and each is counted."""
-    timeline = _timeline({"server-timing": "gateway;dur=6e5"}, _llama(2e4, 9e5), streamed=True)
+    timeline = _timeline({"server-timing": "gateway;dur=600000"}, _llama(2e4, 9e5), streamed=True)
     assert timeline.rejected == ("gateway", "llama_cpp")
     assert timeline.metrics["evidence_rejected"].value == 2
 

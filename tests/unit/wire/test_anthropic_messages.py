@@ -81,3 +81,15 @@ def test_the_output_of_a_message_that_was_left_is_not_known() -> None:
     assert (usage.input, usage.output) == (12, None)
     assert not ANTHROPIC_MESSAGES.ended(_bodies(START))
     assert ANTHROPIC_MESSAGES.finish_reasons(_bodies(START, END)) == ("end_turn",)
+
+
+def test_an_empty_stop_reason_is_none() -> None:
+    """Neither the message's end nor its count of output is there yet."""
+    unfinished = {**END, "delta": {"stop_reason": ""}}
+    bodies = _bodies(START, unfinished)
+    usage = ANTHROPIC_MESSAGES.usage(bodies)
+
+    assert usage is not None
+    assert usage.output is None
+    assert not ANTHROPIC_MESSAGES.ended(bodies)
+    assert ANTHROPIC_MESSAGES.finish_reasons(_bodies(START, unfinished, END)) == ("end_turn",)

@@ -74,6 +74,7 @@ def _finish(reason: str | None) -> Any:
         (_said(), False),
         (_said(model_extra=None), False),
         (_said(choices=[_finish(None), _finish(None)]), False),
+        (_said(choices=[_finish("")]), False),
         (_said(choices=[_finish("stop")]), True),
         (_said(choices=[_finish(None), _finish("length")]), True),
         (_said(usage=SimpleNamespace(prompt_tokens=1)), True),
@@ -115,6 +116,7 @@ ENDINGS: list[tuple[tuple[dict[str, Any], ...], bool]] = [
     # Some servers count in every chunk; that is no end.
     (({"choices": [{"finish_reason": None}], "usage": {"prompt_tokens": 1}},), False),
     (({"choices": []}, {}), False),
+    (({"choices": [{"finish_reason": ""}]},), False),
 ]
 
 

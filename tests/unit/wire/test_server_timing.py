@@ -40,6 +40,8 @@ def test_what_is_no_token_is_not_written() -> None:
         ("a; dur = 4 ,b;dur=5", [("a", 4.0), ("b", 5.0)]),
         ("a;dur=1;dur=2", [("a", 1.0)]),
         ("a;dur=nan, b;dur=inf, c;dur=x, d;dur", []),
+        ("a;dur=1_000, b;dur=1e3, c;dur=\u0663, d;dur=+1, e;dur=0x1", []),
+        ("a;dur=0.30000000000000004", [("a", 0.30000000000000004)]),
         ("a;dur=-1", [("a", -1.0)]),
         ("a;dur=1,,b;dur=2", [("a", 1.0)]),
         ("a;dur=1, b b;dur=2", [("a", 1.0)]),
