@@ -21,18 +21,19 @@ Way = Callable[[Driver, Any], Awaitable[None]]
 def _chunks(**head: str) -> list[bytes]:
     """Return a chat of two words with the usage behind."""
     used = {"prompt_tokens": 4, "completion_tokens": 2, "total_tokens": 6}
-    choices = [
+    choices: list[dict[str, Any]] = [
         {"index": 0, "delta": {"role": "assistant", "content": ""}, "finish_reason": None},
         {"index": 0, "delta": {"content": "one "}, "finish_reason": None},
         {"index": 0, "delta": {"content": "two"}, "finish_reason": "stop"},
     ]
-    bodies = [*({"choices": [each]} for each in choices), {"choices": [], "usage": used}]
+    bodies: list[dict[str, Any]] = [{"choices": [each]} for each in choices]
+    bodies.append({"choices": [], "usage": used})
     events = [f"data: {json.dumps({**head, **body})}\n\n".encode() for body in bodies]
     return [*events, b"data: [DONE]\n\n"]
 
 
 NAMED = _chunks(id="a", model="m", object="chat.completion.chunk")
-FILTER = {
+FILTER: dict[str, Any] = {
     "choices": [],
     "created": 0,
     "id": "",

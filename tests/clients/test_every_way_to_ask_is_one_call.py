@@ -156,6 +156,15 @@ async def _parse(driver: Driver, client: Any) -> None:
         )
 
 
+def _answering(driver: Driver, body: Any) -> Any:
+    """Return a transport that answers with ``body`` in one piece."""
+
+    def respond(_request: Any) -> Any:
+        return driver.http.Response(200, json=body)
+
+    return driver.http.MockTransport(respond)
+
+
 async def _embedded(driver: Driver, client: Any) -> None:
     assert (await _now(client.embeddings.create(model="m", input="hello"))).data
 
@@ -177,7 +186,7 @@ def test_embeddings_are_one_call(driver: Driver, seen: Captured, ask: Way) -> No
     vector = {"object": "embedding", "index": 0, "embedding": [0.25, 0.5]}
     used = {"prompt_tokens": 7, "total_tokens": 7}
     answer = {"object": "list", "model": "m-1", "data": [vector], "usage": used}
-    transport = driver.http.MockTransport(lambda _: driver.http.Response(200, json=answer))
+    transport = _answering(driver, answer)
     driver.run(transport, lambda client: ask(driver, client))
     (record,) = seen.records
     assert (record.name, record.outcome) == ("embeddings m", Outcome.COMPLETED)
@@ -198,7 +207,7 @@ def test_an_answer_that_the_sdk_refuses_to_parse_has_its_tokens(
     used = {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10}
     answer = {"id": "a", "created": 1, "model": "m", "object": "chat.completion"}
     body = {**answer, "choices": [said], "usage": used}
-    transport = driver.http.MockTransport(lambda _: driver.http.Response(200, json=body))
+    transport = _answering(driver, body)
     refused: Any = getattr(driver.errors, error)
 
     async def program(client: Any) -> None:
@@ -217,7 +226,13 @@ def test_an_answer_that_the_sdk_refuses_to_parse_has_its_tokens(
     assert (span.attributes or {})["gen_ai.response.finish_reasons"] == (reason,)
 
 
-RESPONSE = {"id": "r", "object": "response", "created_at": 1, "model": "m", "output": []}
+RESPONSE: dict[str, Any] = {
+    "id": "r",
+    "object": "response",
+    "created_at": 1,
+    "model": "m",
+    "output": [],
+}
 GENERATED: list[dict[str, Any]] = [
     {"type": "response.created", "response": {**RESPONSE, "status": "in_progress"}},
     {"type": "response.output_text.delta", "delta": "one", "item_id": "i", "output_index": 0},

@@ -24,7 +24,7 @@ def _delta(**delta: Any) -> bytes:
 
 
 def _end(usage: dict[str, Any]) -> list[bytes]:
-    stop = {"index": 0, "delta": {}, "finish_reason": "stop"}
+    stop: dict[str, Any] = {"index": 0, "delta": {}, "finish_reason": "stop"}
     return [
         _event({**HEAD, "choices": [stop]}),
         _event({**HEAD, "choices": [], "usage": usage}),

@@ -54,7 +54,7 @@ def recognised(call: LiveCall, dialect: Dialect, request_body: bytes | None) -> 
     stream = dialect.stream
     host = "" if call.server is None else call.server[0]
     provider = _PROVIDERS.get(host) or ("" if stream is None else stream.provider)
-    asked = {} if request_body is None else _asked_in(request_body)
+    asked = _asked_in(request_body)
     name = asked.get("model")
     model = name[:256] if isinstance(name, str) else None
     call.choices = choices_asked(asked)
@@ -72,13 +72,15 @@ def recognised(call: LiveCall, dialect: Dialect, request_body: bytes | None) -> 
     )
 
 
-def _asked_in(request: bytes) -> Mapping[str, Any]:
+def _asked_in(request: bytes | None) -> Mapping[str, Any]:
     """
     Return what a request asks for; never what its content says of that.
 
     A long request is not parsed: only a model in its first or its last member is found, which
     cannot lie deeper than they look.
     """
+    if request is None:
+        return {}
     if len(request) > _LONGEST_READ:
         found = _FIRST.match(request) or _LAST.search(request, len(request) - 512)
         return {} if found is None else {"model": found[1].decode(errors="replace")}

@@ -94,11 +94,11 @@ def says(chunk: Any) -> bool:
 
 # A quote inside a JSON string is escaped, so no text can look like a key. `(?!")`: not empty.
 _TOKEN: Final = re.compile(
-    rb'''
+    rb"""
     "(?:(?:content|refusal|arguments|input|audio"\s*:\s*\{[^{}]*?"(?:data|transcript))()
       |reasoning_content|reasoning|reasoning_details"\s*:\s*\[\s*\{[^{}]*?"(?:text|summary)
     )"\s*:\s*"(?!")
-    ''',
+    """,
     re.VERBOSE,
 )
 """The group is found in what is visible."""
