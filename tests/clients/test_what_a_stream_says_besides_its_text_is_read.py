@@ -80,15 +80,8 @@ def test_usage_that_comes_with_each_word_is_read_where_nothing_follows(
     assert _attributes(seen)["gen_ai.usage.output_tokens"] == 3
 
 
-@pytest.mark.parametrize("parsed", [True, False], ids=["objects", "bytes"])
-@pytest.mark.parametrize(
-    ("last", "outcome"), [("", Outcome.TRUNCATED), ("length", Outcome.COMPLETED)]
-)
-def test_an_empty_finish_reason_is_none(
-    driver: Driver, seen: Captured, last: str, outcome: Outcome, *, parsed: bool
-) -> None:
-    """Some servers send one with each chunk: a stream that is cut has no other."""
-    words = [_word(0, "one ", ""), _word(0, "two ", ""), _word(0, "", last)]
+def _cut(driver: Driver, words: list[dict[str, Any]], *, parsed: bool) -> None:
+    """Read a stream without an end mark, by the SDK or by its HTTP client alone."""
     head = {"id": "a", "created": 1, "model": "m", "object": "chat.completion.chunk"}
     pieces = [f"data: {json.dumps({**head, **word})}\n\n".encode() for word in words]
 
@@ -100,6 +93,17 @@ def test_an_empty_finish_reason_is_none(
         assert (await sent if driver.asynchronous else sent).status_code == 200
 
     driver.run(driver.sending(pieces), program)
+
+
+@pytest.mark.parametrize("parsed", [True, False], ids=["objects", "bytes"])
+@pytest.mark.parametrize(
+    ("last", "outcome"), [("", Outcome.TRUNCATED), ("length", Outcome.COMPLETED)]
+)
+def test_an_empty_finish_reason_is_none(
+    driver: Driver, seen: Captured, last: str, outcome: Outcome, *, parsed: bool
+) -> None:
+    """Some servers send one with each chunk: a stream that is cut has no other."""
+    _cut(driver, [_word(0, "one ", ""), _word(0, "two ", ""), _word(0, "", last)], parsed=parsed)
     (record,) = seen.records
     assert record.outcome is outcome
     (span,) = [span for span in seen.spans if span.name == "chat m"]
