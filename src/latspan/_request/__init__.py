@@ -12,6 +12,7 @@ from latspan._request._carried import Carried
 from latspan._request._context import (
     Entered,
     ambient_attributes,
+    inside,
     with_attribute_of,
     with_attributes,
 )
@@ -32,6 +33,7 @@ __all__ = [
     "active_work",
     "ambient_attributes",
     "enclosing_works",
+    "inside",
     "is_left_over",
     "with_attribute_of",
     "with_attributes",

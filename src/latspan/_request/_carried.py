@@ -126,7 +126,7 @@ class Carried:
         return self
 
     @contextmanager
-    def resumed(self) -> Generator[None]:
+    def resumed(self) -> Generator[Carried]:
         """Inside, be where it was carried from; its wait is over."""
         with ExitStack() as inside:
             with _runtime.guarded("going on with a unit of work"):
@@ -137,7 +137,7 @@ class Carried:
                     self._waiting.clear()
                 inside.enter_context(self._entered())
                 self._waited(Outcome.COMPLETED)
-            yield
+            yield self
 
     @contextmanager
     def _entered(self) -> Generator[None]:

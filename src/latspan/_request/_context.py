@@ -20,6 +20,7 @@ __all__ = [
     "Entered",
     "ambient_attributes",
     "convention_labels",
+    "inside",
     "only_said",
     "series_attributes",
     "span_attributes",
@@ -113,6 +114,22 @@ class Entered(Generic[_T]):
             self._left = True
             context.detach(self._attached)
         return self._left
+
+
+_attached: ContextVar[Context | None] = ContextVar("latspan_context", default=None)
+
+
+def inside(around: Context) -> Entered[Context | None]:
+    """
+    Be in ``around`` until it is left.
+
+    OpenTelemetry's own ``attach`` and ``detach`` log an error if the second is called in another
+    context than the first, as it is where a coroutine is closed by a task that did not run it.
+
+    Args:
+        around: The OpenTelemetry context.
+    """
+    return Entered(_attached, around, around)
 
 
 class SaidLater(Mapping[str, str]):

@@ -174,11 +174,6 @@ class LiveWork:
         return not self._open or self._process is not this_process()
 
     @property
-    def is_innermost(self) -> bool:
-        """Whether nothing was begun inside it, in this context, that is still current."""
-        return current_unit.get() is self
-
-    @property
     def side(self) -> Side:
         """The side of the network it is on."""
         return self._side

@@ -24,6 +24,7 @@ from latspan.instrument._discovery import (
 )
 from latspan.instrument._outcomes import error_type_of, outcome_of, outcome_of_status
 from latspan.instrument._traced import traced
+from latspan.instrument._wrapping import Scope
 
 if TYPE_CHECKING:
     from latspan.instrument._answers import Answers
@@ -72,6 +73,7 @@ __all__ = [
     "Instrumentor",
     "Integration",
     "Patches",
+    "Scope",
     "Served",
     "Standing",
     "Timings",

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
 from contextlib import AbstractContextManager
-from types import TracebackType
-from typing import TYPE_CHECKING, ParamSpec, TypeVar
+from typing import TYPE_CHECKING
 
 from latspan import _runtime
 from latspan.instrument._outcomes import error_type_of, outcome_of
-from latspan.instrument._wrapping import wrapped
+from latspan.instrument._wrapping import Scope
 from latspan.segments import Kind, Outcome
 
 if TYPE_CHECKING:
@@ -40,12 +39,13 @@ def attributes(
     route: str | None = None,
     traffic_class: str | None = None,
     tenant: str | None = None,
-) -> AbstractContextManager[None]:
+) -> Scope[None]:
     """
     Say what the requests inside are about: ``with latspan.attributes(path="chat"):``.
 
     Each becomes an attribute of spans and a key of series. What is not given stays as it is said
-    further out.
+    further out. Works as a decorator too, on functions and generators, synchronous and
+    asynchronous.
 
     Args:
         path: The inference path: one route + model + prompt template + traffic profile. Unsaid,
@@ -62,14 +62,11 @@ def attributes(
         "traffic_class": traffic_class,
         "tenant": tenant,
     }
-    return with_attributes({name: str(value) for name, value in said.items() if value is not None})
+    given = {name: str(value) for name, value in said.items() if value is not None}
+    return Scope.of(functools.partial(with_attributes, given))
 
 
-_P = ParamSpec("_P")
-_R = TypeVar("_R")
-
-
-class WorkScope:
+class WorkScope(Scope[None]):
     """
     A ``with`` statement's body, or each run of a decorated function, as a request or a stage.
 
@@ -81,7 +78,7 @@ class WorkScope:
         span_attributes: Further attributes of its span.
     """
 
-    __slots__ = ("_attributes", "_kind", "_name", "_open")
+    __slots__ = ()
 
     def __init__(
         self,
@@ -89,61 +86,25 @@ class WorkScope:
         name: str,
         span_attributes: dict[str, AttributeValue] | None = None,
     ) -> None:
-        self._kind = kind
-        self._name = name
-        self._attributes = span_attributes
-        self._open: list[LiveWork] = []
+        super().__init__(functools.partial(_begin, kind, name, span_attributes))
 
-    def __call__(self, function: Callable[_P, _R]) -> Callable[_P, _R]:
-        return wrapped(function, self._run)
 
-    def _run(self) -> _Run | None:
-        work = self._begin(current=False)
-        return None if work is None else _Run(work)
-
-    def _begin(self, *, current: bool) -> LiveWork | None:
-        runtime = _runtime.current()
-        if runtime is None:
-            return None
-        from latspan._request import LiveWork
-
-        with _runtime.guarded("the start of a unit of work"):
-            return LiveWork(
-                runtime,
-                kind=self._kind,
-                name=self._name,
-                attributes=self._attributes,
-                current=current,
-            )
+def _begin(
+    kind: Kind, name: str, span_attributes: dict[str, AttributeValue] | None
+) -> _Work | None:
+    runtime = _runtime.current()
+    if runtime is None:
         return None
+    from latspan._request import LiveWork
 
-    def __enter__(self) -> None:
-        work = self._begin(current=True)
-        if work is not None:
-            self._open.append(work)
-
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        if self._open:
-            with _runtime.guarded("the end of a unit of work"):
-                _finish(self._left(), exc)
-
-    def _left(self) -> LiveWork:
-        """Return what ends here: other threads and tasks may be inside of the same scope."""
-        for work in reversed(self._open.copy()):
-            if work.is_innermost:
-                self._open.remove(work)
-                return work
-        # It was entered in another context; which one it was nobody can say.
-        return self._open.pop()
+    with _runtime.guarded("the start of a unit of work"):
+        work = LiveWork(runtime, kind=kind, name=name, attributes=span_attributes, current=False)
+        return _Work(work)
+    return None
 
 
-class _Run:
-    """One run of a function as a unit of work."""
+class _Work:
+    """One run of a block or a function as a unit of work."""
 
     __slots__ = ("_work",)
 
@@ -154,12 +115,8 @@ class _Run:
         return self._work.active()
 
     def finish(self, error: BaseException | None = None) -> None:
-        _finish(self._work, error)
-
-
-def _finish(work: LiveWork, error: BaseException | None) -> None:
-    with _runtime.guarded("the end of a unit of work"):
-        if error is None:
-            work.finish(Outcome.COMPLETED)
-        else:
-            work.finish(outcome_of(error), error_type=error_type_of(error))
+        with _runtime.guarded("the end of a unit of work"):
+            if error is None:
+                self._work.finish(Outcome.COMPLETED)
+            else:
+                self._work.finish(outcome_of(error), error_type=error_type_of(error))

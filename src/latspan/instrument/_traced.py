@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
 from latspan import _runtime, semconv
@@ -70,16 +70,11 @@ class _Traced:
             around=context.get_current(),
         )
 
-    @contextmanager
-    def current(self) -> Generator[None]:
+    def current(self) -> AbstractContextManager[None]:
         """Be the current span for one step."""
-        from opentelemetry import context
+        from latspan._request import inside
 
-        token = context.attach(self._span.context)
-        try:
-            yield
-        finally:
-            context.detach(token)
+        return inside(self._span.context)
 
     def finish(self, error: BaseException | None = None) -> None:
         if self._process is not this_process():

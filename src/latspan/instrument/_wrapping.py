@@ -1,20 +1,28 @@
-"""A function of one's own, of whatever kind, with something around each of its runs."""
+"""Something around a block of code, or around each run of a function of whatever kind."""
 
 from __future__ import annotations
 
 import functools
 import inspect
 from collections.abc import AsyncGenerator, Callable, Generator
-from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Protocol, cast
+from contextlib import AbstractContextManager, nullcontext, suppress
+from contextvars import ContextVar, Token
+from types import TracebackType
+from typing import Any, Final, Generic, ParamSpec, Protocol, TypeVar, cast
 
-__all__ = ["Run", "wrapped"]
+__all__ = ["Run", "Scope", "wrapped"]
+
+_T = TypeVar("_T")
+_V = TypeVar("_V")
+_T_co = TypeVar("_T_co", covariant=True)
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 
 
-class Run(Protocol):
-    """One run of a function: a call, or a generator from its first step to its end."""
+class Run(Protocol[_T_co]):
+    """One run: a block, a call of a function, or a generator from its first step to its end."""
 
-    def current(self) -> AbstractContextManager[None]:
+    def current(self) -> AbstractContextManager[_T_co]:
         """Be current for one step."""
         ...
 
@@ -23,8 +31,111 @@ class Run(Protocol):
         ...
 
 
-Begin = Callable[[], Run | None]
-"""Begins a run; ``None`` where nothing is to be around it."""
+class _Steps(Generic[_T]):
+    """A run that is current while a step runs, and has no end of its own."""
+
+    __slots__ = ("_current",)
+
+    def __init__(self, current: Callable[[], AbstractContextManager[_T]]) -> None:
+        self._current = current
+
+    def current(self) -> AbstractContextManager[_T]:
+        return self._current()
+
+    def finish(self, error: BaseException | None = None) -> None:
+        """Do nothing."""
+
+
+class _Entry(Generic[_T]):
+    """One ``with`` statement that is inside a scope."""
+
+    __slots__ = ("_inside", "_run", "_token")
+
+    def __init__(self, run: Run[_T] | None) -> None:
+        self._run = run
+        self._inside: AbstractContextManager[_T] | None = None
+        self._token: Token[_Entry[Any] | None] | None = None
+
+    def enter(self) -> _T:
+        self._token = _innermost.set(self)
+        if self._run is None:
+            # Only a run that has no value may be missing.
+            return cast("_T", None)
+        self._inside = self._run.current()
+        return self._inside.__enter__()
+
+    def exit(self, error: BaseException | None) -> None:
+        if self._token is not None:
+            # A generator may be closed in another context than it was begun in.
+            with suppress(ValueError):
+                _innermost.reset(self._token)
+        if self._inside is not None:
+            self._inside.__exit__(None, None, None)
+        if self._run is not None:
+            self._run.finish(error)
+
+
+_innermost: Final[ContextVar[_Entry[Any] | None]] = ContextVar("latspan_scope", default=None)
+
+
+class Scope(Generic[_T]):
+    """
+    Something around the body of a ``with`` statement, or around each run of a decorated function.
+
+    One scope can be used any number of times: one after another, nested, and in several threads
+    and tasks at once.
+
+    Args:
+        begin: Begins a run. It may return ``None`` for no run if a run has no value.
+    """
+
+    __slots__ = ("_begin", "_open")
+
+    def __init__(self, begin: Callable[[], Run[_T] | None]) -> None:
+        self._begin = begin
+        self._open: list[_Entry[_T]] = []
+
+    @staticmethod
+    def of(current: Callable[[], AbstractContextManager[_V]]) -> Scope[_V]:
+        """
+        Return a scope inside which a context manager is entered.
+
+        Args:
+            current: Makes a new one for each block and for each step of a generator.
+        """
+        return Scope(lambda: _Steps(current))
+
+    def __call__(self, function: Callable[_P, _R]) -> Callable[_P, _R]:
+        return wrapped(function, self._begin)
+
+    def __enter__(self) -> _T:
+        entry = _Entry(self._begin())
+        value = entry.enter()
+        self._open.append(entry)
+        return value
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._open:
+            self._left().exit(exc)
+
+    def _left(self) -> _Entry[_T]:
+        """Return what ends here: other threads and tasks may be inside the same scope."""
+        here = _innermost.get()
+        for entry in self._open.copy():
+            if entry is here:
+                self._open.remove(entry)
+                return entry
+        # It was entered in another context, and nothing tells which of those it was.
+        return self._open.pop()
+
+
+Begin = Callable[[], Run[Any] | None]
+"""Begins a run; ``None`` if nothing is to be around it."""
 
 
 def wrapped(function: Callable[..., Any], begin: Begin) -> Callable[..., Any]:

@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable
-from contextlib import contextmanager
+import functools
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING
 
 from latspan import _runtime, semconv
 from latspan._request import Carried, LiveWork
-from latspan.instrument import error_type_of, outcome_of
+from latspan.instrument import Scope, error_type_of, outcome_of
 from latspan.segments import Kind, Outcome
 from latspan.stages._stage import kind_of
+
+if TYPE_CHECKING:
+    from latspan._spans import AttributeValue
 
 __all__ = ["batch"]
 
 
-@contextmanager
 def batch(
     name: str,
     requests: Iterable[Carried],
     *,
     kind: str | None = None,
     window_s: float | None = None,
-) -> Generator[None]:
+) -> Scope[None]:
     """
     Name a stage of many requests at once: ``with latspan.batch("prefill", carried):``.
 
@@ -38,40 +42,57 @@ def batch(
     Raises:
         UnknownNameError: ``kind`` is not a standard stage.
     """
-    attributes = kind_of(kind)
-    stages: list[LiveWork] = []
+    return Scope(functools.partial(_begin, name, tuple(requests), kind_of(kind), window_s))
+
+
+def _begin(
+    name: str,
+    requests: Sequence[Carried],
+    attributes: Mapping[str, AttributeValue],
+    window_s: float | None,
+) -> _Stages | None:
     runtime = _runtime.current()
-    if runtime is not None:
-        together = list(requests)
-        with _runtime.guarded("the start of a batch"):
-            attributes[semconv.LATSPAN_BATCH_SIZE] = len(together)
-            if window_s is not None:
-                attributes[semconv.LATSPAN_BATCH_WINDOW] = float(window_s)
-            begun_ns = runtime.clock.monotonic_ns()
-            for carried in together:
-                with carried.resumed():
-                    stages.append(
-                        LiveWork(
-                            runtime,
-                            kind=Kind.STAGE,
-                            name=name,
-                            attributes=attributes,
-                            start_ns=begun_ns,
-                            current=False,
-                        )
+    if runtime is None:
+        return None
+    stages: list[LiveWork] = []
+    with _runtime.guarded("the start of a batch"):
+        said = {**attributes, semconv.LATSPAN_BATCH_SIZE: len(requests)}
+        if window_s is not None:
+            said[semconv.LATSPAN_BATCH_WINDOW] = float(window_s)
+        begun_ns = runtime.clock.monotonic_ns()
+        for carried in requests:
+            with carried.resumed():
+                stages.append(
+                    LiveWork(
+                        runtime,
+                        kind=Kind.STAGE,
+                        name=name,
+                        attributes=said,
+                        start_ns=begun_ns,
+                        current=False,
                     )
-    try:
-        yield
-    except BaseException as error:
-        _end(stages, outcome_of(error), error_type_of(error))
-        raise
-    _end(stages, Outcome.COMPLETED)
+                )
+    return _Stages(stages)
 
 
-def _end(stages: Iterable[LiveWork], outcome: Outcome, error_type: str | None = None) -> None:
-    with _runtime.guarded("the end of a batch"):
-        ended_ns: int | None = None
-        for stage in stages:
-            if ended_ns is None:
-                ended_ns = stage.runtime.clock.monotonic_ns()
-            stage.finish(outcome, error_type=error_type, done_ns=ended_ns)
+class _Stages:
+    """The stages of one batch, none of which is current: each is inside its own request."""
+
+    __slots__ = ("_stages",)
+
+    def __init__(self, stages: Sequence[LiveWork]) -> None:
+        self._stages = stages
+
+    def current(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def finish(self, error: BaseException | None = None) -> None:
+        with _runtime.guarded("the end of a batch"):
+            outcome, error_type = Outcome.COMPLETED, None
+            if error is not None:
+                outcome, error_type = outcome_of(error), error_type_of(error)
+            ended_ns: int | None = None
+            for stage in self._stages:
+                if ended_ns is None:
+                    ended_ns = stage.runtime.clock.monotonic_ns()
+                stage.finish(outcome, error_type=error_type, done_ns=ended_ns)

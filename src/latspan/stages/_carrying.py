@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 
 from latspan._request import Carried
+from latspan.instrument import Scope
 
 __all__ = ["Carried", "carry", "resume"]
 
@@ -24,8 +24,7 @@ def carry(*, waits: str | None = "queue") -> Carried:
     return Carried.here(waits)
 
 
-@contextmanager
-def resume(carried: Carried | Mapping[str, str]) -> Generator[Carried]:
+def resume(carried: Carried | Mapping[str, str]) -> Scope[Carried]:
     """
     Go on with what was carried: ``with latspan.resume(carried):``.
 
@@ -35,10 +34,10 @@ def resume(carried: Carried | Mapping[str, str]) -> Generator[Carried]:
     Args:
         carried: What :func:`carry` returned, here or in another process, or its headers.
 
-    Yields:
-        It; of headers, what tells the process they came from what was done here.
+    Returns:
+        A context manager, whose value is what was carried, and a decorator. Of headers, what was
+        carried tells the process they came from what was done here.
     """
     if not isinstance(carried, Carried):
         carried = Carried.received(carried)
-    with carried.resumed():
-        yield carried
+    return Scope.of(carried.resumed)

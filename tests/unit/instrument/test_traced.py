@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import AsyncGenerator, Generator, Iterator
+from contextvars import copy_context
 from typing import Any
 
 import pytest
@@ -125,6 +126,23 @@ async def test_a_cancelled_coroutine(seen: Captured) -> None:
         await task
     assert _only(seen)[2]["latspan.outcome"] == "cancelled"
     assert seen.spans[0].status.is_unset
+
+
+def test_a_coroutine_closed_from_another_context(
+    seen: Captured, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As the collector closes one that no task runs to its end: no error is logged."""
+
+    @latspan.traced(name="stuck")
+    async def stuck() -> None:
+        await asyncio.sleep(0)
+
+    running = stuck()
+    copy_context().run(running.send, None)
+    running.close()
+    assert _only(seen)[2] == {"latspan.outcome": "closed_early"}
+    assert _span_id() == 0
+    assert caplog.records == []
 
 
 def test_a_generator_is_current_only_while_it_runs(seen: Captured) -> None:
