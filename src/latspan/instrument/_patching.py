@@ -1,23 +1,36 @@
-"""Patches that come off again exactly: the only place that knows wrapt."""
+"""
+Patches that come off again exactly: the only place that knows wrapt.
+
+What takes the place of a method is a plain function, as the method was: it is the same object at
+each access, which a descriptor such as ``wrapt.FunctionWrapper`` is not. Other instrumentations
+patch with wrapt, so theirs are looked through; and its post-import hooks tell when a library is
+imported.
+"""
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from types import ModuleType
+from types import MethodType, ModuleType
 from typing import Any
 
 import wrapt
 
 from latspan.errors import InstrumentationError
+from latspan.instrument._coroutines import as_coroutine_function
 
 __all__ = ["Patches", "when_imported"]
 
 _ABSENT = object()
 
 Wrapper = Callable[[Any, Any, tuple[Any, ...], dict[str, Any]], Any]
-"""``wrapper(wrapped, instance, args, kwargs)``, as wrapt calls it."""
+"""
+``wrapper(wrapped, instance, args, kwargs)``, as wrapt calls it.
+
+``wrapped`` is the original method, bound to ``instance``.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +52,7 @@ class _Change:
 
     def undo(self) -> None:
         current = vars(self.owner).get(self.name, _ABSENT)
-        # OpenTelemetry's `unwrap` leaves a bound copy of what its wrapper was around.
-        bound_copy = getattr(current, "_self_parent", None) is self.ours
-        if current is not self.ours and not bound_copy:
+        if current is not self.ours:
             for holder in _wrappers(current):
                 if holder.__wrapped__ is self.ours and self.original is not _ABSENT:
                     holder.__wrapped__ = self.original
@@ -75,7 +86,7 @@ class Patches:
         Args:
             cls: The class.
             name: The method's name.
-            wrapper: Called instead, as wrapt calls it.
+            wrapper: Called instead.
 
         Raises:
             InstrumentationError: The class has no such method.
@@ -91,7 +102,7 @@ class Patches:
         Args:
             cls: The class.
             name: The method's name.
-            wrapper: Called instead, as wrapt calls it.
+            wrapper: Called instead.
 
         Raises:
             InstrumentationError: The class has no such method.
@@ -116,7 +127,7 @@ class Patches:
         make: Callable[[Callable[..., Any]], Callable[..., Any]],
     ) -> None:
         """
-        Replace a method by a plain function, where a wrapper would cost too much.
+        Replace a method by what ``make`` returns, without the steps that a wrapper adds.
 
         Args:
             owner: The class; or a module, and then ``name`` is a function of it.
@@ -142,9 +153,15 @@ class Patches:
         while self._changes:
             self._changes.pop().undo()
 
-    def _wrapped(self, method: Callable[..., Any], wrapper: Wrapper) -> Any:
-        # wrapt's own stubs leave the wrapper's type open.
-        return wrapt.FunctionWrapper(method, wrapper, enabled=lambda: self._on)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+    def _wrapped(self, original: Callable[..., Any], wrapper: Wrapper) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def method(instance: Any, /, *args: Any, **kwargs: Any) -> Any:
+            if not self._on:
+                # Another library's wrapper may hold this function after it was taken off.
+                return original(instance, *args, **kwargs)
+            return wrapper(MethodType(original, instance), instance, args, kwargs)
+
+        return as_coroutine_function(method) if inspect.iscoroutinefunction(original) else method
 
     def _get(self, owner: type | ModuleType, name: str) -> Callable[..., Any]:
         method = getattr(owner, name, None)

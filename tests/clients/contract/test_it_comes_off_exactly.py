@@ -79,7 +79,7 @@ def _package(owner: type | ModuleType) -> str:
 
 
 def test_methods_look_like_themselves() -> None:
-    """Their names, signatures, words, and whether they are coroutine functions."""
+    """Their names, signatures, words, what they are, and the same object at each access."""
     switch_off()
     try:
         bare = stand()
@@ -94,12 +94,14 @@ def test_methods_look_like_themselves() -> None:
             # What is written in C says little of itself.
             if inspect.isfunction(original):
                 assert looks(vars(owner)[name]) == looks(original), (owner, name)
+                assert getattr(owner, name) is getattr(owner, name), (owner, name)
 
 
 def looks(method: Any) -> list[Any]:
     """Return what a program, or a debugger, can tell of a method."""
     return [
         *(getattr(method, name) for name in ("__name__", "__qualname__", "__module__", "__doc__")),
+        inspect.isfunction(method),
         inspect.iscoroutinefunction(method),
         str(inspect.signature(method)),
     ]
