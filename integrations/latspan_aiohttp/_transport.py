@@ -105,7 +105,6 @@ async def _connect(
     journey.settle()
     request = args[0] if args else kwargs["req"]
     tried = _begin(request)
-    _try.put(request, tried)
     if tried is None:
         return await wrapped(*args, **kwargs)
     if "traces" in kwargs:
@@ -117,6 +116,9 @@ async def _connect(
 
 
 def _begin(request: Any) -> Try | None:
+    # A request that is sent again is a try of its own.
+    if not _try.put(request, None):
+        return None
     with guarded("the start of a request"):
         url = request.url
         secure, body = request.is_ssl(), _body_of(request)
@@ -129,7 +131,9 @@ def _begin(request: Any) -> Try | None:
             official=("opentelemetry.instrumentation.aiohttp_client", "AioHttpClientInstrumentor"),
         )
         if exchange is not None:
-            return Try(exchange, secure=secure, request_body=body)
+            tried = Try(exchange, secure=secure, request_body=body)
+            _try.put(request, tried)
+            return tried
     return None
 
 
@@ -228,7 +232,7 @@ def _write_bytes(
     if tried is None:
         return written
     tried.writes_body = True
-    return _written(written, tried)
+    return stand_in(_written(written, tried), written)
 
 
 async def _written(written: Awaitable[Any], tried: Try) -> Any:

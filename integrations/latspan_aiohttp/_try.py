@@ -108,9 +108,20 @@ class Try(Trace):
 
 def of(carrier: Any) -> Try | None:
     """Return the try that a request or a response belongs to, if it is followed."""
-    return getattr(carrier, _TRY, None)
+    tried = getattr(carrier, _TRY, None)
+    # A test's fake has every attribute that it is asked for.
+    return tried if isinstance(tried, Try) else None
 
 
-def put(carrier: Any, tried: Try | None) -> None:
-    """Say which try a request or a response belongs to."""
-    setattr(carrier, _TRY, tried)
+def put(carrier: Any, tried: Try | None) -> bool:
+    """
+    Note which try a request or a response belongs to.
+
+    Returns:
+        Whether it could be noted: a fake, or a class with slots, takes no attribute of ours.
+    """
+    try:
+        setattr(carrier, _TRY, tried)
+    except AttributeError:
+        return False
+    return True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator
+from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import (
     AbstractAsyncContextManager,
     AbstractContextManager,
@@ -49,10 +49,10 @@ def _iter_raw_of(
 
 
 def _aiter_raw_of(
-    original: Callable[..., AsyncIterator[bytes]],
-) -> Callable[..., AsyncIterator[bytes]]:
+    original: Callable[..., AsyncGenerator[bytes]],
+) -> Callable[..., AsyncGenerator[bytes]]:
     @functools.wraps(original)
-    def aiter_raw(self: Any, *args: Any, **kwargs: Any) -> AsyncIterator[bytes]:
+    def aiter_raw(self: Any, *args: Any, **kwargs: Any) -> AsyncGenerator[bytes]:
         watching = body_watch(self)
         source = original(self, *args, **kwargs)
         return source if watching is None else aiterate_body(source, watching)

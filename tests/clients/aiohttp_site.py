@@ -130,14 +130,22 @@ class World:
 
     @asynccontextmanager
     async def session(
-        self, *, trace_configs: list[Any] | None = None, **options: Any
+        self,
+        *,
+        trace_configs: list[Any] | None = None,
+        request_class: Any = aiohttp.ClientRequest,
+        response_class: Any = aiohttp.ClientResponse,
+        **options: Any,
     ) -> AsyncGenerator[Any]:
         """Give a session whose look-ups take 7 ms; options are its connector's."""
         connector = aiohttp.TCPConnector(
             resolver=_Resolver(self.clock), ssl=trusting_context(), **options
         )
         async with aiohttp.ClientSession(
-            connector=connector, trace_configs=trace_configs
+            connector=connector,
+            trace_configs=trace_configs,
+            request_class=request_class,
+            response_class=response_class,
         ) as session:
             yield session
 

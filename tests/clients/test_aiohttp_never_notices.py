@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from opentelemetry import trace
@@ -214,3 +216,52 @@ async def test_two_requests_at_once_do_not_mix() -> None:
                 gate.set()
                 await task
         assert [totals(record)["server_wait"] for record in here.seen.records] == [10, 20]
+
+
+async def test_a_request_that_takes_no_attribute_is_sent_unfollowed() -> None:
+    """A fake with a fixed set of attributes, or a class of the application's."""
+
+    class Closed(aiohttp.ClientRequest):  # pyright: ignore[reportUntypedBaseClass]
+        def __setattr__(self, name: str, value: object) -> None:
+            if name.startswith("_latspan"):
+                raise AttributeError(name)
+            object.__setattr__(self, name, value)
+
+    async def handle(request: Any) -> Any:
+        return web.Response(text="x")
+
+    with world() as here:
+        async with (
+            here.site(handle) as url,
+            here.session(request_class=Closed) as session,
+            session.get(url) as response,
+        ):
+            assert await response.text() == "x"
+        assert here.seen.records == ()
+
+
+def test_a_fake_that_has_every_attribute_is_not_followed() -> None:
+    """What it gives under our name is not ours."""
+    from latspan_aiohttp import _try
+
+    assert _try.of(Mock()) is None
+
+
+async def test_a_body_that_is_cancelled_before_it_is_written_warns_of_nothing() -> None:
+    """The library's coroutine inside ours is closed with it."""
+
+    class Refused(aiohttp.ClientResponse):  # pyright: ignore[reportUntypedBaseClass]
+        async def start(self, connection: Any) -> Any:  # noqa: ARG002 - aiohttp's signature
+            raise LookupError
+
+    async def handle(request: Any) -> Any:
+        return web.Response(text="x")
+
+    with world() as here:
+        async with (
+            here.site(handle) as url,
+            here.session(response_class=Refused) as session,
+        ):
+            with pytest.raises(LookupError):
+                await session.post(url, data=b"body")
+        gc.collect()

@@ -6,6 +6,8 @@ import asyncio
 import copy
 import gc
 import pickle
+from collections.abc import AsyncIterator
+from contextlib import aclosing
 from typing import Any
 
 import pytest
@@ -18,6 +20,7 @@ from latspan.segments import Kind, Outcome
 from latspan.testing import Script, ScriptedServer, capture
 from latspan.testing._capture import Captured
 from tests.clients.conftest import LIBRARY, MESSAGES, Driver, http, openai
+from tests.clients.contract.conftest import switched_off
 
 URL = "https://model.test/v1/chat/completions"
 
@@ -188,6 +191,53 @@ async def test_a_call_that_is_cancelled_before_it_starts_warns_of_nothing(seen: 
     gc.collect()
     await client.close()
     assert seen.records == ()
+
+
+class _Body(http.AsyncByteStream):
+    """A body of two pieces that notes how it is left."""
+
+    def __init__(self) -> None:
+        self.left: list[str] = []
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        try:
+            yield b"not compressed"
+            yield b"at all"
+        finally:
+            self.left.append("iterated")
+
+    async def aclose(self) -> None:
+        self.left.append("closed")
+
+
+async def _left_in_the_middle(headers: dict[str, str]) -> list[str]:
+    """Return how a body was left whose reader failed, or went, after the first piece."""
+    body = _Body()
+
+    def answered(request: Any) -> Any:
+        return http.Response(200, headers=headers, stream=body, request=request)
+
+    async with http.AsyncClient(transport=http.MockTransport(answered)) as client:
+        request = client.build_request("GET", URL)
+        response = await client.send(request, stream=True)
+        try:
+            async with aclosing(response.aiter_bytes()) as pieces:
+                await anext(pieces)
+        except http.DecodingError:
+            pass
+        return body.left.copy()
+
+
+@pytest.mark.parametrize("headers", [{"content-encoding": "gzip"}, {}])
+async def test_a_body_left_in_the_middle_is_closed_as_without_us(
+    seen: Captured, headers: dict[str, str]
+) -> None:
+    """At once, where the library closes what it reads from; not when the event loop comes to it."""
+    followed = await _left_in_the_middle(headers)
+    with switched_off():
+        assert followed == await _left_in_the_middle(headers)
+    (record,) = seen.records
+    assert record.outcome is Outcome.CLOSED_EARLY
 
 
 class _Library:

@@ -9,7 +9,7 @@ HTTP exchange becomes a call.
 from __future__ import annotations
 
 import weakref
-from collections.abc import AsyncGenerator, AsyncIterator, Generator
+from collections.abc import AsyncGenerator, Generator
 from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 
@@ -364,14 +364,14 @@ def iterate_body(source: Generator[_T], watching: BodyWatch) -> Generator[_T]:
         raise
 
 
-def aiterate_body(source: AsyncIterator[_T], watching: BodyWatch) -> AsyncGenerator[_T]:
+def aiterate_body(source: AsyncGenerator[_T], watching: BodyWatch) -> AsyncGenerator[_T]:
     """Yield the same asynchronously, and hear a ``break`` at once; see ``aiterate``."""
     generator = _aiterate_body(source, watching)
     weakref.finalize(generator, watching.iterator_dropped).atexit = False
     return generator
 
 
-async def _aiterate_body(source: AsyncIterator[_T], watching: BodyWatch) -> AsyncGenerator[_T]:
+async def _aiterate_body(source: AsyncGenerator[_T], watching: BodyWatch) -> AsyncGenerator[_T]:
     before = watching.reading()
     try:
         async for data in source:
@@ -381,6 +381,8 @@ async def _aiterate_body(source: AsyncIterator[_T], watching: BodyWatch) -> Asyn
         watching.ended(before)
     except GeneratorExit:
         watching.left()
+        with watching.closing_itself():
+            await source.aclose()
         raise
     except BaseException as error:
         watching.failed(before, error)
