@@ -34,6 +34,7 @@ from latspan._spans import (
     segment_spans,
     token_attributes,
 )
+from latspan._text import text_of
 from latspan._timeline import (
     Attempt,
     CallObservation,
@@ -167,7 +168,7 @@ class LiveCall:
         self._observation = runtime.observe()
         self._offset_ns = runtime.clock.epoch_offset_ns()
         self.kind = kind
-        self.name = name
+        self.name = text_of(name)
         self.server = server
         self.dialect = dialect
         self.choices = choices
@@ -234,7 +235,7 @@ class LiveCall:
             attributes: Further attributes of the span.
             series: What series are keyed by, beside what the surrounding code has said.
         """
-        self.kind, self.dialect, self.name = Kind.CALL, dialect, name
+        self.kind, self.dialect, self.name = Kind.CALL, dialect, text_of(name)
         self.series = series_attributes(self._runtime, series)
         self._started_with = {
             **self._started_with,

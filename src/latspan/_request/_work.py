@@ -36,6 +36,7 @@ from latspan._spans import (
     not_said_otherwise,
     segment_spans,
 )
+from latspan._text import text_of
 from latspan._timeline import Interval, work_timeline
 from latspan.metrics import MetricValue
 from latspan.recording import RequestRecord
@@ -125,6 +126,7 @@ class LiveWork:
         start_ns: int | None = None,
         current: bool = True,
     ) -> None:
+        name = text_of(name)
         if sink is None:
             sink = runtime.sink()
         self._runtime = runtime
@@ -258,7 +260,8 @@ class LiveWork:
         if remarks is not None:
             remarks.closed()
         if known.name is not None:
-            self.name = known.name
+            self.name = text_of(known.name)
+            known = known._replace(name=self.name)
         if known.series or (remarks is not None and remarks.series):
             said = {} if remarks is None else remarks.series
             self._series = series_attributes(self._runtime, {**known.series, **said})

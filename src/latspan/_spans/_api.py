@@ -10,6 +10,7 @@ from opentelemetry.context import Context
 from opentelemetry.trace import SpanKind, Status, StatusCode
 
 from latspan._spans._current import with_current_span
+from latspan._spans._encodable import encodable
 from latspan._spans._span import (
     AttributeValue,
     ChildSpan,
@@ -54,7 +55,7 @@ class _ApiSpan(DecidedAtStart):
             self._end_children(finished.children, self.context)
             if finished.name is not None:
                 span.update_name(finished.name)
-            span.set_attributes(finished.attributes)
+            span.set_attributes(encodable(finished.attributes))
             if finished.failed:
                 span.set_status(Status(StatusCode.ERROR))
         span.end(finished.end_epoch_ns)
@@ -89,7 +90,11 @@ class ApiSink:
     ) -> OpenSpan:
         """Begin a span; the provider's sampler rules."""
         span = self._tracer.start_span(
-            name, context=around, kind=kind, attributes=attributes, start_time=start_epoch_ns
+            name,
+            context=around,
+            kind=kind,
+            attributes=encodable(attributes),
+            start_time=start_epoch_ns,
         )
         return _ApiSpan(span, self._end_children, around)
 

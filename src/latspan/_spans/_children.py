@@ -11,6 +11,7 @@ from opentelemetry.trace import SpanKind
 
 from latspan import semconv
 from latspan._spans._span import AttributeValue, ChildSpan
+from latspan._text import text_of
 from latspan._timeline import Attempt
 from latspan.segments import Segment, SegmentName, Source
 
@@ -34,7 +35,7 @@ def segment_spans(segments: Sequence[Segment], start_epoch_ns: int) -> tuple[Chi
     return tuple(
         [
             ChildSpan(
-                name,
+                text_of(name),
                 start_epoch_ns + start_ns,
                 start_epoch_ns + end_ns,
                 _segment_attributes(name, source),
@@ -48,7 +49,7 @@ def segment_spans(segments: Sequence[Segment], start_epoch_ns: int) -> tuple[Chi
 # Of the same few segments all calls are made: one mapping each, which nobody changes.
 @functools.lru_cache(maxsize=256)
 def _segment_attributes(name: str, source: Source) -> Mapping[str, AttributeValue]:
-    return {semconv.LATSPAN_SEGMENT: name, semconv.LATSPAN_SOURCE: source.value}
+    return {semconv.LATSPAN_SEGMENT: text_of(name), semconv.LATSPAN_SOURCE: source.value}
 
 
 def interleaved_names(segments: Sequence[Segment]) -> frozenset[str]:
@@ -69,7 +70,7 @@ def attempt_spans(
         return ()
     return tuple(
         ChildSpan(
-            name=method,
+            name=text_of(method),
             start_epoch_ns=attempt.start_ns + epoch_offset_ns,
             end_epoch_ns=(attempt.end_ns or done_ns) + epoch_offset_ns,
             attributes=_attempt_attributes(attempt, resend_count),
@@ -87,7 +88,7 @@ def _attempt_attributes(attempt: Attempt, resend_count: int) -> dict[str, Attrib
     if attempt.status is not None:
         attributes[semconv.HTTP_RESPONSE_STATUS_CODE] = attempt.status
     if attempt.error_type is not None:
-        attributes[semconv.ERROR_TYPE] = attempt.error_type
+        attributes[semconv.ERROR_TYPE] = text_of(attempt.error_type)
     if attempt.reused is not None:
         attributes[semconv.LATSPAN_CONNECTION_REUSED] = attempt.reused
     return attributes

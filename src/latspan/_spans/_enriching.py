@@ -11,6 +11,7 @@ from opentelemetry.context import Context
 from opentelemetry.trace import SpanKind
 
 from latspan._spans._current import with_current_span
+from latspan._spans._encodable import encodable
 from latspan._spans._span import (
     AttributeValue,
     ChildSpan,
@@ -90,7 +91,7 @@ class _EnrichedSpan(DecidedAtStart):
             self._sink.end_children(finished.children, self.context)
             # What the other says of it stands: a span is its maker's.
             said: Mapping[str, object] = getattr(span, "attributes", None) or {}
-            known = {**self._attributes, **finished.attributes}
+            known = encodable({**self._attributes, **finished.attributes})
             span.set_attributes({key: value for key, value in known.items() if key not in said})
         finally:
             with suppress(AttributeError):

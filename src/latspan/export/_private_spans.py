@@ -19,6 +19,7 @@ from latspan._spans import (
     FinishedSpan,
     OpenSpan,
     current_span,
+    encodable,
     with_current_span,
 )
 from latspan._version import __version__
@@ -81,7 +82,7 @@ class PrivateSink:
             is_sampled = self._standing.at_root
         if is_sampled is None:
             said = self._sampler.should_sample(
-                around, trace_id, name, kind=kind, attributes=attributes
+                around, trace_id, name, kind=kind, attributes=encodable(attributes)
             )
             is_sampled, trace_state = said.decision.is_sampled(), said.trace_state
             added = cast("Mapping[str, AttributeValue]", said.attributes)  # pyright: ignore[reportUnknownMemberType]
@@ -124,7 +125,7 @@ class PrivateSink:
                     context=span_context,
                     parent=parent,
                     resource=self._resource,
-                    attributes=attributes,
+                    attributes=encodable(attributes),
                     kind=kind,
                     instrumentation_scope=_SCOPE,
                     status=_FAILED if finished.failed else _FINE,

@@ -17,6 +17,7 @@ from opentelemetry.sdk.resources import (
 )
 
 from latspan._fork import is_child_of
+from latspan._spans import encodable
 
 __all__ = ["resource_of", "resource_of_child"]
 
@@ -36,7 +37,9 @@ def resource_of(service_name: str | None) -> Resource:
     Args:
         service_name: ``service.name``, wins over ``OTEL_SERVICE_NAME``; ``None`` leaves it.
     """
-    resource = Resource.create({} if service_name is None else {SERVICE_NAME: service_name})
+    resource = _encodable(
+        Resource.create({} if service_name is None else {SERVICE_NAME: service_name})
+    )
     if SERVICE_INSTANCE_ID in resource.attributes and not _is_a_worker():
         return resource.merge(Resource({PROCESS_PID: os.getpid()}))
     return resource_of_child(resource)
@@ -52,6 +55,14 @@ def resource_of_child(resource: Resource) -> Resource:
     if PROCESS_PARENT_PID in resource.attributes:
         process[PROCESS_PARENT_PID] = os.getppid()
     return resource.merge(Resource(process))
+
+
+def _encodable(resource: Resource) -> Resource:
+    """Return a resource of valid text: a variable of the environment may hold any bytes."""
+    attributes = encodable(resource.attributes)
+    if attributes is resource.attributes:
+        return resource
+    return Resource(attributes, resource.schema_url)
 
 
 def _instance_id() -> str:

@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 from latspan import _runtime
+from latspan._text import text_of
 from latspan.instrument._outcomes import error_type_of, outcome_of
 from latspan.instrument._wrapping import Scope
 from latspan.segments import Kind, Outcome
@@ -62,7 +63,7 @@ def attributes(
         "traffic_class": traffic_class,
         "tenant": tenant,
     }
-    given = {name: str(value) for name, value in said.items() if value is not None}
+    given = {name: text_of(value) for name, value in said.items() if value is not None}
     return Scope.of(functools.partial(with_attributes, given))
 
 

@@ -12,6 +12,7 @@ from latspan import _runtime, semconv
 from latspan._request import LiveCall as Call
 from latspan._request import active_call as _active_call
 from latspan._spans import AttributeValue, EnrichingSink, NoSink
+from latspan._text import text_of
 from latspan._timeline import Attempt
 from latspan.instrument._beside import counted_beside, llm_span_around
 from latspan.segments import Kind
@@ -108,6 +109,7 @@ def open_call(
         }
         series = {"provider": provider}
         if model is not None:
+            model = text_of(model)
             known[semconv.GEN_AI_REQUEST_MODEL] = series["model"] = model
         if server is not None:
             known[semconv.SERVER_ADDRESS], known[semconv.SERVER_PORT] = server

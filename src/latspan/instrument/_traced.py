@@ -57,13 +57,15 @@ class _Traced:
         from opentelemetry import context
         from opentelemetry.trace import SpanKind
 
+        from latspan._text import text_of
+
         sink = runtime.sink()
         self._runtime = runtime
         self._process = this_process()
         self._inline = sink.inline
         self._offset_ns = runtime.clock.epoch_offset_ns()
         self._span: OpenSpan = sink.open(
-            name,
+            text_of(name),
             kind=SpanKind.INTERNAL,
             start_epoch_ns=runtime.clock.monotonic_ns() + self._offset_ns,
             attributes={},

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, MutableMapping
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple, Self
 
+from latspan._text import text_of
 from latspan.errors import UnknownNameError
 from latspan.histogram import Histogram
 from latspan.recording._exemplars import Exemplar
@@ -20,8 +21,6 @@ __all__ = [
     "add_series",
     "refuse_unknown_attributes",
 ]
-
-_LONGEST: Final = 256
 
 SEGMENT: Final = "segment"
 """The metric of every segment's series; the attribute of the same name says which segment."""
@@ -110,20 +109,17 @@ class SeriesKey(NamedTuple):
 
     def storable(self) -> Self:
         """
-        Return a key whose texts can be written everywhere: valid Unicode of 256 characters at most.
+        Return a key whose texts can be written everywhere: valid Unicode of a limited length.
 
         A server names the model that answered, and an application its tenants: neither may stop
         an export, or fill the memory.
         """
         kept = (*self.subject, self.metric, self.source, self.segment)
-        if all(text is None or (text.isascii() and len(text) <= _LONGEST) for text in kept):
+        if all(text is None or text_of(text) is text for text in kept):
             return self
-        subject = Subject(*(_storable(text) for text in self.subject))  # pyright: ignore[reportArgumentType]
+        subject = Subject(*map(_storable, self.subject))  # pyright: ignore[reportArgumentType]
         return type(self)(
-            _storable(self.metric) or "",
-            subject,
-            _storable(self.source),
-            _storable(self.segment),
+            text_of(self.metric), subject, _storable(self.source), _storable(self.segment)
         )
 
     @property
@@ -153,7 +149,7 @@ class SeriesKey(NamedTuple):
 
 
 def _storable(text: str | None) -> str | None:
-    return text and text[:_LONGEST].encode("utf-8", "replace").decode()
+    return None if text is None else text_of(text)
 
 
 _OF_REQUESTS: Final = frozenset(Subject._fields)

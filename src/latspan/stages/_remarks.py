@@ -7,6 +7,7 @@ from typing import Final, Literal, get_args
 from latspan import semconv
 from latspan._request import LiveWork, Remarks, enclosing_works
 from latspan._runtime import guarded
+from latspan._text import text_of
 from latspan._warn_once import warn_once
 from latspan.errors import UnknownNameError
 from latspan.metrics import MetricValue
@@ -80,8 +81,8 @@ def describe(
         return
     if model is not None:
         # A client's own types of model and provider are often no text.
-        remarks.series.update(model=str(model), provider=str(provider or _PROVIDER_OTHER))
-        remarks.attributes[semconv.GEN_AI_OPERATION_NAME] = str(operation)
+        remarks.series.update(model=text_of(model), provider=text_of(provider or _PROVIDER_OTHER))
+        remarks.attributes[semconv.GEN_AI_OPERATION_NAME] = text_of(operation)
     numbers: dict[str, float | None] = {
         semconv.GEN_AI_USAGE_INPUT_TOKENS: input_tokens,
         semconv.GEN_AI_USAGE_CACHE_READ_INPUT_TOKENS: cached_tokens,

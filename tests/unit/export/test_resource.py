@@ -44,3 +44,13 @@ def test_a_child_keeps_all_but_what_makes_a_process(monkeypatch: pytest.MonkeyPa
     assert said["process.pid"] == os.getpid()
     assert said["process.parent_pid"] == os.getppid()
     assert uuid.UUID(str(said["service.instance.id"])).version == 4
+
+
+def test_a_name_that_is_no_valid_text_is_mended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A variable may hold any bytes; one that cannot be encoded would stop every export."""
+    monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", "team=a\udcff")
+    monkeypatch.setenv("OTEL_SERVICE_NAME", "shop\udcff")
+
+    said = resource_of(None).attributes
+    assert (said["service.name"], said["team"]) == ("shop?", "a?")
+    assert resource_of("shop\ud800").attributes["service.name"] == "shop?"

@@ -1,0 +1,93 @@
+"""Attributes that every exporter can encode: a bad value costs itself and nothing beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, TypeVar, cast
+
+from latspan import semconv
+from latspan._spans._span import AttributeValue
+from latspan._text import LONGEST_NAME, text_of
+
+__all__ = ["LONGEST_CONTENT", "LONGEST_TEXT", "MOST_ITEMS", "encodable"]
+
+LONGEST_TEXT: Final = 16_384
+"""Characters of an attribute's text that are kept, or of all texts in its list."""
+
+LONGEST_CONTENT: Final = 1_048_576
+"""The same for what was asked and answered, which spans have only if it is configured."""
+
+MOST_ITEMS: Final = 128
+"""Items of a list that are kept."""
+
+_CONTENT: Final = frozenset(
+    {
+        semconv.GEN_AI_INPUT_MESSAGES,
+        semconv.GEN_AI_OUTPUT_MESSAGES,
+        semconv.GEN_AI_SYSTEM_INSTRUCTIONS,
+        semconv.GEN_AI_TOOL_DEFINITIONS,
+    }
+)
+_ALWAYS_FINE: Final = frozenset({bool, float})
+_LEAST_INT, _MOST_INT = -(2**63), 2**63 - 1
+
+_Attributes = TypeVar("_Attributes", bound=Mapping[str, Any])
+
+
+def encodable(attributes: _Attributes) -> _Attributes | dict[str, AttributeValue]:
+    """
+    Return attributes whose names and values are all encodable; the very same if they are already.
+
+    Text is mended by :func:`~latspan._text.text_of`. What OTLP has no type for becomes text: a
+    number beyond 64 bits, an ``Enum``. ``None`` is left out.
+    """
+    # Most have nothing to mend, and this runs on the caller's thread under an application's
+    # provider: one pass without a call of a function of Python's own.
+    odd = [
+        name
+        for name, value in attributes.items()
+        if not (
+            type(name) is str
+            and name.isascii()
+            and len(name) <= LONGEST_NAME
+            and (
+                (type(value) is str and value.isascii() and len(value) <= LONGEST_TEXT)
+                or (type(value) is int and _LEAST_INT <= value <= _MOST_INT)
+                or type(value) in _ALWAYS_FINE
+            )
+        )
+    ]
+    if not odd:
+        return attributes
+    mended: dict[Any, Any] = dict(attributes)
+    for name in odd:
+        value = mended.pop(name)
+        longest = LONGEST_CONTENT if name in _CONTENT else LONGEST_TEXT
+        if value is not None:
+            mended[text_of(name)] = _encodable_value(value, longest)
+    return mended
+
+
+def _encodable_value(value: object, longest: int) -> AttributeValue:
+    if isinstance(value, (list, tuple)):
+        items = _encodable_items(cast("Sequence[object]", value), longest)
+        return tuple(items) if isinstance(value, tuple) else items
+    return _encodable_item(value, longest)
+
+
+def _encodable_item(value: object, longest: int) -> str | int | float:
+    # A truth value is an integer, too.
+    if isinstance(value, float) or (isinstance(value, int) and _LEAST_INT <= value <= _MOST_INT):
+        return value
+    return text_of(value, longest)
+
+
+def _encodable_items(values: Sequence[object], longest: int) -> list[Any]:
+    items: list[str | int | float] = []
+    for value in values[:MOST_ITEMS]:
+        item = _encodable_item(value, longest)
+        items.append(item)
+        longest -= len(item) if isinstance(item, str) else 0
+        if longest <= 0:
+            break
+    return items

@@ -1,0 +1,78 @@
+"""Attributes leave with every name and value encodable; a bad one costs itself."""
+
+from __future__ import annotations
+
+from collections import UserList
+from typing import Any
+
+import pytest
+from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.trace import SpanContext, SpanKind
+
+from latspan._spans import encodable
+from latspan._spans._encodable import LONGEST_CONTENT, LONGEST_TEXT, MOST_ITEMS
+
+
+def test_what_is_fine_is_the_very_same() -> None:
+    """No copy is made where there is nothing to mend."""
+    attributes = {"a": "b", "c": 1, "d": 1.5, "e": True, "f": float("nan")}
+
+    assert encodable(attributes) is attributes
+
+
+@pytest.mark.parametrize(
+    ("value", "kept"),
+    [
+        ("a\ud800", "a?"),
+        ("é" * (LONGEST_TEXT + 1), "é" * LONGEST_TEXT),
+        ("m" * (LONGEST_TEXT + 1), "m" * LONGEST_TEXT),
+        (2**63, str(2**63)),
+        (-(2**63), -(2**63)),
+        (["a\ud800", "b"], ["a?", "b"]),
+        (("a\ud800", "b"), ("a?", "b")),
+        (("stop",), ("stop",)),
+        ([1, 2**63, 1.5, True], [1, str(2**63), 1.5, True]),
+        ([["a"], None], ["['a']", "None"]),
+        (["m" * LONGEST_TEXT, "b"], ["m" * LONGEST_TEXT]),
+        (["b", "m" * LONGEST_TEXT], ["b", "m" * (LONGEST_TEXT - 1)]),
+        (["m"] * (MOST_ITEMS + 1), ["m"] * MOST_ITEMS),
+        ({"a": 1}, "{'a': 1}"),
+        (UserList(["a"]), "['a']"),
+    ],
+)
+def test_a_bad_value_costs_itself(value: Any, kept: Any) -> None:
+    """What stands beside it is as it was, and a span with both can be encoded."""
+    mended = encodable({"odd": value, "beside": "it"})
+
+    assert mended == {"odd": kept, "beside": "it"}
+    span = ReadableSpan("x", context=SpanContext(1, 2, False), attributes=mended)
+    [resource_spans] = encode_spans([span]).resource_spans
+    [encoded] = resource_spans.scope_spans[0].spans
+    assert {attribute.key for attribute in encoded.attributes} == {"odd", "beside"}
+    assert span.kind is SpanKind.INTERNAL
+
+
+def test_a_bad_name_costs_itself() -> None:
+    """A server can name what it reports."""
+    attributes: dict[Any, int] = {"a\ud800": 1, "b" * 300: 2, 3: 4}
+    mended = encodable(attributes)
+
+    assert mended == {"a?": 1, "b" * 256: 2, "3": 4}
+
+
+def test_what_is_none_is_left_out() -> None:
+    """It says nothing."""
+    assert encodable({"a": None, "b": 1}) == {"b": 1}
+
+
+def test_content_may_be_longer() -> None:
+    """Who captures content wants a whole prompt."""
+    content = "m" * (LONGEST_CONTENT + 1)
+
+    mended = encodable({"gen_ai.input.messages": content, "other": content})
+
+    assert mended == {
+        "gen_ai.input.messages": content[:LONGEST_CONTENT],
+        "other": content[:LONGEST_TEXT],
+    }

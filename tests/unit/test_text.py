@@ -1,0 +1,78 @@
+"""Whatever a value is, it becomes text that every exporter can encode."""
+
+from __future__ import annotations
+
+from enum import Enum, StrEnum
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from latspan._text import LONGEST_NAME, text_of
+
+
+class Plain(Enum):
+    """Is no text."""
+
+    RED = "red"
+
+
+class Mixed(str, Enum):  # noqa: UP042 - its `str` is not its text
+    """Is text, whose ``str`` is another."""
+
+    RED = "red"
+
+
+class Text(StrEnum):
+    """Is text."""
+
+    RED = "red"
+
+
+class Mute:
+    """Has no text."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("not a word")
+
+
+def test_short_ascii_is_the_very_same() -> None:
+    """Nearly every name is, and it is not copied."""
+    name = "chat gpt-4o"
+
+    assert text_of(name) is name
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("a\ud800b", "a?b"),
+        ("naïve 🙂", "naïve 🙂"),
+        ("m" * 300, "m" * 256),
+        ("é" * 300, "é" * 256),
+        (5, "5"),
+        (None, "None"),
+        (Plain.RED, "Plain.RED"),
+        (Mixed.RED, "red"),
+        (Text.RED, "red"),
+        (b"\xffred", "\ufffdred"),
+        (bytearray(b"red"), "red"),
+        (Mute(), "<Mute>"),
+        pytest.param(1 << 20_000, "<int>", id="more digits than Python writes"),
+        ([["a"]], "[['a']]"),
+    ],
+)
+def test_a_value_becomes_valid_text(value: object, text: str) -> None:
+    """A lone surrogate is replaced, long text is cut, and what is no text is written as text."""
+    assert text_of(value) == text
+    assert type(text_of(value)) is str
+
+
+@given(st.text(st.characters(codec=None, categories=None)), st.integers(1, 20))
+def test_any_text_is_encodable_and_short(value: str, longest: int) -> None:
+    """The part before the first bad character is kept."""
+    text = text_of(value, longest)
+
+    text.encode()
+    assert len(text) == min(len(value), longest)
+    assert len(text_of(value)) <= LONGEST_NAME
