@@ -18,9 +18,10 @@ from latspan.export._interval_export import IntervalExport, Outlet
 from latspan.export._metrics import MetricsPart, metrics_parts
 from latspan.export._otlp import otlp_log_exporter, otlp_metric_exporter, otlp_span_exporter
 from latspan.export._otlp_metrics import MetricsExporter, OtlpMetrics
-from latspan.export._otlp_spans import OtlpSpans, SpanAnswer, otlp_spans
+from latspan.export._otlp_spans import OtlpSpans, otlp_spans
 from latspan.export._private_spans import PrivateSink
 from latspan.export._resource import resource_of, resource_of_child
+from latspan.export._sending import SpanAnswer
 
 if TYPE_CHECKING:
     from latspan.export._histogram_log import HistogramLogs

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -18,7 +18,7 @@ from opentelemetry.sdk.metrics.export import (
 from latspan import semconv
 from latspan.recording import Recorder
 
-__all__ = ["About", "Reading", "readings_of"]
+__all__ = ["About", "Reading", "readings_of", "refused"]
 
 _DESCRIPTIONS: Final[Mapping[str, tuple[str, str]]] = {
     semconv.METRIC_DROPPED: ("Telemetry that was lost, by what it was and why", "{item}"),
@@ -46,6 +46,12 @@ class Reading:
     metric: str
     value: int
     attributes: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+def refused(signal: str, count: int) -> Sequence[Reading]:
+    """Return that a receiver refused so many for good, if it did."""
+    attributes = {semconv.LATSPAN_SIGNAL: signal, semconv.LATSPAN_REASON: "not_taken"}
+    return (Reading(semconv.METRIC_DROPPED, count, attributes),) if count else ()
 
 
 def readings_of(recorder: Recorder) -> Iterable[Reading]:

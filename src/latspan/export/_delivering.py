@@ -90,13 +90,14 @@ class Deliveries:
     @contextmanager
     def one(self) -> Generator[Delivery]:
         """Deliver inside the block, and say nothing of it but the first failure."""
+        around: Delivery | None = getattr(_delivering, "one", None)
         _delivering.one = delivery = Delivery(self._signal)
         try:
             _listen()
             with suppress_instrumentation():
                 yield delivery
         finally:
-            _delivering.one = None
+            _delivering.one = around
 
     def arrived(self) -> None:
         """Note that something was taken."""

@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 
 import requests
 
-__all__ = ["PASSING_STATUSES", "HttpSession", "http_session"]
+__all__ = ["PASSING_STATUSES", "TOO_LARGE", "HttpSession", "http_session"]
 
 PASSING_STATUSES: Final = (
     HTTPStatus.TOO_MANY_REQUESTS,
@@ -24,6 +24,9 @@ After which the same is to be sent again, and after no other.
 
 Source: OTLP specification 1.9, "Retryable Response Codes".
 """
+
+TOO_LARGE: Final = HTTPStatus.REQUEST_ENTITY_TOO_LARGE
+"""A receiver's or a gateway's limit, after which a part of the same may be taken."""
 
 _ELSEWHERE: Final = range(HTTPStatus.MULTIPLE_CHOICES, HTTPStatus.BAD_REQUEST)
 
@@ -81,6 +84,11 @@ class HttpSession(requests.Session):
         return self.tried and (self._status is None or self._status in PASSING_STATUSES)
 
     @property
+    def too_large(self) -> bool:
+        """Whether the last answer was that a message is longer than is taken."""
+        return self._status == TOO_LARGE
+
+    @property
     def asked_s(self) -> float:
         """
         How long the receiver asked to be left alone, in seconds; 0 where it did not.
@@ -100,7 +108,7 @@ class HttpSession(requests.Session):
         return max(until.timestamp() - time.time(), 0.0)
 
 
-def http_session(signal: Literal["TRACES", "METRICS"]) -> HttpSession | None:
+def http_session(signal: Literal["TRACES", "METRICS", "LOGS"]) -> HttpSession | None:
     """Return one; ``None`` where a variable names somebody else's, who knows the credentials."""
     for whose in ("", f"{signal}_"):
         if os.environ.get(f"OTEL_PYTHON_EXPORTER_OTLP_HTTP_{whose}CREDENTIAL_PROVIDER"):

@@ -64,13 +64,16 @@ def otlp_metric_exporter(
     return OTLPMetricExporter(endpoint=endpoint, session=session)
 
 
-def otlp_log_exporter(protocol: _Protocol, endpoint: str | None) -> LogRecordExporter:
+def otlp_log_exporter(
+    protocol: _Protocol, endpoint: str | None, session: Session | None = None
+) -> LogRecordExporter:
     """
     Return an exporter of log records.
 
     Args:
         protocol: How it sends.
         endpoint: Where to; ``None`` leaves that to the ``OTEL_*`` variables.
+        session: What it is to send with over HTTP; its own unless given.
     """
     if protocol == "grpc":
         from opentelemetry.exporter.otlp.proto.grpc._log_exporter import (
@@ -80,7 +83,7 @@ def otlp_log_exporter(protocol: _Protocol, endpoint: str | None) -> LogRecordExp
         return GrpcLogExporter(endpoint=endpoint, compression=_grpc_compression("logs"))
     from opentelemetry.exporter.otlp.proto.http._log_exporter import OTLPLogExporter
 
-    return OTLPLogExporter(endpoint=endpoint)
+    return OTLPLogExporter(endpoint=endpoint, session=session)
 
 
 def _grpc_compression(signal: str) -> Compression:

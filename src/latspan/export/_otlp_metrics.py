@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from opentelemetry.sdk.metrics.export import (
@@ -13,11 +14,12 @@ from opentelemetry.sdk.metrics.export import (
 from opentelemetry.sdk.resources import Resource
 
 from latspan.clock import Clock, SystemClock
-from latspan.export._about import About, Reading
+from latspan.export._about import About, Reading, refused
 from latspan.export._back_off import BackOff
 from latspan.export._environment import export_timeout_s, exports_exemplars, histogram_temporality
 from latspan.export._exponential import DEFAULT_MAX_BUCKETS, DEFAULT_SCALE, check_resolution
 from latspan.export._metrics import metrics_parts
+from latspan.export._sending import Sending
 from latspan.export._unsent import Unsent
 from latspan.recording import Recorder, Snapshot
 
@@ -43,8 +45,9 @@ class OtlpMetrics:
     """
     Sends each interval's values, or all values since the start, to an OpenTelemetry exporter.
 
-    Under delta temporality what could not be sent is sent with the next interval. A receiver that
-    asked to be left alone is, but for the last interval.
+    Under delta temporality what could not be sent is sent with the next interval. What a receiver
+    refuses for good is counted and not sent again: it would stop all that come after. A receiver
+    that asked to be left alone is, but for the last interval.
 
     Args:
         recorder: Whose totals are sent under cumulative temporality.
@@ -87,12 +90,13 @@ class OtlpMetrics:
         self._timeout_ms = export_timeout_s() * 1000
         self._exemplars = exports_exemplars()
         self._about = About(
-            about,
+            lambda: (*about(), *self.readings()),
             start_epoch_ns=recorder.start_epoch_ns,
             temporality=self._temporality,
         )
         self._unsent = Unsent()
-        self._session = session
+        self._refused = 0
+        self._sending = Sending("histograms", session)
         self._back_off = BackOff(SystemClock() if clock is None else clock)
 
     def send(self, interval: Snapshot, *, last: bool = False) -> bool:
@@ -111,8 +115,7 @@ class OtlpMetrics:
         exemplars = interval if cumulative else snapshot
         if not last and not self._back_off.is_over(asked_alone=True):
             return False
-        if self._session is not None:
-            self._session.forget()
+        refused_before = self._refused
         for part in metrics_parts(
             snapshot,
             resource=self._resource,
@@ -126,16 +129,25 @@ class OtlpMetrics:
             scale=self._scale,
             max_buckets=self._max_buckets,
         ):
-            result = self._exporter.export(part.data, timeout_millis=self._timeout_ms)
-            if result is not MetricExportResult.SUCCESS:
-                if self._session is not None:
-                    self._back_off.not_taken(self._session.asked_s)
+            answer = self._sending.send(partial(self._taken, part.data))
+            if answer.again and not answer.smaller:
+                self._back_off.not_taken(answer.asked_s)
                 return False
-            if part.has_about:
+            if not answer.taken:
+                self._refused += len(part.keys)
+            elif part.has_about:
                 self._about.arrived()
             self._unsent.delivered(part.keys)
         self._unsent.all_delivered()
-        return True
+        return self._refused == refused_before
+
+    def _taken(self, data: MetricsData) -> bool:
+        result = self._exporter.export(data, timeout_millis=self._timeout_ms)
+        return result is MetricExportResult.SUCCESS
+
+    def readings(self) -> Sequence[Reading]:
+        """Return how many data points were refused for good."""
+        return refused("data_points", self._refused)
 
     def shutdown(self, timeout_s: float) -> None:
         """Shut the exporter down, in so many seconds."""

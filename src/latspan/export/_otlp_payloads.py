@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
 from opentelemetry._logs import LogRecord, SeverityNumber
 from opentelemetry.sdk._logs import ReadableLogRecord
@@ -11,11 +12,16 @@ from opentelemetry.sdk._logs.export import LogRecordExporter, LogRecordExportRes
 from opentelemetry.sdk.resources import Resource
 
 from latspan import semconv
+from latspan.export._about import Reading, refused
 from latspan.export._metrics import PART_BYTES, SCOPE
 from latspan.export._points import size_of_attributes
+from latspan.export._sending import Sending
 from latspan.export._unsent import Unsent
 from latspan.histogram import encode
 from latspan.recording import Series, SeriesKey, Snapshot, tag_of
+
+if TYPE_CHECKING:
+    from latspan.export._http_session import HttpSession
 
 __all__ = ["OtlpPayloads"]
 
@@ -28,32 +34,51 @@ class OtlpPayloads:
 
     What backends keep of a histogram is approximate. These are exact and merge without loss,
     so that a fleet's percentiles can be told later. What could not be sent is sent with the next
-    interval.
+    interval; what a receiver refuses for good is counted, and not sent again.
 
     Args:
         exporter: Where log records go, any of the SDK's; shut down together with this.
         resource: What the process is called.
         part_bytes: How large one message may be.
+        session: What the exporter sends with, where that tells what it was answered.
     """
 
     local = False
 
     def __init__(
-        self, exporter: LogRecordExporter, *, resource: Resource, part_bytes: int = PART_BYTES
+        self,
+        exporter: LogRecordExporter,
+        *,
+        resource: Resource,
+        part_bytes: int = PART_BYTES,
+        session: HttpSession | None = None,
     ) -> None:
         self._exporter = exporter
         self._resource = resource
         self._part_bytes = part_bytes
         self._unsent = Unsent()
+        self._refused = 0
+        self._sending = Sending("histograms", session)
 
     def send(self, interval: Snapshot, *, last: bool = False) -> bool:  # noqa: ARG002
         """Return whether everything so far was taken."""
+        refused_before = self._refused
         for keys, records in self._parts(self._unsent.joined_by(interval)):
-            if self._exporter.export(records) is not LogRecordExportResult.SUCCESS:
+            answer = self._sending.send(partial(self._taken, records))
+            if answer.again and not answer.smaller:
                 return False
+            if not answer.taken:
+                self._refused += len(records)
             self._unsent.delivered(keys)
         self._unsent.all_delivered()
-        return True
+        return self._refused == refused_before
+
+    def _taken(self, records: Sequence[ReadableLogRecord]) -> bool:
+        return self._exporter.export(records) is LogRecordExportResult.SUCCESS
+
+    def readings(self) -> Sequence[Reading]:
+        """Return how many payloads were refused for good."""
+        return refused("payloads", self._refused)
 
     def shutdown(self, timeout_s: float) -> None:  # noqa: ARG002 - the SDK's takes no time
         """Shut the exporter down."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Final, Literal
 
 from google.protobuf.message import DecodeError
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
@@ -12,47 +12,15 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 from latspan._warn_once import warn_once
-from latspan.export._delivering import Deliveries
 from latspan.export._otlp import otlp_span_exporter
+from latspan.export._sending import Sending, SpanAnswer
 
 if TYPE_CHECKING:
     from latspan.export._http_session import HttpSession
 
-__all__ = ["OtlpSpans", "SpanAnswer", "otlp_spans"]
+__all__ = ["OtlpSpans", "otlp_spans"]
 
 _logger: Final = logging.getLogger(__name__)
-
-_PASSING: Final = {
-    "CANCELLED",
-    "DEADLINE_EXCEEDED",
-    "ABORTED",
-    "OUT_OF_RANGE",
-    "UNAVAILABLE",
-    "DATA_LOSS",
-}
-"""
-After which the same is to be sent again.
-
-Source: OTLP specification 1.9, "Failures". It has ``RESOURCE_EXHAUSTED`` too, where the receiver
-says when; without, as of a message too long, it is for good, and nobody sees here which it is.
-"""
-
-
-class SpanAnswer(NamedTuple):
-    """
-    What became of a batch.
-
-    Args:
-        taken: Whether the receiver has it.
-        again: Whether it is to be sent again, where it was not taken.
-        asked_s: How long the receiver asked to be left alone, in seconds; 0 where it did not.
-        refused: How many spans of one that was taken the receiver threw away, as far as it says.
-    """
-
-    taken: bool
-    again: bool = False
-    asked_s: float = 0.0
-    refused: int = 0
 
 
 class OtlpSpans:
@@ -67,37 +35,17 @@ class OtlpSpans:
     def __init__(self, exporter: SpanExporter, session: HttpSession | None = None) -> None:
         self._exporter = exporter
         self._session = session
-        self._deliveries = Deliveries("spans")
-        self._logged: set[type[Exception]] = set()
+        self._sending = Sending("spans", session)
 
     def send(self, spans: Sequence[ReadableSpan]) -> SpanAnswer:
         """Send a batch, and return when it was taken or not."""
-        if self._session is not None:
-            self._session.forget()
-        try:
-            with self._deliveries.one() as delivery:
-                result = self._exporter.export(spans)
-        except Exception as error:
-            if self._session is not None and self._session.tried:
-                # Up to 1.39 the SDK's raises where nobody answers.
-                Deliveries.failed("spans", str(error))
-                return SpanAnswer(False, self._session.passing, self._session.asked_s)
-            # Not the network, of which exporters say that it failed: these spans will not do.
-            if type(error) not in self._logged:
-                self._logged.add(type(error))
-                _logger.warning("spans could not be exported: %s", error, exc_info=True)
-            return SpanAnswer(taken=False)
-        if result is SpanExportResult.SUCCESS:
-            self._deliveries.arrived()
-            return SpanAnswer(taken=True, refused=self._refused())
-        if self._session is not None:
-            return SpanAnswer(False, self._session.passing, self._session.asked_s)
-        if delivery.http_status is not None:
-            from latspan.export._http_session import PASSING_STATUSES
-
-            return SpanAnswer(False, again=delivery.http_status in PASSING_STATUSES)
-        status = delivery.grpc_status
-        return SpanAnswer(False, again=status is None or status in _PASSING)
+        answer = self._sending.send(
+            lambda: self._exporter.export(spans) is SpanExportResult.SUCCESS
+        )
+        if not answer.taken:
+            return answer
+        self._sending.arrived()
+        return answer._replace(refused=self._refused())
 
     def _refused(self) -> int:
         """

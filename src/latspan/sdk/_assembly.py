@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
 
     from latspan._surroundings import Surroundings
-    from latspan.export import IntervalExport, Outlet, Reading
+    from latspan.export import IntervalExport, OtlpPayloads, Outlet, Reading
     from latspan.sampling import HeldTraces, SamplingSink
     from latspan.sdk._span_export import SpanExport
     from latspan.tokens import TokenCounts
@@ -259,6 +259,7 @@ def _intervals(
         # Files first: they keep nobody waiting.
         if folder is not None:
             yield export.HistogramLogs(folder)
+        exact = _payloads(config, resource()) if payloads else None
         if metrics:
             protocol = config.protocol_of("metrics")
             session = None if protocol == "grpc" else export.http_session("METRICS")
@@ -267,15 +268,12 @@ def _intervals(
                 export.otlp_metric_exporter(protocol, config.endpoint_of("metrics"), session),
                 session=session,
                 resource=resource(),
-                about=readings,
+                about=lambda: (*readings(), *(() if exact is None else exact.readings())),
                 scale=config.metrics_scale,
                 max_buckets=config.metrics_max_buckets,
             )
-        if payloads:
-            yield export.OtlpPayloads(
-                export.otlp_log_exporter(config.protocol_of("logs"), config.endpoint_of("logs")),
-                resource=resource(),
-            )
+        if exact is not None:
+            yield exact
 
     def begin(_: IntervalExport | None) -> IntervalExport:
         from latspan.export import IntervalExport
@@ -288,3 +286,12 @@ def _intervals(
         )
 
     return PerProcess(begin)
+
+
+def _payloads(config: Config, resource: Resource) -> OtlpPayloads:
+    from latspan import export
+
+    protocol = config.protocol_of("logs")
+    session = None if protocol == "grpc" else export.http_session("LOGS")
+    exporter = export.otlp_log_exporter(protocol, config.endpoint_of("logs"), session)
+    return export.OtlpPayloads(exporter, session=session, resource=resource)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 from typing import Any
 
+import grpc
 import pytest
 from opentelemetry.sdk.metrics.export import (
     AggregationTemporality,
@@ -69,12 +71,17 @@ def of_model(model: str) -> RequestRecord:
 
 
 class Session(HttpSession):
-    """Was asked, the last time, to leave the receiver alone for half a minute."""
+    """Was answered so the last time, whatever was sent."""
 
-    @property
-    def asked_s(self) -> float:
-        """How long it was asked for."""
-        return 30.0
+    def __init__(self, status: int, retry_after: str | None = None) -> None:
+        self._answer = (status, retry_after)
+        super().__init__()
+
+    def forget(self) -> None:
+        """Remember what is to be answered."""
+        super().forget()
+        self.tried = True
+        self._status, self._retry_after = self._answer
 
 
 @pytest.mark.parametrize("temporality", [DELTA, CUMULATIVE])
@@ -84,7 +91,9 @@ def test_a_receiver_is_left_alone_as_long_as_it_asked_to_be(
     """Nothing is lost meanwhile; the last interval of all is no time for a pause."""
     clock = ManualClock()
     recorder, backend = Recorder(clock), Backend(1, 3)
-    sending = outlet(recorder, backend, temporality=temporality, session=Session(), clock=clock)
+    sending = outlet(
+        recorder, backend, temporality=temporality, session=Session(503, "30"), clock=clock
+    )
     asked: list[int] = []
     for wait_s in (0, 29, 1, 29):
         clock.advance(wait_s * NS_PER_S)
@@ -116,13 +125,77 @@ def test_what_was_taken_of_a_delta_export_is_not_sent_again(
     recorder.record(of_model("c"))
     taken.append(sending.send(recorder.swap_interval()))
 
-    counts = [
+    assert taken == [False, True]
+    assert counts_of(backend) == [("a", 1), ("b", 1), ("c", 2)]
+
+
+@pytest.mark.parametrize("temporality", [DELTA, CUMULATIVE])
+@pytest.mark.parametrize("status", [400, 401, 413, 500])
+def test_what_is_refused_for_good_stops_nothing_that_comes_after(
+    monkeypatch: pytest.MonkeyPatch, temporality: AggregationTemporality, status: int
+) -> None:
+    """Of three messages the second is refused each time; it is counted, and not all was taken."""
+    monkeypatch.setattr(_otlp_metrics, "metrics_parts", one_series_a_part)
+    recorder, backend = Recorder(ManualClock()), Backend(2, 5)
+    sending = outlet(recorder, backend, temporality=temporality, session=Session(status))
+    taken: list[bool] = []
+    for _ in range(2):
+        for model in "abc":
+            recorder.record(of_model(model))
+        taken.append(sending.send(recorder.swap_interval()))
+    taken.append(sending.send(recorder.swap_interval()))
+
+    whole = temporality is CUMULATIVE
+    assert taken == [False, False, True]
+    assert counts_of(backend) == [
+        *(("a", 1), ("c", 1)),
+        *(("a", 2 if whole else 1), ("c", 2 if whole else 1)),
+        *((("a", 2), ("b", 2), ("c", 2)) if whole else ()),
+    ]
+    [reading] = sending.readings()
+    assert reading == Reading(
+        "latspan.dropped", 2, {"latspan.signal": "data_points", "latspan.reason": "not_taken"}
+    )
+    assert sum(backend.values("latspan.dropped")) == (1 + 2 if whole else 2)
+
+
+def counts_of(backend: Backend) -> list[tuple[str, int]]:
+    return [
         (point.attributes["gen_ai.request.model"], point.count)
         for points in backend.points
         for point in points.get("latspan.segment.duration", ())
     ]
-    assert taken == [False, True]
-    assert counts == [("a", 1), ("b", 1), ("c", 2)]
+
+
+@pytest.mark.parametrize(
+    ("status", "taken"),
+    [
+        (grpc.StatusCode.INVALID_ARGUMENT, ["a", "c"]),
+        (grpc.StatusCode.RESOURCE_EXHAUSTED, ["a", "c"]),
+        (grpc.StatusCode.UNAVAILABLE, ["a"]),
+    ],
+)
+def test_over_grpc_the_status_says_whether_to_go_on(
+    monkeypatch: pytest.MonkeyPatch, status: grpc.StatusCode, taken: list[str]
+) -> None:
+    """The exporter returns no reason and logs it: what may pass is waited for."""
+
+    class Grpc(Backend):
+        def export(self, *message: Any, **settings: Any) -> MetricExportResult:
+            result = super().export(*message, **settings)
+            if result is MetricExportResult.FAILURE:
+                logging.getLogger("opentelemetry.exporter.otlp.proto.grpc.exporter").error(
+                    "Failed to export %s, error code: %s", "metrics", status
+                )
+            return result
+
+    monkeypatch.setattr(_otlp_metrics, "metrics_parts", one_series_a_part)
+    recorder, backend = Recorder(ManualClock()), Grpc(2)
+    for model in "abc":
+        recorder.record(of_model(model))
+
+    assert not outlet(recorder, backend, temporality=DELTA).send(recorder.swap_interval())
+    assert [model for model, _ in counts_of(backend)] == taken
 
 
 def one_series_a_part(*arguments: Any, **settings: Any) -> Any:

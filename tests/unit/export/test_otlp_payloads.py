@@ -6,13 +6,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from opentelemetry.exporter.otlp.proto.common._log_encoder import encode_logs
 from opentelemetry.sdk._logs import ReadableLogRecord
 from opentelemetry.sdk._logs.export import LogRecordExporter, LogRecordExportResult
 from opentelemetry.sdk.resources import Resource
 
 from latspan.clock import ManualClock
-from latspan.export import OtlpPayloads
+from latspan.export import OtlpPayloads, Reading
+from latspan.export._http_session import HttpSession
 from latspan.histogram import Histogram, decode
 from latspan.recording import Recorder, RequestRecord, SeriesKey, Snapshot, read_tag
 from support.records import RECORD
@@ -101,6 +103,29 @@ def test_what_was_refused_comes_with_the_next_interval() -> None:
         "duration": 2,
     }
     assert backend.shutdowns == 1
+
+
+@pytest.mark.parametrize("status", [400, 413])
+def test_what_is_refused_for_good_stops_nothing_that_comes_after(status: int) -> None:
+    """One message of two is refused each time; it is counted, and not sent again."""
+
+    class Session(HttpSession):
+        def forget(self) -> None:
+            super().forget()
+            self.tried, self._status = True, status
+
+    backend = Backend(1, 3)
+    payloads = OtlpPayloads(backend, resource=RESOURCE, part_bytes=1, session=Session())
+
+    taken = [payloads.send(interval_of(RECORD)) for _ in range(2)]
+    taken.append(payloads.send(interval_of()))
+
+    assert taken == [False, False, True]
+    assert [key.metric for key in histograms_of(backend)] == ["duration"]
+    assert sum(held.count for held in histograms_of(backend).values()) == 2
+    assert list(payloads.readings()) == [
+        Reading("latspan.dropped", 2, {"latspan.signal": "payloads", "latspan.reason": "not_taken"})
+    ]
 
 
 def test_no_message_is_too_large() -> None:

@@ -89,7 +89,7 @@ def spans(name: str) -> list[ReadableSpan]:
         (308, SpanAnswer(taken=False)),
         (400, SpanAnswer(taken=False)),
         (401, SpanAnswer(taken=False)),
-        (413, SpanAnswer(taken=False)),
+        (413, SpanAnswer(taken=False, smaller=True)),
         (429, SpanAnswer(taken=False, again=True)),
         (500, SpanAnswer(taken=False)),
         (502, SpanAnswer(taken=False, again=True)),
@@ -155,9 +155,28 @@ def test_an_answer_that_is_none_of_otlps_refuses_nothing() -> None:
     assert over_http(200, body=b"<html>") == SpanAnswer(taken=True)
 
 
-def test_what_cannot_be_encoded_is_lost() -> None:
-    """Nothing was sent, and it would be no better another time."""
-    assert over_http(None, name="\ud800") == SpanAnswer(taken=False)
+def test_what_cannot_be_encoded_is_not_sent_again_as_it_is() -> None:
+    """Nothing was sent, and it would be no better another time; a part of it may be."""
+    assert over_http(None, name="\ud800") == SpanAnswer(taken=False, smaller=True)
+
+
+@pytest.mark.parametrize(
+    ("error", "answer"),
+    [
+        (ValueError("no text"), SpanAnswer(taken=False, smaller=True)),
+        (ConnectionError("refused"), SpanAnswer(taken=False, again=True)),
+    ],
+)
+def test_what_an_exporter_raises_says_whether_to_try_again(
+    error: Exception, answer: SpanAnswer
+) -> None:
+    """The gRPC exporter encodes outside of what it catches; the network may come back."""
+
+    class Raises(Grpc):
+        def export(self, spans: Any) -> SpanExportResult:  # noqa: ARG002
+            raise error
+
+    assert OtlpSpans(Raises(grpc.StatusCode.OK)).send(spans("one")) == answer
 
 
 @pytest.mark.parametrize(
@@ -202,18 +221,20 @@ class Grpc(SpanExporter):
 
 
 @pytest.mark.parametrize(
-    ("status", "again"),
+    ("status", "again", "smaller"),
     [
-        (grpc.StatusCode.INVALID_ARGUMENT, False),
-        (grpc.StatusCode.UNAUTHENTICATED, False),
-        (grpc.StatusCode.RESOURCE_EXHAUSTED, False),
-        (grpc.StatusCode.UNAVAILABLE, True),
-        (grpc.StatusCode.DEADLINE_EXCEEDED, True),
+        (grpc.StatusCode.INVALID_ARGUMENT, False, False),
+        (grpc.StatusCode.UNAUTHENTICATED, False, False),
+        (grpc.StatusCode.RESOURCE_EXHAUSTED, True, True),
+        (grpc.StatusCode.UNAVAILABLE, True, False),
+        (grpc.StatusCode.DEADLINE_EXCEEDED, True, False),
     ],
 )
-def test_over_grpc_the_status_says(status: grpc.StatusCode, again: bool) -> None:
+def test_over_grpc_the_status_says(status: grpc.StatusCode, again: bool, smaller: bool) -> None:
     """As the exporter logs it; that it does is for the tests with real receivers."""
-    assert OtlpSpans(Grpc(status)).send(spans("one")) == SpanAnswer(taken=False, again=again)
+    answer = OtlpSpans(Grpc(status)).send(spans("one"))
+
+    assert answer == SpanAnswer(taken=False, again=again, smaller=smaller)
 
 
 @pytest.mark.parametrize("silenced", ["level", "disabled"])
@@ -240,15 +261,26 @@ def test_an_exporter_is_heard_whose_log_is_off(
 
 
 @pytest.mark.parametrize(
-    ("status", "again"), [(400, False), (401, False), (503, True), (None, True)]
+    ("status", "again", "smaller"),
+    [
+        (400, False, False),
+        (401, False, False),
+        (413, False, True),
+        (503, True, False),
+        (None, True, False),
+    ],
 )
-def test_the_status_is_heard_of_somebody_elses_session(status: int | None, again: bool) -> None:
+def test_the_status_is_heard_of_somebody_elses_session(
+    status: int | None, again: bool, smaller: bool
+) -> None:
     """One with credentials, for example: the exporter logs the status of what is for good."""
     session = requests.Session()
     session.mount("http://", Receiver(status, {}, b""))
     exporter = OTLPSpanExporter("http://receiver.test/v1/traces", session=session)
 
-    assert OtlpSpans(exporter).send(spans("one")) == SpanAnswer(taken=False, again=again)
+    answer = OtlpSpans(exporter).send(spans("one"))
+
+    assert answer == SpanAnswer(taken=False, again=again, smaller=smaller)
 
 
 def test_an_exporter_that_gives_no_reason_is_asked_again() -> None:
