@@ -174,6 +174,7 @@ def refusing(
     tls: bool = False,
     mutual: bool = False,
     compressed: bool = True,
+    longest: int | None = None,
 ) -> Generator[Refusing]:
     """
     Run one inside the block.
@@ -184,10 +185,12 @@ def refusing(
         tls: Whether over TLS, with the certificate of :mod:`support.tls`.
         mutual: Whether a client must show that certificate, too.
         compressed: Whether it understands what is compressed.
+        longest: Bytes of the longest message that it takes: over HTTP any length unless given,
+            over gRPC 4 MiB, as its libraries have it.
     """
     held = Refusing("", refusal, Receiver(""))
     serve = _over_grpc if protocol == "grpc" else _over_http
-    with serve(held, tls, mutual, compressed) as port:
+    with serve(held, tls, mutual, compressed, longest) as port:
         held.url = held.taken.url = f"{'https' if tls else 'http'}://127.0.0.1:{port}"
         try:
             yield held
@@ -196,13 +199,18 @@ def refusing(
 
 
 @contextmanager
-def _over_http(held: Refusing, tls: bool, mutual: bool, compressed: bool) -> Generator[int]:
+def _over_http(
+    held: Refusing, tls: bool, mutual: bool, compressed: bool, longest: int | None
+) -> Generator[int]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["content-length"]))
             held.headers.append({name.lower(): value for name, value in self.headers.items()})
+            if longest is not None and len(body) > longest:
+                self.send_error(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
+                return
             if self.headers["content-encoding"] == "gzip":
                 if not compressed:
                     self.send_error(HTTPStatus.UNSUPPORTED_MEDIA_TYPE)
@@ -247,7 +255,9 @@ def receiving() -> Generator[Receiver]:
 
 
 @contextmanager
-def _over_grpc(held: Refusing, tls: bool, mutual: bool, compressed: bool) -> Generator[int]:
+def _over_grpc(
+    held: Refusing, tls: bool, mutual: bool, compressed: bool, longest: int | None
+) -> Generator[int]:
     # It is slow to load, and most speak HTTP.
     import grpc
 
@@ -260,7 +270,8 @@ def _over_grpc(held: Refusing, tls: bool, mutual: bool, compressed: bool) -> Gen
 
     # A bit for each algorithm; the lowest is of none.
     understood = [] if compressed else [("grpc.compression_enabled_algorithms_bitset", 1)]
-    server = grpc.server(ThreadPoolExecutor(_GRPC_THREADS), options=understood)
+    limited = [] if longest is None else [("grpc.max_receive_message_length", longest)]
+    server = grpc.server(ThreadPoolExecutor(_GRPC_THREADS), options=[*understood, *limited])
     for service, kind in _SERVICES.items():
         export = grpc.unary_unary_rpc_method_handler(receive, kind.FromString, bytes)
         server.add_generic_rpc_handlers(

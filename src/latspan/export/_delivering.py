@@ -31,6 +31,8 @@ _EXPORTERS: Final = (
 _LONGEST: Final = 600
 """Characters of an exporter's message that are repeated."""
 
+_OUT_OF_TIME: Final = "DEADLINE_EXCEEDED"
+
 _HTTP_STATUSES: Final = range(100, 600)
 
 _delivering = threading.local()
@@ -52,7 +54,10 @@ class Delivery:
     def __init__(self, signal: str) -> None:
         self.signal = signal
         self.grpc_status: str | None = None
-        """The name of the last one that was not ``OK``, where it was told."""
+        """
+        The name of the last one that was not ``OK``, where it was told; not that the time for
+        further tries was up, where one before had another reason.
+        """
         self.http_status: int | None = None
         """The last one that was no success, where it was told."""
 
@@ -63,7 +68,9 @@ class Delivery:
         for value in record.args or ():
             # The gRPC exporter returns no reason, but says it with the code itself.
             if type(value).__name__ == "StatusCode":
-                self.grpc_status = getattr(value, "name", None)
+                name = getattr(value, "name", None)
+                if self.grpc_status is None or name != _OUT_OF_TIME:
+                    self.grpc_status = name
             elif type(value) is int and value in _HTTP_STATUSES:
                 self.http_status = value
 

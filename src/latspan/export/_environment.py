@@ -116,11 +116,16 @@ class SpanBatches:
         queue: How many may wait, at least 1; then the oldest are dropped.
         size: How many are sent at once at most, in [1, queue].
         delay_s: How long one waits at most until a batch is sent, more than 0.
+        queue_bytes: How much may wait, encoded; then the oldest are dropped.
+        size_bytes: How much is sent at once at most, encoded. A single span is sent even where it
+            is larger.
     """
 
     queue: int
     size: int
     delay_s: float
+    queue_bytes: int = 64_000_000
+    size_bytes: int = 1_000_000
 
 
 def span_batches() -> SpanBatches:

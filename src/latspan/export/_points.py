@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 from opentelemetry.sdk.metrics import Exemplar as OtelExemplar
@@ -16,10 +16,11 @@ from latspan import semconv
 from latspan.export._explicit import explicit_counts
 from latspan.export._exponential import exponential_buckets
 from latspan.export._forms import Form
+from latspan.export._sizes import size_of_attributes
 from latspan.recording import Exemplar, Series, SeriesKey
 from latspan.units import NS_PER_S, MetricUnit, in_metric_unit
 
-__all__ = ["DataPoint", "attributes_of", "data_point", "largest_size", "size_of_attributes"]
+__all__ = ["DataPoint", "attributes_of", "data_point", "largest_size"]
 
 DataPoint = ExponentialHistogramDataPoint | HistogramDataPoint
 
@@ -33,7 +34,6 @@ _CONVENTION_ATTRIBUTES: Final = {
 
 _FIXED_BYTES: Final = 160
 _EXEMPLAR_BYTES: Final = 64
-_ATTRIBUTE_BYTES: Final = 16
 
 
 def attributes_of(key: SeriesKey, *, conventions: bool) -> dict[str, str | int | bool]:
@@ -134,14 +134,6 @@ def largest_size(point: DataPoint) -> int:
             if isinstance(point, ExponentialHistogramDataPoint)
             else 8 * (len(point.bucket_counts) + len(point.explicit_bounds))
         )
-    )
-
-
-def size_of_attributes(attributes: Mapping[str, Any]) -> int:
-    """Return how many bytes attributes take at most when encoded."""
-    return sum(
-        _ATTRIBUTE_BYTES + len(name.encode()) + len(str(value).encode())
-        for name, value in attributes.items()
     )
 
 

@@ -14,6 +14,7 @@ from latspan import semconv
 from latspan._fork import begin_again_in_child
 from latspan.clock import Clock, SystemClock
 from latspan.export import BackOff, OtlpSpans, Reading, SpanAnswer, SpanBatches, span_batches
+from latspan.export._sizes import size_of_span
 from latspan.sdk._per_process import PerProcess
 from latspan.sdk._span_queue import SpanQueue
 from latspan.sdk._worker import Worker
@@ -21,6 +22,9 @@ from latspan.sdk._worker import Worker
 __all__ = ["SpanExport"]
 
 _logger: Final = logging.getLogger("latspan")
+
+_TAKEN_ANYWHERE: Final = 65_536
+"""Bytes of a span that no receiver refuses for its size alone."""
 
 _SHUTDOWN_TIMEOUT_S: Final = 30.0
 """Of an application that shuts its provider down, which says no time; the SDK's own."""
@@ -36,6 +40,10 @@ class SpanExport(SpanProcessor):
     in every forked child at once. Here what may be taken later waits with the others, the oldest
     of which go where there is no more room, and a child begins empty, and starts thread and
     exporter when it ends a span.
+
+    A batch that is too large for a receiver, or that holds a span which cannot be encoded, is sent
+    in smaller and smaller parts until what is refused is a single span. Batches then grow again,
+    by a quarter with each that is taken.
 
     Args:
         make_outlet: Makes where spans go, called at once, and in each child that ends a span;
@@ -73,7 +81,8 @@ class SpanExport(SpanProcessor):
 
     def _begin(self) -> None:
         # What waits in a parent is the parent's to send.
-        self._queue = SpanQueue(self._batches.queue)
+        self._queue = SpanQueue(self._batches.queue, self._batches.queue_bytes, size_of_span)
+        self._at_once = self._batches.size
         self._back_off = BackOff(self._clock)
         self._woken = False
         self._full = False
@@ -100,7 +109,7 @@ class SpanExport(SpanProcessor):
         if not self._worker.started:
             self._worker.start()
         if (
-            len(self._queue) >= self._batches.size
+            self._a_batch_waits()
             and not self._woken
             # To be woken in a pause would be in vain, and again with each span.
             and self._back_off.is_over()
@@ -116,9 +125,20 @@ class SpanExport(SpanProcessor):
             for reason, count in (("queue_full", self._queue.lost), ("not_taken", self._not_taken))
         ]
 
+    def _a_batch_waits(self) -> bool:
+        return (
+            len(self._queue) >= self._batches.size or self._queue.size >= self._batches.size_bytes
+        )
+
     def _warn_once(self) -> None:
         if not self._full:
             self._full = True
+            if len(self._queue) < self._batches.queue:
+                _logger.warning(
+                    "spans of more than %d MB wait: the oldest are dropped",
+                    self._batches.queue_bytes // 1_000_000,
+                )
+                return
             _logger.warning("more than %d spans wait: the oldest are dropped", self._batches.queue)
 
     def flushing(self) -> Callable[[float], bool]:
@@ -195,31 +215,42 @@ class SpanExport(SpanProcessor):
         """Send what waits now, and say whether it left; what others add meanwhile is for later."""
         left = len(self._queue)
         while left > 0 and not self._cut_short:
-            batch = self._queue.take(min(left, self._batches.size))
+            batch = self._queue.take(min(left, self._at_once), self._batches.size_bytes)
             if not batch:
                 # Measured when a thread had added one, and not dropped another yet.
                 return True
+            answer = self._answer_to(batch)
+            if answer.smaller and len(batch) > 1:
+                continue
             left -= len(batch)
-            if not self._left(batch):
+            if answer.again:
                 return False
         return left <= 0
 
-    def _left(self, batch: list[ReadableSpan]) -> bool:
-        """Send a batch, and say whether to go on with the next."""
+    def _answer_to(self, batch: list[ReadableSpan]) -> SpanAnswer:
+        """Send a batch, and return what became of it, once it is settled accordingly."""
         answer = SpanAnswer(taken=False)
         try:
             answer = self._outlet().send(self._called_ours(batch))
+            if answer.smaller and len(batch) == 1 and size_of_span(batch[0]) > _TAKEN_ANYWHERE:
+                # It cannot become smaller, and would stop all that come after it.
+                answer = answer._replace(again=False)
         finally:
             self._settle(batch, answer)
-        return answer.taken or not answer.again
+        return answer
 
     def _settle(self, batch: list[ReadableSpan], answer: SpanAnswer) -> None:
         if answer.taken:
             self._queue.settled(batch)
             self._not_taken += min(answer.refused, len(batch))
             self._back_off.taken()
+            self._at_once = min(self._at_once + max(1, self._at_once // 4), self._batches.size)
             # Where a whole batch waits again already, it has not ended.
-            self._full = self._full and len(self._queue) >= self._batches.size
+            self._full = self._full and self._a_batch_waits()
+        elif answer.smaller and len(batch) > 1:
+            self._at_once = len(batch) // 2
+            if not self._queue.give_back(batch):
+                self._warn_once()
         elif answer.again:
             if not self._queue.give_back(batch):
                 self._warn_once()

@@ -1,14 +1,19 @@
-"""Spans that wait to be sent: so many, and no more."""
+"""Spans that wait to be sent: so many and so large, and no more."""
 
 from __future__ import annotations
 
+import math
 import threading
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from opentelemetry.sdk.trace import ReadableSpan
 
 __all__ = ["SpanQueue"]
+
+
+def _no_size(_: ReadableSpan) -> int:
+    return 0
 
 
 class SpanQueue:
@@ -17,22 +22,39 @@ class SpanQueue:
 
     What is taken out to be sent needs no room, and may come back. Every span that is lost is
     counted, once. All of it may be done in a finaliser, wherever the collector of garbage runs
-    it: the lock is reentrant, and each step leaves things as the next one finds them.
+    it: the lock is reentrant, and each step leaves things as the next one finds them. Sums are
+    only ever added to and subtracted from, in one statement without a call, inside which no
+    finaliser runs.
 
     Args:
         room: How many may wait, at least 1.
+        room_bytes: How large all that wait may be.
+        size_of: Returns how large a span is.
     """
 
-    def __init__(self, room: int) -> None:
+    def __init__(
+        self,
+        room: int,
+        room_bytes: float = math.inf,
+        size_of: Callable[[ReadableSpan], int] = _no_size,
+    ) -> None:
         self._room = room
-        self._waiting: deque[ReadableSpan] = deque()
+        self._room_bytes = room_bytes
+        self._size_of = size_of
+        self._waiting: deque[tuple[ReadableSpan, int]] = deque()
         self._lock = threading.RLock()
+        self._bytes = 0
         self._taken_out = 0
         self._lost = 0
 
     def __len__(self) -> int:
         """Return how many wait."""
         return len(self._waiting)
+
+    @property
+    def size(self) -> int:
+        """How large all that wait are."""
+        return self._bytes
 
     @property
     def lost(self) -> int:
@@ -47,13 +69,30 @@ class SpanQueue:
 
     def put(self, spans: Sequence[ReadableSpan]) -> bool:
         """Add some, and say whether there was room without losing others."""
-        self._waiting.extend(spans)
-        return len(self._waiting) <= self._room or not self._make_room()
-
-    def take(self, most: int) -> list[ReadableSpan]:
-        """Take out the oldest, so many at most; each is then :meth:`settled` or given back."""
+        sized, size = self._sized(spans)
         with self._lock:
-            taken = [self._waiting.popleft() for _ in range(min(most, len(self._waiting)))]
+            self._waiting.extend(sized)
+            self._bytes += size
+            return not self._make_room()
+
+    def take(self, most: int, most_bytes: float = math.inf) -> list[ReadableSpan]:
+        """
+        Take out the oldest; each is then :meth:`settled` or given back.
+
+        Args:
+            most: How many at most.
+            most_bytes: How large at most, all together; the first is taken however large it is.
+        """
+        with self._lock:
+            taken: list[ReadableSpan] = []
+            while self._waiting and len(taken) < most:
+                span, size = self._waiting.popleft()
+                if taken and size > most_bytes:
+                    self._waiting.appendleft((span, size))
+                    break
+                self._bytes -= size
+                most_bytes -= size
+                taken.append(span)
             self._taken_out += len(taken)
             return taken
 
@@ -64,17 +103,23 @@ class SpanQueue:
 
     def give_back(self, spans: Sequence[ReadableSpan]) -> bool:
         """Put what was taken out in front again, and say whether there was room for all of it."""
+        sized, size = self._sized(spans)
         with self._lock:
             self.settled(spans)
-            self._waiting.extendleft(reversed(spans))
+            self._waiting.extendleft(reversed(sized))
+            self._bytes += size
             return not self._make_room()
+
+    def _sized(self, spans: Sequence[ReadableSpan]) -> tuple[list[tuple[ReadableSpan, int]], int]:
+        sized = [(span, self._size_of(span)) for span in spans]
+        return sized, sum(size for _, size in sized)
 
     def _make_room(self) -> int:
         """Return how many had to go."""
         gone = 0
-        with self._lock:
-            while len(self._waiting) > self._room:
-                self._waiting.popleft()
-                self._lost += 1
-                gone += 1
+        while self._waiting and (len(self._waiting) > self._room or self._bytes > self._room_bytes):
+            _, size = self._waiting.popleft()
+            self._bytes -= size
+            self._lost += 1
+            gone += 1
         return gone

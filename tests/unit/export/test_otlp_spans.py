@@ -237,6 +237,20 @@ def test_over_grpc_the_status_says(status: grpc.StatusCode, again: bool, smaller
     assert answer == SpanAnswer(taken=False, again=again, smaller=smaller)
 
 
+def test_that_the_time_was_up_hides_no_reason() -> None:
+    """The exporter tries again what is too large, until it has no time left."""
+
+    class TwoTries(Grpc):
+        def export(self, spans: Any) -> SpanExportResult:
+            super().export(spans)
+            self._status = grpc.StatusCode.DEADLINE_EXCEEDED
+            return super().export(spans)
+
+    outlet = OtlpSpans(TwoTries(grpc.StatusCode.RESOURCE_EXHAUSTED))
+
+    assert [outlet.send(spans("one")).smaller for _ in range(2)] == [True, False]
+
+
 @pytest.mark.parametrize("silenced", ["level", "disabled"])
 def test_an_exporter_is_heard_whose_log_is_off(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, silenced: str

@@ -88,10 +88,10 @@ def clock() -> ManualClock:
     return ManualClock()
 
 
-def end_span(export: SpanExport, name: str) -> None:
+def end_span(export: SpanExport, name: str, *, text: str = "") -> None:
     provider = TracerProvider(shutdown_on_exit=False)
     provider.add_span_processor(export)
-    provider.get_tracer("test").start_span(name).end()
+    provider.get_tracer("test").start_span(name, attributes={"text": text} if text else None).end()
 
 
 def settle(export: SpanExport) -> None:
@@ -208,6 +208,132 @@ def test_whoever_waits_is_told_where_sending_breaks() -> None:
     assert (said, backend.names) == ([False, True], ["two"])
     assert lost(export) == {"queue_full": 0, "not_taken": 2}
     assert backend.closed_by == ["latspan-span-export"]
+
+
+def test_what_cannot_be_encoded_costs_the_spans_beside_it_nothing(clock: ManualClock) -> None:
+    """An application may name its own spans so, where its provider is latspan's."""
+
+    class Encoding(Backend):
+        def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+            for span in spans:
+                span.name.encode()
+            return super().export(spans)
+
+    backend = Encoding()
+    export = SpanExport(lambda: OtlpSpans(backend), clock=clock)
+    names = [str(number) for number in range(100)]
+    for name in (*names[:37], "\ud800", *names[37:]):
+        end_span(export, name)
+
+    assert not export.flushing()(DEADLINE_S)
+    assert backend.names == names
+    assert lost(export) == {"queue_full": 0, "not_taken": 1}
+    export.closing()(DEADLINE_S)
+
+
+class Narrow(Outlet):
+    """Takes so many spans at once, and says of more that they are too large."""
+
+    def __init__(self, most: int, *, again: bool, clock: ManualClock) -> None:
+        super().__init__(clock=clock)
+        self._most = most
+        self._too_large = SpanAnswer(taken=False, again=again, smaller=True)
+        self.refused = 0
+
+    def send(self, spans: Sequence[ReadableSpan]) -> SpanAnswer:
+        """Take them, or refuse them."""
+        if len(spans) <= self._most:
+            return super().send(spans)
+        self.refused += 1
+        return self._too_large
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_what_is_too_large_is_halved_until_it_is_taken(clock: ManualClock, again: bool) -> None:
+    """In order, none twice; batches grow again, and are not halved anew each time."""
+    outlet = Narrow(9, again=again, clock=clock)
+    export = SpanExport(lambda: outlet, clock=clock)
+    names = [str(number) for number in range(300)]
+    for name in names:
+        end_span(export, name)
+
+    assert export.flushing()(DEADLINE_S)
+    assert [name for _, sent in outlet.sent for name in sent] == names
+    assert lost(export) == {"queue_full": 0, "not_taken": 0}
+    assert outlet.refused < len(outlet.sent)
+    export.closing()(DEADLINE_S)
+
+
+def test_a_span_that_is_too_large_by_itself_is_lost(clock: ManualClock) -> None:
+    """And counted; those around it are sent."""
+
+    class Refusing(Outlet):
+        def send(self, spans: Sequence[ReadableSpan]) -> SpanAnswer:
+            if any(span.name == "large" for span in spans):
+                return SpanAnswer(taken=False, again=True, smaller=True)
+            return super().send(spans)
+
+    outlet = Refusing(clock=clock)
+    export = SpanExport(lambda: outlet, clock=clock)
+    for name in ("one", "large", "two"):
+        end_span(export, name, text="x" * 100_000 if name == "large" else "")
+
+    assert not export.flushing()(DEADLINE_S)
+    assert [name for _, sent in outlet.sent for name in sent] == ["one", "two"]
+    assert lost(export) == {"queue_full": 0, "not_taken": 1}
+    export.closing()(DEADLINE_S)
+
+
+def test_a_receiver_that_refuses_even_a_small_span_is_full(clock: ManualClock) -> None:
+    """``RESOURCE_EXHAUSTED`` is said of that too: what waits is tried again after a pause."""
+    outlet = Narrow(0, again=True, clock=clock)
+    export = SpanExport(lambda: outlet, clock=clock)
+    for name in ("one", "two"):
+        end_span(export, name)
+
+    said = [export.flushing()(DEADLINE_S)]
+    outlet._most = 9  # pyright: ignore[reportPrivateUsage]
+    said.append(export.flushing()(DEADLINE_S))
+
+    assert said == [False, True]
+    assert outlet.sent == [(0, ["one"]), (0, ["two"])]
+    assert lost(export) == {"queue_full": 0, "not_taken": 0}
+    export.closing()(DEADLINE_S)
+
+
+def test_a_batch_holds_no_more_bytes_than_it_may(clock: ManualClock) -> None:
+    """As it is measured, each span is some 300 bytes and its text."""
+    outlet = Outlet(clock=clock)
+    batches = SpanBatches(100, size=100, delay_s=3600, size_bytes=3_000)
+    export = SpanExport(lambda: outlet, clock=clock, batches=batches)
+    for name in "abcdef":
+        end_span(export, name, text="x" * (5_000 if name == "d" else 1_000))
+    assert export.flushing()(DEADLINE_S)
+
+    assert "".join(name for _, sent in outlet.sent for name in sent) == "abcdef"
+    assert [sent for _, sent in outlet.sent] == [["a", "b"], ["c"], ["d"], ["e", "f"]]
+    export.closing()(DEADLINE_S)
+
+
+def test_a_queue_holds_no_more_bytes_than_it_may(
+    clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The oldest go, each is counted, and the log says it once."""
+    outlet = Outlet(*[SpanAnswer(False, again=True, asked_s=1)] * 9, clock=clock)
+    batches = SpanBatches(100, size=100, delay_s=3600, queue_bytes=3_000_000)
+    export = SpanExport(lambda: outlet, clock=clock, batches=batches)
+    for name in "abcdef":
+        end_span(export, name, text="x" * 1_000_000)
+    clock.advance(1_000_000_000)
+    outlet._answers.clear()  # pyright: ignore[reportPrivateUsage]
+    export.flushing()(DEADLINE_S)
+
+    assert [name for _, sent in outlet.sent for name in sent][-2:] == ["e", "f"]
+    assert lost(export) == {"queue_full": 4, "not_taken": 0}
+    assert [record.getMessage() for record in caplog.records] == [
+        "spans of more than 3 MB wait: the oldest are dropped"
+    ]
+    export.closing()(DEADLINE_S)
 
 
 def test_a_queue_that_shrinks_meanwhile_is_sent_once(
