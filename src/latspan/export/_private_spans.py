@@ -7,7 +7,7 @@ from typing import cast
 
 from opentelemetry import trace
 from opentelemetry.context import Context
-from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace import ReadableSpan, SpanLimits, TracerProvider
 from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode
@@ -23,6 +23,7 @@ from latspan._spans import (
     with_current_span,
 )
 from latspan._version import __version__
+from latspan.export._limits import limited
 from latspan.export._samplers import standing
 from latspan.export._trace_flags import TRACE_FLAGS, has_random_id
 from latspan.semconv import SCHEMA_URL
@@ -43,7 +44,8 @@ class PrivateSink:
     finished requests are settled.
 
     Args:
-        provider: Gives resource, sampler and identities, as the ``OTEL_*`` variables say.
+        provider: Gives resource, sampler and identities, as the ``OTEL_*`` variables say. The
+            limits of attributes are those of the variables, too.
         take: Takes finished spans, all of one request at once.
     """
 
@@ -53,6 +55,7 @@ class PrivateSink:
         self, provider: TracerProvider, take: Callable[[Sequence[ReadableSpan]], object]
     ) -> None:
         self._resource = provider.resource
+        self._limits = SpanLimits()
         self._sampler = provider.sampler
         self._standing = standing(provider.sampler)
         self._ids = provider.id_generator
@@ -125,7 +128,7 @@ class PrivateSink:
                     context=span_context,
                     parent=parent,
                     resource=self._resource,
-                    attributes=encodable(attributes),
+                    attributes=limited(encodable(attributes), self._limits),
                     kind=kind,
                     instrumentation_scope=_SCOPE,
                     status=_FAILED if finished.failed else _FINE,
@@ -143,14 +146,14 @@ class PrivateSink:
 
     def _children(self, children: Sequence[ChildSpan], parent: SpanContext) -> list[ReadableSpan]:
         trace_id, flags, state = parent.trace_id, parent.trace_flags, parent.trace_state
-        span_id, resource = self._ids.generate_span_id, self._resource
+        span_id, resource, limits = self._ids.generate_span_id, self._resource, self._limits
         return [
             ReadableSpan(
                 name,
                 context=SpanContext(trace_id, span_id(), False, flags, state),
                 parent=parent,
                 resource=resource,
-                attributes=attributes,
+                attributes=limited(attributes, limits),
                 kind=kind,
                 instrumentation_scope=_SCOPE,
                 status=_FAILED if failed else _FINE,

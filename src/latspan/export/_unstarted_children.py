@@ -13,6 +13,7 @@ from opentelemetry.sdk.trace.sampling import SamplingResult
 from opentelemetry.trace import SpanContext, Status, StatusCode, TraceFlags
 
 from latspan._spans import AttributeValue, ChildSpan, start_and_end
+from latspan.export._limits import limited
 from latspan.export._processors import Processors
 from latspan.export._samplers import looks_at_the_trace_alone
 from latspan.export._trace_flags import TRACE_FLAGS, has_random_id
@@ -105,8 +106,10 @@ class UnstartedChildren:
         self, ours: Mapping[str, AttributeValue], attributes: Mapping[str, Any]
     ) -> Mapping[str, Any]:
         """Return the attributes as the SDK keeps them; a sampler may have changed ours."""
-        most, longest = self._limits.max_span_attributes, self._limits.max_span_attribute_length
-        as_they_are = attributes is ours or attributes == ours
-        if longest is None and (most is None or len(ours) <= most) and as_they_are:
-            return dict(ours)
-        return BoundedAttributes(most, attributes, max_value_len=longest)
+        if attributes is ours or attributes == ours:
+            return limited(dict(ours), self._limits)
+        return BoundedAttributes(
+            self._limits.max_span_attributes,
+            attributes,
+            max_value_len=self._limits.max_span_attribute_length,
+        )

@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 from opentelemetry import trace
 from opentelemetry.context import Context
-from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.sdk.trace.id_generator import IdGenerator
 from opentelemetry.trace import NonRecordingSpan, SpanContext, SpanKind, TraceFlags
 
+from latspan._spans import ChildSpan, FinishedSpan
 from latspan.export import PrivateSink
 
 NOTHING_AROUND = Context()
@@ -25,6 +26,54 @@ class Counting(IdGenerator):
     def generate_trace_id(self) -> int:
         """Return the same every time."""
         return 1
+
+
+TOLD = {"first": "abcdef", "second": 2, "third": ("abcdef", "ab"), "fourth": True}
+
+
+@pytest.mark.parametrize(
+    ("variables", "kept", "dropped"),
+    [
+        ({}, TOLD, 0),
+        (
+            {"OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT": "3"},
+            {"first": "abc", "second": 2, "third": ("abc", "ab"), "fourth": True},
+            0,
+        ),
+        (
+            {
+                "OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT": "4",
+                "OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT": "2",
+                "OTEL_ATTRIBUTE_COUNT_LIMIT": "1",
+            },
+            {"third": ("abcd", "ab"), "fourth": True},
+            2,
+        ),
+        ({"OTEL_ATTRIBUTE_COUNT_LIMIT": "0"}, {}, 4),
+    ],
+)
+def test_attributes_are_limited_as_the_variables_say(
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    variables: dict[str, str],
+    kept: dict[str, object],
+    dropped: int,
+) -> None:
+    """On the span and on its children, as a span of the SDK's own is, and without a warning."""
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    provider = TracerProvider(shutdown_on_exit=False)
+    exporter = InMemorySpanExporter()
+    span = PrivateSink(provider, exporter.export).open(
+        "x", kind=SpanKind.CLIENT, start_epoch_ns=0, attributes={}, around=NOTHING_AROUND
+    )
+    span.finish(FinishedSpan(1, TOLD, children=(ChildSpan("y", 0, 1, TOLD),)))
+
+    assert not caplog.records
+    sdks = provider.get_tracer("test").start_span("z", attributes=TOLD)
+    assert isinstance(sdks, ReadableSpan)
+    for each in (*exporter.get_finished_spans(), sdks):
+        assert (dict(each.attributes or {}), each.dropped_attributes) == (kept, dropped)
 
 
 def flags_of_span(provider: TracerProvider, around: Context = NOTHING_AROUND) -> int:
