@@ -52,7 +52,8 @@ class OtlpMetrics:
     Args:
         recorder: Whose totals are sent under cumulative temporality.
         exporter: Where metrics go, any of the SDK's; shut down together with this.
-        resource: What the process is called.
+        resource: What the process is called, or what returns that; an application may set its
+            provider, and so its resource, at any time.
         temporality: Since the start or since the last export;
             ``OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE`` unless given.
         about: Reads what there is to say about latspan itself.
@@ -72,7 +73,7 @@ class OtlpMetrics:
         recorder: Recorder,
         exporter: MetricsExporter,
         *,
-        resource: Resource,
+        resource: Resource | Callable[[], Resource],
         temporality: AggregationTemporality | None = None,
         about: Callable[[], Iterable[Reading]] = tuple,
         scale: int = DEFAULT_SCALE,
@@ -83,7 +84,7 @@ class OtlpMetrics:
         check_resolution(scale, max_buckets)
         self._recorder = recorder
         self._exporter = exporter
-        self._resource = resource
+        self._resource = resource if callable(resource) else lambda: resource
         self._temporality = histogram_temporality() if temporality is None else temporality
         self._scale = scale
         self._max_buckets = max_buckets
@@ -118,7 +119,7 @@ class OtlpMetrics:
         refused_before = self._refused
         for part in metrics_parts(
             snapshot,
-            resource=self._resource,
+            resource=self._resource(),
             temporality=self._temporality,
             exemplars={
                 key: series.exemplars

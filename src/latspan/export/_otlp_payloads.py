@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -38,7 +38,7 @@ class OtlpPayloads:
 
     Args:
         exporter: Where log records go, any of the SDK's; shut down together with this.
-        resource: What the process is called.
+        resource: What the process is called, or what returns that.
         part_bytes: How large one message may be.
         session: What the exporter sends with, where that tells what it was answered.
     """
@@ -49,12 +49,12 @@ class OtlpPayloads:
         self,
         exporter: LogRecordExporter,
         *,
-        resource: Resource,
+        resource: Resource | Callable[[], Resource],
         part_bytes: int = PART_BYTES,
         session: HttpSession | None = None,
     ) -> None:
         self._exporter = exporter
-        self._resource = resource
+        self._resource = resource if callable(resource) else lambda: resource
         self._part_bytes = part_bytes
         self._unsent = Unsent()
         self._refused = 0
@@ -88,7 +88,8 @@ class OtlpPayloads:
         self, snapshot: Snapshot
     ) -> Iterator[tuple[list[SeriesKey], list[ReadableLogRecord]]]:
         """Yield as much as goes into one message, again and again."""
-        room = self._part_bytes - size_of_attributes(self._resource.attributes)
+        resource = self._resource()
+        room = self._part_bytes - size_of_attributes(resource.attributes)
         keys: list[SeriesKey] = []
         records: list[ReadableLogRecord] = []
         size = 0
@@ -101,7 +102,7 @@ class OtlpPayloads:
                 yield keys, records
                 keys, records, size = [], [], 0
             keys.append(key)
-            records.append(ReadableLogRecord(record, self._resource, SCOPE))
+            records.append(ReadableLogRecord(record, resource, SCOPE))
             size += more
         if records:
             yield keys, records

@@ -19,7 +19,7 @@ from opentelemetry.sdk.resources import (
 from latspan._fork import is_child_of
 from latspan._spans import encodable
 
-__all__ = ["resource_of", "resource_of_child"]
+__all__ = ["resource_beside", "resource_of", "resource_of_child"]
 
 _FORKED_WITHOUT_EXEC: Final = 0x40
 """``PF_FORKNOEXEC`` among the flags of ``/proc/self/stat``, see proc(5)."""
@@ -55,6 +55,30 @@ def resource_of_child(resource: Resource) -> Resource:
     if PROCESS_PARENT_PID in resource.attributes:
         process[PROCESS_PARENT_PID] = os.getppid()
     return resource.merge(Resource(process))
+
+
+def resource_beside(provider: object, own: Resource, *, is_child: bool) -> Resource:
+    """
+    Return how this process is called under an application's provider, whose spans it has.
+
+    Args:
+        provider: The application's.
+        own: How latspan calls this process. Series of two processes must not be mixed up, so its
+            id stands where the provider's resource has none.
+        is_child: Whether this process was forked from one that may have the same provider: then
+            the id in the provider's resource may be its parent's.
+    """
+    theirs = getattr(provider, "resource", None)
+    if not isinstance(theirs, Resource):
+        return own
+    process = Resource(
+        {
+            name: own.attributes[name]
+            for name in (SERVICE_INSTANCE_ID, PROCESS_PID)
+            if name in own.attributes
+        }
+    )
+    return _encodable(theirs.merge(process) if is_child else process.merge(theirs))
 
 
 def _encodable(resource: Resource) -> Resource:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from latspan import semconv
+from latspan._fork import this_process
 from latspan._runtime import Runtime, nobody_observes
 from latspan._spans import NoSink, SpanSink
 from latspan.clock import Clock, SystemClock
@@ -97,19 +98,22 @@ def assemble(config: Config, *, at_end: Callable[[], None]) -> Assembly:
     def readings() -> list[Reading]:
         return _readings(recorder, worker, spans, sampling)
 
-    intervals = _intervals(config, resource, recorder, readings)
+    sinks = Sinks(
+        sampling or private,
+        config.tracer_provider,
+        begin=worker.start,
+        instead=None if sampling is None else _NOT_SAMPLED,
+    )
+    intervals = _intervals(
+        config, _resource_of_metrics(config, sinks, resource), recorder, readings
+    )
     if surroundings is not None:
         # Now, so that there is a sample before the first request.
         surroundings.start()
     runtime = Runtime(
         clock=clock,
         recorder=recorder,
-        sink=Sinks(
-            sampling or private,
-            config.tracer_provider,
-            begin=worker.start,
-            instead=None if sampling is None else _NOT_SAMPLED,
-        ),
+        sink=sinks,
         settle=worker.submit,
         drain=worker.drain,
         propagate=config.propagate and propagates(),
@@ -166,6 +170,29 @@ def _resource(config: Config) -> Callable[[], Resource]:
         if own is None:
             own = PerProcess(of_this_process)
         return own()
+
+    return resource
+
+
+def _resource_of_metrics(
+    config: Config, sinks: Sinks, own: Callable[[], Resource]
+) -> Callable[[], Resource]:
+    """Return what says what metrics are of: of what their exemplars' spans are."""
+    begun_in = this_process()
+
+    def resource() -> Resource:
+        provider = sinks.provider()
+        if provider is None or provider is _global_provider:
+            return own()
+        from opentelemetry.sdk.resources import SERVICE_NAME, Resource
+
+        from latspan.export._resource import resource_beside
+
+        is_child = this_process() is not begun_in
+        beside = resource_beside(provider, own(), is_child=is_child)
+        if config.service_name is None:
+            return beside
+        return beside.merge(Resource({SERVICE_NAME: config.service_name}))
 
     return resource
 
@@ -259,7 +286,7 @@ def _intervals(
         # Files first: they keep nobody waiting.
         if folder is not None:
             yield export.HistogramLogs(folder)
-        exact = _payloads(config, resource()) if payloads else None
+        exact = _payloads(config, resource) if payloads else None
         if metrics:
             protocol = config.protocol_of("metrics")
             session = None if protocol == "grpc" else export.http_session("METRICS")
@@ -267,7 +294,7 @@ def _intervals(
                 recorder,
                 export.otlp_metric_exporter(protocol, config.endpoint_of("metrics"), session),
                 session=session,
-                resource=resource(),
+                resource=resource,
                 about=lambda: (*readings(), *(() if exact is None else exact.readings())),
                 scale=config.metrics_scale,
                 max_buckets=config.metrics_max_buckets,
@@ -288,7 +315,7 @@ def _intervals(
     return PerProcess(begin)
 
 
-def _payloads(config: Config, resource: Resource) -> OtlpPayloads:
+def _payloads(config: Config, resource: Callable[[], Resource]) -> OtlpPayloads:
     from latspan import export
 
     protocol = config.protocol_of("logs")

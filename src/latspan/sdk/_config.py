@@ -79,7 +79,8 @@ class Config:
             ``http://localhost:4318`` (gRPC: port 4317) where they do not.
         protocol: ``http/protobuf`` or ``grpc``. Unset, ``OTEL_EXPORTER_OTLP_PROTOCOL`` says, and
             otherwise it is ``grpc`` for port 4317 and ``http/protobuf`` for any other.
-        service_name: ``service.name`` of what is exported. Unset, ``OTEL_SERVICE_NAME`` says.
+        service_name: ``service.name`` of what is exported. Unset, metrics have the resource of the
+            application's provider, where it has one, and otherwise ``OTEL_SERVICE_NAME`` says.
         export: Whether anything is exported. Off, histograms can still be read in the process.
         metrics_interval_s: Seconds between two exports of metrics, more than 0. Unset,
             ``OTEL_METRIC_EXPORT_INTERVAL`` says, and otherwise it is 60.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from opentelemetry import trace
 from opentelemetry.trace import NoOpTracerProvider, ProxyTracerProvider, TracerProvider
@@ -13,6 +14,9 @@ from latspan._warn_once import warn_once
 from latspan.semconv import SCHEMA_URL
 
 __all__ = ["Sinks"]
+
+_NONE: Final = (ProxyTracerProvider, NoOpTracerProvider)
+"""What stands for a provider where the application has set none."""
 
 
 class Sinks:
@@ -46,13 +50,18 @@ class Sinks:
         self._provider: TracerProvider | None = None
         self._api: ApiSink | None = None
 
+    def provider(self) -> TracerProvider | None:
+        """Return the application's provider, ``None`` as long as it has none."""
+        provider = self._chosen or trace.get_tracer_provider()
+        return None if isinstance(provider, _NONE) else provider
+
     def __call__(self) -> SpanSink:
         """Return the sink to use now."""
         if self._begin is not None:
             self._begin()
         provider = self._chosen or trace.get_tracer_provider()
         if self._api is None or provider is not self._provider:
-            if isinstance(provider, (ProxyTracerProvider, NoOpTracerProvider)):
+            if isinstance(provider, _NONE):
                 return self._private
             if self._instead is not None:
                 warn_once(self._instead)

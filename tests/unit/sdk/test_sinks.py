@@ -38,6 +38,15 @@ def test_latspans_own_until_the_application_has_one(process: Any) -> None:
     assert sinks() is api
 
 
+def test_whose_provider_is_used_is_known_at_any_time(process: Any) -> None:
+    """For what has to say the same as its spans."""
+    sinks = Sinks(NoSink())
+
+    assert sinks.provider() is None
+    process.set_tracer_provider(provider())
+    assert sinks.provider() is process.get_tracer_provider()
+
+
 def test_a_provider_that_was_there_before(process: Any) -> None:
     """It is used from the start."""
     process.set_tracer_provider(provider())
