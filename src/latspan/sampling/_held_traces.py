@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Final
 
 from latspan._fork import begin_again_in_child
@@ -42,6 +43,7 @@ class HeldTrace:
         "first_token_ns",
         "held",
         "is_judged",
+        "is_over",
         "kept",
         "not_held",
         "trace_id",
@@ -53,6 +55,7 @@ class HeldTrace:
         self.begun_epoch_ns = begun_epoch_ns
         self.kept: bool | None = kept or None
         self.is_judged = False
+        self.is_over = False
         self.first_token_ns: int | None = None
         # One for each span that is open: appended and popped atomically, on any thread.
         self.unfinished: list[bool] = []
@@ -109,6 +112,19 @@ class HeldTraces:
             is_late: Whether its parent is of this process, and so no new unit of work where the
                 trace has ended.
         """
+        trace = self._begun(trace_id, begun_epoch_ns, is_late=is_late)
+        while trace.is_over:
+            # Its last span has just ended on another thread, and this one begins it anew. It is
+            # not waited for: this may be a finaliser on the very thread that is closing it.
+            trace.unfinished.pop()
+            if self._traces.get(trace_id) is trace:
+                self._traces.pop(trace_id, None)
+            self._soon(partial(self._close_if_over, trace))
+            trace = self._begun(trace_id, begun_epoch_ns, is_late=is_late)
+        return trace
+
+    def _begun(self, trace_id: int, begun_epoch_ns: int, *, is_late: bool) -> HeldTrace:
+        """Return the trace, with one span more that is open, whether or not it is over by now."""
         trace = self._traces.get(trace_id)
         if trace is None:
             kept = (is_late and trace_id in self._kept) or self._verdicts.by_chance(trace_id)
@@ -153,8 +169,7 @@ class HeldTraces:
                 finish()
             elif trace.kept is None:
                 self._hold(trace, finish, spans)
-            if not trace.unfinished:
-                self._close(trace)
+            self._close_if_over(trace)
             self._let_go_of_old(end_epoch_ns)
 
         self._soon(happened)
@@ -231,18 +246,33 @@ class HeldTraces:
         for each in (*held, *examples):
             each()
 
+    def _close_if_over(self, trace: HeldTrace) -> None:
+        """
+        Close a trace of which no span is open.
+
+        Spans begin without the lock. One that begins before this has looked keeps the trace open;
+        one that begins later sees that the trace is over. So none is added to what is closed.
+        """
+        trace.is_over = True
+        if trace.unfinished:
+            trace.is_over = False
+        else:
+            self._close(trace)
+
     def _close(self, trace: HeldTrace) -> None:
         """Forget a trace that is over, or waits for no one; left out unless it is kept."""
+        trace.is_over = True
+        if trace.kept:
+            # First, for what begins in it from now on.
+            self._kept[trace.trace_id] = None
+            if len(self._kept) > _REMEMBERED:
+                self._kept.popitem(last=False)
         if self._traces.get(trace.trace_id) is trace:
             del self._traces[trace.trace_id]
         if trace.kept is None:
             trace.kept = False
             self._left_out += 1
             self._forget_held(trace)
-        elif trace.kept:
-            self._kept[trace.trace_id] = None
-            if len(self._kept) > _REMEMBERED:
-                self._kept.popitem(last=False)
 
     def _forget_held(self, trace: HeldTrace) -> None:
         self._held -= len(trace.held)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 import threading
+from typing import Any
 
 import pytest
 from opentelemetry import trace
@@ -309,3 +311,50 @@ def test_many_threads_lose_nothing(traces: Traces) -> None:
     assert traces.names.count("piece") == 8 * 60
     assert traces.names.count("root") == traces.names.count("beneath") == 8 * 60
     assert traces.left_out == 8 * 40
+
+
+def test_a_span_that_begins_while_its_trace_is_closed_is_judged(traces: Traces) -> None:
+    """It has found the trace, whose last span ends before it is counted among those open."""
+
+    class Racing(dict[int, limits.HeldTrace]):
+        """Lets the other thread do all it has to between a look and what follows."""
+
+        def get(self, key: int, default: Any = None) -> Any:
+            found = super().get(key, default)
+            if ending:
+                traces.end(ending.pop())
+            return found
+
+    traces.sink.traces._traces = Racing()  # pyright: ignore[reportPrivateUsage]
+    ending: list[OpenSpan] = []
+    first = traces.begin("first", remote=5_000)
+    ending.append(first)
+    second = traces.begin("second", remote=5_000)
+    traces.end(second, took_ns=SLOW_NS)
+
+    assert traces.names == ["second"]
+    assert traces.left_out == 1
+
+
+def test_traces_that_close_while_spans_begin_lose_none(traces: Traces) -> None:
+    """Two threads, switched as often as can be, each trace closed under a span that begins."""
+    rounds = 2_000
+    before = sys.getswitchinterval()
+    firsts = [traces.begin("first", remote=5_000 + number) for number in range(rounds)]
+
+    def end_all() -> None:
+        for first in firsts:
+            traces.end(first)
+
+    thread = threading.Thread(target=end_all)
+    sys.setswitchinterval(1e-6)
+    try:
+        thread.start()
+        for number in range(rounds):
+            traces.end(traces.begin("second", remote=5_000 + number), took_ns=SLOW_NS)
+        thread.join()
+    finally:
+        sys.setswitchinterval(before)
+
+    assert traces.names.count("second") == rounds
+    assert not traces.sink.traces._traces  # pyright: ignore[reportPrivateUsage]
