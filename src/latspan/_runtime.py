@@ -7,7 +7,6 @@ and does nothing when there is none.
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from latspan._log import logger
 from latspan.metrics import DEFAULT_EXPECTATIONS, Expectations
 
 if TYPE_CHECKING:
@@ -40,8 +40,6 @@ __all__ = [
     "report_bug",
     "start_if_expected",
 ]
-
-_logger = logging.getLogger("latspan")
 
 
 def _run_now(conclude: Callable[[], None]) -> None:
@@ -251,7 +249,7 @@ def report_bug(error: Exception, doing: str) -> None:
     key = (type(error), doing)
     if key not in _reported_bugs:
         _reported_bugs.add(key)
-        _logger.error("latspan failed at %s; the call is not affected", doing, exc_info=error)
+        logger.error("latspan failed at %s; the call is not affected", doing, exc_info=error)
 
 
 class guarded:  # noqa: N801 - read as a statement: `with guarded("…"):`

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 from typing import Final
+
+from latspan._log import logger
 
 __all__ = ["warn_once"]
 
-_logger: Final = logging.getLogger("latspan")
 _given: Final[set[str]] = set()
 
 
@@ -25,4 +25,4 @@ def warn_once(
     once = about or message
     if once not in _given:
         _given.add(once)
-        _logger.warning("%s", message, exc_info=error)
+        logger.warning("%s", message, exc_info=error)

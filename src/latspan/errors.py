@@ -15,9 +15,17 @@ The error tree: what latspan raises at its own surface, never inside someone els
     ├── HistogramWriteError      (OSError)      a file that takes no more histograms
     ├── InstrumentationError     (RuntimeError) a client library could not be patched
     └── ServerStartError         (RuntimeError) a model server that latspan started is not serving
+
+Messages quote files, addresses and names of others. They are printable and bounded in every error;
+what may hold a credential is hidden where the message is written.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from latspan._shown import printable
 
 __all__ = [
     "ConfigError",
@@ -35,6 +43,10 @@ __all__ = [
 ]
 
 
+_LONGEST: Final = 2_000
+"""Characters of a message: a list of all settings or metrics fits in."""
+
+
 class LatspanError(Exception):
     """
     Base of every error that latspan raises.
@@ -45,9 +57,9 @@ class LatspanError(Exception):
     """
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
-        super().__init__(message)
-        self.message = message
-        self.hint = hint
+        self.message = printable(message, longest=_LONGEST)
+        self.hint = None if hint is None else printable(hint, longest=_LONGEST)
+        super().__init__(self.message)
 
     def __str__(self) -> str:
         return self.message if self.hint is None else f"{self.message}\nhint: {self.hint}"
@@ -125,4 +137,15 @@ class InstrumentationError(LatspanError, RuntimeError):
 
 
 class ServerStartError(LatspanError, RuntimeError):
-    """A model server that latspan was to start is not serving."""
+    """
+    A model server that latspan was to start is not serving.
+
+    Args:
+        message: What happened.
+        hint: How to mend it.
+        log: The last lines that the server wrote; they follow the message.
+    """
+
+    def __init__(self, message: str, *, hint: str | None = None, log: Iterable[str] = ()) -> None:
+        super().__init__(message, hint=hint)
+        self.message = "\n".join([self.message, *map(printable, log)])

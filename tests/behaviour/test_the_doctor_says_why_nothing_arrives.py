@@ -52,13 +52,13 @@ def answers(found: dict[str, Any]) -> list[tuple[str, bool | None, str]]:
 
 
 @contextmanager
-def refusing(status: int) -> Generator[str]:
+def refusing(status: int, reason: str | None = None) -> Generator[str]:
     """Answer every request with ``status``."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             self.rfile.read(int(self.headers["content-length"]))
-            self.send_error(status)
+            self.send_error(status, reason)
 
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - its name there
             pass
@@ -182,6 +182,51 @@ def test_no_secret_is_shown() -> None:
     origins = {each["name"]: each["origin"] for each in found["settings"]}
     assert origins["endpoint"] == "LATSPAN_ENDPOINT"
     assert origins["stall_ms"] == "default"
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [
+        {"LATSPAN_ENDPOINT": "htps://user:hush@collector"},
+        {"LATSPAN_ENDPOINT": "user:hush@collector"},
+        {"LATSPAN_ENDPOINT": "http://user:hu/sh@127.0.0.1:9"},
+        {"OTEL_EXPORTER_OTLP_ENDPOINT": "user:hush@127.0.0.1:9"},
+        {
+            "OTEL_EXPORTER_OTLP_ENDPOINT": "http://user:hush",
+            "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc",
+        },
+        {
+            "OTEL_EXPORTER_OTLP_ENDPOINT": "user:hush@127.0.0.1:9",
+            "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf",
+        },
+        {"LATSPAN_SAMPLE_SERVERS": "http://user:hush@127.0.0.1:9"},
+        {"OTEL_RESOURCE_ATTRIBUTES": "api_key=hush,deployment.environment.name=test"},
+    ],
+    ids=lambda variables: " ".join(variables.values()),
+)
+def test_no_secret_of_a_wrong_setting_is_shown(variables: dict[str, str]) -> None:
+    """Neither in what is found, nor in the error that refuses it, and it never crashes."""
+    nowhere = {"LATSPAN_ENDPOINT": f"http://127.0.0.1:{free_port()}"}
+    if "OTEL_EXPORTER_OTLP_ENDPOINT" in variables:
+        nowhere = {}
+
+    done = doctor("--all", **{**nowhere, **variables})
+
+    assert done.returncode in {1, 2}
+    assert "hush" not in done.stdout + done.stderr
+    assert "sh@" not in done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_what_a_receiver_answers_moves_no_cursor() -> None:
+    """Its reason is repeated, without control characters, and not at any length."""
+    with refusing(403, "\x1b]0;x\x07" + "x" * 10_000) as url:
+        done = doctor(LATSPAN_ENDPOINT=url)
+
+    assert done.returncode == 1
+    assert "\\x1b]0;x\\x07" in done.stdout
+    assert all(line.isprintable() for line in (done.stdout + done.stderr).splitlines())
+    assert len(done.stdout) < 20_000
 
 
 def test_integrations_and_what_is_in_their_way(tmp_path: Path) -> None:

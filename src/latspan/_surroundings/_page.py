@@ -9,8 +9,8 @@ from collections.abc import Callable
 from http.client import HTTPException, IncompleteRead
 from typing import Final
 from urllib.error import HTTPError, URLError
-from urllib.parse import urlsplit
 
+from latspan._shown import address, foreign
 from latspan._surroundings._history import History, Reading
 from latspan._surroundings._prometheus import read_metrics
 from latspan._surroundings._slots import read_slots
@@ -115,9 +115,7 @@ class Page:
 
     def _failed(self, what: str) -> None:
         self.history.interrupted()
-        parts = urlsplit(self._url)
-        # A query may hold a key, and a server may say a lot.
-        self.trouble = f"{parts.scheme}://{parts.netloc}{parts.path} {what[:_LONGEST_REASON]}"
+        self.trouble = f"{address(self._url)} {foreign(what, longest=_LONGEST_REASON)}"
 
 
 def _read(text: str) -> Reading:

@@ -10,8 +10,9 @@ import argparse
 import os
 import sys
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import Final, NoReturn
 
+from latspan._shown import printable
 from latspan._version import __version__
 from latspan.cli import _demo, _doctor, _histogram, _run
 from latspan.cli._command import Command
@@ -64,7 +65,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             code = command.run(arguments)
             sys.stdout.flush()
     except LatspanError as error:
-        say(f"error: {error.message}")
+        for number, line in enumerate(error.message.split("\n")):
+            say(line if number else f"error: {line}")
         if error.hint is not None:
             say(f"hint: {error.hint}")
         unreadable = isinstance(error, HistogramFormatError | HistogramPrecisionError)
@@ -82,8 +84,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     return code
 
 
+class _Parser(argparse.ArgumentParser):
+    """A parser whose complaints quote the command line without its control characters."""
+
+    def error(self, message: str) -> NoReturn:
+        """Print the usage and what is wrong with the line, and exit."""
+        super().error(printable(message))
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="latspan",
         description=_DESCRIPTION,
         epilog=_examples(

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Final
 
+from latspan._shown import address, foreign
 from latspan.cli._chats import LONG_EVERY, OUTPUT_TOKENS, Chat, Served, chats, send
 from latspan.cli._command import Command
 from latspan.cli._progress import progress
@@ -134,7 +135,8 @@ def _send(requests: int, *, concurrency: int, scripted: bool) -> list[Exception]
 
 def _worth_showing(snapshot: Snapshot, requests: int, failures: Sequence[Exception]) -> bool:
     if failures:
-        say(f"{len(failures):,} of {requests:,} requests failed, the first with: {failures[0]}")
+        first = foreign(str(failures[0]))
+        say(f"{len(failures):,} of {requests:,} requests failed, the first with: {first}")
     if len(failures) == requests:
         return False
     if not snapshot.records:
@@ -203,12 +205,13 @@ def _print_json(snapshot: Snapshot) -> None:
 def _say_what_next(endpoint: str | None, *, delivered: bool) -> None:
     say("")
     say("Next: your own calls, in two lines of code: README.md and docs/guides/instrument.md")
+    where = address(endpoint or "")
     if endpoint is None:
         say("In a backend: latspan demo --otlp-endpoint http://localhost:4318")
     elif delivered:
-        say(f"Spans and metrics were sent to {endpoint} as service latspan-demo")
+        say(f"Spans and metrics were sent to {where} as service latspan-demo")
     else:
-        say(f"Not all spans and metrics could be sent to {endpoint}: does anything listen there?")
+        say(f"Not all spans and metrics could be sent to {where}: does anything listen there?")
 
 
 def _at_least_one(text: str) -> int:

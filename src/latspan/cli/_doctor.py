@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Final
 
+from latspan._shown import printable
 from latspan.cli._command import Command
 
 if TYPE_CHECKING:
@@ -115,8 +116,9 @@ def _of(integration: Integration) -> tuple[str, str, str]:
 
 def _section(title: str, rows: Sequence[tuple[str, str, str]]) -> Iterator[str]:
     yield title
-    width = max(len(name) for _, name, _ in rows)
-    for mark, name, said in rows:
+    shown = [(mark, printable(name), printable(said)) for mark, name, said in rows]
+    width = max(len(name) for _, name, _ in shown)
+    for mark, name, said in shown:
         yield f"  {mark:<4}  {name:<{width}}  {said}".rstrip()
     yield ""
 

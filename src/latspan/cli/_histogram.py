@@ -6,12 +6,12 @@ import argparse
 import heapq
 import json
 import os
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from latspan.cli._command import Command
+from latspan.cli._say import say
 from latspan.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -182,7 +182,7 @@ def _merge(arguments: argparse.Namespace) -> int:
         beside.replace(output)
     finally:
         beside.unlink(missing_ok=True)
-    print(f"{output}: {number}", file=sys.stderr)
+    say(f"{output}: {number}")
     return 0
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from typing import Final
 
 from latspan.cli._progress import progress
+from latspan.cli._say import say
 from latspan.errors import ConfigError
 from latspan.histogram import HistogramLog, LoggedInterval, LogTotals, read_log
 
@@ -52,7 +52,7 @@ class Logs:
                 told = done
         for log in self.logs:
             for torn in log.torn:
-                print(f"warning: {log.path}: {torn}", file=sys.stderr)
+                say(f"warning: {log.path}: {torn}")
 
     def __iter__(self) -> Iterator[LoggedInterval]:
         """Yield the intervals of each file after those of the one before it."""

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import sys
+from typing import Final
+
+from latspan._shown import printable
 
 __all__ = ["say"]
 
 
+_LONGEST: Final = 4_000
+
+
 def say(line: str) -> None:
     """Print a line to stderr, at once: stdout may be a file or a pipe of its own pace."""
-    print(line, file=sys.stderr, flush=True)
+    print(printable(line, longest=_LONGEST), file=sys.stderr, flush=True)

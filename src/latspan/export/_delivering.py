@@ -16,9 +16,10 @@ from typing import Final
 
 from opentelemetry.instrumentation.utils import suppress_instrumentation
 
+from latspan._log import logger, make_fit
+
 __all__ = ["Deliveries"]
 
-_logger: Final = logging.getLogger("latspan")
 
 _EXPORTERS: Final = (
     "opentelemetry.exporter.otlp.proto.grpc.exporter",
@@ -27,9 +28,6 @@ _EXPORTERS: Final = (
     "opentelemetry.exporter.otlp.proto.http.trace_exporter",
 )
 """The loggers of the SDK's OTLP exporters."""
-
-_LONGEST: Final = 600
-"""Characters of an exporter's message that are repeated."""
 
 _OUT_OF_TIME: Final = "DEADLINE_EXCEEDED"
 
@@ -110,7 +108,7 @@ class Deliveries:
         """Note that something was taken."""
         if self._signal in self._failing:
             self._failing.discard(self._signal)
-            _logger.info("%s are delivered again", self._signal)
+            logger.info("%s are delivered again", self._signal)
 
     @classmethod
     def failed(cls, signal: str, reason: str) -> None:
@@ -118,10 +116,10 @@ class Deliveries:
         first = not cls._failing
         cls._failing.add(signal)
         if first:
-            _logger.warning(
+            logger.warning(
                 "%s cannot be delivered, and more are lost the longer that lasts: %s",
                 signal,
-                reason[:_LONGEST],
+                reason,
             )
 
 
@@ -143,4 +141,5 @@ def _hold(record: logging.LogRecord) -> bool:
         # Unless the application has said since what it wants to hear.
         return record.name not in _silenced or logging.getLogger(record.name).level != _HEARD
     delivery.hear(record)
-    return _logger.isEnabledFor(logging.DEBUG)
+    # The exporter's own line quotes the receiver too.
+    return logger.isEnabledFor(logging.DEBUG) and make_fit(record)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from dataclasses import dataclass
 from typing import Final
@@ -19,6 +18,8 @@ from opentelemetry.sdk.environment_variables import (
 )
 from opentelemetry.sdk.metrics.export import AggregationTemporality
 
+from latspan._log import logger
+
 __all__ = [
     "SpanBatches",
     "compresses",
@@ -29,7 +30,6 @@ __all__ = [
     "span_batches",
 ]
 
-_logger: Final = logging.getLogger(__name__)
 
 _TEMPORALITIES: Final = {
     "CUMULATIVE": AggregationTemporality.CUMULATIVE,
@@ -53,7 +53,7 @@ def compresses(signal: str) -> bool:
         variable = OTEL_EXPORTER_OTLP_COMPRESSION
     said = os.environ.get(variable, "").strip().lower()
     if said not in {"", "none", "gzip"}:
-        _logger.warning("%s is '%s', not gzip or none; using none", variable, said)
+        logger.warning("%s is '%s', not gzip or none; using none", variable, said)
     return said == "gzip"
 
 
@@ -87,7 +87,7 @@ def histogram_temporality() -> AggregationTemporality:
         return AggregationTemporality.CUMULATIVE
     temporality = _TEMPORALITIES.get(text.upper())
     if temporality is None:
-        _logger.warning(
+        logger.warning(
             "%s is '%s', which is none of %s; exporting cumulative metrics",
             OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE,
             text,
@@ -153,5 +153,5 @@ def _positive(variable: str, *, default: float, least: float = 0) -> float:
         value = 0
     if value > 0 and value >= least:
         return value
-    _logger.warning("%s is '%s', not a positive number; using %g", variable, text, default)
+    logger.warning("%s is '%s', not a positive number; using %g", variable, text, default)
     return default

@@ -11,6 +11,8 @@ from typing import Any, Final, Literal
 
 import requests
 
+from latspan import _shown
+
 __all__ = ["PASSING_STATUSES", "TOO_LARGE", "HttpSession", "http_session"]
 
 PASSING_STATUSES: Final = (
@@ -62,7 +64,7 @@ class HttpSession(requests.Session):
         self.body = response.content
         if response.status_code in _ELSEWHERE:
             # The SDK's exporters would take that for a success.
-            where = response.headers.get("Location")
+            where = _shown.address(response.headers.get("Location", ""))
             raise requests.RequestException(f"HTTP {response.status_code}, which leads to {where}")
         return response
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, Protocol, TypeVar
 
+from latspan._log import logger
 from latspan.errors import ConfigError
 from latspan.export._delivering import Deliveries
 from latspan.export._environment import export_interval_s
@@ -17,7 +17,6 @@ from latspan.units import from_unit
 
 __all__ = ["DEFAULT_IDLE_S", "IntervalExport", "Outlet"]
 
-_logger: Final = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
 
@@ -214,7 +213,7 @@ class IntervalExport:
             logged = self._logged.setdefault(whose, set())
             if type(error) not in logged:
                 logged.add(type(error))
-                _logger.warning("histograms could not be exported: %s", error, exc_info=True)
+                logger.warning("histograms could not be exported: %s", error, exc_info=True)
             return None
         self._logged.pop(whose, None)
         return result

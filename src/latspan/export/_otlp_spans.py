@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -11,6 +10,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
+from latspan._log import logger
 from latspan._warn_once import warn_once
 from latspan.export._otlp import otlp_span_exporter
 from latspan.export._sending import Sending, SpanAnswer
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 __all__ = ["OtlpSpans", "otlp_spans"]
 
-_logger: Final = logging.getLogger(__name__)
 
 
 class OtlpSpans:
@@ -71,7 +70,7 @@ class OtlpSpans:
         try:
             self._exporter.shutdown()
         except Exception:
-            _logger.warning("the exporter of spans could not be shut down", exc_info=True)
+            logger.warning("the exporter of spans could not be shut down", exc_info=True)
 
 
 def otlp_spans(protocol: Literal["http/protobuf", "grpc"], endpoint: str | None) -> OtlpSpans:

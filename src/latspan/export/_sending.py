@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from latspan._log import logger
 from latspan.export._delivering import Deliveries, Delivery
 
 if TYPE_CHECKING:
     from latspan.export._http_session import HttpSession
 
 __all__ = ["Sending", "SpanAnswer"]
-
-_logger: Final = logging.getLogger(__name__)
 
 _PASSING: Final = {
     "CANCELLED",
@@ -88,7 +86,7 @@ class Sending:
                 return _answer_over_http(self._session)
             if type(error) not in self._logged:
                 self._logged.add(type(error))
-                _logger.warning("%s could not be exported: %s", self._signal, error, exc_info=True)
+                logger.warning("%s could not be exported: %s", self._signal, error, exc_info=True)
             # What is not the network or a disk is the message: it cannot be encoded.
             passing = isinstance(error, OSError)
             return SpanAnswer(taken=False, again=passing, smaller=not passing)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from random import Random
-from typing import Final
 
+from latspan._log import logger
 from latspan.histogram import Histogram
 from latspan.recording._exemplars import Candidates, Exemplar
 from latspan.recording._record import RequestRecord
@@ -15,9 +14,6 @@ from latspan.recording._series import Series, SeriesKey
 from latspan.recording._waiting import Column, Waiting
 
 __all__ = ["Interval"]
-
-
-_logger: Final = logging.getLogger("latspan")
 
 
 class Interval:
@@ -57,7 +53,7 @@ class Interval:
                 # One that is odd must not take the others with it.
                 unreadable += 1
                 if unreadable == 1:
-                    _logger.exception("latspan cannot read the record of %s", record.name)
+                    logger.exception("latspan cannot read the record of %s", record.name)
         for key, column in waiting.columns().items():
             counted_under = self._count_values(key, column.values)
             if column.records:

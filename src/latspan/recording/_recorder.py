@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections import Counter, deque
 from collections.abc import Generator, Mapping
@@ -13,6 +12,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from latspan._fork import begin_again_in_child
+from latspan._log import logger
 from latspan.clock import Clock
 from latspan.histogram import Histogram
 from latspan.recording._interval import Interval
@@ -34,8 +34,6 @@ Series of one metric that are told apart.
 
 Source: OpenTelemetry metrics SDK specification, "Cardinality limits".
 """
-
-_logger: Final = logging.getLogger("latspan")
 
 
 class Tally(NamedTuple):
@@ -285,7 +283,7 @@ class Recorder:
                 metric = self._to_warn_of.popleft()
             except IndexError:
                 return
-            _logger.warning(
+            logger.warning(
                 "%s has more than %d series; further ones are counted together, as overflow: true."
                 " Look for an attribute with too many values among those that are set with"
                 " latspan.attributes(...), or raise series_limit",

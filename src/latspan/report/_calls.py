@@ -12,6 +12,7 @@ from rich.text import Text
 from latspan.metrics import DEFAULT_EXPECTATIONS, Expectations
 from latspan.recording import Snapshot
 from latspan.report._felt import FeltTable
+from latspan.report._layout import shown
 from latspan.report._slow import calls_of, median_of, sentence, slowest_of
 from latspan.report._tables import MetricsTable, SegmentsTable, TokensTable
 from latspan.report._waterfall import Waterfall
@@ -59,4 +60,4 @@ class CallsReport:
         yield ""
         width = min(options.max_width, _WIDEST_PROSE)
         for line in textwrap.wrap(sentence(calls), width):
-            yield Text(line, style="bold")
+            yield shown(Text(line, style="bold"), options)

@@ -11,7 +11,7 @@ from rich.text import Text
 from latspan.histogram import values_needed
 from latspan.metrics import DEFAULT_EXPECTATIONS, METRICS, Expectations
 from latspan.recording import Distribution, Snapshot
-from latspan.report._layout import FAINT, MARGIN, aligned, heads, title
+from latspan.report._layout import FAINT, MARGIN, aligned, heads, shown, title
 from latspan.report._slow import calls_of
 from latspan.report._words import count, letters, milliseconds, needs, percent
 from latspan.segments import Kind
@@ -45,12 +45,13 @@ class FeltTable:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Yield the title, the table and the line."""
-        del console, options
+        del console
         first, each = self.expected.first_token_ns, self.expected.token_ns
         yield title(
             "felt speed",
             f"tokens due after {first / NS_PER_MS:,g} ms, then each {each / NS_PER_MS:,g} ms;"
             f" {self._reading()}",
+            options=options,
         )
         rows = [heads("", "n", "best", "median", "worst", "source")]
         for name, label in _LABELS.items():
@@ -63,8 +64,8 @@ class FeltTable:
                     Text(letters(values.sources)),
                 )
             )
-        yield from aligned(rows, left=(0, 5))
-        yield Text(f"{MARGIN}stalls: {self._stalls()}")
+        yield from aligned(rows, left=(0, 5), options=options)
+        yield shown(Text(f"{MARGIN}stalls: {self._stalls()}"), options)
 
     def _reading(self) -> str:
         if not self.expected.reading_ns:

@@ -51,8 +51,8 @@ class HistogramsTable:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Yield the title, the table and the spectra."""
-        del console, options
-        yield title(_span(self.totals))
+        del console
+        yield title(_span(self.totals), options=options)
         named = _Names(self.rows, self.by)
         extras = {
             head: numbers
@@ -87,10 +87,12 @@ class HistogramsTable:
             )
             for index, row in enumerate(self.rows)
         ]
-        yield from aligned(lines, left=(*range(len(named.heads)), len(lines[0]) - 1))
+        yield from aligned(
+            lines, left=(*range(len(named.heads)), len(lines[0]) - 1), options=options
+        )
         if self.spectrum:
             for row in self.rows:
-                yield from self._spectrum(row, named)
+                yield from self._spectrum(row, named, options)
 
     def _percentiles(self, row: HistogramRow) -> Iterator[Text]:
         for asked, value in percentiles_of(row).items():
@@ -100,13 +102,16 @@ class HistogramsTable:
         else:
             yield Text("—", style=FAINT)
 
-    def _spectrum(self, row: HistogramRow, named: _Names) -> Iterator[Text]:
+    def _spectrum(
+        self, row: HistogramRow, named: _Names, options: ConsoleOptions
+    ) -> Iterator[Text]:
         if not row.histogram.count:
             return
         yield Text()
         yield title(
             " ".join(cell.plain for cell in named.cells(row.key)),
             f"spectrum of {count(row.histogram.count, 'value')}",
+            options=options,
         )
         lines = [heads("percentile", "value", "n up to it", "1 in")]
         for point in percentile_spectrum(row.histogram):
@@ -119,7 +124,7 @@ class HistogramsTable:
                     Text(f"{100 / beyond:,.1f}" if beyond else "—"),
                 )
             )
-        yield from aligned(lines, left=())
+        yield from aligned(lines, left=(), options=options)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,9 +146,9 @@ class HistogramDiffTable:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Yield the titles and the table."""
-        del console, options
-        yield title("before", _span(self.before[0]))
-        yield title("after", _span(self.after[0]))
+        del console
+        yield title("before", _span(self.before[0]), options=options)
+        yield title("after", _span(self.after[0]), options=options)
         named = _Names([*self.before[1], *self.after[1]], self.by)
         lines = [heads(*named.heads, "", "before", "after", "change")]
         for key, old, new in paired(self.before[1], self.after[1]):
@@ -162,7 +167,7 @@ class HistogramDiffTable:
                             Text(_percent(change(*values))),
                         )
                     )
-        yield from aligned(lines, left=range(len(named.heads) + 1))
+        yield from aligned(lines, left=range(len(named.heads) + 1), options=options)
 
 
 class _Names:

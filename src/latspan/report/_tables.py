@@ -58,12 +58,13 @@ class SegmentsTable:
         """Yield the title and the table."""
         calls = calls_of(self.snapshot.records)
         slowest = slowest_tenth(calls)
-        fill = "#" if options.ascii_only else "█"
         one = len(slowest.slow) == 1
         slow = "slowest" if one else f"slowest {len(slowest.slow):,}"
         whose = "slowest one's" if one else f"{slow}'s"
         yield title(
-            f"segments of {count(len(calls), 'request')}", f"and their share of the {whose} time"
+            f"segments of {count(len(calls), 'request')}",
+            f"and their share of the {whose} time",
+            options=options,
         )
         rows = [heads("segment", "n", *_PERCENTILE_HEADS, "source", slow)]
         for name in self.snapshot.segments():
@@ -71,7 +72,7 @@ class SegmentsTable:
             if not values.count():
                 continue
             share = slowest.share(name)
-            bar = "" if share is None else fill * round(share * _SHARE_BAR_WIDTH)
+            bar = "" if share is None else "█" * round(share * _SHARE_BAR_WIDTH)
             rows.append(
                 (
                     Text(name, style=style_of(name)),
@@ -84,7 +85,7 @@ class SegmentsTable:
                     ),
                 )
             )
-        yield from aligned(rows, left=(0, 5, 6))
+        yield from aligned(rows, left=(0, 5, 6), options=options)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +101,8 @@ class MetricsTable:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Yield the title and the table."""
-        del console, options
-        yield title("time to answer")
+        del console
+        yield title("time to answer", options=options)
         rows = [heads("metric", "n", *_PERCENTILE_HEADS, "source")]
         for name, label in _METRIC_LABELS.items():
             values = self.snapshot.metric(name, of=Kind.CALL)
@@ -113,7 +114,7 @@ class MetricsTable:
                     Text(letters(values.sources)),
                 )
             )
-        yield from aligned(rows, left=(0, 5))
+        yield from aligned(rows, left=(0, 5), options=options)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,11 +130,11 @@ class TokensTable:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Yield the title and the table."""
-        del console, options
-        yield title("tokens")
+        del console
+        yield title("tokens", options=options)
         rows = [heads("kind", "n", "fewest", "most", "in all", "counted by")]
         rows += _token_rows([call.tokens for call in calls_of(self.snapshot.records)])
-        yield from aligned(rows, left=(0, 5))
+        yield from aligned(rows, left=(0, 5), options=options)
 
 
 def _percentiles(values: Distribution) -> Iterator[Text]:

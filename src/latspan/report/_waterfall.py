@@ -16,7 +16,9 @@ from typing import Final
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
+from latspan._shown import printable
 from latspan.recording import RequestRecord
+from latspan.report._layout import shown
 from latspan.report._words import SOURCE_LETTERS, SOURCE_WORDS, milliseconds, percent
 from latspan.segments import Segment, SegmentName, Source
 from latspan.units import NS_PER_MS
@@ -109,7 +111,7 @@ class Waterfall:
         for line in lines:
             line.no_wrap, line.overflow = True, "ignore"
             line.rstrip()
-            yield line
+            yield shown(line, options)
 
     def _head(self, glyphs: _Glyphs) -> Iterator[Text]:
         record = self.record
@@ -124,8 +126,8 @@ class Waterfall:
     def _body(self, width: int, glyphs: _Glyphs) -> Iterator[Text]:
         record = self.record
         rows = record.segment_totals
-        name_width = max((len(row.name) for row in rows), default=0)
-        name_width = max(name_width, len("total"))
+        names = [printable(row.name) for row in rows]
+        name_width = max(map(len, (*names, "total")))
         times = [milliseconds(row.duration_ns) for row in rows]
         total = milliseconds(record.duration_ns)
         time_width = max(len(each) for each in (*times, total))
@@ -137,11 +139,11 @@ class Waterfall:
         labels, rule = _axis(record.duration_ns, bar_width, glyphs)
         yield Text(left("", "", "", "") + labels, style="bright_black")
         yield Text(left("", "", "", "") + rule, style="bright_black")
-        for row, time in zip(rows, times, strict=True):
+        for row, name, time in zip(rows, names, times, strict=True):
             share = percent(row.duration_ns / record.duration_ns) if record.duration_ns else ""
             pieces = [piece for piece in record.segments if piece.name == row.name]
             yield Text.assemble(
-                left(row.name, time, share, SOURCE_LETTERS[row.source]),
+                left(name, time, share, SOURCE_LETTERS[row.source]),
                 (_bar(pieces, record.duration_ns, bar_width, glyphs), style_of(row.name)),
             )
         summed_ns = sum(row.duration_ns for row in rows)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypedDict, cast, get_args
 from urllib.parse import urlsplit
 
+from latspan import _shown
 from latspan._surroundings import address_of
 from latspan.errors import ConfigError, UnknownNameError
 from latspan.metrics import Expectations
@@ -358,12 +359,12 @@ def _check_servers(addresses: object) -> None:
     hint = "for example ['http://127.0.0.1:8080']; http:// or https://, and no user in it"
     # A text is a sequence too, of letters.
     if isinstance(addresses, str) or not isinstance(addresses, Sequence):
-        raise ConfigError(f"sample_servers is {addresses!r}, which is no list", hint=hint)
+        # Not shown, here and below: it may hold a password.
+        raise ConfigError("sample_servers is not a list of addresses", hint=hint)
     for number, address in enumerate(cast("Sequence[object]", addresses), start=1):
         try:
             address_of(str(address))
         except ValueError:
-            # Not shown: it may hold a password.
             raise ConfigError(f"sample_servers: no {number} is no address", hint=hint) from None
 
 
@@ -375,8 +376,9 @@ def _check_endpoint(endpoint: object) -> None:
     except ValueError:
         usable = False
     if not usable:
+        shown = _shown.address(str(endpoint))
         raise ConfigError(
-            f"endpoint is '{endpoint}', which is no http:// or https:// address",
+            f"endpoint is '{shown}', which is no http:// or https:// address",
             hint="for example http://localhost:4318 (OTLP over HTTP) or http://localhost:4317"
             " (gRPC)",
         )

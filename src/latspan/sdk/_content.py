@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
+from latspan._log import logger
 from latspan.tokens import UNKNOWN_TOKENS, TokenCounts
 
 if TYPE_CHECKING:
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 __all__ = ["captures_content", "token_counter"]
 
-_logger: Final = logging.getLogger("latspan")
 
 _VARIABLE: Final = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 
@@ -44,7 +43,7 @@ def captures_content(environment: Mapping[str, str] = os.environ) -> bool:
     try:
         capture = _Capture(said.upper() or _Capture.NO_CONTENT)
     except ValueError:
-        _logger.warning(
+        logger.warning(
             "%s is '%s', and not one of %s: no content is captured",
             _VARIABLE,
             said,
@@ -52,7 +51,7 @@ def captures_content(environment: Mapping[str, str] = os.environ) -> bool:
         )
         return False
     if capture in {_Capture.EVENT_ONLY, _Capture.SPAN_AND_EVENT}:
-        _logger.warning(
+        logger.warning(
             "%s is %s: latspan puts content on spans, and emits no events", _VARIABLE, capture
         )
     return capture in {_Capture.SPAN_ONLY, _Capture.SPAN_AND_EVENT}
@@ -72,7 +71,7 @@ def token_counter(
         worker: On whose thread tokens are counted, and on no other.
     """
     if not found:
-        _logger.warning(
+        logger.warning(
             "count_tokens is on, but no encoding of tiktoken's is on this machine: no tokens are"
             " counted; hint: pip install 'latspan[tokens]'"
         )

@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 from opentelemetry.sdk.metrics import MeterProvider
@@ -25,6 +25,8 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExportResult
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from latspan import semconv
+from latspan._shown import address as shown_address
+from latspan._shown import foreign
 from latspan.export import (
     MetricsExporter,
     otlp_metric_exporter,
@@ -33,7 +35,7 @@ from latspan.export import (
 )
 from latspan.sdk._config import Config, Protocol, Signal
 
-__all__ = ["Delivery", "deliveries", "without_secrets"]
+__all__ = ["Delivery", "deliveries"]
 
 _EXPORTER_SETTING: Final[dict[Signal, str]] = {
     "traces": "OTEL_TRACES_EXPORTER",
@@ -48,6 +50,7 @@ _HINTS: Final = {
     "415": "the receiver wants another LATSPAN_PROTOCOL: http/protobuf or grpc",
 }
 _NOTHING_LISTENS: Final = "start a collector there, or set LATSPAN_ENDPOINT to where one listens"
+_NO_ADDRESS: Final = "an address is http://HOST:PORT; write @ and : of a password as %40 and %3A"
 _OTHER_PROTOCOL: Final = "look into the receiver's log; does it speak LATSPAN_PROTOCOL there?"
 
 
@@ -85,18 +88,6 @@ def deliveries(config: Config, timeout_s: float) -> Iterator[Delivery]:
     yield _delivery(config, "metrics", _send_metric, timeout_s)
 
 
-def without_secrets(address: str) -> str:
-    """Return an address without the user, the password and the query that it may hold."""
-    try:
-        parts = urlsplit(address)
-        host = parts.hostname or ""
-        port = "" if parts.port is None else f":{parts.port}"
-    except ValueError:
-        return "no address"
-    host = f"[{host}]" if ":" in host else host
-    return urlunsplit((parts.scheme, host + port, parts.path, "", ""))
-
-
 _Send = Callable[[Config, Protocol, str | None], bool]
 
 
@@ -105,7 +96,7 @@ def _delivery(config: Config, signal: Signal, send: _Send, timeout_s: float) -> 
     address = endpoint or _address_in_environment(signal, protocol)
 
     def told(arrived: bool | None, answer: str, hint: str | None = None) -> Delivery:
-        return Delivery(signal, without_secrets(address), protocol, arrived, answer, hint)
+        return Delivery(signal, shown_address(address), protocol, arrived, answer, hint)
 
     off = _switched_off_by(config, signal)
     if off is not None:
@@ -119,8 +110,7 @@ def _delivery(config: Config, signal: Signal, send: _Send, timeout_s: float) -> 
         return told(True, "arrived")
     if arrived is None:
         return told(False, f"no answer within {timeout_s:g} s", _OTHER_PROTOCOL)
-    said = words[-1] if words else "the exporter says no more than that it failed"
-    answer = re.sub(r"//[^/\s]*@", "//", said)
+    answer = foreign(words[-1]) if words else "the exporter says no more than that it failed"
     return told(False, answer, _hint_for(answer))
 
 
@@ -146,20 +136,24 @@ def _address_in_environment(signal: Signal, protocol: Protocol) -> str:
 
 def _unreachable(address: str, timeout_s: float) -> tuple[str, str] | None:
     """Return why nobody can be spoken to there, and how to mend it; ``None`` if somebody can."""
-    parts = urlsplit(address if "://" in address else f"//{address}")
+    try:
+        parts = urlsplit(address if "://" in address else f"//{address}")
+        port = parts.port or _DEFAULT_PORTS.get(parts.scheme, 4317)
+    except ValueError:
+        return "this is not an address", _NO_ADDRESS
     if parts.scheme in getproxies() and not proxy_bypass(parts.hostname or ""):
         return None
-    where = (parts.hostname or "localhost", parts.port or _DEFAULT_PORTS.get(parts.scheme, 4317))
+    where = (parts.hostname or "localhost", port)
     try:
         socket.create_connection(where, timeout=timeout_s).close()
-    except socket.gaierror:
-        return f"no host is called '{where[0]}'", "mend the name in LATSPAN_ENDPOINT"
+    except (socket.gaierror, UnicodeError):
+        return f"no host is called '{shown_address(where[0])}'", "mend the name in LATSPAN_ENDPOINT"
     except ConnectionRefusedError:
         return f"refused: nothing listens on port {where[1]}", _NOTHING_LISTENS
     except TimeoutError:
         return f"no connection within {timeout_s:g} s", "does a firewall stand between?"
     except OSError as error:
-        return f"no connection: {error.strerror or error}", _NOTHING_LISTENS
+        return f"no connection: {error.strerror or foreign(str(error))}", _NOTHING_LISTENS
     return None
 
 

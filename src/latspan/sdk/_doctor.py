@@ -12,10 +12,11 @@ from typing import Final
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from latspan import _shown
 from latspan._version import __version__
 from latspan.instrument import Integration, Standing, integrations
 from latspan.sdk._config import Config
-from latspan.sdk._delivery import Delivery, deliveries, without_secrets
+from latspan.sdk._delivery import Delivery, deliveries
 
 __all__ = ["Conflict", "Examination", "Setting", "examine"]
 
@@ -29,7 +30,6 @@ _TELEMETRY: Final = (
 )
 _INSTRUMENTORS: Final = ("opentelemetry_instrumentor", "openinference_instrumentor")
 _OURS: Final = "latspan_"
-_HIDDEN: Final = ("HEADERS", "KEY", "TOKEN", "SECRET", "PASSWORD", "CREDENTIAL")
 _SHOWN_VARIABLES: Final = ("OTEL_", "LATSPAN_DISABLED_INSTRUMENTATIONS")
 
 
@@ -155,18 +155,13 @@ def _settings(config: Config) -> Iterator[Setting]:
     for field in fields(Config):
         variable = f"LATSPAN_{field.name.upper()}"
         value = getattr(config, field.name)
-        text = "unset" if value is None else str(value)
+        text = "unset" if value is None else _shown.foreign(str(value))
         if field.name == "endpoint" and value is not None:
-            text = without_secrets(text)
+            text = _shown.address(str(value))
         if field.name == "sample_servers":
-            text = ", ".join(map(without_secrets, config.sample_servers)) or "none"
+            text = ", ".join(map(_shown.address, config.sample_servers)) or "none"
         yield Setting(field.name, text, variable if os.environ.get(variable) else "default")
     for variable, text in sorted(os.environ.items()):
         if text and variable.startswith(_SHOWN_VARIABLES):
-            yield Setting(variable, _shown(variable, text), variable)
-
-
-def _shown(variable: str, text: str) -> str:
-    if any(part in variable for part in _HIDDEN):
-        return "set, not shown"
-    return without_secrets(text) if "://" in text else text
+            shown = _shown.setting(variable, text)
+            yield Setting(_shown.printable(variable), shown, variable)

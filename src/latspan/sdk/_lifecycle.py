@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import atexit
-import logging
 import os
 import threading
 import time
 from typing import TYPE_CHECKING, Final, Unpack
 
 from latspan import _runtime
+from latspan._log import logger
 
 if TYPE_CHECKING:
     # Importing `configure` must stay cheap; what it puts together is imported when it does.
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 __all__ = ["configure", "force_flush", "shutdown", "snapshot"]
 
-_logger = logging.getLogger("latspan")
 
 _FLUSH_TIMEOUT_S: Final = 10.0
 _SHUTDOWN_TIMEOUT_S: Final = 5.0
@@ -63,7 +62,7 @@ def configure(**settings: Unpack[ConfigFields]) -> None:
 
     config = Config.of(settings)
     if os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
-        _logger.info("OTEL_SDK_DISABLED is true: latspan stays off")
+        logger.info("OTEL_SDK_DISABLED is true: latspan stays off")
         return
     if config.count_tokens:
         from latspan.tokens import encodings

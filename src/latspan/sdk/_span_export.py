@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -12,6 +11,7 @@ from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor
 
 from latspan import semconv
 from latspan._fork import begin_again_in_child
+from latspan._log import logger
 from latspan.clock import Clock, SystemClock
 from latspan.export import BackOff, OtlpSpans, Reading, SpanAnswer, SpanBatches, span_batches
 from latspan.export._sizes import size_of_span
@@ -21,7 +21,6 @@ from latspan.sdk._worker import Worker
 
 __all__ = ["SpanExport"]
 
-_logger: Final = logging.getLogger("latspan")
 
 _TAKEN_ANYWHERE: Final = 65_536
 """Bytes of a span that no receiver refuses for its size alone."""
@@ -134,12 +133,12 @@ class SpanExport(SpanProcessor):
         if not self._full:
             self._full = True
             if len(self._queue) < self._batches.queue:
-                _logger.warning(
+                logger.warning(
                     "spans of more than %d MB wait: the oldest are dropped",
                     self._batches.queue_bytes // 1_000_000,
                 )
                 return
-            _logger.warning("more than %d spans wait: the oldest are dropped", self._batches.queue)
+            logger.warning("more than %d spans wait: the oldest are dropped", self._batches.queue)
 
     def flushing(self) -> Callable[[float], bool]:
         """
@@ -193,7 +192,7 @@ class SpanExport(SpanProcessor):
                 self._close_outlet()
             self._worker.stop(0)
             if left := self._queue.unsent:
-                _logger.warning("%d spans are lost: nobody took them before the end", left)
+                logger.warning("%d spans are lost: nobody took them before the end", left)
 
         self._worker.submit(close)
         return wait

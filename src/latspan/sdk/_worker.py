@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -10,10 +9,10 @@ from queue import Empty, SimpleQueue
 from typing import Final
 
 from latspan._fork import begin_again_in_child
+from latspan._log import logger
 
 __all__ = ["Worker"]
 
-_logger = logging.getLogger("latspan")
 
 _LIMIT: Final = 10_000
 """Jobs that may wait. Beyond, who brings one does it: late is better than lost."""
@@ -159,7 +158,7 @@ class Worker:
                     _do(self._when_idle)
             except BaseException:
                 # Here it ends nothing but the job; on a caller's thread it is the caller's.
-                _logger.exception(_LOST)
+                logger.exception(_LOST)
 
     def _do_what_waits(self) -> None:
         while True:
@@ -197,4 +196,4 @@ def _do(job: Callable[[], None]) -> None:
     try:
         job()
     except Exception:
-        _logger.exception(_LOST)
+        logger.exception(_LOST)

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from pathlib import Path
 from typing import Final
 
 from latspan import _runtime
+from latspan._log import logger
 from latspan.errors import LatspanError
 from latspan.instrument import auto_instrument, disabled_by, instrumented, uninstrument
 from latspan.sdk._lifecycle import configure
 
 __all__ = ["after_opentelemetry", "environment_for", "start"]
 
-_logger: Final = logging.getLogger("latspan")
 
 _ON_PYTHON_PATH: Final = str(Path(__file__).with_name("on_python_path"))
 """The folder whose ``sitecustomize`` calls :func:`start`."""
@@ -69,6 +68,6 @@ def _configure() -> None:
     try:
         configure()
     except LatspanError as error:
-        _logger.warning("latspan stays off: %s", error)
+        logger.warning("latspan stays off: %s", error)
     except Exception:
-        _logger.exception("latspan stays off")
+        logger.exception("latspan stays off")

@@ -198,10 +198,10 @@ class LlamaServer:
 
     def _failure(self, what: str) -> ServerStartError:
         self._stop()
-        last = "\n".join(line.text for line in self.log[-_LAST_LINES:])
         return ServerStartError(
-            f"the llama.cpp server {what}; it said last:\n{last}",
+            f"the llama.cpp server {what}; it said last:",
             hint="check the model file and the free memory, or allow a longer start_timeout_s",
+            log=[line.text for line in self.log[-_LAST_LINES:]],
         )
 
     def _stop(self) -> None:

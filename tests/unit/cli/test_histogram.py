@@ -336,6 +336,50 @@ def test_a_wrong_line_says_how_to_mend_it(
     assert "hint: " in said
 
 
+HOSTILE = "\x1b]0;x\x07\n\u202eforged"
+
+
+@pytest.mark.parametrize(
+    "options", [[], ["--by", "model"], ["--by", "source"], ["--by", "model", "--spectrum"]]
+)
+def test_names_in_a_file_move_no_cursor(
+    tmp_path: Path, options: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Tags of other programs as they stand, and quoted ones once they are read."""
+    path = write(
+        tmp_path / "a.hlog",
+        {
+            tag("duration", model=HOSTILE, source=HOSTILE): milliseconds(1, 2),
+            tag_of(HOSTILE, {"kind": HOSTILE}): milliseconds(3),
+            "\x1b]0;x\x07\u202e": milliseconds(3),
+        },
+    )
+
+    lines = shown(capsys, "show", path, *options)
+
+    assert all(line.isprintable() for line in lines)
+    assert any("\\x1b]0;x" in line for line in lines)
+
+
+def test_errors_about_a_file_move_no_cursor(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Neither its own name, nor what is in it, nor what was typed."""
+    path = write(tmp_path / f"{HOSTILE}.hlog", {tag(HOSTILE, model="m"): milliseconds(1)})
+    with Path(path).open("ab") as file:
+        file.write(b"Tag=a,1.0,1.0,1.0,HISTF")
+
+    assert main(["histogram", "show", path, "--metric", HOSTILE + "x"]) == 2
+    assert main(["histogram", "show", path + HOSTILE]) == 2
+    assert main(["histogram", "merge", path, "-o", str(tmp_path / HOSTILE)]) == 0
+    with pytest.raises(SystemExit):
+        main(["histogram", "show", path, "--where", HOSTILE])
+
+    written = capsys.readouterr().err
+    assert "forged" in written
+    assert all(line.isprintable() for line in written.split("\n"))
+
+
 def test_a_condition_is_a_name_and_a_value(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as exit_:
         main(["histogram", "show", "a.hlog", "--where", "model"])

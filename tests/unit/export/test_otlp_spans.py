@@ -125,9 +125,27 @@ def test_where_else_a_receiver_leads_is_told(
     """A proxy in front of it wants a login, or TLS: nobody has the spans."""
     with monkeypatch.context() as patch:
         patch.setattr(Deliveries, "_failing", set[str]())
-        over_http(302, {"Location": "https://receiver.test/login"})
+        over_http(302, {"Location": "https://receiver.test/login?token=S3CRET"})
 
     assert "https://receiver.test/login" in caplog.text
+    assert "S3CRET" not in caplog.text
+
+
+def test_what_a_receiver_says_of_spans_it_refused_is_bounded_and_printable(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is logged, and a log is read in a terminal."""
+    said = ExportTraceServiceResponse()
+    said.partial_success.rejected_spans = 3
+    said.partial_success.error_message = "\x1b]0;x\x07\n2026-01-01 forged " + "x" * 100_000
+    monkeypatch.setattr("latspan._warn_once._given", set[str]())
+
+    over_http(200, body=said.SerializeToString())
+
+    (record,) = caplog.records
+    assert record.getMessage().startswith("the receiver refused 3 spans: \\x1b]0;x\\x07\\n2026")
+    assert record.getMessage().isprintable()
+    assert len(record.getMessage()) <= 1_000
 
 
 def test_over_http_it_may_say_until_when() -> None:

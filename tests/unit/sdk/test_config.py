@@ -98,7 +98,7 @@ def test_all_records_can_be_kept() -> None:
         ("endpoint", "localhost:4318"),
         ("endpoint", "ftp://localhost"),
         ("endpoint", "http://"),
-        ("endpoint", "http://localhost:port"),
+        ("endpoint", "http://localhost:99999"),
         ("endpoint", "http://[::1"),
         ("endpoint", ""),
         ("endpoint", 4318),
