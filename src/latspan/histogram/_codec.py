@@ -13,7 +13,6 @@ import base64
 import binascii
 import struct
 import zlib
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -21,6 +20,7 @@ from typing import Final
 from latspan.errors import HistogramFormatError
 from latspan.histogram._buckets import HIGHEST_NS, index_of
 from latspan.histogram._histogram import Histogram
+from latspan.histogram._limits import MOST_COUNTS_BYTES
 from latspan.histogram._precision import OURS, Layout, Precision
 from latspan.histogram._varints import pack, unpack
 
@@ -43,8 +43,8 @@ _NO_RATIO: Final = (1.0, 5e-324)
 """1, and the bits of the integer 1, which HdrHistogram in JavaScript writes in its place."""
 
 _MOST_BYTES_A_COUNT: Final = 9
-_MOST_BYTES: Final = 16 * 1024 * 1024
-"""Of counts once decompressed: a bomb is refused, half a million of the longest are not."""
+_MOST_MAGNITUDE: Final = 61
+"""Of the lowest value and the sub-buckets together: beyond, values do not fit into 64 bits."""
 
 _MEND: Final = "take the text as it was written, whole and on one line"
 _WHOLE: Final = "record whole numbers of nanoseconds, without a conversion ratio"
@@ -62,6 +62,7 @@ class DecodedBuckets:
         clamped: Values above 24 hours; each is counted as 24 hours.
         sum_ns: The sum of the middles of the writer's buckets, where those are not latspan's own.
         min_ns: The lowest value of the writer's first bucket, where that is not latspan's own.
+        counts_bytes: How many bytes of counts were decoded.
     """
 
     buckets: tuple[tuple[int, int], ...]
@@ -69,6 +70,13 @@ class DecodedBuckets:
     clamped: int = 0
     sum_ns: int | None = None
     min_ns: int | None = None
+    counts_bytes: int = 0
+
+    def histogram(self) -> Histogram:
+        """Return the values as a histogram; what the text does not hold is estimated."""
+        return Histogram.from_buckets(
+            self.buckets, sum_ns=self.sum_ns, min_ns=self.min_ns, clamped=self.clamped
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,50 +129,52 @@ def decode(text: str) -> Decoded:
             V0, V1, or with values that are no whole numbers.
     """
     decoded = decode_buckets(text)
-    histogram = Histogram.from_buckets(
-        decoded.buckets, sum_ns=decoded.sum_ns, min_ns=decoded.min_ns, clamped=decoded.clamped
-    )
-    return Decoded(histogram, decoded.precision)
+    return Decoded(decoded.histogram(), decoded.precision)
 
 
-def decode_buckets(text: str) -> DecodedBuckets:
+def decode_buckets(text: str, *, most_bytes: int = MOST_COUNTS_BYTES) -> DecodedBuckets:
     """
     Return the counts of the histogram that the text is.
 
     Args:
         text: As for :func:`decode`.
+        most_bytes: How many bytes of counts may be decoded.
 
     Raises:
         HistogramFormatError: As :func:`decode`.
     """
-    layout, packed = _unwrapped(text)
+    layout, packed = _unwrapped(text, most_bytes)
     counters = unpack(packed, layout.length)
     if layout.is_ours and (not counters or counters[-1][0] <= index_of(HIGHEST_NS)):
-        return DecodedBuckets(tuple(counters), layout.precision)
-    return _in_our_buckets(layout, counters)
+        return DecodedBuckets(tuple(counters), layout.precision, counts_bytes=len(packed))
+    return _in_our_buckets(layout, counters, len(packed))
 
 
-def _in_our_buckets(layout: Layout, counters: Sequence[tuple[int, int]]) -> DecodedBuckets:
+def _in_our_buckets(
+    layout: Layout, counters: Sequence[tuple[int, int]], counts_bytes: int
+) -> DecodedBuckets:
     if not counters:
-        return DecodedBuckets((), layout.precision)
+        return DecodedBuckets((), layout.precision, counts_bytes=counts_bytes)
     clamped = sum_ns = 0
-    counts: Counter[int] = Counter()
-    for index, count in counters:
-        lowest, highest = layout.lowest_value_of(index), layout.highest_value_of(index)
+    counts: dict[int, int] = {}
+    for lowest, highest, count in layout.spans(counters):
         if lowest > HIGHEST_NS:
             clamped += count
-        counts[index_of(min(highest, HIGHEST_NS))] += count
+        index = index_of(min(highest, HIGHEST_NS))
+        counts[index] = counts.get(index, 0) + count
         sum_ns += min((lowest + highest + 1) // 2, HIGHEST_NS) * count
     return DecodedBuckets(
-        tuple(sorted(counts.items())),
+        # The writer's buckets come in order, and so do latspan's that they fall into.
+        tuple(counts.items()),
         layout.precision,
         clamped,
         sum_ns,
         min(layout.lowest_value_of(counters[0][0]), HIGHEST_NS),
+        counts_bytes,
     )
 
 
-def _unwrapped(text: str) -> tuple[Layout, bytes]:
+def _unwrapped(text: str, most_bytes: int) -> tuple[Layout, bytes]:
     """Return what a histogram says of itself, and its counts, decompressed."""
     try:
         data = base64.b64decode(text.strip(), validate=True)
@@ -179,17 +189,17 @@ def _unwrapped(text: str) -> tuple[Layout, bytes]:
         raise HistogramFormatError(
             f"a histogram says it has {length:,} bytes, and there are {held:,}", hint=_MEND
         )
-    return _inflated(data[_ENVELOPE.size :])
+    return _inflated(data[_ENVELOPE.size :], most_bytes)
 
 
-def _inflated(compressed: bytes) -> tuple[Layout, bytes]:
+def _inflated(compressed: bytes, most_bytes: int) -> tuple[Layout, bytes]:
     """Decompress as much as the header admits, and not a byte more."""
     inflate = zlib.decompressobj()
     try:
         header = inflate.decompress(compressed, _HEADER.size)
         if len(header) < _HEADER.size:
             raise HistogramFormatError("a histogram's header is cut short", hint=_MEND)
-        layout, length = _read_header(header)
+        layout, length = _read_header(header, most_bytes)
         packed = inflate.decompress(inflate.unconsumed_tail, length) if length else b""
         rest = inflate.decompress(inflate.unconsumed_tail, 1)
     except zlib.error:
@@ -204,7 +214,7 @@ def _inflated(compressed: bytes) -> tuple[Layout, bytes]:
     return layout, packed
 
 
-def _read_header(header: bytes) -> tuple[Layout, int]:
+def _read_header(header: bytes, most_bytes: int) -> tuple[Layout, int]:
     """Return what the header says, and how many bytes of counts follow, both possible."""
     # The offset says how the writer's array was rotated. Counts are written as if it were not.
     cookie, length, _, digits, lowest, highest, ratio = _HEADER.unpack(header)
@@ -219,10 +229,15 @@ def _read_header(header: bytes) -> tuple[Layout, int]:
             hint=_MEND,
         )
     layout = Layout(digits, lowest, highest)
-    most = min(layout.length * _MOST_BYTES_A_COUNT, _MOST_BYTES)
+    if layout.unit_magnitude + layout.half_magnitude > _MOST_MAGNITUDE:
+        raise HistogramFormatError(
+            f"a histogram claims {digits} digits from {lowest:,} on: it is damaged", hint=_MEND
+        )
+    most = min(layout.length * _MOST_BYTES_A_COUNT, most_bytes)
     if length > most:
         raise HistogramFormatError(
-            f"a histogram claims {length:,} bytes of counts, and at most {most:,} can be"
+            f"a histogram claims {length:,} bytes of counts, and at most {most:,} are read",
+            hint=_MEND,
         )
     return layout, length
 

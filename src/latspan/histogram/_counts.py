@@ -31,6 +31,9 @@ _LONG: Final = 1 << 15
 """Hits after which a list is folded: 64 kB, so that a bucket that is hit often is added to once."""
 
 _HIT_BYTES: Final = 2
+_OPEN_BYTES: Final = 40
+"""What a counter takes in a list, with the integer that it is."""
+
 _WIDTHS: Final = (("H", 1 << 16), ("I", 1 << 32), ("Q", 1 << 64))
 """Type codes of counters at the end, and from how many hits on a counter may be too small."""
 
@@ -162,6 +165,16 @@ class Counts:
             # Numbers are sorted faster than pairs, and a counter keeps their order.
             return iter(Counter(sorted(self._hits)).items())
         return ((index, count) for index, count in enumerate(self._counters, self._begin) if count)
+
+    def __sizeof__(self) -> int:
+        """Return how many bytes the hits and the counters take."""
+        held = self._hits.itemsize * len(self._hits)
+        counters = self._counters
+        if counters is not None:
+            # Of a list the numbers themselves are most of it.
+            each = counters.itemsize if isinstance(counters, array) else _OPEN_BYTES
+            held += each * len(counters)
+        return held
 
     def _reach(self, lowest: int, highest: int, more: int) -> None:
         """

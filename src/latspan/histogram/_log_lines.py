@@ -11,13 +11,24 @@ from __future__ import annotations
 
 import re
 import zlib
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
+from operator import mul
 from typing import Final, NamedTuple
 
 from latspan.errors import HistogramFormatError
-from latspan.histogram._codec import decode_buckets, encode
+from latspan.histogram._buckets import (
+    HALF_MAGNITUDE,
+    HIGHEST_NS,
+    highest_value_of,
+    index_of,
+    lowest_value_of,
+    lowest_values,
+)
+from latspan.histogram._codec import DecodedBuckets, encode
 from latspan.histogram._histogram import Histogram
+from latspan.histogram._limits import LAST_EPOCH_NS, LONGEST_TAG
 from latspan.histogram._precision import FULL_PRECISION, Precision
 from latspan.units import NS_PER_MS, NS_PER_S
 
@@ -27,6 +38,7 @@ __all__ = [
     "Closing",
     "DataLine",
     "LoggedSeries",
+    "check_span",
     "closing_line",
     "header_lines",
     "read_closing",
@@ -45,15 +57,18 @@ OURS_BEGINS: Final = "#[latspan log 1]"
 _LEGEND: Final = '"StartTimestamp","Interval_Length","Interval_Max","Interval_Compressed_Histogram"'
 _TAG: Final = "Tag="
 _NOT_IN_A_TAG: Final = re.compile(r"[,\s]")
-_SECONDS: Final = re.compile(r"\d{1,12}(\.\d{0,12})?")
+_SECONDS: Final = re.compile(r"\d{1,12}(\.\d{0,12})?", re.ASCII)
+# As many digits as 2**63 values of 24 hours can sum up to: int() refuses thousands of them.
 _EXACT: Final = re.compile(
-    r"#\[latspan sum=(?P<sum>\d+)(?: min=(?P<min>\d+) max=(?P<max>\d+))?"
-    r" rejected=(?P<rejected>\d+) clamped=(?P<clamped>\d+)"
-    r"(?: digits=(?P<digits>[0-3]) lowest=(?P<lowest>\d+))?\]"
+    r"#\[latspan sum=(?P<sum>\d{1,36})(?: min=(?P<min>\d{1,20}) max=(?P<max>\d{1,20}))?"
+    r" rejected=(?P<rejected>\d{1,20}) clamped=(?P<clamped>\d{1,20})"
+    r"(?: digits=(?P<digits>[0-3]) lowest=(?P<lowest>\d{1,20}))?\]",
+    re.ASCII,
 )
 _CLOSING: Final = re.compile(
     r"#\[latspan interval of (?P<series>\d{1,9}) series,"
-    r" (?P<start>\d{1,20}) to (?P<end>\d{1,20}) ns, crc32 (?P<crc>[0-9a-f]{8})\]"
+    r" (?P<start>\d{1,20}) to (?P<end>\d{1,20}) ns, crc32 (?P<crc>[0-9a-f]{8})\]",
+    re.ASCII,
 )
 
 
@@ -179,10 +194,12 @@ def read_data_line(line: str) -> DataLine:
     Return the fields of the line that holds a histogram.
 
     Raises:
-        HistogramFormatError: It is no such line.
+        HistogramFormatError: It is no such line, or its tag is too long.
     """
     fields = line.split(",")
     tag = fields.pop(0)[len(_TAG) :] if line.startswith(_TAG) else None
+    if tag is not None and len(tag) > LONGEST_TAG:
+        raise HistogramFormatError(f"a tag of more than {LONGEST_TAG:,} characters")
     # Some writers end the line with a comma.
     if len(fields) == 5 and not fields[-1]:
         fields.pop()
@@ -204,25 +221,39 @@ def read_seconds_ns(text: str) -> int:
     return int(Decimal(text.strip()) * NS_PER_S)
 
 
-def read_series(comment: str, data: str) -> LoggedSeries:
+def check_span(start_epoch_ns: int, end_epoch_ns: int) -> None:
+    """
+    Refuse an interval that cannot be.
+
+    Raises:
+        HistogramFormatError: It ends before it starts, or after the year 9999.
+    """
+    if not 0 <= start_epoch_ns <= end_epoch_ns:
+        raise HistogramFormatError("an interval that ends before it starts")
+    if end_epoch_ns > LAST_EPOCH_NS:
+        raise HistogramFormatError("an interval after the year 9999")
+
+
+def read_series(comment: str, tag: str | None, decoded: DecodedBuckets) -> LoggedSeries:
     """
     Return a series of latspan's.
 
     Args:
         comment: What the histogram's text does not hold.
-        data: The line of the histogram.
+        tag: Which series it is.
+        decoded: What the histogram's text holds.
 
     Raises:
-        HistogramFormatError: They are no such lines, or contradict each other.
+        HistogramFormatError: The comment is none of a series, or the two contradict each other.
     """
     exact = _EXACT.fullmatch(comment)
     if exact is None:
         raise HistogramFormatError("no sum, smallest and largest value of a histogram")
     known = {name: int(text) for name, text in exact.groupdict().items() if text is not None}
-    fields = read_data_line(data)
-    decoded = decode_buckets(fields.text)
-    if bool(decoded.buckets) != ("max" in known):
-        raise HistogramFormatError("an exact value of a histogram that is empty, or none of one")
+    precision = Precision(known["digits"], known["lowest"]) if "digits" in known else FULL_PRECISION
+    wrong = _contradiction(known, precision, decoded)
+    if wrong is not None:
+        raise HistogramFormatError(wrong)
     histogram = Histogram.from_buckets(
         decoded.buckets,
         sum_ns=known["sum"],
@@ -231,8 +262,43 @@ def read_series(comment: str, data: str) -> LoggedSeries:
         rejected=known["rejected"],
         clamped=known["clamped"],
     )
-    precision = Precision(known["digits"], known["lowest"]) if "digits" in known else FULL_PRECISION
-    return LoggedSeries(fields.tag, histogram, precision)
+    return LoggedSeries(tag, histogram, precision)
+
+
+def _contradiction(
+    known: Mapping[str, int], precision: Precision, decoded: DecodedBuckets
+) -> str | None:
+    """Return what of the exact values cannot be so with these buckets, ``None`` if all can."""
+    buckets = decoded.buckets
+    if bool(buckets) != ("max" in known):
+        return "an exact value of a histogram that is empty, or none of one"
+    step = precision.lowest_discernible
+    if decoded.precision != FULL_PRECISION or decoded.clamped or step & (step - 1) or not step:
+        return "a precision that latspan does not write"
+    if not buckets:
+        return (
+            "a sum or clamped values of a histogram that is empty"
+            if (known["sum"] or known["clamped"])
+            else None
+        )
+    first, last = buckets[0][0], buckets[-1]
+    if known["clamped"] > (last[1] if last[0] == index_of(HIGHEST_NS) else 0):
+        return "more clamped values than there are of 24 hours"
+    # A coarse value stands as the highest of its bucket, and so its sum and its smallest value
+    # are below what the bucket says.
+    exactly = precision == FULL_PRECISION
+    least = known["min"] if not exactly else lowest_value_of(first)
+    if not least <= known["min"] <= min(highest_value_of(first), known["max"]):
+        return "a smallest value that is in another bucket"
+    if index_of(known["max"]) != last[0] or known["max"] > HIGHEST_NS:
+        return "a largest value that is in another bucket"
+    indices, counts = zip(*buckets, strict=True)
+    values = lowest_values()
+    lowest = sum(map(mul, map(values.__getitem__, indices), counts))
+    # No bucket is wider than 1/1024 of its lowest value.
+    if not (lowest if exactly else 0) <= known["sum"] <= lowest + (lowest >> HALF_MAGNITUDE):
+        return "a sum that the buckets cannot have"
+    return None
 
 
 def _seconds(milliseconds: int) -> str:

@@ -12,15 +12,26 @@ import zlib
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from sys import getsizeof
 from typing import Final, NamedTuple, NoReturn
 
 from latspan.errors import HistogramFormatError
-from latspan.histogram._codec import decode
+from latspan.histogram._codec import DecodedBuckets, decode_buckets
+from latspan.histogram._limits import (
+    DECODED_A_BYTE,
+    DECODED_AHEAD,
+    LONGEST_LINE,
+    MOST_COUNTS_BYTES,
+    MOST_OPEN_LINES,
+    Held,
+)
 from latspan.histogram._log_lines import (
     FORMAT,
     OURS_BEGINS,
     Closing,
+    DataLine,
     LoggedSeries,
+    check_span,
     read_closing,
     read_data_line,
     read_seconds_ns,
@@ -30,7 +41,6 @@ from latspan.units import NS_PER_S
 
 __all__ = ["HistogramLog", "LoggedInterval", "TornInterval", "read_log"]
 
-_LONGEST_LINE: Final = 32 * 1024 * 1024
 _FUSED: Final = re.compile(rb"(?<!^)(?=#\[(?:latspan |Histogram log format ))")
 _TIME: Final = re.compile(r"#\[(?P<which>Start|Base)Time: *(?P<seconds>[\d.]+)")
 _A_YEAR_NS: Final = 365 * 24 * 3600 * NS_PER_S
@@ -138,6 +148,7 @@ class _Reading:
         self._start_ns: int | None = None
         self._base_ns: int | None = None
         self._open: list[_Line] = []
+        self._decoded_bytes = 0
 
     def intervals(self) -> Generator[LoggedInterval]:
         for line in self._lines():
@@ -161,12 +172,14 @@ class _Reading:
             closing = read_closing(text)
             if closing is not None:
                 yield self._close(line, closing)
-            elif text.endswith("]"):
+                return
+            if text.endswith("]"):
                 self._refuse(line, "a damaged end of an interval")
-            else:
-                self._open.append(line)
-        elif _is_of_ours(text):
-            self._open.append(line)
+        elif not _is_of_ours(text):
+            return
+        self._open.append(line)
+        if len(self._open) > MOST_OPEN_LINES:
+            self._refuse(line, f"an interval of more than {MOST_OPEN_LINES:,} lines")
 
     def _close(self, line: _Line, closing: Closing) -> LoggedInterval:
         number = 2 * closing.series
@@ -177,14 +190,40 @@ class _Reading:
             self._blame(lines)
             self._refuse(line, "the interval that ends here is not as it was written")
         series: list[LoggedSeries] = []
+        held = Held(lambda: (each.histogram for each in series))
         for comment, data in zip(lines[::2], lines[1::2], strict=True):
             try:
-                series.append(read_series(comment.text, data.text))
+                fields, decoded = self._decode(data.text)
+                series.append(read_series(comment.text, fields.tag, decoded))
+                held.add(getsizeof(series[-1].histogram))
             except HistogramFormatError as error:
                 self._refuse(data, error.message, error.hint)
         self._tear(self._open[:first])
         self._open = []
-        return LoggedInterval(closing.start_epoch_ns, closing.end_epoch_ns, tuple(series))
+        return self._interval(line, closing.start_epoch_ns, closing.end_epoch_ns, series)
+
+    def _interval(
+        self, line: _Line, start_ns: int, end_ns: int, series: Iterable[LoggedSeries]
+    ) -> LoggedInterval:
+        try:
+            check_span(start_ns, end_ns)
+        except HistogramFormatError as error:
+            self._refuse(line, error.message, error.hint)
+        return LoggedInterval(start_ns, end_ns, tuple(series))
+
+    def _decode(self, text: str) -> tuple[DataLine, DecodedBuckets]:
+        """
+        Return the fields of a line, and its histogram.
+
+        Raises:
+            HistogramFormatError: They cannot be read, or the file decodes to more than its size
+                explains.
+        """
+        fields = read_data_line(text)
+        left = DECODED_AHEAD + DECODED_A_BYTE * self._log.bytes_read - self._decoded_bytes
+        decoded = decode_buckets(fields.text, most_bytes=max(min(left, MOST_COUNTS_BYTES), 0))
+        self._decoded_bytes += decoded.counts_bytes
+        return fields, decoded
 
     def _blame(self, lines: Iterable[_Line]) -> None:
         """Raise an error that names the first line that is damaged by itself, if one is."""
@@ -192,25 +231,21 @@ class _Reading:
             if line.text.startswith("#"):
                 continue
             try:
-                decode(read_data_line(line.text).text)
+                self._decode(line.text)
             except HistogramFormatError as error:
                 self._refuse(line, error.message, error.hint)
 
     def _read_foreign(self, line: _Line, text: str) -> Iterator[LoggedInterval]:
         try:
-            fields = read_data_line(text)
-            decoded = decode(fields.text)
+            fields, decoded = self._decode(text)
         except HistogramFormatError as error:
             if not line.ended and self._start_ns is not None:
                 self._tear([line])
                 return
             self._refuse(line, error.message, error.hint)
         start_ns = self._placed(fields.start_ns)
-        yield LoggedInterval(
-            start_ns,
-            start_ns + fields.length_ns,
-            (LoggedSeries(fields.tag, decoded.histogram, decoded.precision),),
-        )
+        series = LoggedSeries(fields.tag, decoded.histogram(), decoded.precision)
+        yield self._interval(line, start_ns, start_ns + fields.length_ns, (series,))
 
     def _placed(self, logged_ns: int) -> int:
         """
@@ -240,12 +275,12 @@ class _Reading:
         """Yield the lines; where a torn one has no end, the next begins all the same."""
         with self._log.path.open("rb") as file:
             number = 0
-            while raw := file.readline(_LONGEST_LINE):
+            while raw := file.readline(LONGEST_LINE):
                 number += 1
                 self._log.bytes_read += len(raw)
                 ended = raw.endswith(b"\n")
-                if not ended and len(raw) == _LONGEST_LINE:
-                    self._refuse(_Line(number, raw, ended), "the line has no end")
+                if not ended and len(raw) == LONGEST_LINE:
+                    self._refuse(_Line(number, raw, ended), "the line is longer than 1 MiB")
                 for part in _FUSED.split(raw.removesuffix(b"\n")):
                     yield _Line(number, part, ended)
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from latspan.errors import HistogramPrecisionError
+from sys import getsizeof
+
+from latspan.errors import ConfigError, HistogramFormatError, HistogramPrecisionError
+from latspan.histogram._histogram import Histogram
+from latspan.histogram._limits import Held
 from latspan.histogram._log_lines import LoggedSeries
 from latspan.histogram._log_reader import LoggedInterval
 
@@ -25,6 +29,7 @@ class LogTotals:
         self.start_epoch_ns = 0
         self.end_epoch_ns = 0
         self.series: dict[str | None, LoggedSeries] = {}
+        self._held = Held(lambda: (each.histogram for each in self.series.values()))
 
     def add(self, interval: LoggedInterval) -> None:
         """
@@ -33,6 +38,8 @@ class LogTotals:
         Raises:
             HistogramPrecisionError: A series is known better or less well than what was added of
                 it before.
+            HistogramFormatError: There would be 2**63 values of a series or more, or the series
+                together take more than 512 MiB.
         """
         start, end = interval.start_epoch_ns, interval.end_epoch_ns
         self.start_epoch_ns = min(self.start_epoch_ns, start) if self.intervals else start
@@ -41,8 +48,7 @@ class LogTotals:
         for series in interval.series:
             held = self.series.get(series.tag)
             if held is None:
-                self.series[series.tag] = series._replace(histogram=series.histogram.copy())
-                continue
+                held = self.series[series.tag] = series._replace(histogram=Histogram())
             if held.precision != series.precision:
                 name = "untagged values" if series.tag is None else f"values of {series.tag}"
                 raise HistogramPrecisionError(
@@ -50,4 +56,9 @@ class LogTotals:
                     hint="take files of one precision at a time: merged, all would be as coarse"
                     " as the coarsest",
                 )
-            held.histogram.merge(series.histogram)
+            before = getsizeof(held.histogram)
+            try:
+                held.histogram.merge(series.histogram)
+            except ConfigError as error:
+                raise HistogramFormatError(error.message, hint=error.hint) from error
+            self._held.add(getsizeof(held.histogram) - before)

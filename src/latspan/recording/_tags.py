@@ -18,6 +18,9 @@ UNTAGGED: Final = "untagged"
 """The metric of lines without a tag."""
 
 _KEPT: Final = ":/"
+_MOST_ATTRIBUTES: Final = 64
+"""Of a series of latspan's; a tag with more is somebody else's."""
+
 _OURS: Final = re.compile(r"(?P<metric>[\w.%~:/-]+)\?(?P<attributes>\S*=\S*)", re.ASCII)
 
 
@@ -58,7 +61,8 @@ def read_tag(tag: str | None) -> TaggedName:
     match = _OURS.fullmatch(tag)
     if match is not None:
         metric = unquote(match["metric"])
-        attributes = dict(parse_qsl(match["attributes"], keep_blank_values=True))
+        pairs = parse_qsl(match["attributes"], keep_blank_values=True)
+        attributes = dict(pairs[:_MOST_ATTRIBUTES])
         if tag_of(metric, attributes) == tag:
             return TaggedName(metric, attributes)
     elif quote(unquote(tag), safe=_KEPT) == tag:
