@@ -185,11 +185,21 @@ def read_metrics(text: str) -> Reading:
 
 
 def _parsed(lines: Iterable[str]) -> Iterator[tuple[str, float]]:
+    """
+    Yield the name and the value of each sample.
+
+    Raises:
+        ValueError: A line cannot be read.
+    """
     from prometheus_client.parser import text_string_to_metric_families
 
-    for family in text_string_to_metric_families("\n".join(lines) + "\n"):
-        for sample in family.samples:
-            yield sample.name, sample.value
+    try:
+        for family in text_string_to_metric_families("\n".join(lines) + "\n"):
+            for sample in family.samples:
+                yield sample.name, sample.value
+    except Exception as error:
+        # The parser raises an IndexError for an empty label and an OverflowError for a long time.
+        raise ValueError(f"a line is malformed: {error or type(error).__name__}") from error
 
 
 def _possible(values: Iterable[float], *, most: float) -> list[float]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from latspan._runtime import guarded
 from latspan._surroundings._page import Page
 from latspan._warn_once import warn_once
 
@@ -32,7 +33,9 @@ class Server:
     def poll(self) -> None:
         """Ask for each page once; where none of them says anything, log that once."""
         for page in self.pages:
-            page.poll()
+            # A page on which latspan itself fails must not silence the others.
+            with guarded("reading a server's page"):
+                page.poll()
         troubles = [page.trouble for page in self.pages]
         if not self._warned and None not in troubles:
             self._warned = True

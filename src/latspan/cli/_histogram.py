@@ -5,9 +5,7 @@ from __future__ import annotations
 import argparse
 import heapq
 import json
-import os
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from latspan.cli._command import Command
@@ -171,18 +169,13 @@ def _read(
 
 
 def _merge(arguments: argparse.Namespace) -> int:
+    from latspan.cli._replacing import replacing
     from latspan.histogram import HistogramLogWriter
 
-    output = Path(arguments.output)
-    # Beside the file, so that it is replaced at once or not at all, also where it is read here.
-    beside = output.with_name(f"{output.name}.{os.getpid()}.tmp")
-    try:
-        with HistogramLogWriter(beside) as writer:
-            number = (_write_each if arguments.intervals else _write_one)(writer, arguments.files)
-        beside.replace(output)
-    finally:
-        beside.unlink(missing_ok=True)
-    say(f"{output}: {number}")
+    # It may be one of the files that are read.
+    with replacing(arguments.output) as path, HistogramLogWriter(path) as writer:
+        number = (_write_each if arguments.intervals else _write_one)(writer, arguments.files)
+    say(f"{arguments.output}: {number}")
     return 0
 
 
@@ -204,7 +197,7 @@ def _write_each(writer: HistogramLogWriter, files: Sequence[str]) -> str:
     def start(interval: LoggedInterval) -> int:
         return interval.start_epoch_ns
 
-    for interval in logs.read(iter(heapq.merge(*logs.logs, key=start))):
+    for interval in logs.read(iter(heapq.merge(*logs.each(), key=start))):
         # A log of another program may have a tag twice in one interval.
         by_tag = LogTotals()
         by_tag.add(interval)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+import os
+import stat
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from errno import EISDIR
+from itertools import chain
 from typing import Final
 
 from latspan.cli._progress import progress
@@ -15,6 +19,8 @@ __all__ = ["Logs", "totals_of"]
 
 _PART_BYTES: Final = 1024 * 1024
 _LONG_BYTES: Final = 16 * _PART_BYTES
+_MOST_WARNINGS: Final = 20
+"""Torn intervals of a file that are named one by one."""
 
 
 class Logs:
@@ -29,8 +35,12 @@ class Logs:
     """
 
     def __init__(self, paths: Sequence[str]) -> None:
-        self.logs = [read_log(path) for path in paths]
-        self._bytes = sum(_size_of(log) for log in self.logs)
+        self._logs = [read_log(path) for path in paths]
+        self._bytes = sum(_size_of(log) for log in self._logs)
+
+    def each(self) -> list[Iterator[LoggedInterval]]:
+        """Return the intervals of each file by itself."""
+        return [_intervals_of(log) for log in self._logs]
 
     def read(self, intervals: Iterator[LoggedInterval]) -> Iterator[LoggedInterval]:
         """
@@ -46,17 +56,20 @@ class Logs:
             told = 0
             for interval in intervals:
                 yield interval
-                done = sum(log.bytes_read for log in self.logs) // _PART_BYTES
+                done = sum(log.bytes_read for log in self._logs) // _PART_BYTES
                 for _ in range(done - told):
                     advance()
                 told = done
-        for log in self.logs:
-            for torn in log.torn:
+        for log in self._logs:
+            for torn in log.torn[:_MOST_WARNINGS]:
                 say(f"warning: {log.path}: {torn}")
+            if len(log.torn) > _MOST_WARNINGS:
+                more = len(log.torn) - _MOST_WARNINGS
+                say(f"warning: {log.path}: {more:,} more torn intervals were left out")
 
     def __iter__(self) -> Iterator[LoggedInterval]:
         """Yield the intervals of each file after those of the one before it."""
-        return self.read(interval for log in self.logs for interval in log)
+        return self.read(chain.from_iterable(self.each()))
 
 
 def totals_of(paths: Sequence[str]) -> LogTotals:
@@ -74,14 +87,29 @@ def totals_of(paths: Sequence[str]) -> LogTotals:
     return totals
 
 
+def _intervals_of(log: HistogramLog) -> Iterator[LoggedInterval]:
+    with _readable(log):
+        yield from log
+
+
 def _nothing() -> None:
     """Say nothing: the files are short."""
 
 
 def _size_of(log: HistogramLog) -> int:
+    """Return a file's size; without opening it, for a FIFO's writer would find its reader gone."""
+    with _readable(log):
+        state = log.path.stat()
+        if stat.S_ISDIR(state.st_mode):
+            raise IsADirectoryError(EISDIR, os.strerror(EISDIR))
+        return state.st_size
+
+
+@contextmanager
+def _readable(log: HistogramLog) -> Generator[None]:
+    """Raise what the system refuses as an error of the one who named the file."""
     try:
-        with log.path.open("rb"):
-            return log.path.stat().st_size
+        yield
     except OSError as error:
         raise ConfigError(
             f"cannot read {log.path}: {error.strerror}", hint="name files that are there"

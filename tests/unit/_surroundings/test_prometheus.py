@@ -139,9 +139,19 @@ def test_a_line_without_its_end_is_not_read() -> None:
         "tgi_queue_size 1_000\n",
         'tgi_queue_size{a="1"} \u0663\n',
         'tgi_queue_size{a="b 1\n',
+        'tgi_queue_size{ ="b"} 1\n',
+        f"tgi_queue_size 1 {'9' * 400}\n",
         "tgi_queue_size 1\n" * 5_001,
     ],
-    ids=["no number", "an underscore", "other digits", "no end of labels", "too many"],
+    ids=[
+        "no number",
+        "an underscore",
+        "other digits",
+        "no end of labels",
+        "no label",
+        "no time",
+        "too many",
+    ],
 )
 def test_what_is_no_page_is_refused(page: str) -> None:
     """Half a page might lack what matters."""

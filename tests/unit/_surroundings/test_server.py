@@ -167,3 +167,39 @@ def test_only_a_server_that_says_nothing_at_all_is_worth_a_warning(
 
     assert len(caplog.records) == warnings
     assert all(responses[501] in record.message for record in caplog.records)
+
+
+@pytest.mark.parametrize(
+    "line", ['llamacpp:requests_processing{ ="b"} 1\n', f"tgi_queue_size 1 {'9' * 400}\n"]
+)
+def test_malformed_metrics_silence_no_other_page(
+    line: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """They are the server's mistake, and not logged as one of latspan's."""
+    clock = ManualClock()
+    with Loopback([whole(line.encode()), whole(b'[{"is_processing": true}]')]) as loopback:
+        server = Server(interval_s=LONGEST_S, now=clock.monotonic_ns)
+        server.add([f"{loopback.url}/metrics", f"{loopback.url}/slots"])
+        server.poll()
+
+    metrics, slots = server.pages
+    assert slots.history.during(0, S) == {RUNNING: 1}
+    assert metrics.trouble is not None
+    assert "malformed" in metrics.trouble
+    assert caplog.records == []
+
+
+def test_an_error_of_latspans_on_one_page_silences_no_other(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is logged as what it is."""
+    monkeypatch.setattr("latspan._runtime._reported_bugs", set[object]())
+    clock = ManualClock()
+    with Loopback([whole(METRICS)]) as loopback:
+        server = Server(interval_s=LONGEST_S, now=clock.monotonic_ns)
+        server.add(["http://127.0.0.1:1/", f"{loopback.url}/metrics"])
+        monkeypatch.setattr(server.pages[0], "_fetch", lambda: 1)
+        server.poll()
+
+    assert server.pages[1].history.during(0, S) == {RUNNING: 2, WAITING: 1}
+    assert [record.levelname for record in caplog.records] == ["ERROR"]

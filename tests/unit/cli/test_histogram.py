@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -251,6 +253,92 @@ def test_a_file_can_be_merged_into_itself(host1: str, host2: str) -> None:
     assert before.series == totals_of(host1).series
 
 
+def test_a_link_stays_a_link(host1: str, tmp_path: Path) -> None:
+    """Its target is replaced, also where the link leads nowhere yet; a file keeps its rights."""
+    target, link = tmp_path / "elsewhere" / "target.hlog", tmp_path / "link.hlog"
+    target.parent.mkdir()
+    link.symlink_to(target)
+
+    assert main(["histogram", "merge", host1, "-o", str(link)]) == 0
+    target.chmod(0o600)
+    assert main(["histogram", "merge", host1, str(link), "-o", str(link)]) == 0
+
+    assert link.is_symlink()
+    assert totals_of(link).intervals == 1
+    assert totals_of(target).series.keys() == totals_of(host1).series.keys()
+    assert target.stat().st_mode & 0o777 == 0o600
+    assert [path.name for path in target.parent.iterdir()] == ["target.hlog"]
+
+
+def test_what_another_run_left_is_not_added(
+    host1: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process of the same number may have been killed in the middle of the same command."""
+    merged = tmp_path / "all.hlog"
+    left = tmp_path / f"all.hlog.{os.getpid()}.tmp"
+    write(left, {tag("duration"): milliseconds(1)})
+    before = left.read_bytes()
+
+    assert main(["histogram", "merge", host1, "-o", str(merged)]) == 0
+
+    assert totals_of(merged).series == totals_of(host1).series
+    assert left.read_bytes() == before
+
+
+def test_a_fifo_gets_the_log_and_stays_one(host1: str, tmp_path: Path) -> None:
+    fifo, got = tmp_path / "fifo", tmp_path / "got.hlog"
+    os.mkfifo(fifo)
+    reader = threading.Thread(target=lambda: got.write_bytes(fifo.read_bytes()))
+    reader.start()
+
+    assert main(["histogram", "merge", host1, "-o", str(fifo)]) == 0
+
+    reader.join()
+    assert fifo.is_fifo()
+    assert totals_of(got).series == totals_of(host1).series
+
+
+def test_a_device_stays_one(host1: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Beneath a link to it too; one without room is an error."""
+    link = tmp_path / "null"
+    link.symlink_to("/dev/null")
+
+    assert main(["histogram", "merge", host1, "-o", str(link)]) == 0
+    assert main(["histogram", "merge", host1, "-o", "/dev/full"]) == 2
+
+    assert Path("/dev/null").is_char_device()
+    assert Path("/dev/full").is_char_device()
+    assert link.is_symlink()
+    assert "error: cannot write to /dev/full: No space left on device" in capsys.readouterr().err
+
+
+def test_a_fifo_is_read_once(host1: str, tmp_path: Path) -> None:
+    """Opened before, its writer would find that its reader had gone."""
+    fifo, merged = tmp_path / "fifo", tmp_path / "all.hlog"
+    os.mkfifo(fifo)
+    data = Path(host1).read_bytes()
+    writer = threading.Thread(target=lambda: fifo.write_bytes(data))
+    writer.start()
+
+    assert main(["histogram", "merge", str(fifo), "-o", str(merged)]) == 0
+
+    writer.join()
+    assert totals_of(merged).series == totals_of(host1).series
+
+
+def test_not_every_torn_interval_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "a.hlog"
+    path.write_text("#[Histogram log format version 1.3]\n#[latspan log 1]\nx\n" * 50)
+
+    assert main(["histogram", "show", str(path)]) == 0
+
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 21
+    assert lines[-1] == f"warning: {path}: 30 more torn intervals were left out"
+
+
 def test_files_of_others_are_merged_with_their_precision(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -316,7 +404,14 @@ def test_a_damaged_file_is_named_with_its_line(
         (["show", "{host1}", "--metric", "tftt"], "no metric or segment 'tftt'"),
         (["show", "{host1}", "--by", "planet"], "no attribute 'planet'"),
         (["show", "{host1}", "--where", "planet=mars"], "no attribute 'planet'"),
-        (["merge", "{host1}", "-o", "{none}/x.hlog"], "cannot write to {none}/x.hlog."),
+        (
+            ["merge", "{host1}", "-o", "{none}/x.hlog"],
+            "cannot write to {none}/x.hlog: No such file or directory",
+        ),
+        (["merge", "{host1}", "-o", "{folder}"], "{folder} is a folder"),
+        (["merge", "{host1}", "-o", "{loop}"], "cannot write to {loop}: "),
+        (["merge", "{host1}", "{folder}", "-o", "{none}"], "cannot read {folder}: Is a directory"),
+        (["show", "{folder}"], "cannot read {folder}: Is a directory"),
         ([], "say show, diff or merge"),
     ],
 )
@@ -327,7 +422,14 @@ def test_a_wrong_line_says_how_to_mend_it(
     message: str,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    names = {"host1": host1, "none": str(tmp_path / "none")}
+    loop = tmp_path / "loop"
+    loop.symlink_to(loop)
+    names = {
+        "host1": host1,
+        "none": str(tmp_path / "none"),
+        "folder": str(tmp_path),
+        "loop": str(loop),
+    }
 
     assert main(["histogram", *(each.format(**names) for each in line)]) == 2
 
