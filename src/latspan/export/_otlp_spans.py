@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Literal
 
 from google.protobuf.message import DecodeError
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from latspan.export._http_session import HttpSession
 
 __all__ = ["OtlpSpans", "otlp_spans"]
-
 
 
 class OtlpSpans:
