@@ -131,7 +131,7 @@ def _without_credentials(word: str, *, whole: bool = False) -> str:
         # The slashes are part of a path, or of a password.
         head, slashes, rest = "", "", word
     before = 0
-    if slashes or not rest.startswith("/"):
+    if whole or slashes or not rest.startswith("/"):
         for found in _AT.finditer(rest):
             before = found.end()
     if before > 1:

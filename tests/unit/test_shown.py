@@ -23,6 +23,7 @@ letters = st.text(st.characters(min_codepoint=33, max_codepoint=126), max_size=1
         ("localhost:4318", "localhost:4318"),
         ("collector", "collector"),
         ("htps://user:S3CRET@host/x", "htps://***@host/x"),
+        ("/:S3CRET@host:4318/x", "***@host:4318/x"),
         ("user:S3CRET@host", "***@host"),
         ("S3CRET@host", "***@host"),
         ("http://user:S3/CRET@host:4318", "http://***@host:4318"),
