@@ -21,7 +21,7 @@ from latspan.export._exponential import DEFAULT_MAX_BUCKETS, DEFAULT_SCALE, chec
 from latspan.export._metrics import metrics_parts
 from latspan.export._sending import Sending
 from latspan.export._unsent import Unsent
-from latspan.recording import Recorder, Snapshot
+from latspan.recording import Exemplar, Recorder, SeriesKey, Snapshot
 
 if TYPE_CHECKING:
     from latspan.export._http_session import HttpSession
@@ -96,6 +96,8 @@ class OtlpMetrics:
             temporality=self._temporality,
         )
         self._unsent = Unsent()
+        self._waiting: dict[SeriesKey, Sequence[Exemplar]] = {}
+        """The latest examples of each series that no message was taken with yet."""
         self._refused = 0
         self._sending = Sending("histograms", session)
         self._back_off = BackOff(SystemClock() if clock is None else clock)
@@ -113,7 +115,10 @@ class OtlpMetrics:
         """
         cumulative = self._temporality is AggregationTemporality.CUMULATIVE
         snapshot = self._recorder.snapshot() if cumulative else self._unsent.joined_by(interval)
-        exemplars = interval if cumulative else snapshot
+        if self._exemplars:
+            self._waiting |= {
+                key: series.exemplars for key, series in interval.series.items() if series.exemplars
+            }
         if not last and not self._back_off.is_over(asked_alone=True):
             return False
         refused_before = self._refused
@@ -122,9 +127,9 @@ class OtlpMetrics:
             resource=self._resource(),
             temporality=self._temporality,
             exemplars={
-                key: series.exemplars
-                for key, series in exemplars.series.items()
-                if self._exemplars and series.exemplars
+                key: _since(snapshot.series[key].start_epoch_ns, exemplars)
+                for key, exemplars in self._waiting.items()
+                if key in snapshot.series
             },
             about=self._about.metrics(snapshot.end_epoch_ns),
             scale=self._scale,
@@ -139,7 +144,10 @@ class OtlpMetrics:
             elif part.has_about:
                 self._about.arrived()
             self._unsent.delivered(part.keys)
+            for key in part.keys:
+                self._waiting.pop(key, None)
         self._unsent.all_delivered()
+        self._waiting.clear()
         return self._refused == refused_before
 
     def _taken(self, data: MetricsData) -> bool:
@@ -153,3 +161,12 @@ class OtlpMetrics:
     def shutdown(self, timeout_s: float) -> None:
         """Shut the exporter down, in so many seconds."""
         self._exporter.shutdown(timeout_millis=timeout_s * 1000)
+
+
+def _since(start_epoch_ns: int, exemplars: Sequence[Exemplar]) -> Sequence[Exemplar]:
+    """
+    Return the examples that a point which begins then was made of.
+
+    Source: OpenTelemetry metrics data model, "Exemplars": measurements of the point's own time.
+    """
+    return [each for each in exemplars if each.epoch_ns >= start_epoch_ns]

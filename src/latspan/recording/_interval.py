@@ -26,7 +26,7 @@ class Interval:
         random: Picks typical requests.
     """
 
-    __slots__ = ("_admit", "_candidates", "_histograms", "_random", "start_epoch_ns")
+    __slots__ = ("_admit", "_candidates", "_earlier", "_histograms", "_random", "start_epoch_ns")
 
     def __init__(
         self, start_epoch_ns: int, admit: Callable[[SeriesKey], SeriesKey], random: Random
@@ -36,6 +36,7 @@ class Interval:
         self._random = random
         self._histograms: dict[SeriesKey, Histogram] = {}
         self._candidates: dict[SeriesKey, Candidates] = {}
+        self._earlier: dict[SeriesKey, Candidates] = {}
 
     def count(self, records: Iterable[RequestRecord]) -> int:
         """
@@ -57,7 +58,7 @@ class Interval:
         for key, column in waiting.columns().items():
             counted_under = self._count_values(key, column.values)
             if column.records:
-                self._offer(counted_under, column)
+                self._offer(counted_under, column, self._candidates)
         return unreadable
 
     def _count_values(self, key: SeriesKey, values: list[int]) -> SeriesKey:
@@ -74,21 +75,26 @@ class Interval:
 
     def exemplify(self, records: Iterable[RequestRecord]) -> None:
         """Consider requests as examples of the series in which something was counted."""
-        waiting = Waiting()
+        waiting, earlier = Waiting(), Waiting()
         for record in records:
             with suppress(Exception):
-                # What cannot be read was said to be when it was to be counted.
-                waiting.add(record, example=True)
-        for key, column in waiting.columns().items():
-            stored = key.storable()
-            if stored in self._histograms:
-                self._offer(stored, column)
+                # What cannot be read was said to be when it was to be counted. Its trace was
+                # decided on later than that: it may be of an interval before.
+                here = record.start_epoch_ns + record.duration_ns >= self.start_epoch_ns
+                (waiting if here else earlier).add(record, example=True)
+        for examples, candidates in ((waiting, self._candidates), (earlier, self._earlier)):
+            for key, column in examples.columns().items():
+                stored = key.storable()
+                if stored in self._histograms:
+                    self._offer(stored, column, candidates)
 
-    def _offer(self, key: SeriesKey, column: Column) -> None:
-        candidates = self._candidates.get(key)
-        if candidates is None:
-            candidates = self._candidates[key] = Candidates(self._random)
-        candidates.offer(column.records, column.highest, column.typical)
+    def _offer(
+        self, key: SeriesKey, column: Column, candidates: dict[SeriesKey, Candidates]
+    ) -> None:
+        held = candidates.get(key)
+        if held is None:
+            held = candidates[key] = Candidates(self._random)
+        held.offer(column.records, column.highest, column.typical)
 
     def __contains__(self, key: SeriesKey) -> bool:
         return key in self._histograms
@@ -106,6 +112,10 @@ class Interval:
             yield key, Series(histogram, self.start_epoch_ns, end_epoch_ns)
 
     def exemplars(self, key: SeriesKey) -> tuple[Exemplar, ...]:
-        """Return the slowest request of a series and a typical one, as far as there are such."""
-        candidates = self._candidates.get(key)
+        """
+        Return the slowest request of a series and a typical one, as far as there are such.
+
+        Requests of earlier intervals stand in only where there is none of this one.
+        """
+        candidates = self._candidates.get(key) or self._earlier.get(key)
         return () if candidates is None else candidates.chosen()

@@ -262,18 +262,57 @@ def test_exemplars_are_those_of_the_interval(
 ) -> None:
     """Once each, unless the environment wants none."""
     monkeypatch.setenv("OTEL_METRICS_EXEMPLAR_FILTER", wanted)
-    recorder, backend = Recorder(ManualClock()), Backend()
+    recorder, backend = Recorder(ManualClock(epoch_offset_ns=0)), Backend()
     sending = outlet(recorder, backend, temporality=temporality)
     recorder.record(replace(RECORD, trace_id=7, span_id=8, sampled=True))
     sending.send(recorder.swap_interval())
     recorder.record(RECORD)
     sending.send(recorder.swap_interval())
 
-    first, second = (
-        {exemplar.trace_id for point in points for exemplar in point.exemplars}
+    assert traces_shown(backend) == [expected, []]
+
+
+def traces_shown(backend: Backend) -> list[list[int]]:
+    """Return the traces of the exemplars, message by message."""
+    return [
+        sorted({shown.trace_id for point in points for shown in point.exemplars})
         for points in (held["latspan.segment.duration"] for held in backend.points)
-    )
-    assert (sorted(first), second) == (expected, set())
+    ]
+
+
+@pytest.mark.parametrize("temporality", [DELTA, CUMULATIVE])
+def test_exemplars_of_an_export_that_failed_come_with_the_next(
+    temporality: AggregationTemporality,
+) -> None:
+    """Once, and where the later interval has none of its own."""
+    recorder, backend = Recorder(ManualClock(epoch_offset_ns=0)), Backend(1)
+    sending = outlet(recorder, backend, temporality=temporality)
+    recorder.record(replace(RECORD, trace_id=7, span_id=8, sampled=True))
+    sending.send(recorder.swap_interval())
+    for _ in range(2):
+        recorder.record(RECORD)
+        sending.send(recorder.swap_interval())
+
+    assert traces_shown(backend) == [[7], []]
+
+
+@pytest.mark.parametrize(("temporality", "shown"), [(DELTA, []), (CUMULATIVE, [7])])
+def test_an_exemplar_is_of_the_time_of_its_point(
+    temporality: AggregationTemporality, shown: list[int]
+) -> None:
+    """A trace that is kept only in a later interval is none of what that interval counted."""
+    clock = ManualClock(epoch_offset_ns=0)
+    recorder, backend = Recorder(clock), Backend()
+    sending = outlet(recorder, backend, temporality=temporality)
+    late = replace(RECORD, trace_id=7, span_id=8)
+    recorder.record(late)
+    clock.advance(RECORD.duration_ns + 1)
+    sending.send(recorder.swap_interval())
+    recorder.record(replace(RECORD, start_epoch_ns=clock.monotonic_ns()))
+    recorder.exemplify(late)
+    sending.send(recorder.swap_interval())
+
+    assert traces_shown(backend) == [[], shown]
 
 
 @pytest.mark.parametrize(("temporality", "expected"), [(CUMULATIVE, [1, 1, 3]), (DELTA, [1, 2])])

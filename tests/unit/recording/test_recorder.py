@@ -391,6 +391,27 @@ def test_a_request_whose_trace_is_kept_later_is_an_example_then() -> None:
         assert series.histogram.count == 1
 
 
+def test_an_example_of_an_earlier_interval_stands_in_where_there_is_no_other() -> None:
+    """It was not counted in this one, however slow it was."""
+    clock = ManualClock(epoch_offset_ns=0)
+    recorder = Recorder(clock)
+    slow = replace(with_model("m", 1_000, trace_id=5), sampled=False)
+    recorder.record(slow)
+    clock.advance(2_000)
+    recorder.swap_interval()
+    shown: list[set[int]] = []
+    for trace_id in (6, 0):
+        example = with_model("m", 10, trace_id=trace_id)
+        recorder.record(replace(example, start_epoch_ns=2_000, sampled=bool(trace_id)))
+        recorder.exemplify(slow)
+        interval = recorder.swap_interval()
+        shown.append(
+            {each.trace_id for series in interval.series.values() for each in series.exemplars}
+        )
+
+    assert shown == [{6}, {5}]
+
+
 def test_an_example_that_cannot_be_read_takes_no_other_with_it() -> None:
     """Nor any value."""
     recorder = Recorder(ManualClock())
