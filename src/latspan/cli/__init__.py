@@ -7,7 +7,6 @@ Nothing heavy is loaded before a subcommand runs, so that ``--help`` answers at 
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Iterable, Sequence
 from typing import Final, NoReturn
@@ -16,7 +15,13 @@ from latspan._shown import printable
 from latspan._version import __version__
 from latspan.cli import _demo, _doctor, _histogram, _run
 from latspan.cli._command import Command
-from latspan.cli._say import say
+from latspan.cli._say import (
+    OutputError,
+    deliver_output,
+    escape_what_has_no_code,
+    say,
+    silence_output,
+)
 from latspan.cli._signals import INTERRUPTED, TERMINATED, Terminated, interrupts_raise
 from latspan.errors import HistogramFormatError, HistogramPrecisionError, LatspanError
 
@@ -32,6 +37,8 @@ _COMMANDS: Final[tuple[Command, ...]] = (
 _USAGE: Final = 2
 _NOT_INTERPRETABLE: Final = 4
 _PIPE_CLOSED: Final = 1
+_NOT_WRITTEN: Final = 74
+"""``EX_IOERR`` of ``sysexits.h``; 1 would say that something is worse."""
 
 _DESCRIPTION: Final = """\
 latspan shows where an LLM request's time went, segment by segment: connection,
@@ -47,13 +54,31 @@ def main(argv: Sequence[str] | None = None) -> int:
         argv: The command line after ``latspan``; the process's own if ``None``.
 
     Returns:
-        0 fine · 1 missed or worse · 2 usage · 3 inconclusive · 4 invalid · 130 after Ctrl-C ·
-        143 after SIGTERM.
+        0 fine · 1 missed or worse, or stdout's reader has gone · 2 usage · 3 inconclusive ·
+        4 invalid · 74 stdout takes no data · 130 after Ctrl-C · 143 after SIGTERM.
 
     Raises:
         SystemExit: From ``--help`` (0), ``--version`` (0) and a command line that cannot be
             read (2).
     """
+    escape_what_has_no_code()
+    try:
+        try:
+            return _exit_code_of(argv)
+        finally:
+            # What argparse prints, too, which ignores whether anything takes it.
+            deliver_output()
+    except OutputError as error:
+        silence_output()
+        say(f"error: cannot write to standard output: {error}")
+        return _NOT_WRITTEN
+    except BrokenPipeError:
+        # Whoever read has enough.
+        silence_output()
+        return _PIPE_CLOSED
+
+
+def _exit_code_of(argv: Sequence[str] | None) -> int:
     parser = _parser()
     arguments = parser.parse_args(argv)
     command: Command | None = arguments.command
@@ -62,8 +87,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _USAGE
     try:
         with interrupts_raise():
-            code = command.run(arguments)
-            sys.stdout.flush()
+            return command.run(arguments)
     except LatspanError as error:
         for number, line in enumerate(error.message.split("\n")):
             say(line if number else f"error: {line}")
@@ -77,11 +101,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         say("interrupted")
         return INTERRUPTED
-    except BrokenPipeError:
-        # Whoever read has enough; Python's own flush at exit must not complain of it.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return _PIPE_CLOSED
-    return code
 
 
 class _Parser(argparse.ArgumentParser):

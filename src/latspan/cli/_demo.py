@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import logging
-import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Final
@@ -14,8 +13,8 @@ from latspan._shown import address, foreign
 from latspan.cli._chats import LONG_EVERY, OUTPUT_TOKENS, Chat, Served, chats, send
 from latspan.cli._command import Command
 from latspan.cli._progress import progress
-from latspan.cli._say import say
-from latspan.errors import InstrumentationError
+from latspan.cli._say import output, say
+from latspan.errors import InstrumentationError, MissingExtraError
 
 if TYPE_CHECKING:
     from latspan.recording import Snapshot
@@ -102,7 +101,6 @@ def _run(arguments: argparse.Namespace) -> int:
         if not _worth_showing(snapshot, requests, failures):
             return _NOTHING_TO_SHOW
         report(snapshot)
-        sys.stdout.flush()
         delivered = latspan.force_flush()
     finally:
         latspan.uninstrument()
@@ -184,14 +182,19 @@ def _plan(requests: int, concurrency: int) -> str:
 
 def _printer() -> Callable[[Snapshot], None]:
     """Return what prints the report, having made sure that it can."""
-    from latspan.report import CallsReport
+    try:
+        from latspan.report import CallsReport
+    except MissingExtraError as error:
+        # The demo needs more than what draws: its own extra has all of it.
+        raise MissingExtraError(error.package, extra="demo") from error
     from latspan.sdk import Config
 
     def show(snapshot: Snapshot) -> None:
         from rich.console import Console
 
-        console = Console(highlight=False)
-        console.print(CallsReport(snapshot, Config.of({}).expected), crop=False)
+        with output() as out:
+            console = Console(highlight=False, file=out)
+            console.print(CallsReport(snapshot, Config.of({}).expected), crop=False)
 
     return show
 
@@ -199,7 +202,8 @@ def _printer() -> Callable[[Snapshot], None]:
 def _print_json(snapshot: Snapshot) -> None:
     from latspan.report import demo_document
 
-    print(json.dumps(demo_document(snapshot), indent=2, allow_nan=False))
+    with output() as out:
+        print(json.dumps(demo_document(snapshot), indent=2, allow_nan=False), file=out)
 
 
 def _say_what_next(endpoint: str | None, *, delivered: bool) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from latspan._shown import printable
 from latspan.cli._command import Command
+from latspan.cli._say import output
 
 if TYPE_CHECKING:
     from latspan.instrument import Integration
@@ -56,10 +57,11 @@ def _run(arguments: argparse.Namespace) -> int:
     from latspan.sdk._doctor import examine
 
     examination = examine(arguments.timeout)
-    if arguments.json:
-        print(json.dumps(_document(examination), indent=2))
-    else:
-        print("\n".join(_lines(examination, every_setting=arguments.all)))
+    with output() as out:
+        if arguments.json:
+            print(json.dumps(_document(examination), indent=2), file=out)
+        else:
+            print("\n".join(_lines(examination, every_setting=arguments.all)), file=out)
     return 0 if examination.fine else _TROUBLE
 
 

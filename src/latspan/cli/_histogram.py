@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from latspan.cli._command import Command
-from latspan.cli._say import say
+from latspan.cli._say import output, say
 from latspan.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -224,13 +224,15 @@ def _printer() -> Callable[[object], None]:
     def show(table: object) -> None:
         from rich.console import Console
 
-        Console(highlight=False).print(table, crop=False)
+        with output() as out:
+            Console(highlight=False, file=out).print(table, crop=False)
 
     return show
 
 
 def _print_json(document: object) -> None:
-    print(json.dumps(document, indent=2, allow_nan=False))
+    with output() as out:
+        print(json.dumps(document, indent=2, allow_nan=False), file=out)
 
 
 COMMAND: Final = Command(

@@ -6,7 +6,9 @@ import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from time import monotonic
-from typing import Final
+from typing import Final, TextIO
+
+from latspan.cli._say import say
 
 __all__ = ["progress"]
 
@@ -22,7 +24,8 @@ def progress(total: int, noun: str) -> Generator[Callable[[], None]]:
         total: How many there will be, at least 1.
         noun: What they are, in the plural.
     """
-    if sys.stderr.isatty():
+    stderr: TextIO | None = sys.stderr
+    if stderr is not None and stderr.isatty():
         try:
             from rich.console import Console
             from rich.progress import (
@@ -57,10 +60,6 @@ def _lines(total: int, noun: str) -> Generator[Callable[[], None]]:
         nonlocal done
         done += 1
         if done % _LINES_EVERY == 0 or done == total:
-            print(
-                f"  {done:,} of {total:,} {noun}, {monotonic() - began_s:.1f} s",
-                file=sys.stderr,
-                flush=True,
-            )
+            say(f"  {done:,} of {total:,} {noun}, {monotonic() - began_s:.1f} s")
 
     yield advance

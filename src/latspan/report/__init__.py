@@ -82,5 +82,5 @@ def __getattr__(name: str) -> object:
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] != "rich":
             raise
-        raise MissingExtraError("rich", extra="demo") from error
+        raise MissingExtraError("rich", extra="study") from error
     return getattr(module, name)

@@ -247,5 +247,5 @@ except MissingExtraError as error:
     )
 
     assert (
-        answer.stdout == "the package 'rich' is not installed\nhint: pip install 'latspan[demo]'\n"
+        answer.stdout == "the package 'rich' is not installed\nhint: pip install 'latspan[study]'\n"
     )
