@@ -8,17 +8,14 @@ recorded or not, in place of the caller's own.
 from __future__ import annotations
 
 import functools
-from collections.abc import Awaitable, Callable, Generator
-from contextlib import contextmanager
-from contextvars import ContextVar
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, cast
 
 from opentelemetry import context, trace
 
+from latspan.instrument import inside, stand_in
+
 __all__ = ["out_of_its_sight", "out_of_its_sight_async", "records_spans"]
-
-
-_inside: ContextVar[bool] = ContextVar("latspan_anthropic_inside", default=False)
 
 
 def _tracer_of(client: Any) -> Any:
@@ -34,19 +31,30 @@ def records_spans(client: Any) -> bool:
     return not (nobody and isinstance(tracer, trace.ProxyTracer))
 
 
+def _propagation_of(client: Any) -> bool | None:
+    """Return ``False`` if ``client`` was told to send no trace context, ``None`` otherwise."""
+    options: object = getattr(client, "open_telemetry", None)
+    if isinstance(options, Mapping):
+        said = cast("Mapping[str, object]", options).get("propagation")
+        return False if said is False else None
+    return None
+
+
 def out_of_its_sight(client: Any, request: Callable[..., Any]) -> Callable[..., Any]:
     """
     Return ``request`` so that ``client`` sees the span that is current now, and none of ours.
 
     Else it would send the context of a span that latspan alone knows, whatever is said of that.
+    Of a client that was told to send none, latspan's transports add none either.
     """
-    if _tracer_of(client) is None:
+    propagates = _propagation_of(client)
+    if _tracer_of(client) is None and propagates is None:
         return request
     current = context.get_current()
 
     @functools.wraps(request)
     def unseen(*args: Any, **kwargs: Any) -> Any:
-        with _seeing(current):
+        with inside(current, propagates=propagates):
             return request(*args, **kwargs)
 
     return unseen
@@ -56,34 +64,19 @@ def out_of_its_sight_async(
     client: Any, request: Callable[..., Awaitable[Any]]
 ) -> Callable[..., Awaitable[Any]]:
     """Return the same for a request that is awaited."""
-    if _tracer_of(client) is None:
+    propagates = _propagation_of(client)
+    if _tracer_of(client) is None and propagates is None:
         return request
 
     @functools.wraps(request)
     def unseen(*args: Any, **kwargs: Any) -> Awaitable[Any]:
         # The SDK refuses wrong arguments here and now.
-        return _awaited(request(*args, **kwargs), context.get_current())
+        begun = request(*args, **kwargs)
+        return stand_in(_awaited(begun, context.get_current(), propagates), begun)
 
     return unseen
 
 
-async def _awaited(begun: Awaitable[Any], current: context.Context) -> Any:
-    with _seeing(current):
+async def _awaited(begun: Awaitable[Any], current: context.Context, propagates: bool | None) -> Any:
+    with inside(current, propagates=propagates):
         return await begun
-
-
-@contextmanager
-def _seeing(current: context.Context) -> Generator[None]:
-    """Have ``current`` be the context inside."""
-    here = _inside.set(True)
-    token = context.attach(current)
-    try:
-        yield
-    finally:
-        try:
-            _inside.reset(here)
-        except ValueError:
-            # Closed from another context than it was entered in: there is nothing to undo.
-            pass
-        else:
-            context.detach(token)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import time
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -72,6 +75,113 @@ def test_a_stream_that_is_left_is_on_its_span(driver: Driver, seen: Captured) ->
     span, _ = _traced(driver, SCRIPT, ask)
     assert (span.attributes or {})["latspan.outcome"] == "closed_early"
     assert "end" not in vars(span)
+
+
+async def _reads_the_bytes(driver: Driver, stream: Any) -> None:
+    if driver.asynchronous:
+        async for _ in stream.response.aiter_bytes():
+            pass
+    else:
+        for _ in stream.response.iter_bytes():
+            pass
+
+
+async def _closes_the_response(driver: Driver, stream: Any) -> None:
+    if driver.asynchronous:
+        await stream.response.aclose()
+    else:
+        stream.response.close()
+
+
+async def _breaks_and_closes(driver: Driver, stream: Any) -> None:
+    await driver.read(stream, _leave)
+    await driver.close(stream)
+
+
+async def _reads_one_and_drops(driver: Driver, stream: Any) -> None:
+    if driver.asynchronous:
+        await anext(stream)
+    else:
+        next(stream)
+
+
+@with_anthropic
+@pytest.mark.parametrize(
+    ("way", "outcome"),
+    [
+        (_reads_the_bytes, "completed"),
+        (_closes_the_response, "closed_early"),
+        (_breaks_and_closes, "closed_early"),
+        (_reads_one_and_drops, "closed_early"),
+    ],
+)
+def test_its_span_ends_when_it_would_without_latspan(
+    driver: Driver, seen: Captured, way: Any, outcome: str
+) -> None:
+    """However the caller is done with the stream, and not when latspan has heard of it."""
+    exporter = InMemorySpanExporter()
+    provider = TracerProvider(shutdown_on_exit=False)
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+
+    async def program(client: Any) -> None:
+        if not hasattr(client, "_tracer"):
+            pytest.skip("this version of the SDK traces nothing of itself")
+        asking = client.with_options(open_telemetry={"tracer_provider": provider})
+        stream = await driver.create(asking, stream=True)
+        assert exporter.get_finished_spans() == ()
+        await way(driver, stream)
+        del stream
+        gc.collect()
+        # The event loop closes the generators of a dropped stream in tasks of its own.
+        for _ in range(10):
+            await asyncio.sleep(0) if driver.asynchronous else None
+        (span,) = exporter.get_finished_spans()
+        assert (span.attributes or {})["latspan.outcome"] == outcome
+
+    driver.run(driver.transport(SCRIPT), program)
+    (record,) = seen.records
+    assert record.outcome == outcome
+
+
+@with_anthropic
+@pytest.mark.parametrize("said", ["option", "variable"])
+def test_a_client_that_propagates_nothing_sends_no_trace_context(
+    driver: Driver, seen: Captured, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With none of its requests; latspan records them all the same."""
+    if said == "variable":
+        monkeypatch.setenv("ANTHROPIC_OPEN_TELEMETRY_PROPAGATION", "false")
+    transport = driver.transport([SCRIPT, SCRIPT])
+
+    async def program(client: Any) -> None:
+        if not hasattr(client, "open_telemetry"):
+            pytest.skip("this version of the SDK propagates nothing itself")
+        if said == "option":
+            client = client.with_options(open_telemetry={"propagation": False})
+        await driver.create(client)
+        with suppress(driver.errors.NotFoundError):
+            answer = client.post("/v1/other", body={}, cast_to=object)
+            if driver.asynchronous:
+                await answer
+
+    driver.run(transport, program)
+    assert len(seen.records) == 2
+    assert ["traceparent" in served.request_headers for served in transport.truth()] == [False] * 2
+
+
+async def test_a_call_that_is_cancelled_before_it_starts_warns_of_nothing(
+    seen: Captured,
+) -> None:
+    """The SDK's coroutine inside both of ours is closed with them."""
+    anthropic = pytest.importorskip("anthropic", reason="the anthropic client is not installed")
+    async with anthropic.AsyncAnthropic(api_key="none", base_url="https://model.test") as client:
+        task = asyncio.ensure_future(client.messages.create(model="m", messages=[], max_tokens=9))
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        del task
+        gc.collect()
+    assert seen.records == ()
 
 
 def _leave(chunk: Any) -> None:

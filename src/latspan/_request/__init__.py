@@ -13,6 +13,7 @@ from latspan._request._context import (
     Entered,
     ambient_attributes,
     inside,
+    propagates_here,
     with_attribute_of,
     with_attributes,
 )
@@ -35,6 +36,7 @@ __all__ = [
     "enclosing_works",
     "inside",
     "is_left_over",
+    "propagates_here",
     "with_attribute_of",
     "with_attributes",
 ]

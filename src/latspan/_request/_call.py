@@ -108,6 +108,7 @@ class LiveCall:
         "_awaits_span",
         "_close_started_ns",
         "_convention_metrics",
+        "_ending",
         "_handle",
         "_inline",
         "_observation",
@@ -130,6 +131,7 @@ class LiveCall:
         "name",
         "now",
         "opening",
+        "outcome",
         "propagates",
         "reads",
         "request",
@@ -165,6 +167,9 @@ class LiveCall:
         self._start_ns = self.now()
         self.finished = False
         """Whether it has ended; one that a fork has of its parent counts as ended there."""
+        self._ending: list[tuple[Outcome, int, str | None]] = []
+        self.outcome: Outcome | None = None
+        """How it ended, before its answer was read for what that says."""
         self._observation = runtime.observe()
         self._offset_ns = runtime.clock.epoch_offset_ns()
         self.kind = kind
@@ -281,8 +286,17 @@ class LiveCall:
 
     def closing(self) -> None:
         """Note that the caller begins to close the stream."""
-        if self._close_started_ns is None and not self.finished:
+        if self.finished:
+            # Left by a finaliser before, it may wait for latspan's thread. Here is no finaliser.
+            if self._inline and self._ending:
+                self._conclude_later(inline=True)
+        elif self._close_started_ns is None:
             self._close_started_ns = self.now()
+
+    @property
+    def is_closing(self) -> bool:
+        """Whether the caller is closing the stream, which will be the end."""
+        return self._close_started_ns is not None and not self.finished
 
     def finish(
         self,
@@ -306,6 +320,7 @@ class LiveCall:
         if _open_calls.pop(self._handle, None) is None:
             return
         self.finished = True
+        self.outcome = outcome
         ended_ns = self.now() if done_ns is None else done_ns
         if self._awaits_span:
             # Whoever was to open one inside did not come to it.
@@ -319,15 +334,21 @@ class LiveCall:
         if self.dialect is not None and self.dialect.says is not None:
             # While the call waits, Python's collector walks every object of what it holds.
             self.tail.prune(self.dialect.says)
-        self._runtime.conclude(
-            "the end of a call",
-            self._conclude,
-            outcome,
-            ended_ns,
-            error_type,
-            # What is said is read on latspan's thread, whatever waits for the span.
-            inline=self._inline and not finalizing and self.gathered is None,
-        )
+        self._ending.append((outcome, ended_ns, error_type))
+        self._conclude_later(inline=self._inline and not finalizing)
+
+    def _conclude_later(self, *, inline: bool) -> None:
+        # What is said is read on latspan's thread, whatever waits for the span.
+        inline = inline and self.gathered is None
+        self._runtime.conclude("the end of a call", self._conclude_once, inline=inline)
+
+    def _conclude_once(self) -> None:
+        # Popping is atomic: the caller's thread and latspan's may both come to it.
+        try:
+            ending = self._ending.pop()
+        except IndexError:
+            return
+        self._conclude(*ending)
 
     def interval(self, until_ns: int) -> Interval:
         """Return it as the unit of work around it sees it, which ended at ``until_ns``."""

@@ -23,6 +23,7 @@ __all__ = [
     "convention_labels",
     "inside",
     "only_said",
+    "propagates_here",
     "series_attributes",
     "span_attributes",
     "with_attribute_of",
@@ -117,10 +118,10 @@ class Entered(Generic[_T]):
         return self._left
 
 
-_attached: ContextVar[Context | None] = ContextVar("latspan_context", default=None)
+_propagating: ContextVar[bool] = ContextVar("latspan_propagating", default=True)
 
 
-def inside(around: Context) -> Entered[Context | None]:
+def inside(around: Context, *, propagates: bool | None = None) -> Entered[bool]:
     """
     Be in ``around`` until it is left.
 
@@ -129,8 +130,15 @@ def inside(around: Context) -> Entered[Context | None]:
 
     Args:
         around: The OpenTelemetry context.
+        propagates: Whether latspan adds a trace context to what is sent inside; as it is outside,
+            if not given.
     """
-    return Entered(_attached, around, around)
+    return Entered(_propagating, _propagating.get() if propagates is None else propagates, around)
+
+
+def propagates_here() -> bool:
+    """Return whether latspan may add a trace context to what is sent in this context."""
+    return _propagating.get()
 
 
 class SaidLater(Mapping[str, str]):

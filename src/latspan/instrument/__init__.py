@@ -46,6 +46,7 @@ if TYPE_CHECKING:
         Call,
         active_call,
         asks_for_usage,
+        inside,
         is_switched_on,
         open_call,
     )
@@ -94,6 +95,7 @@ __all__ = [
     "error_type_of",
     "follow",
     "guarded",
+    "inside",
     "instrumented",
     "integrations",
     "is_on",
@@ -140,6 +142,7 @@ _FOR_INTEGRATIONS = {
     "asks_for_usage": "_hooks",
     "body_watch": "_bodies",
     "follow": "_stream_classes",
+    "inside": "_hooks",
     "is_on": "_beside",
     "is_switched_on": "_hooks",
     "iterate": "_streams",

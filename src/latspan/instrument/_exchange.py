@@ -8,7 +8,7 @@ from typing import Any
 from opentelemetry import trace
 
 from latspan import semconv
-from latspan._request import Entered
+from latspan._request import Entered, propagates_here
 from latspan.instrument._beside import is_on
 from latspan.instrument._bodies import watch_body
 from latspan.instrument._clients import port_of
@@ -133,7 +133,7 @@ class Exchange:
 
         Source: W3C Trace Context, version 00.
         """
-        if not self.call.propagates:
+        if not self.call.propagates or not propagates_here():
             return ()
         span = self.call.span
         identity = span.span_context

@@ -11,10 +11,11 @@ from opentelemetry.context import Context
 from latspan import _runtime, semconv
 from latspan._request import LiveCall as Call
 from latspan._request import active_call as _active_call
+from latspan._request import inside
 from latspan._spans import AttributeValue, EnrichingSink, NoSink
 from latspan._text import text_of
 from latspan._timeline import Attempt
-from latspan.instrument._beside import counted_beside, llm_span_around
+from latspan.instrument._beside import counted_beside, ending_beside, llm_span_around
 from latspan.segments import Kind
 from latspan.wire import Dialect, taken_down
 
@@ -23,6 +24,7 @@ __all__ = [
     "Call",
     "active_call",
     "asks_for_usage",
+    "inside",
     "is_suppressed",
     "is_switched_on",
     "open_call",
@@ -184,7 +186,7 @@ def adopt_llm_span(call: Call) -> None:
     runtime = _runtime.current()
     span = llm_span_around(context.get_current())
     if runtime is not None and span is not None:
-        call.adopt(EnrichingSink(runtime.sink(), span))
+        call.adopt(EnrichingSink(runtime.sink(), span, ending_beside(call, span)))
 
 
 def asks_for_usage() -> bool:

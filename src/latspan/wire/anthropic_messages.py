@@ -90,6 +90,10 @@ def _finish_reasons(bodies: Iterable[Body]) -> tuple[str, ...]:
     return ()
 
 
+_COUNTED_LAST: Final = frozenset({"output_tokens", "output_tokens_details"})
+"""What stands in the usage that a message starts with, and is known only at its end."""
+
+
 def _usage(bodies: Iterable[Body]) -> Usage | None:
     """
     Return what was counted; later counts are cumulative.
@@ -104,7 +108,7 @@ def _usage(bodies: Iterable[Body]) -> Usage | None:
         counted |= {
             name: value
             for name, value in said.items()
-            if value is not None and (over or name != "output_tokens")
+            if value is not None and (over or name not in _COUNTED_LAST)
         }
     if not counted:
         return None

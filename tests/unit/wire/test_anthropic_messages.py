@@ -93,3 +93,18 @@ def test_an_empty_stop_reason_is_none() -> None:
     assert usage.output is None
     assert not ANTHROPIC_MESSAGES.ended(bodies)
     assert ANTHROPIC_MESSAGES.finish_reasons(_bodies(START, unfinished, END)) == ("end_turn",)
+
+
+def test_the_reasoning_of_a_message_that_was_left_is_not_known() -> None:
+    """It is a part of the output, and counted with that at the end."""
+    details = {"output_tokens_details": {"thinking_tokens": 1}}
+    message: dict[str, Any] = START["message"]  # pyright: ignore[reportAssignmentType]
+    start = {**START, "message": {**message, "usage": {**message["usage"], **details}}}
+    end = {**END, "usage": {"output_tokens": 9, "output_tokens_details": {"thinking_tokens": 4}}}
+
+    left = ANTHROPIC_MESSAGES.usage(_bodies(start))
+    whole = ANTHROPIC_MESSAGES.usage(_bodies(start, end))
+
+    assert left is not None
+    assert whole is not None
+    assert (left.reasoning, whole.reasoning) == (None, 4)
