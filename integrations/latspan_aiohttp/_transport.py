@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from aiohttp import BaseConnector, ClientRequest, ClientResponse, ClientSession, TCPConnector
 
-from latspan.instrument import Exchange, Patches, guarded, stand_in
+from latspan.instrument import Exchange, Patches, SentRequest, guarded, port_of, stand_in
 from latspan.segments import SegmentName
 from latspan_aiohttp import _try
 from latspan_aiohttp._bodies import follow_content
@@ -123,15 +123,19 @@ def _begin(request: Any) -> Try | None:
         url = request.url
         secure, body = request.is_ssl(), _body_of(request)
         exchange = Exchange.begin(
-            request.method,
-            scheme=url.scheme,
-            host=url.host,
-            port=url.port,
-            path=url.raw_path,
+            SentRequest(
+                request=None,
+                method=request.method,
+                scheme=url.scheme,
+                host=url.host,
+                port=port_of(url.scheme, url.port),
+                path=url.raw_path,
+                body=body,
+            ),
             official=("opentelemetry.instrumentation.aiohttp_client", "AioHttpClientInstrumentor"),
         )
         if exchange is not None:
-            tried = Try(exchange, secure=secure, request_body=body)
+            tried = Try(exchange, secure=secure)
             _try.put(request, tried)
             return tried
     return None
@@ -255,7 +259,7 @@ async def _start(wrapped: Wrapped, instance: Any, args: Positional, kwargs: Name
             instance.status,
             instance.headers,
             instance,
-            request_body=tried.request_body,
+            request_body=exchange.sent.body,
             decoded=instance._session is None or instance._session.auto_decompress,
         )
         follow_content(instance, exchange)

@@ -30,13 +30,11 @@ class Try(Trace):
     Args:
         exchange: What it is a try of.
         secure: Whether TLS is spoken.
-        request_body: What is sent, if it is at hand.
     """
 
-    def __init__(self, exchange: Exchange, *, secure: bool, request_body: bytes | None) -> None:
+    def __init__(self, exchange: Exchange, *, secure: bool) -> None:
         super().__init__(cast("ClientSession", None), _SILENT, SimpleNamespace())
         self.exchange = exchange
-        self.request_body = request_body
         self.writes_body = False
         """Whether the body is written in a task of its own, which knows when all is sent."""
         self._secure = secure

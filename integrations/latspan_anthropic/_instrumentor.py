@@ -9,6 +9,7 @@ from latspan.instrument import (
     Beneath,
     Instrumentor,
     Patches,
+    patch_request_builder,
     patch_stream_classes,
     patch_stream_wrappers,
 )
@@ -29,7 +30,7 @@ class AnthropicInstrumentor(Instrumentor):
         line that called them, which a frame of ours between would shift.
         """
         from anthropic import AsyncStream, Stream
-        from anthropic._base_client import AsyncAPIClient, SyncAPIClient
+        from anthropic._base_client import AsyncAPIClient, BaseClient, SyncAPIClient
         from anthropic.lib import streaming
 
         from latspan_anthropic import _messages
@@ -37,6 +38,7 @@ class AnthropicInstrumentor(Instrumentor):
         answers = Answers(streams=(Stream, AsyncStream))
         patches.wrap_beneath(SyncAPIClient, "request", _messages.request(answers))
         patches.wrap_beneath(AsyncAPIClient, "request", _messages.async_request(answers))
+        patch_request_builder(patches, BaseClient)
         patch_stream_classes(patches, Stream, AsyncStream)
         for prefix in ("", "Beta"):
             wrapper = getattr(streaming, f"{prefix}MessageStream", None)

@@ -81,6 +81,7 @@ def open_messages(client: Any, kwargs: Mapping[str, Any]) -> Call | None:
         model=model if isinstance(model, str) else None,
         dialect=ANTHROPIC_MESSAGES,
         server=server_of(client),
+        client=client,
         streamed=kwargs.get("stream") is True,
         attributes=_attributes(body),
         request=body,

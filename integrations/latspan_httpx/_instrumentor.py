@@ -16,8 +16,8 @@ class _TransportInstrumentor(Instrumentor):
     official: ClassVar[str]
 
     def patch(self, patches: Patches) -> None:
-        """Patch where a client hands one request to whatever transport it has, and the answer."""
-        from latspan_httpx import _bodies, _transport
+        """Patch where a client hands a request to its transport, and a transport to a pool."""
+        from latspan_httpx import _bodies, _pools, _transport
 
         module = import_module(self.library)
         patches.wrap(module.Client, "_send_single_request", _transport.send(self.official))
@@ -26,6 +26,7 @@ class _TransportInstrumentor(Instrumentor):
             "_send_single_request",
             _transport.send_async(self.official, self.core),
         )
+        _pools.patch_pools(patches, import_module(self.core))
         _bodies.patch_bodies(patches, module)
 
     def warmer(self, client: Any, url: str | None, timeout_s: float) -> Warmer | None:

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from latspan.instrument import Attempt, Warmer, port_of
-from latspan_httpx._events import astamping, stamping
+from latspan_httpx._events import Listener
 
 __all__ = ["warmer_of"]
 
@@ -62,7 +62,7 @@ class _ClientWarmer(_Requests):
 
     def open(self, attempt: Attempt, now: Callable[[], int]) -> Any:
         """Send a request, and return the response unread."""
-        request = self.build(extensions={"trace": stamping(attempt, now)})
+        request = self.build(extensions={"trace": Listener(attempt, now).hear})
         return self.transport.handle_request(request)
 
     def release(self, answer: Any) -> bool:
@@ -79,7 +79,7 @@ class _AsyncClientWarmer(_Requests):
 
     async def open(self, attempt: Attempt, now: Callable[[], int]) -> Any:
         """Send a request, and return the response unread."""
-        request = self.build(extensions={"trace": astamping(attempt, now)})
+        request = self.build(extensions={"trace": Listener(attempt, now).ahear})
         return await self.transport.handle_async_request(request)
 
     async def release(self, answer: Any) -> bool:

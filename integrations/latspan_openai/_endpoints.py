@@ -65,6 +65,7 @@ class Endpoint:
             model=model if isinstance(model, str) else None,
             dialect=self.dialect,
             server=server_of(client),
+            client=client,
             streamed=kwargs.get("stream") is True,
             choices=choices_asked(sent),
             attributes=attributes,

@@ -9,6 +9,7 @@ from latspan.instrument import (
     Beneath,
     Instrumentor,
     Patches,
+    patch_request_builder,
     patch_stream_classes,
     patch_stream_wrappers,
 )
@@ -24,6 +25,7 @@ class OpenAIInstrumentor(Instrumentor):
     def patch(self, patches: Patches) -> None:
         """Patch the methods that a model answers, and the streams that they answer with."""
         from openai import AsyncStream, Stream
+        from openai._base_client import BaseClient
         from openai.lib.streaming.chat import AsyncChatCompletionStream, ChatCompletionStream
         from openai.lib.streaming.responses import AsyncResponseStream, ResponseStream
         from openai.resources.chat.completions import AsyncCompletions, Completions
@@ -45,6 +47,7 @@ class OpenAIInstrumentor(Instrumentor):
                 asked = endpoint.open, endpoint.asking
                 patches.wrap_beneath(resource, method, answers.wrapper(*asked))
                 patches.wrap_beneath(async_resource, method, answers.async_wrapper(*asked))
+        patch_request_builder(patches, BaseClient)
         patch_stream_classes(patches, Stream, AsyncStream)
         patch_stream_wrappers(patches, ChatCompletionStream, AsyncChatCompletionStream)
         patch_stream_wrappers(patches, ResponseStream, AsyncResponseStream)

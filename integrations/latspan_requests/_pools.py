@@ -32,12 +32,13 @@ def _urlopen(
     """Stand in for ``HTTPConnectionPool.urlopen(method, url, body, headers, …)``."""
     method = _argument(args, kwargs, 0, "method")
     url = _argument(args, kwargs, 1, "url")
+    body = _argument(args, kwargs, 2, "body")
     outer = Sending.current()
     if outer is not None and outer.calls_itself_again(instance):
-        if outer.again(method, url):
+        if outer.again(method, url, body):
             args, kwargs = _propagating(outer, instance, args, kwargs)
         return wrapped(*args, **kwargs)
-    sending = Sending.begin(instance, method, url, _argument(args, kwargs, 2, "body"))
+    sending = Sending.begin(instance, method, url, body)
     if sending is None:
         return wrapped(*args, **kwargs)
     try:

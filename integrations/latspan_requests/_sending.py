@@ -10,7 +10,15 @@ from typing import Any, Final
 from urllib3 import exceptions
 from urllib3.util import parse_url
 
-from latspan.instrument import Exchange, body_watch, guarded, outcome_of, outcome_of_status
+from latspan.instrument import (
+    Exchange,
+    SentRequest,
+    body_watch,
+    guarded,
+    outcome_of,
+    outcome_of_status,
+    port_of,
+)
 from latspan.segments import Outcome, SegmentName
 from latspan_requests._bodies import at_its_end
 
@@ -32,13 +40,11 @@ class Sending:
     Args:
         exchange: What was begun for it.
         pool: The pool.
-        body: What is sent, as the caller gave it.
     """
 
     __slots__ = (
         "_added",
         "_answer",
-        "_body",
         "_entered",
         "_failure",
         "_pool",
@@ -51,13 +57,12 @@ class Sending:
         "over",
     )
 
-    def __init__(self, exchange: Exchange, pool: Any, body: object) -> None:
+    def __init__(self, exchange: Exchange, pool: Any) -> None:
         self.exchange = exchange
         self.over = False
         """Whether ``urlopen`` was left; a copied context may still hold this."""
         self._pool = pool
         self._secure = pool.scheme == "https"
-        self._body = body
         self._added: frozenset[str] = frozenset()
         self._begin_try()
         self._token = _sending.set(self)
@@ -79,15 +84,15 @@ class Sending:
         """Begin to follow a call of ``urlopen``, now; ``None`` where there is nothing to do."""
         with guarded("the start of a request"):
             # A body may be read from another response, which is sent for in the midst of a try.
-            exchange = _exchange(pool, method, url, apart=cls.current() is not None)
-            return None if exchange is None else cls(exchange, pool, body)
+            exchange = _exchange(pool, method, url, body, apart=cls.current() is not None)
+            return None if exchange is None else cls(exchange, pool)
         return None
 
     def calls_itself_again(self, pool: Any) -> bool:
         """Return whether a call of ``urlopen`` inside this one is its own."""
         return pool is self._pool and self._try_over
 
-    def again(self, method: object, url: object) -> bool:
+    def again(self, method: object, url: object, body: object) -> bool:
         """
         Hear that ``urlopen`` calls itself again.
 
@@ -102,18 +107,18 @@ class Sending:
                 and url == answer.headers.get("location")
             )
             if redirected:
-                self._follow(answer, method, url)
+                self._follow(answer, method, url, body)
             else:
                 self.exchange.try_again()
             self._begin_try()
             return redirected
         return False
 
-    def _follow(self, answer: Any, method: object, url: object) -> None:
+    def _follow(self, answer: Any, method: object, url: object, body: object) -> None:
         # urllib3 has read what was left of the body, and thrown it away.
         self._hand_over(answer, at_end=True)
         self._leave_exchange()
-        following = _exchange(self._pool, method, url)
+        following = _exchange(self._pool, method, url, body)
         if following is None:
             self._stop()
         else:
@@ -133,7 +138,7 @@ class Sending:
 
     def _stop(self) -> None:
         self.over = True
-        self._answer = self._failure = self._body = None
+        self._answer = self._failure = None
         _sending.reset(self._token)
 
     def with_trace_context(self, headers: Any) -> Any:
@@ -166,14 +171,12 @@ class Sending:
                 self._hand_over(response, at_end=at_its_end(response))
 
     def _hand_over(self, response: Any, *, at_end: bool) -> None:
-        exchange, body = self.exchange, self._body
-        if isinstance(body, str):
-            body = body.encode()
+        exchange = self.exchange
         exchange.answered(
             response.status,
             response.headers,
             response,
-            request_body=body if isinstance(body, bytes) else None,
+            request_body=exchange.sent.body,
             decoded=True,
         )
         watching = body_watch(response)
@@ -281,7 +284,9 @@ def is_open(connection: Any) -> bool:
     return getattr(connection, "sock", None) is not None
 
 
-def _exchange(pool: Any, method: object, url: object, *, apart: bool = False) -> Exchange | None:
+def _exchange(
+    pool: Any, method: object, url: object, body: object, *, apart: bool = False
+) -> Exchange | None:
     """Begin an exchange, unless what it was asked for is something that urllib3 will refuse."""
     if not isinstance(method, str) or not isinstance(url, str):
         return None
@@ -295,12 +300,18 @@ def _exchange(pool: Any, method: object, url: object, *, apart: bool = False) ->
         path = parsed.path or "/"
         if parsed.host is not None:
             scheme, host, port = parsed.scheme or scheme, parsed.host, parsed.port
+    if isinstance(body, str):
+        body = body.encode()
     return Exchange.begin(
-        method,
-        scheme=scheme,
-        host=host.strip("[]"),
-        port=port,
-        path=path.partition("?")[0].partition("#")[0],
+        SentRequest(
+            request=None,
+            method=method,
+            scheme=scheme,
+            host=host.strip("[]"),
+            port=port_of(scheme, port),
+            path=path.partition("?")[0].partition("#")[0],
+            body=body if isinstance(body, bytes) else None,
+        ),
         official=("opentelemetry.instrumentation.urllib3", "URLLib3Instrumentor"),
         apart=apart,
     )

@@ -17,6 +17,7 @@ from latspan.segments import Kind, Outcome
 from latspan.testing import Script
 from latspan.testing._capture import Captured
 from tests.clients.conftest import ANTHROPIC, OPENAI, Driver
+from tests.clients.transports import built_on
 
 MS = 1_000_000
 SCRIPT = Script.chat(tokens=3, prefill_ms=30, gap_ms=10)
@@ -110,6 +111,44 @@ def test_a_stream_that_another_task_closes(driver: Driver, seen: Captured) -> No
 
     driver.run(driver.transport(SCRIPT), program)
     assert call_of(seen).outcome is Outcome.CLOSED_EARLY
+
+
+@asynchronous
+@pytest.mark.parametrize("late", [True, False], ids=["while the stream is open", "before"])
+def test_a_task_that_is_begun_inside_a_call_asks_the_same_host(
+    driver: Driver, seen: Captured, late: bool
+) -> None:
+    """Its request is an exchange of its own, whether the call has returned or not."""
+    tasks: list[asyncio.Task[Any]] = []
+    begun = asyncio.Event()
+    inner, other = driver.transport(SCRIPT), driver.transport(Script.refused(404, after_ms=200))
+
+    async def ask(sender: Any, url: Any) -> None:
+        if late:
+            await begun.wait()
+        await sender.post(url, json={"model": "another"})
+        begun.set()
+
+    async def handle(request: Any, send: Any) -> Any:
+        sender = driver.http.AsyncClient(transport=other)
+        tasks.append(asyncio.create_task(ask(sender, request.url)))
+        if not late:
+            await begun.wait()
+        return await send(request)
+
+    async def program(client: Any) -> None:
+        stream = await driver.create(client, stream=True)
+        begun.set()
+        await tasks[0]
+        await driver.read(stream)
+
+    driver.run(built_on(driver, inner, handle), program)
+    assert [record.kind for record in seen.records] == [Kind.HTTP, Kind.CALL]
+    call = call_of(seen)
+    assert call.outcome is Outcome.COMPLETED
+    assert "retry" not in {total.name for total in call.segment_totals}
+    (span,) = [span for span in seen.spans if span.name == call.name]
+    assert (span.attributes or {})["latspan.attempt.count"] == 1
 
 
 @synchronous

@@ -119,6 +119,8 @@ class Loopback:
         replies: What is answered, in order; a request beyond them finds the connection closed.
         secure: Whether it speaks TLS.
         handshake_s: Seconds for which it leaves a TLS handshake waiting.
+        tunnel_after_s: Seconds for which it leaves a request for a tunnel waiting.
+        tunnel_status: What it answers such a request; any but 200 refuses it.
         unix: Where to listen instead, a path in the file system.
     """
 
@@ -128,6 +130,8 @@ class Loopback:
         *,
         secure: bool = False,
         handshake_s: float = 0,
+        tunnel_after_s: float = 0,
+        tunnel_status: int = 200,
         unix: Path | None = None,
     ) -> None:
         self._replies: queue.SimpleQueue[Reply] = queue.SimpleQueue()
@@ -135,12 +139,16 @@ class Loopback:
             self._replies.put(reply)
         self._context = server_context() if secure else None
         self._handshake_s = handshake_s
+        self._tunnel_after_s = tunnel_after_s
+        self._tunnel_status = tunnel_status
         self._unix = unix
         self._stop = threading.Event()
         self._threads: list[threading.Thread] = []
         self._open: list[socket.socket] = []
         self.visits: list[Visit] = []
         """What was asked so far, in order."""
+        self.tunnels: list[tuple[int, int]] = []
+        """When each request for a tunnel was there and answered: ``CLOCK_MONOTONIC``, ns."""
         self.connections = 0
         """How many connections there were so far."""
         self.port = 0
@@ -174,6 +182,11 @@ class Loopback:
                 connection.shutdown(socket.SHUT_RDWR)
         for thread in list(self._threads):
             thread.join()
+
+    @property
+    def secure(self) -> bool:
+        """Whether it speaks TLS."""
+        return self._context is not None
 
     @property
     def url(self) -> str:
@@ -249,6 +262,12 @@ class Loopback:
         return True
 
     def _tunnel(self, connection: socket.socket, request: HttpRequest) -> None:
+        asked_ns = time.perf_counter_ns()
+        self._stop.wait(self._tunnel_after_s)
+        self.tunnels.append((asked_ns, time.perf_counter_ns()))
+        if self._tunnel_status != 200:
+            connection.sendall(encode_head(self._tunnel_status, {"content-length": "0"}))
+            return
         host, _, port = request.path.rpartition(":")
         with socket.create_connection((host, int(port))) as target:
             self._open.append(target)

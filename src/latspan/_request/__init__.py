@@ -18,6 +18,7 @@ from latspan._request._context import (
     with_attributes,
 )
 from latspan._request._enclosing import active_work, enclosing_works, is_left_over
+from latspan._request._own_requests import SentRequest
 from latspan._request._remarks import Generation, Remarks
 from latspan._request._work import Known, LiveWork
 
@@ -29,6 +30,7 @@ __all__ = [
     "LiveCall",
     "LiveWork",
     "Remarks",
+    "SentRequest",
     "abandon_open_calls",
     "active_call",
     "active_work",

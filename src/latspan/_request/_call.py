@@ -20,6 +20,7 @@ from latspan._request._context import (
     span_attributes,
 )
 from latspan._request._enclosing import current_unit, enclosing_works
+from latspan._request._own_requests import OwnRequests
 from latspan._request._said import Said, read_answer
 from latspan._request._tail import Tail
 from latspan._runtime import Runtime, nobody_observes
@@ -41,6 +42,7 @@ from latspan._timeline import (
     Interval,
     Reads,
     Timeline,
+    answering,
     call_timeline,
 )
 from latspan.recording import RequestRecord
@@ -71,10 +73,13 @@ def active_call() -> LiveCall | None:
     """
     Return the call that a client library is making in this context, if any.
 
-    A task that was begun inside a call carries it in its context, long after its end.
+    A task that was begun inside a call carries it in its context, long after its end. A call
+    that has returned is over for transports, though its stream may still be read.
     """
     call = _call.get()
-    return None if call is None or call.finished else call
+    if call is None or call.finished or call.returned_ns is not None:
+        return None
+    return call
 
 
 def abandon_open_calls() -> None:
@@ -94,8 +99,8 @@ class LiveCall:
         name: The span's name.
         attributes: The span's attributes at its start, which a sampler may read.
         series: What series are keyed by, beside what the surrounding code has said.
-        server: Host and port it goes to; what the client library sends elsewhere meanwhile, for
-            a token say, is no try of this call. ``None`` where anything it sends is.
+        server: Host and port it goes to, ``None`` if unknown.
+        client: The client library's client: what it builds is sent for this call.
         dialect: How to read the answer; ``None`` where it is nobody's business.
         streamed: Whether the answer comes in chunks.
         choices: How many answers were asked for at once.
@@ -109,6 +114,7 @@ class LiveCall:
         "_close_started_ns",
         "_convention_metrics",
         "_ending",
+        "_entered",
         "_handle",
         "_inline",
         "_observation",
@@ -132,11 +138,11 @@ class LiveCall:
         "now",
         "opening",
         "outcome",
+        "own_requests",
         "propagates",
         "reads",
         "request",
         "returned_ns",
-        "sending",
         "series",
         "server",
         "span",
@@ -154,6 +160,7 @@ class LiveCall:
         attributes: Mapping[str, AttributeValue],
         series: Mapping[str, str],
         server: tuple[str, int] | None = None,
+        client: object = None,
         dialect: Dialect | None = None,
         streamed: bool = False,
         choices: int = 1,
@@ -190,7 +197,8 @@ class LiveCall:
         self.gathered: list[Any] | None = [] if runtime.reads_content else None
         self.headers: Mapping[str, str] = {}
         self.method = "HTTP"
-        self.sending: tuple[str, str] | None = None
+        self.own_requests = OwnRequests(server, client)
+        self._entered: Entered[LiveCall | None] | None = None
         self.propagates = runtime.propagate
         """Whether ``traceparent`` is to be added to what is sent."""
         self.returned_ns: int | None = None
@@ -272,7 +280,12 @@ class LiveCall:
 
     def active(self) -> Entered[LiveCall | None]:
         """Inside ``with`` be the call that transports find, and its span the current one."""
-        return Entered(_call, self, self.span.context)
+        self._entered = Entered(_call, self, self.span.context)
+        return self._entered
+
+    def is_entered_here(self) -> bool:
+        """Return whether this is the context in which it became active, not one that inherited."""
+        return self._entered is not None and self._entered.is_here()
 
     def open_attempt(self) -> Attempt:
         """Begin a try on the transport, now."""
@@ -280,9 +293,15 @@ class LiveCall:
         self.attempts.append(attempt)
         return attempt
 
+    @property
+    def answering(self) -> Attempt | None:
+        """The try that brought the answer, or else the last one."""
+        return answering(self.attempts)
+
     def returned(self) -> None:
         """Note that the client library has handed over the stream or the answer."""
         self.returned_ns = self.now()
+        self.own_requests.let_go()
 
     def closing(self) -> None:
         """Note that the caller begins to close the stream."""
@@ -321,6 +340,7 @@ class LiveCall:
             return
         self.finished = True
         self.outcome = outcome
+        self.own_requests.let_go()
         ended_ns = self.now() if done_ns is None else done_ns
         if self._awaits_span:
             # Whoever was to open one inside did not come to it.
@@ -497,9 +517,9 @@ class LiveCall:
         )
 
     def _transport_attributes(self) -> dict[str, AttributeValue]:
-        if not self.attempts:
+        last = self.answering
+        if last is None:
             return {}
-        last = self.attempts[-1]
         attributes: dict[str, AttributeValue] = {semconv.LATSPAN_ATTEMPT_COUNT: len(self.attempts)}
         if last.reused is not None:
             attributes[semconv.LATSPAN_CONNECTION_REUSED] = last.reused

@@ -86,11 +86,12 @@ class Entered(Generic[_T]):
         around: The OpenTelemetry context that is current with it.
     """
 
-    __slots__ = ("_attached", "_left", "_token", "_variable")
+    __slots__ = ("_attached", "_left", "_token", "_value", "_variable")
 
     def __init__(self, variable: ContextVar[_T], value: _T, around: Context) -> None:
         self._left = False
         self._variable = variable
+        self._value = value
         self._token = variable.set(value)
         self._attached = context.attach(around)
 
@@ -104,6 +105,18 @@ class Entered(Generic[_T]):
         traceback: TracebackType | None,
     ) -> None:
         self.leave()
+
+    def is_here(self) -> bool:
+        """
+        Return whether this is the context that it was entered in.
+
+        A task or a thread that inherited the context has a copy, and only in the original can
+        what was set there be undone. Asked only while this is current.
+        """
+        if self._left or not _undo(self._variable, self._token):
+            return False
+        self._token = self._variable.set(self._value)
+        return True
 
     def leave(self) -> bool:
         """

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from latspan._timeline._call import CallObservation, call_timeline
 from latspan._timeline._evidence import fits
-from latspan._timeline._marks import Attempt, Reads
+from latspan._timeline._marks import Attempt, Reads, answering
 from latspan._timeline._tiling import Timeline
 from latspan._timeline._work import Interval, WorkTimeline, work_timeline
 
@@ -21,6 +21,7 @@ __all__ = [
     "Reads",
     "Timeline",
     "WorkTimeline",
+    "answering",
     "call_timeline",
     "fits",
     "work_timeline",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from operator import attrgetter
 from typing import Final
 
 from latspan._timeline._buffered import is_buffered, known_at_the_latest
@@ -12,7 +11,7 @@ from latspan._timeline._evidence import Observed, fit
 from latspan._timeline._felt import felt_speed
 from latspan._timeline._fitted import NO_EVIDENCE, Fitted, Part
 from latspan._timeline._flow import Flow, Piece
-from latspan._timeline._marks import Attempt, Reads
+from latspan._timeline._marks import Attempt, Reads, answering
 from latspan._timeline._stream import Stream, read_stream
 from latspan._timeline._tiling import Tiling, Timeline
 from latspan._timeline._words import (
@@ -53,7 +52,6 @@ from latspan.segments import Mark, Outcome, ReportedTimings, Segment
 
 __all__ = ["CallObservation", "call_timeline"]
 
-_start_ns: Final = attrgetter("start_ns")
 _WHOLE_ENDS: Final = frozenset({Outcome.COMPLETED, Outcome.CLOSED_EARLY, Outcome.ABANDONED})
 """Outcomes after which nobody was waiting for another token."""
 
@@ -114,16 +112,16 @@ def call_timeline(seen: CallObservation) -> Timeline:
 
 
 def _lay_transport(tiling: Tiling, seen: CallObservation) -> Attempt | None:
-    """Lay everything up to the last byte sent, and return the last attempt."""
-    if not seen.attempts:
+    """Lay everything up to the last byte sent, and return the attempt that was answered."""
+    last = answering(seen.attempts)
+    if last is None:
         # Without transport marks nobody knows what of this was the client library, the
         # connection or the server.
         over_ns = seen.done_ns if seen.returned_ns is None else seen.returned_ns
         tiling.until(over_ns, UNATTRIBUTED, UNKNOWN)
         return None
-    attempts = sorted(seen.attempts, key=_start_ns)
-    last = attempts[-1]
-    tiling.until(attempts[0].start_ns, PREPARE)
+    tiling.until(min(attempt.start_ns for attempt in seen.attempts), PREPARE)
+    # What began after it, and was not waited for, took no time of the caller's.
     tiling.until(last.start_ns, RETRY)
     if last.pool_acquired_ns is None and last.headers_ns is not None:
         # A transport that gives no events: its inside is unknown.

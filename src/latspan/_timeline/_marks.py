@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from operator import sub
+from operator import attrgetter, sub
 from typing import Final
 
 from latspan.segments import SegmentName
 from latspan.units import NS_PER_MS
 
-__all__ = ["READER_BOUND_NS", "Attempt", "Reads"]
+__all__ = ["READER_BOUND_NS", "Attempt", "Reads", "answering"]
 
 READER_BOUND_NS: Final = NS_PER_MS
 """A read that waited less, after the caller held the stream longer, says nothing of arrival."""
+
+_start_ns: Final = attrgetter("start_ns")
 
 
 @dataclass(slots=True)
@@ -61,6 +64,25 @@ class Attempt:
     def failed(self) -> bool:
         """Whether it ended without an answer that the caller can use."""
         return self.error_type is not None
+
+
+def answering(attempts: Sequence[Attempt]) -> Attempt | None:
+    """
+    Return the try that a call went on with, ``None`` if there is no try at all.
+
+    An answer after which another try began was turned down. Of several that were not, because
+    the tries were under way at the same time, the first that is no error was taken. If no
+    answer was taken, it is the try that began last.
+    """
+    if len(attempts) < 2:
+        return attempts[0] if attempts else None
+    last = max(attempts, key=_start_ns)
+    answers = [
+        (attempt.failed, attempt.headers_ns, at)
+        for at, attempt in enumerate(attempts)
+        if attempt.headers_ns is not None and attempt.headers_ns > last.start_ns
+    ]
+    return attempts[min(answers)[-1]] if answers else last
 
 
 @dataclass(slots=True)

@@ -37,18 +37,20 @@ if TYPE_CHECKING:
         iterate_body,
         watch_body,
     )
-    from latspan.instrument._clients import port_of, server_of
+    from latspan.instrument._clients import port_of, sent_request, server_of
     from latspan.instrument._closing import aclosing_of, closing_of
     from latspan.instrument._coroutines import stand_in
     from latspan.instrument._exchange import Exchange
     from latspan.instrument._hooks import (
         Attempt,
         Call,
+        SentRequest,
         active_call,
         asks_for_usage,
         inside,
         is_switched_on,
         open_call,
+        patch_request_builder,
     )
     from latspan.instrument._instrumentor import Instrumentor
     from latspan.instrument._patching import Patches
@@ -75,6 +77,7 @@ __all__ = [
     "Integration",
     "Patches",
     "Scope",
+    "SentRequest",
     "Served",
     "Standing",
     "Timings",
@@ -105,11 +108,13 @@ __all__ = [
     "open_call",
     "outcome_of",
     "outcome_of_status",
+    "patch_request_builder",
     "patch_stream_classes",
     "patch_stream_wrappers",
     "port_of",
     "report_bug",
     "request",
+    "sent_request",
     "server_of",
     "stand_in",
     "traced",
@@ -131,6 +136,7 @@ _FOR_INTEGRATIONS = {
     "Exchange": "_exchange",
     "Instrumentor": "_instrumentor",
     "Patches": "_patching",
+    "SentRequest": "_hooks",
     "Served": "_served",
     "Timings": "_timings",
     "Warmed": "_warm",
@@ -148,8 +154,10 @@ _FOR_INTEGRATIONS = {
     "iterate": "_streams",
     "iterate_body": "_bodies",
     "open_call": "_hooks",
+    "patch_request_builder": "_hooks",
     "patch_stream_classes": "_stream_classes",
     "patch_stream_wrappers": "_stream_classes",
+    "sent_request": "_clients",
     "server_of": "_clients",
     "aclosing_of": "_closing",
     "closing_of": "_closing",

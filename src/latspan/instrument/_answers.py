@@ -150,8 +150,8 @@ def _end_or_follow(call: LiveCall, answer: Any) -> None:
     elif response.is_closed:
         # Read by the SDK before it was handed over.
         call.answer = response.content
-    elif call.attempts and follows_bodies(response):
-        body = watch_body(call, call.attempts[-1], response)
+    elif (attempt := call.answering) is not None and follows_bodies(response):
+        body = watch_body(call, attempt, response)
         if response.request.headers.get(_RAW) == _INSIDE_WITH:
             body.entered()
         return

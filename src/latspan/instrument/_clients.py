@@ -1,10 +1,12 @@
-"""Where a client says that it sends to."""
+"""Where a client says that it sends to, and what."""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-__all__ = ["port_of", "server_of"]
+from latspan._request import SentRequest
+
+__all__ = ["port_of", "sent_request", "server_of"]
 
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 
@@ -23,3 +25,19 @@ def server_of(client: Any) -> tuple[str, int] | None:
         return None
     port: int | None = getattr(url, "port", None)
     return host, port_of(getattr(url, "scheme", ""), port)
+
+
+def sent_request(request: Any) -> SentRequest:
+    """Return what a request of httpx's, or of httpx2's, sends."""
+    url = request.url
+    # There is no public way to ask for a body that may not be in memory.
+    body: object = getattr(request, "_content", None)
+    return SentRequest(
+        request=request,
+        method=request.method,
+        scheme=url.scheme,
+        host=url.host,
+        port=port_of(url.scheme, url.port),
+        path=url.raw_path.partition(b"?")[0].decode("ascii"),
+        body=body if isinstance(body, bytes) else None,
+    )

@@ -1,17 +1,17 @@
-"""One request and its response on a transport: a try of an open call, or one of its own."""
+"""One request and its response on a transport: an attempt of an open call, or one of its own."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, cast
 
 from opentelemetry import trace
 
 from latspan import semconv
-from latspan._request import Entered, propagates_here
+from latspan._request import Entered, SentRequest, propagates_here
+from latspan._timeline import answering
 from latspan.instrument._beside import is_on
 from latspan.instrument._bodies import watch_body
-from latspan.instrument._clients import port_of
 from latspan.instrument._hooks import (
     Attempt,
     Call,
@@ -29,36 +29,56 @@ class Exchange:
     """
     One request and its response on the transport.
 
-    Where the transport itself tries again, each try begins with :meth:`try_again` and ends with
-    :meth:`try_answered` or :meth:`try_failed`; the exchange ends with :meth:`answered` or
-    :meth:`failed`, which end the last try too.
+    A transport may send it more than once: again after a failure, or a second time meanwhile.
+    Each send is a try. A transport that knows only its own sends begins each with
+    :meth:`try_again`; one that knows them from those below it asks :meth:`send_begins` for the
+    try that a send is of. A try ends with :meth:`try_answered` or :meth:`try_failed`; the exchange
+    ends with :meth:`answered` or :meth:`failed`, which end the last try too.
 
     Args:
         call: The call it is a try of, or an exchange of its own.
         attempt: The try.
+        sent: The request.
         alone: Whether it is an exchange of its own, which ends with its response.
-        outermost: Whether it began the try; a transport inside another adds to the other's.
+        outer: The exchange that it carries on, a transport inside a transport: its tries are the
+            other's, and the other ends with its own response.
     """
 
-    __slots__ = ("_outermost", "alone", "attempt", "call", "connected_here")
+    __slots__ = (
+        "_failure",
+        "_outer",
+        "_unsent",
+        "alone",
+        "attempt",
+        "call",
+        "connected_here",
+        "sent",
+    )
 
-    def __init__(self, call: Call, attempt: Attempt, *, alone: bool, outermost: bool) -> None:
+    def __init__(
+        self,
+        call: Call,
+        attempt: Attempt,
+        sent: SentRequest,
+        *,
+        alone: bool,
+        outer: Exchange | None = None,
+    ) -> None:
         self.call = call
         self.attempt = attempt
+        self.sent = sent
         self.alone = alone
         self.connected_here = False
         """Whether a connection was made for it, as far as was heard."""
-        self._outermost = outermost
+        self._outer = outer
+        self._unsent = True
+        self._failure: BaseException | None = None
 
     @classmethod
     def begin(
         cls,
-        method: str,
+        sent: SentRequest,
         *,
-        scheme: str,
-        host: str,
-        port: int | None,
-        path: str,
         official: tuple[str, str] | None = None,
         start_up: Callable[[], None] | None = None,
         apart: bool = False,
@@ -67,11 +87,7 @@ class Exchange:
         Begin an exchange, now.
 
         Args:
-            method: The HTTP method.
-            scheme: ``http`` or ``https``.
-            host: Where it goes to.
-            port: The port, ``None`` for the scheme's own.
-            path: The URL's path. Neither credentials nor the query leave the process.
+            sent: The request. Neither credentials nor the query of its URL leave the process.
             official: OpenTelemetry's own instrumentation of this client, a module and the name of
                 its instrumentor: where it is on, the HTTP span is its.
             start_up: Done before the try begins.
@@ -80,26 +96,22 @@ class Exchange:
         Returns:
             ``None`` where there is nothing to do.
         """
-        port = port_of(scheme, port)
         call = None if apart else active_call()
-        outer = call.attempts[-1] if call is not None and call.attempts else None
-        inside = outer is not None and outer.end_ns is None
-        alone = (
-            call is None
-            or call.server not in {None, (host, port)}
-            # Not a transport beneath, but something else that the transport sends meanwhile.
-            or (inside and call.sending != (method, path))
-        )
-        if alone:
+        if call is not None and not call.own_requests.include(
+            sent, in_this_context=call.is_entered_here
+        ):
+            call = None
+        alone = call is None
+        if call is None:
             call = open_exchange(
-                method,
-                server=(host, port),
+                sent.method,
+                server=(sent.host, sent.port),
                 spanned_elsewhere=official is not None and is_on(*official),
                 attributes={
-                    semconv.HTTP_REQUEST_METHOD: method,
-                    semconv.SERVER_ADDRESS: host,
-                    semconv.SERVER_PORT: port,
-                    semconv.URL_FULL: f"{scheme}://{_in_url(host)}:{port}{path}",
+                    semconv.HTTP_REQUEST_METHOD: sent.method,
+                    semconv.SERVER_ADDRESS: sent.host,
+                    semconv.SERVER_PORT: sent.port,
+                    semconv.URL_FULL: sent.url,
                 },
             )
         if call is None:
@@ -108,10 +120,13 @@ class Exchange:
             adopt_llm_span(call)
         if start_up is not None:
             start_up()
-        call.method, call.sending = method, (method, path)
-        if inside and outer is not None and not alone:
-            return cls(call, outer, alone=False, outermost=False)
-        return cls(call, call.open_attempt(), alone=alone, outermost=True)
+        call.method = sent.method
+        outer = cast("Exchange | None", call.own_requests.under_way)
+        if outer is not None:
+            return cls(call, outer.send_begins(), sent, alone=False, outer=outer)
+        exchange = cls(call, call.open_attempt(), sent, alone=alone)
+        call.own_requests.under_way = exchange
+        return exchange
 
     def active(self) -> Entered[Call | None] | None:
         """
@@ -147,36 +162,61 @@ class Exchange:
         parent = ("traceparent", f"00-{trace_id:032x}-{span_id:016x}-{flags:02x}")
         return (parent, ("tracestate", state.to_header())) if state else (parent,)
 
+    def send_begins(self) -> Attempt:
+        """
+        Return the try that a send is of, which begins now.
+
+        The first send is of the try that began with the exchange; what the transport did before
+        it is no part of that. Every further one is of another try.
+        """
+        if self._unsent:
+            self._unsent = False
+            if self._outer is None:
+                self.attempt.start_ns = self.call.now()
+        elif self._outer is None:
+            self.attempt = self.call.open_attempt()
+        else:
+            self.attempt = self._outer.send_begins()
+        return self.attempt
+
     def try_again(self) -> None:
         """Begin another try, now; the one before came to nothing."""
-        if self._outermost:
-            self.attempt = self.call.open_attempt()
-            self.connected_here = False
+        self._unsent = False
+        self.send_begins()
+        self.connected_here = False
 
-    def try_answered(self, status: int) -> None:
+    def try_answered(self, status: int, attempt: Attempt | None = None) -> None:
         """
         Hear that the response headers of a try were handed over.
 
         Args:
             status: The HTTP status code.
+            attempt: The try, the current one if not given.
         """
-        if not self._outermost:
-            return
-        attempt = self.attempt
-        attempt.end_ns = self.call.now()
-        if attempt.headers_ns is None:
-            # A transport beneath that gives no events.
-            attempt.headers_ns = attempt.end_ns
-        attempt.status = status
-        if is_error(status):
-            attempt.error_type = str(status)
+        attempt = attempt or self.attempt
+        if attempt.end_ns is None:
+            attempt.end_ns = self.call.now()
+            if attempt.headers_ns is None:
+                # A transport beneath that gives no events.
+                attempt.headers_ns = attempt.end_ns
+            _has_status(attempt, status)
 
-    def try_failed(self, error: BaseException) -> None:
-        """Hear that a try raised ``error``; of several errors on the way up the first counts."""
-        attempt = self.attempt
-        if self._outermost and attempt.end_ns is None:
+    def try_failed(self, error: BaseException, attempt: Attempt | None = None) -> None:
+        """
+        Hear that a try raised; of several errors on the way up the first counts.
+
+        Args:
+            error: The error.
+            attempt: The try, the current one if not given.
+        """
+        attempt = attempt or self.attempt
+        if attempt.end_ns is None:
             attempt.end_ns = self.call.now()
             attempt.error_type = error_type_of(error)
+            outermost = self
+            while outermost._outer is not None:
+                outermost = outermost._outer
+            outermost._failure = error
 
     def answered(
         self,
@@ -197,11 +237,13 @@ class Exchange:
             request_body: What was sent, if it is at hand.
             decoded: Whether reads bring the body without its content coding.
         """
-        if not self._outermost:
-            return
-        call, attempt = self.call, self.attempt
-        if attempt.end_ns is None:
+        if self._outer is not None:
             self.try_answered(status)
+            return
+        call = self.call
+        attempt = self._answered_try(status)
+        call.own_requests.under_way = None
+        call.own_requests.answered(self.sent, status, headers)
         call.headers = headers
         if self.alone:
             call.returned()
@@ -209,6 +251,22 @@ class Exchange:
         elif call.gathered is not None and call.request is None:
             # Its client library's integration has not taken it down.
             call.request = request_body
+
+    def _answered_try(self, status: int) -> Attempt:
+        """End every try, and return the one that brought the response."""
+        self._failure = None
+        attempts = self.call.attempts
+        answered = self.attempt = answering(attempts) or self.attempt
+        if answered.headers_ns is None and answered.failed:
+            # The transport had the response from elsewhere, after every send had failed.
+            answered = self.attempt = self.call.open_attempt()
+        self.try_answered(status)
+        _has_status(answered, status)
+        for attempt in attempts:
+            if attempt.end_ns is None:
+                # It was sent at the same time, and is not waited for.
+                attempt.end_ns = answered.end_ns
+        return answered
 
     def failed(
         self,
@@ -225,18 +283,26 @@ class Exchange:
             outcome: How the exchange ended, where the class of ``error`` does not say.
             error_type: The same of its ``error.type``.
         """
-        if not self._outermost:
+        if self._outer is not None:
+            self.try_failed(error)
             return
-        ended_ns = self.attempt.end_ns
+        attempt, failure = self.attempt, self._failure
+        self._failure = self.call.own_requests.under_way = None
+        if failure is not None and (failure is error or failure is error.__cause__):
+            # The failure of the try came up to here, as it was or as the cause of another.
+            attempt.end_ns = attempt.error_type = None
+        ended_ns = attempt.end_ns
         self.try_failed(error)
+        self._failure = None
         if self.alone:
             self.call.finish(
                 outcome or outcome_of(error),
                 # After a try that had ended before, the transport did something else until now.
-                done_ns=self.attempt.end_ns if ended_ns is None else None,
+                done_ns=attempt.end_ns if ended_ns is None else None,
                 error_type=error_type or error_type_of(error),
             )
 
 
-def _in_url(host: str) -> str:
-    return f"[{host}]" if ":" in host else host
+def _has_status(attempt: Attempt, status: int) -> None:
+    attempt.status = status
+    attempt.error_type = str(status) if is_error(status) else None

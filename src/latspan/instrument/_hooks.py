@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+import functools
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from opentelemetry import context
 from opentelemetry.context import Context
 
 from latspan import _runtime, semconv
 from latspan._request import LiveCall as Call
+from latspan._request import SentRequest
 from latspan._request import active_call as _active_call
 from latspan._request import inside
 from latspan._spans import AttributeValue, EnrichingSink, NoSink
 from latspan._text import text_of
 from latspan._timeline import Attempt
 from latspan.instrument._beside import counted_beside, ending_beside, llm_span_around
+from latspan.instrument._clients import sent_request
 from latspan.segments import Kind
 from latspan.wire import Dialect, taken_down
+
+if TYPE_CHECKING:
+    from latspan.instrument._patching import Patches
 
 __all__ = [
     "Attempt",
     "Call",
+    "SentRequest",
     "active_call",
     "asks_for_usage",
     "inside",
@@ -29,6 +36,7 @@ __all__ = [
     "is_switched_on",
     "open_call",
     "open_exchange",
+    "patch_request_builder",
 ]
 
 _SUPPRESSION_KEYS = (
@@ -67,6 +75,7 @@ def open_call(
     model: str | None,
     dialect: Dialect,
     server: tuple[str, int] | None = None,
+    client: object = None,
     streamed: bool = False,
     choices: int = 1,
     attributes: Mapping[str, AttributeValue] | None = None,
@@ -82,6 +91,8 @@ def open_call(
         model: The model asked for, ``None`` where the request does not say.
         dialect: How to read the answer.
         server: Host and port it goes to, where known.
+        client: The client library's client, if what it builds is noted by
+            :func:`patch_request_builder`: then no other request is an attempt of the call.
         streamed: Whether the answer was asked for in chunks.
         choices: How many answers were asked for at once.
         attributes: Further attributes of the span, known before the call.
@@ -126,6 +137,7 @@ def open_call(
             attributes=known,
             series=series,
             server=server,
+            client=client,
             dialect=dialect,
             streamed=streamed,
             choices=choices,
@@ -207,3 +219,27 @@ def active_call() -> Call | None:
     if call is None or _suppressed(context.get_current(), _HTTP_SUPPRESSION_KEYS):
         return None
     return call
+
+
+def patch_request_builder(patches: Patches, cls: type, name: str = "_build_request") -> None:
+    """
+    Note which requests the clients of an SDK build: they are what its calls send.
+
+    Args:
+        patches: Puts the patch on, and takes it off.
+        cls: The class of the SDK's clients.
+        name: Its method that returns a request of httpx's, or of httpx2's.
+    """
+
+    def noting(original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def build_request(self: Any, *args: Any, **kwargs: Any) -> Any:
+            request = original(self, *args, **kwargs)
+            call = _active_call()
+            if call is not None:
+                call.own_requests.note(self, request, functools.partial(sent_request, request))
+            return request
+
+        return build_request
+
+    patches.replace(cls, name, noting)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from latspan.clock import ManualClock
-from latspan.instrument import Exchange
+from latspan.instrument import Exchange, SentRequest
 from latspan.segments import Outcome
 from latspan.testing import capture
 
@@ -18,9 +18,11 @@ class Response:
     """A response of no library's."""
 
 
-def begin(**more: Any) -> Exchange:
-    where: dict[str, Any] = {"scheme": "http", "host": "model.test", "port": None, "path": "/"}
-    exchange = Exchange.begin("GET", **{**where, **more})
+PLAIN = SentRequest(None, "GET", "http", "model.test", 80, "/", None)
+
+
+def begin(sent: SentRequest = PLAIN, **more: Any) -> Exchange:
+    exchange = Exchange.begin(sent, **more)
     assert exchange is not None
     return exchange
 
@@ -65,7 +67,7 @@ def test_an_exchange_inside_another(apart: bool, exchanges: int) -> None:
 def test_the_address_of_a_host_without_a_name() -> None:
     """In a URL an IPv6 address stands in brackets."""
     with capture() as seen:
-        begin(host="::1", port=8080, path="/path").failed(OSError())
+        begin(PLAIN._replace(host="::1", port=8080, path="/path")).failed(OSError())
     (span,) = seen.spans[-1:]
     assert (span.attributes or {})["url.full"] == "http://[::1]:8080/path"
     assert (span.attributes or {})["server.address"] == "::1"
@@ -79,3 +81,52 @@ def test_a_body_that_is_decoded_by_who_reads_it(decoded: bool) -> None:
         exchange, response = begin(), Response()
         exchange.answered(200, headers, response, decoded=decoded)
         assert (exchange.call.reads is not None) is decoded
+
+
+@pytest.mark.parametrize("at_once", [True, False], ids=["at once", "again"])
+def test_a_transport_that_sends_twice_through_another(at_once: bool) -> None:
+    """Each exchange of the inner transport is a try, and only the outer one ends the exchange."""
+    clock = ManualClock()
+    with capture(clock=clock) as seen:
+        outer = begin()
+        with outer.call.active():
+            clock.advance(3 * MS)
+            first = begin()
+            clock.advance(10 * MS)
+            if not at_once:
+                first.failed(ConnectionResetError())
+                clock.advance(20 * MS)
+            second = begin()
+            clock.advance(5 * MS)
+            second.answered(200, {}, Response())
+        outer.answered(200, {}, Response())
+        assert outer.attempt is second.attempt
+        assert (first.call, first.alone, outer.alone) == (outer.call, False, True)
+        outer.call.finish(Outcome.COMPLETED)
+    (record,) = seen.records
+    totals = {total.name: total.duration_ns for total in record.segment_totals}
+    assert totals["prepare"] == 3 * MS
+    assert totals["retry"] == (10 if at_once else 30) * MS
+    assert totals["unattributed"] == 5 * MS
+
+
+def test_an_answer_that_came_before_one_that_was_asked_for_meanwhile() -> None:
+    """The call went on with the first answer: what was sent later took none of its time."""
+    clock = ManualClock()
+    with capture(clock=clock) as seen:
+        outer = begin()
+        with outer.call.active():
+            first = begin()
+            clock.advance(10 * MS)
+            second = begin()
+            clock.advance(5 * MS)
+            first.answered(200, {}, Response())
+            clock.advance(1 * MS)
+            second.failed(TimeoutError())
+        outer.answered(200, {}, Response())
+        assert outer.attempt is first.attempt
+        outer.call.finish(Outcome.COMPLETED)
+    (record,) = seen.records
+    assert "retry" not in {total.name for total in record.segment_totals}
+    tries = [span for span in seen.spans if span.parent is not None and span.name == "GET"]
+    assert [(span.attributes or {}).get("error.type") for span in tries] == [None, "TimeoutError"]

@@ -1,0 +1,75 @@
+"""
+How a pool of httpcore's is handed a request: each time is one send, whichever transport sends it.
+
+A transport that tries again, or asks twice at once, hands the request over more than once; so each
+send has a request of httpcore's own, and the ``trace`` callback of each is apart from the others'.
+The request of httpx's, which transports see and may change, is left alone.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from latspan.instrument import Patches, guarded, report_bug
+from latspan_httpx._sending import Send, Sending
+
+__all__ = ["patch_pools"]
+
+
+def patch_pools(patches: Patches, core: Any) -> None:
+    """Hook the pools of httpcore or httpcore2; those of its proxies inherit it."""
+    patches.replace(core.ConnectionPool, "handle_request", _handle_request_of)
+    patches.replace(core.AsyncConnectionPool, "handle_async_request", _handle_async_request_of)
+
+
+def _handle_request_of(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def handle_request(self: Any, request: Any) -> Any:
+        send = _begin(request, asynchronous=False)
+        if send is None:
+            return original(self, request)
+        try:
+            response = original(self, request)
+        except BaseException as error:
+            with guarded("the failure of a send"):
+                send.failed(error)
+            raise
+        with guarded("the response to a send"):
+            send.answered(response.status)
+        return response
+
+    return handle_request
+
+
+def _handle_async_request_of(
+    original: Callable[..., Awaitable[Any]],
+) -> Callable[..., Awaitable[Any]]:
+    @functools.wraps(original)
+    async def handle_async_request(self: Any, request: Any) -> Any:
+        send = _begin(request, asynchronous=True)
+        if send is None:
+            return await original(self, request)
+        try:
+            response = await original(self, request)
+        except BaseException as error:
+            with guarded("the failure of a send"):
+                send.failed(error)
+            raise
+        with guarded("the response to a send"):
+            send.answered(response.status)
+        return response
+
+    return handle_async_request
+
+
+def _begin(request: Any, *, asynchronous: bool) -> Send | None:
+    sending = Sending.current()
+    if sending is None:
+        return None
+    try:
+        return sending.send(request, asynchronous=asynchronous)
+    except Exception as error:  # noqa: BLE001 - latspan's own
+        report_bug(error, "the start of a send")
+        return None
