@@ -10,7 +10,15 @@ from typing import Any, Final
 
 from aiohttp import BaseConnector, ClientRequest, ClientResponse, ClientSession, TCPConnector
 
-from latspan.instrument import Exchange, Patches, SentRequest, guarded, port_of, stand_in
+from latspan.instrument import (
+    Exchange,
+    Patches,
+    SentRequest,
+    guarded,
+    is_excluded,
+    port_of,
+    stand_in,
+)
 from latspan.segments import SegmentName
 from latspan_aiohttp import _try
 from latspan_aiohttp._bodies import follow_content
@@ -121,6 +129,8 @@ def _begin(request: Any) -> Try | None:
         return None
     with guarded("the start of a request"):
         url = request.url
+        if is_excluded(lambda: str(url), "AIOHTTP_CLIENT"):
+            return None
         secure, body = request.is_ssl(), _body_of(request)
         exchange = Exchange.begin(
             SentRequest(

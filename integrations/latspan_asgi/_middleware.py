@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, MutableMapping
-from typing import Any
+from typing import Any, Final
 
-from latspan.instrument import Served, Timings, guarded
+from latspan.instrument import Served, Timings, guarded, is_excluded
 from latspan_asgi._answer import Answer
 from latspan_asgi._headers import as_text
 from latspan_asgi._routes import route_of
@@ -20,6 +20,16 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 _SEEN = "latspan.served"
 """In the scope of a request that is followed already: a middleware may stand there twice."""
+
+_FRAMEWORKS: Final = ("ASGI", "FASTAPI", "STARLETTE", "DJANGO")
+"""What the middleware stands for, by the names of the variables that exclude URLs."""
+
+
+def _url_of(scope: Scope) -> str:
+    """Return the URL as OpenTelemetry's middleware has it: of the server, without the query."""
+    host, port = scope.get("server") or ("0.0.0.0", 80)  # noqa: S104 - nothing listens there
+    shown = host if port in {80, None} else f"{host}:{port}"
+    return f"{scope.get('scheme', 'http')}://{shown}{scope['path']}"
 
 
 class LatspanMiddleware:
@@ -87,6 +97,8 @@ class LatspanMiddleware:
     def _begin(self, scope: Scope) -> Served | None:
         with guarded("the start of a served request"):
             server = scope.get("server")
+            if is_excluded(lambda: _url_of(scope), *_FRAMEWORKS):
+                return None
             return Served.begin(
                 scope["method"],
                 scheme=scope.get("scheme", "http"),

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from importlib import import_module
 from typing import Any
 
-from latspan.instrument import Exchange, is_switched_on, report_bug, sent_request
+from latspan.instrument import Exchange, is_excluded, is_switched_on, report_bug, sent_request
 from latspan_httpx._sending import Aside, Sending
 
 __all__ = ["send", "send_async"]
@@ -78,13 +78,14 @@ def _begin(
     request: Any, official: str, start_up: Callable[[], None] | None = None
 ) -> Sending | Aside | None:
     try:
-        exchange = Exchange.begin(
-            sent_request(request),
-            official=("opentelemetry.instrumentation.httpx", official),
-            start_up=start_up,
-        )
-        if exchange is not None:
-            return Sending(exchange, request)
+        if not is_excluded(lambda: str(request.url), "HTTPX"):
+            exchange = Exchange.begin(
+                sent_request(request),
+                official=("opentelemetry.instrumentation.httpx", official),
+                start_up=start_up,
+            )
+            if exchange is not None:
+                return Sending(exchange, request)
         return None if Sending.current() is None else Aside()
     except Exception as error:  # noqa: BLE001 - latspan's own
         report_bug(error, "the start of a request")

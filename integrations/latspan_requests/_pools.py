@@ -39,8 +39,11 @@ def _urlopen(
             args, kwargs = _propagating(outer, instance, args, kwargs)
         return wrapped(*args, **kwargs)
     sending = Sending.begin(instance, method, url, body)
-    if sending is None:
+    if sending is None and outer is None:
         return wrapped(*args, **kwargs)
+    if sending is None:
+        with Sending.aside():
+            return wrapped(*args, **kwargs)
     try:
         args, kwargs = _propagating(sending, instance, args, kwargs)
         response = wrapped(*args, **kwargs)

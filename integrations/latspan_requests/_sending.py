@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import MutableMapping
+from collections.abc import Generator, MutableMapping
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Final
 
@@ -15,6 +16,7 @@ from latspan.instrument import (
     SentRequest,
     body_watch,
     guarded,
+    is_excluded,
     outcome_of,
     outcome_of_status,
     port_of,
@@ -87,6 +89,16 @@ class Sending:
             exchange = _exchange(pool, method, url, body, apart=cls.current() is not None)
             return None if exchange is None else cls(exchange, pool)
         return None
+
+    @staticmethod
+    @contextmanager
+    def aside() -> Generator[None]:
+        """Follow nothing inside: what is sent there is not part of what is being sent here."""
+        token = _sending.set(None)
+        try:
+            yield
+        finally:
+            _sending.reset(token)
 
     def calls_itself_again(self, pool: Any) -> bool:
         """Return whether a call of ``urlopen`` inside this one is its own."""
@@ -297,9 +309,12 @@ def _exchange(
             parsed = parse_url(url)
         except exceptions.HTTPError:
             return None
-        path = parsed.path or "/"
+        path = parsed.request_uri
         if parsed.host is not None:
             scheme, host, port = parsed.scheme or scheme, parsed.host, parsed.port
+    # requests sends through urllib3, so what is excluded for one is excluded for both.
+    if is_excluded(lambda: _url_of(scheme, host, port, path), "REQUESTS", "URLLIB3"):
+        return None
     if isinstance(body, str):
         body = body.encode()
     return Exchange.begin(
@@ -315,6 +330,11 @@ def _exchange(
         official=("opentelemetry.instrumentation.urllib3", "URLLib3Instrumentor"),
         apart=apart,
     )
+
+
+def _url_of(scheme: str, host: str, port: int | None, path: str) -> str:
+    shown = "" if port is None or port == port_of(scheme, None) else f":{port}"
+    return f"{scheme}://{host}{shown}{path}"
 
 
 def _lowered(name: object) -> str:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sized
-from typing import Any
+from typing import Any, Final
+from wsgiref.util import request_uri
 
-from latspan.instrument import Served, Timings, guarded
+from latspan.instrument import Served, Timings, guarded, is_excluded
 from latspan_wsgi._body import Body, SizedBody
 from latspan_wsgi._routes import route_of
 
@@ -15,6 +16,9 @@ App = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
 _SEEN = "latspan.served"
 """In the environ of a request that is followed already: a middleware may stand there twice."""
+
+_FRAMEWORKS: Final = ("WSGI", "FLASK", "DJANGO")
+"""What the middleware stands for, by the names of the variables that exclude URLs."""
 
 
 class LatspanMiddleware:
@@ -67,6 +71,8 @@ class LatspanMiddleware:
 
     def _begin(self, environ: dict[str, Any]) -> Served | None:
         with guarded("the start of a served request"):
+            if is_excluded(lambda: request_uri(environ), *_FRAMEWORKS):
+                return None
             port: str = environ.get("SERVER_PORT", "")
             return Served.begin(
                 environ["REQUEST_METHOD"],

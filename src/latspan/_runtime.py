@@ -7,6 +7,7 @@ and does nothing when there is none.
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
@@ -120,6 +121,12 @@ class Runtime:
     observe: Callable[[], Observation] = nobody_observes
     reads_content: bool = field(init=False)
     """Whether what is asked and answered is gathered, for whatever purpose."""
+    excluded_urls: dict[tuple[str, ...], tuple[re.Pattern[str], ...]] = field(
+        init=False,
+        compare=False,
+        default_factory=dict[tuple[str, ...], tuple[re.Pattern[str], ...]],
+    )
+    """The URLs that the environment excludes, by the libraries that they were looked up for."""
 
     def __post_init__(self) -> None:
         reads_content = self.captures_content or self.count_tokens is not None

@@ -1,4 +1,4 @@
-"""Behind a proxy `connect` is all that comes before the server: the tunnel and the proxy's own TLS."""
+"""Behind a proxy `connect` is all that comes before the server, the proxy's own TLS too."""
 
 from __future__ import annotations
 

@@ -380,3 +380,14 @@ def test_a_client_that_leaves_before_the_head(server: Server) -> None:
         asyncio.run(asking)
     (record,) = server.seen.records
     assert record.outcome is Outcome.CLOSED_EARLY
+
+
+def test_a_request_whose_url_is_excluded(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is served as ever, and has neither a span nor values."""
+    monkeypatch.setenv("OTEL_PYTHON_FASTAPI_EXCLUDED_URLS", "/health$")
+    for path in ("/health", "/chat"):
+        assert server.serve(answering(b"ok"), path=path).body == b"ok"
+    (record,) = server.seen.records
+    (span,) = server.seen.spans
+    assert (span.attributes or {})["url.path"] == "/chat"
+    assert record.kind is Kind.REQUEST

@@ -373,3 +373,21 @@ def test_a_body_knows_its_length_where_the_applications_own_does(server: Server)
         assert (len(body) if hasattr(body, "__len__") else None) == length
         assert [*body] == [b"a", b"b"]
         body.close()
+
+
+def test_a_request_whose_url_is_excluded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is served as ever, and has neither a span nor values; its query is searched as Flask's."""
+    monkeypatch.setenv("OTEL_PYTHON_FLASK_EXCLUDED_URLS", r"/health\?")
+
+    def app(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        del environ
+        start_response("200 OK", [])
+        return [b"ok"]
+
+    clock = ManualClock()
+    with capture(clock=clock) as seen:
+        for path in ("/health", "/chat"):
+            assert Client(clock).ask(LatspanMiddleware(app), path).parts == [b"ok"]
+    assert len(seen.records) == 1
+    (span,) = seen.spans
+    assert (span.attributes or {})["url.path"] == "/chat"

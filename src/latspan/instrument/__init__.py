@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from latspan.instrument._closing import aclosing_of, closing_of
     from latspan.instrument._coroutines import stand_in
     from latspan.instrument._exchange import Exchange
+    from latspan.instrument._excluded_urls import is_excluded
     from latspan.instrument._hooks import (
         Attempt,
         Call,
@@ -101,6 +102,7 @@ __all__ = [
     "inside",
     "instrumented",
     "integrations",
+    "is_excluded",
     "is_on",
     "is_switched_on",
     "iterate",
@@ -149,6 +151,7 @@ _FOR_INTEGRATIONS = {
     "body_watch": "_bodies",
     "follow": "_stream_classes",
     "inside": "_hooks",
+    "is_excluded": "_excluded_urls",
     "is_on": "_beside",
     "is_switched_on": "_hooks",
     "iterate": "_streams",
