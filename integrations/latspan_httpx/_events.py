@@ -115,5 +115,5 @@ class Listener:
     def _gives_up(self) -> None:
         """Hear that a connection that failed is tried again, after a back-off."""
         if self._exchange is not None and self._failure is not None:
-            self._exchange.try_failed(self._failure, self.attempt)
+            self._exchange.send_failed(self._failure, self.attempt)
         self._failure = None

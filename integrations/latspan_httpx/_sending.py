@@ -153,7 +153,7 @@ class Send:
 
     def failed(self, error: BaseException) -> None:
         """Hear that the pool raised ``error``."""
-        self._exchange.try_failed(error, self._listener.attempt)
+        self._exchange.send_failed(error, self._listener.attempt)
 
 
 def _hearing(

@@ -25,6 +25,7 @@ same time, is another attempt: see :meth:`latspan.instrument.Exchange.send_begin
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Final, NamedTuple, Protocol
 from urllib.parse import unquote, urljoin, urlsplit
 
@@ -124,7 +125,11 @@ class OwnRequests:
     def answered(self, sent: SentRequest, status: int, headers: Any) -> None:
         """Note the answer to an attempt: a redirect may be followed."""
         location = headers.get("location") if status in _REDIRECTS else None
-        self._redirected_to = None if location is None else sent.target_of(str(location))
+        self._redirected_to = None
+        if location is not None:
+            # No client follows what is not a URL.
+            with suppress(ValueError):
+                self._redirected_to = sent.target_of(str(location))
 
     def include(self, sent: SentRequest, *, in_this_context: Callable[[], bool]) -> bool:
         """

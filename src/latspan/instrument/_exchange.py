@@ -201,22 +201,28 @@ class Exchange:
                 attempt.headers_ns = attempt.end_ns
             _has_status(attempt, status)
 
-    def try_failed(self, error: BaseException, attempt: Attempt | None = None) -> None:
+    def try_failed(self, error: BaseException) -> None:
+        """Hear that a try raised ``error``; of several errors on the way up the first counts."""
+        self._fail(self.attempt, error)
+
+    def send_failed(self, error: BaseException, attempt: Attempt) -> None:
         """
-        Hear that a try raised; of several errors on the way up the first counts.
+        Hear that a send of :meth:`send_begins` raised; the transport above may send again.
 
         Args:
             error: The error.
-            attempt: The try, the current one if not given.
+            attempt: The try.
         """
-        attempt = attempt or self.attempt
+        if self._outer is not None:
+            self._outer.send_failed(error, attempt)
+        else:
+            self._fail(attempt, error)
+            self._failure = error
+
+    def _fail(self, attempt: Attempt, error: BaseException) -> None:
         if attempt.end_ns is None:
             attempt.end_ns = self.call.now()
             attempt.error_type = error_type_of(error)
-            outermost = self
-            while outermost._outer is not None:
-                outermost = outermost._outer
-            outermost._failure = error
 
     def answered(
         self,
@@ -284,16 +290,15 @@ class Exchange:
             error_type: The same of its ``error.type``.
         """
         if self._outer is not None:
-            self.try_failed(error)
+            self._outer.send_failed(error, self.attempt)
             return
         attempt, failure = self.attempt, self._failure
         self._failure = self.call.own_requests.under_way = None
         if failure is not None and (failure is error or failure is error.__cause__):
-            # The failure of the try came up to here, as it was or as the cause of another.
+            # The failure of the send came up to here, as it was or as the cause of another.
             attempt.end_ns = attempt.error_type = None
         ended_ns = attempt.end_ns
         self.try_failed(error)
-        self._failure = None
         if self.alone:
             self.call.finish(
                 outcome or outcome_of(error),

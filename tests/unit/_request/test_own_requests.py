@@ -81,6 +81,7 @@ def test_without_a_note_it_is_what_goes_to_the_server(host: str, is_own: bool) -
         (303, "//other.test/x", False),
         (200, "http://other.test/x", False),
         (303, "http://other.test/%78?a=b#c", True),
+        (303, "http://[", False),
     ],
 )
 def test_where_a_redirect_leads(status: int, location: str, is_own: bool) -> None:
