@@ -31,6 +31,9 @@ __all__ = [
 ]
 
 
+_MOST: Final = 1e12
+"""Milliseconds of thirty years, and more spans than any memory holds."""
+
 _TEMPORALITIES: Final = {
     "CUMULATIVE": AggregationTemporality.CUMULATIVE,
     "DELTA": AggregationTemporality.DELTA,
@@ -145,13 +148,13 @@ def _seconds(variable: str, *, default_ms: float) -> float:
 
 
 def _positive(variable: str, *, default: float, least: float = 0) -> float:
-    """Return what ``variable`` says if it is above 0 and not below ``least``."""
+    """Return what ``variable`` says if it is above 0, not below ``least`` and not absurd."""
     text = os.environ.get(variable, "").strip()
     try:
         value = float(text) if text else default
     except ValueError:
         value = 0
-    if value > 0 and value >= least:
+    if 0 < value <= _MOST and value >= least:
         return value
     logger.warning("%s is '%s', not a positive number; using %g", variable, text, default)
     return default

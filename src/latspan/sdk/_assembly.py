@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import os
+import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -12,6 +13,7 @@ from latspan._fork import this_process
 from latspan._runtime import Runtime, nobody_observes
 from latspan._spans import NoSink, SpanSink
 from latspan.clock import Clock, SystemClock
+from latspan.errors import ConfigError, LatspanError
 from latspan.recording import Recorder
 from latspan.sdk._config import Config
 from latspan.sdk._content import captures_content, token_counter
@@ -24,6 +26,7 @@ from latspan.sdk._worker import Worker
 if TYPE_CHECKING:
     from opentelemetry.sdk.resources import Resource
     from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.trace import TracerProvider as ApiProvider
 
     from latspan._surroundings import Surroundings
     from latspan.export import IntervalExport, OtlpPayloads, Outlet, Reading
@@ -35,10 +38,10 @@ if TYPE_CHECKING:
 __all__ = ["Assembly", "assemble"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Assembly:
     """
-    What is switched on, and what must be flushed and stopped again.
+    What is put together; it is begun once, and stopped once.
 
     Args:
         runtime: What live requests use.
@@ -47,6 +50,7 @@ class Assembly:
         sampling: Decides which of them are sent, if not all are.
         intervals: Sends this process's histograms, if anything does.
         surroundings: Samples what happens around requests, if anybody asked for that.
+        provider: The private provider, if it is to be the process's own.
     """
 
     runtime: Runtime
@@ -55,6 +59,65 @@ class Assembly:
     sampling: SamplingSink | None
     intervals: PerProcess[IntervalExport] | None
     surroundings: Surroundings | None
+    provider: TracerProvider | None
+
+    def begin(self) -> None:
+        """Start the threads that need no request, and take over the process's provider."""
+        if self.intervals is not None:
+            self.intervals()
+        if self.surroundings is not None:
+            # Now, so that there is a sample before the first request.
+            self.surroundings.start()
+        if self.spans is not None:
+            # Its module loads the SDK, which is loaded where there are spans to export.
+            from latspan.sdk._global_provider import lead_to
+
+            lead_to(self.spans, self.provider)
+
+    def flush(self, timeout_s: float) -> bool:
+        """
+        Export what has ended so far.
+
+        Args:
+            timeout_s: How long to wait at most, in seconds.
+
+        Returns:
+            Whether all of it left in time.
+        """
+        deadline = time.monotonic() + timeout_s
+        flushed = self.worker.drain(timeout_s)
+        # Side by side: spans and metrics may go to different places, of which one is slow.
+        spans_sent = None if self.spans is None else self.spans.flushing()
+        intervals = None if self.intervals is None else self.intervals.made()
+        if intervals is not None:
+            flushed &= intervals.force_flush(_left_s(deadline))
+        if spans_sent is not None:
+            flushed &= spans_sent(_left_s(deadline))
+        return flushed
+
+    def stop(self, timeout_s: float) -> None:
+        """
+        Export what is left and end every thread.
+
+        Args:
+            timeout_s: How long to wait for the last export at most, in seconds.
+        """
+        deadline = time.monotonic() + timeout_s
+        self.worker.stop(timeout_s)
+        if self.surroundings is not None:
+            self.surroundings.stop()
+        if self.sampling is not None:
+            self.sampling.traces.release()
+        wait_for_spans = None if self.spans is None else self.spans.closing()
+        intervals = None if self.intervals is None else self.intervals.made()
+        if intervals is not None:
+            intervals.shutdown(_left_s(deadline))
+        if wait_for_spans is not None:
+            wait_for_spans(_left_s(deadline))
+
+
+def _left_s(deadline: float) -> float:
+    return max(deadline - time.monotonic(), 0)
 
 
 _NOT_SAMPLED: Final = (
@@ -62,29 +125,45 @@ _NOT_SAMPLED: Final = (
     " sampler rules"
 )
 
-_global_provider: TracerProvider | None = None
-
 
 def assemble(config: Config, *, at_end: Callable[[], None]) -> Assembly:
     """
-    Put together what ``config`` says; threads and exporters begin here.
+    Put together what ``config`` says, so that what cannot work fails here and changes nothing.
 
-    In a forked child they begin once more, with its first request: until then a child has no
-    thread, opens no connection and imports nothing, as many a child only runs another program.
+    In a forked child threads and exporters begin once more, with its first request: until then a
+    child has no thread, opens no connection and imports nothing, as many a child only runs
+    another program.
 
     Args:
         config: Validated.
         at_end: What a child that ends without ``atexit`` is to do last.
+
+    Raises:
+        ConfigError: An exporter or the SDK does not take what the environment says.
+        MissingExtraError: A package is absent that a setting needs.
     """
+    with ExitStack() as undo:
+        try:
+            assembly = _assembled(config, at_end, undo)
+        except LatspanError:
+            raise
+        except Exception as error:
+            raise ConfigError(
+                f"telemetry cannot be exported as configured: {error}",
+                hint="look for an OTEL_* variable whose value OpenTelemetry does not take;"
+                " latspan doctor shows them",
+            ) from error
+        undo.pop_all()
+        return assembly
+
+
+def _assembled(config: Config, at_end: Callable[[], None], undo: ExitStack) -> Assembly:
     clock = SystemClock()
     recorder = Recorder(clock, keep=config.keep_records, series_limit=config.series_limit)
     resource = _resource(config)
-    private, spans = _private_spans(config, resource, at_end)
-    sampling = None if spans is None else _sampling(config, private)
-
     surroundings = _surroundings(config, clock)
 
-    def begin() -> None:
+    def begin_with_a_request() -> None:
         run_before_a_child_ends(at_end)
         if surroundings is not None:
             surroundings.start()
@@ -93,23 +172,24 @@ def assemble(config: Config, *, at_end: Callable[[], None]) -> Assembly:
         if intervals is not None:
             intervals()
 
-    worker = Worker(on_start=begin, patient=True)
+    worker = Worker(on_start=begin_with_a_request, patient=True)
 
     def readings() -> list[Reading]:
         return _readings(recorder, worker, spans, sampling)
 
+    def application() -> ApiProvider | None:
+        return sinks.provider()
+
+    of_metrics = _resource_of_metrics(config, application, resource)
+    intervals = _intervals(config, of_metrics, recorder, readings, undo)
+    private, spans, provider = _private_spans(config, resource, at_end, undo)
+    sampling = None if spans is None else _sampling(config, private)
     sinks = Sinks(
         sampling or private,
         config.tracer_provider,
         begin=worker.start,
         instead=None if sampling is None else _NOT_SAMPLED,
     )
-    intervals = _intervals(
-        config, _resource_of_metrics(config, sinks, resource), recorder, readings
-    )
-    if surroundings is not None:
-        # Now, so that there is a sample before the first request.
-        surroundings.start()
     runtime = Runtime(
         clock=clock,
         recorder=recorder,
@@ -125,15 +205,25 @@ def assemble(config: Config, *, at_end: Callable[[], None]) -> Assembly:
         gen_ai_latency=config.gen_ai_latency,
         observe=surroundings or nobody_observes,
     )
-    return Assembly(runtime, worker, spans, sampling, intervals, surroundings)
+    return Assembly(
+        runtime=runtime,
+        worker=worker,
+        spans=spans,
+        sampling=sampling,
+        intervals=intervals,
+        surroundings=surroundings,
+        provider=provider if config.set_global else None,
+    )
 
 
 def _surroundings(config: Config, clock: Clock) -> Surroundings | None:
     """Return what samples what happens around requests, ``None`` where nobody asked for it."""
     if not config.sample_servers and not config.sample_host:
         return None
-    from latspan._surroundings import Surroundings
+    from latspan._surroundings import Surroundings, require_parser
 
+    if config.sample_servers:
+        require_parser()
     return Surroundings(
         clock.monotonic_ns,
         servers=config.sample_servers,
@@ -152,37 +242,28 @@ def _token_counter(
     return token_counter(encodings(), worker)
 
 
-def _exports(config: Config, variable: str) -> bool:
-    return config.export and os.environ.get(variable, "").strip().lower() != "none"
-
-
 def _resource(config: Config) -> Callable[[], Resource]:
     """Return what says what this process is called, once something is to be exported."""
-    own: PerProcess[Resource] | None = None
 
     def of_this_process(parents: Resource | None) -> Resource:
         from latspan.export import resource_of, resource_of_child
 
         return resource_of(config.service_name) if parents is None else resource_of_child(parents)
 
-    def resource() -> Resource:
-        nonlocal own
-        if own is None:
-            own = PerProcess(of_this_process)
-        return own()
-
-    return resource
+    return PerProcess(of_this_process, at_once=False)
 
 
 def _resource_of_metrics(
-    config: Config, sinks: Sinks, own: Callable[[], Resource]
+    config: Config, application: Callable[[], ApiProvider | None], own: Callable[[], Resource]
 ) -> Callable[[], Resource]:
     """Return what says what metrics are of: of what their exemplars' spans are."""
     begun_in = this_process()
 
     def resource() -> Resource:
-        provider = sinks.provider()
-        if provider is None or provider is _global_provider:
+        from latspan.sdk._global_provider import is_latspans
+
+        provider = application()
+        if provider is None or is_latspans(provider):
             return own()
         from opentelemetry.sdk.resources import SERVICE_NAME, Resource
 
@@ -198,34 +279,30 @@ def _resource_of_metrics(
 
 
 def _private_spans(
-    config: Config, resource: Callable[[], Resource], at_end: Callable[[], None]
-) -> tuple[SpanSink, SpanExport | None]:
-    global _global_provider
-    if not _exports(config, "OTEL_TRACES_EXPORTER"):
-        return NoSink(), None
-    from opentelemetry import trace
+    config: Config,
+    resource: Callable[[], Resource],
+    at_end: Callable[[], None],
+    undo: ExitStack,
+) -> tuple[SpanSink, SpanExport | None, TracerProvider | None]:
+    """Return where spans go without a provider of the application's, and what sends them."""
+    if not config.exports("traces"):
+        return NoSink(), None, None
     from opentelemetry.sdk.trace import TracerProvider
 
     from latspan.export import PrivateSink, otlp_spans
     from latspan.sdk._span_export import SpanExport
 
     protocol, endpoint = config.protocol_of("traces"), config.endpoint_of("traces")
+    # Held by nobody but a global one's users: in a forked child a provider looks for its
+    # resource on threads, at once.
+    provider = TracerProvider(resource=resource(), shutdown_on_exit=False)
     spans = SpanExport(
         lambda: otlp_spans(protocol, endpoint),
         resource=resource,
         on_start=lambda: run_before_a_child_ends(at_end),
     )
-    # Held by nobody but a global one's users: in a forked child a provider looks for its
-    # resource on threads, at once.
-    provider = TracerProvider(resource=resource(), shutdown_on_exit=False)
-    if _global_provider is not None:
-        # A process's provider can be set once: what was configured before made it ours.
-        _global_provider.add_span_processor(spans)
-    elif config.set_global:
-        provider.add_span_processor(spans)
-        trace.set_tracer_provider(provider)
-        _global_provider = provider
-    return PrivateSink(provider, spans.take), spans
+    undo.callback(lambda: spans.closing()(0))
+    return PrivateSink(provider, spans.take), spans, provider
 
 
 def _sampling(config: Config, private: SpanSink) -> SamplingSink | None:
@@ -272,10 +349,10 @@ def _intervals(
     resource: Callable[[], Resource],
     recorder: Recorder,
     readings: Callable[[], Iterable[Reading]],
+    undo: ExitStack,
 ) -> PerProcess[IntervalExport] | None:
     """Return what hands out the recorder's intervals, ``None`` where nobody wants them."""
-    metrics = _exports(config, "OTEL_METRICS_EXPORTER")
-    payloads = config.histogram_payloads and _exports(config, "OTEL_LOGS_EXPORTER")
+    metrics, payloads = config.exports("metrics"), config.exports("logs")
     folder = config.histogram_log
     if not metrics and not payloads and folder is None:
         return None
@@ -302,17 +379,23 @@ def _intervals(
         if exact is not None:
             yield exact
 
-    def begin(_: IntervalExport | None) -> IntervalExport:
+    # Made now, so that an exporter that cannot be made fails before anything has begun.
+    first: list[Outlet] = []
+    for outlet in outlets():
+        first.append(outlet)
+        undo.callback(outlet.shutdown, 0)
+
+    def begin(inherited: IntervalExport | None) -> IntervalExport:
         from latspan.export import IntervalExport
 
         return IntervalExport(
             recorder,
-            list(outlets()),
+            first if inherited is None else list(outlets()),
             interval_s=config.metrics_interval_s,
             idle_s=config.series_idle_s,
         )
 
-    return PerProcess(begin)
+    return PerProcess(begin, at_once=False)
 
 
 def _payloads(config: Config, resource: Callable[[], Resource]) -> OtlpPayloads:

@@ -4,16 +4,26 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypedDict, cast, get_args
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypedDict, get_args
 from urllib.parse import urlsplit
 
-from latspan import _shown
-from latspan._surroundings import address_of
+from latspan._warn_once import warn_once
 from latspan.errors import ConfigError, UnknownNameError
 from latspan.metrics import Expectations
+from latspan.sdk._checks import (
+    check_choice,
+    check_endpoint,
+    check_folder,
+    check_integer,
+    check_number,
+    check_provider,
+    check_ratio,
+    check_servers,
+    check_switch,
+    check_text,
+)
 from latspan.units import NS_PER_S, from_unit
 
 if TYPE_CHECKING:
@@ -42,27 +52,30 @@ _SWITCHES: Final = (
     "include_usage",
     "gen_ai_latency",
 )
-_POSITIVE: Final = (
-    "metrics_interval_s",
-    "series_idle_s",
-    "stall_ms",
-    "first_token_target_ms",
-    "token_target_ms",
-    "reading_tokens_per_s",
-    "sample_interval_s",
-    "slow_ms",
-)
-"""Settings that are numbers above 0."""
+_NUMBERS: Final[Mapping[str, tuple[float, float]]] = {
+    "metrics_interval_s": (0.001, 1e9),
+    "series_idle_s": (0.001, 1e9),
+    "stall_ms": (1e-9, 1e12),
+    "first_token_target_ms": (1e-9, 1e12),
+    "token_target_ms": (1e-9, 1e12),
+    "reading_tokens_per_s": (1e-9, 1e12),
+    "sample_interval_s": (0.001, 1e9),
+    "slow_ms": (1e-9, 1e12),
+}
+"""Settings that are numbers, and from where to where: what is held of them never overflows."""
 
 _UNLESS_UNSET: Final = frozenset({"metrics_interval_s", "slow_ms"})
 """Those of them that may be ``None``: OpenTelemetry's variable says, or there is no such limit."""
 
-_INTEGERS: Final[Mapping[str, tuple[int, float]]] = {
-    "metrics_scale": (-10, 20),
-    "metrics_max_buckets": (2, math.inf),
-    "series_limit": (1, math.inf),
+_INTEGERS: Final[Mapping[str, tuple[int, float, str]]] = {
+    "metrics_scale": (-10, 20, ""),
+    "metrics_max_buckets": (2, math.inf, ""),
+    "series_limit": (1, math.inf, ""),
+    "keep_records": (0, math.inf, "to keep all"),
 }
-"""Settings that are whole numbers, and from where to where."""
+"""Settings that are whole numbers, from where to where, and what ``None`` means if anything."""
+
+_TEXTS: Final = ("service_name", "path", "route", "traffic_class")
 
 _CODE_ONLY: Final = frozenset({"tracer_provider"})
 
@@ -83,7 +96,7 @@ class Config:
         service_name: ``service.name`` of what is exported. Unset, metrics have the resource of the
             application's provider, where it has one, and otherwise ``OTEL_SERVICE_NAME`` says.
         export: Whether anything is exported. Off, histograms can still be read in the process.
-        metrics_interval_s: Seconds between two exports of metrics, more than 0. Unset,
+        metrics_interval_s: Seconds between two exports of metrics, at least 0.001. Unset,
             ``OTEL_METRIC_EXPORT_INTERVAL`` says, and otherwise it is 60.
         metrics_scale: How fine exported histograms are, in [-10, 20]. 8 keeps the middle of a
             bucket within 0.3 % of a value in it, and is the finest that Prometheus keeps.
@@ -92,7 +105,7 @@ class Config:
         series_limit: How many series of one metric are told apart, at least 1. What comes under
             further keys is counted in one series more, and said so.
         series_idle_s: Seconds after which a series without new values is forgotten, once its last
-            ones were delivered; more than 0.
+            ones were delivered; at least 0.001.
         histogram_log: A folder in which each process keeps a log of its exact histograms, one
             interval after the other, whether or not anything is exported.
         histogram_payloads: Send each interval's exact histograms too, as OTLP log records, so
@@ -122,7 +135,7 @@ class Config:
             variable. Without a path, ``/metrics`` and ``/slots`` are asked. Needs the extra
             ``sampler``.
         sample_host: Whether spans say how the process and its machine fared meanwhile.
-        sample_interval_s: Seconds between two samples, more than 0.
+        sample_interval_s: Seconds between two samples, at least 0.001.
         keep_ratio: How many of all traces the private pipeline keeps at most, in (0, 1]; 1 keeps
             all. Below, each is decided on when it has ended: those that failed, the slowest and a
             few at random are kept. Histograms count all requests whatever this says.
@@ -192,35 +205,39 @@ class Config:
             elif environment.get(variable) and field.name not in _CODE_ONLY:
                 merged[field.name] = _parsed(field.name, variable, environment[variable])
         config = cls(**merged)
-        config.validate()
+        config.validate(environment)
         return config
 
-    def validate(self) -> None:
+    def validate(self, environment: Mapping[str, str] = os.environ) -> None:
         """
-        Refuse what cannot work.
+        Refuse what cannot work: every setting, and where every signal is sent.
+
+        Args:
+            environment: Where ``OTEL_*`` variables are looked up.
 
         Raises:
             ConfigError: With the value that is wrong, and how to mend it.
         """
         if self.endpoint is not None:
-            _check_endpoint(self.endpoint)
-        if self.protocol is not None and self.protocol not in get_args(Protocol):
-            raise ConfigError(
-                f"protocol is '{self.protocol}'",
-                hint=f"use one of {', '.join(get_args(Protocol))}",
-            )
-        for name in _POSITIVE:
+            check_endpoint("endpoint", self.endpoint)
+        check_choice("protocol", self.protocol, get_args(Protocol))
+        for name, (least, most) in _NUMBERS.items():
             value = getattr(self, name)
             if value is not None or name not in _UNLESS_UNSET:
-                _check_positive(name, value)
-        for name, (least, most) in _INTEGERS.items():
-            _check_integer(name, getattr(self, name), least, most)
-        _check_ratio(self.keep_ratio)
-        _check_kept(self.keep_records)
-        _check_folder(self.histogram_log)
-        _check_servers(self.sample_servers)
+                check_number(name, value, least, most)
+        for name, (least, most, unset) in _INTEGERS.items():
+            check_integer(name, getattr(self, name), least, most, unset=unset)
+        check_ratio("keep_ratio", self.keep_ratio)
+        check_folder("histogram_log", self.histogram_log)
+        check_servers("sample_servers", self.sample_servers)
+        check_provider("tracer_provider", self.tracer_provider)
+        for name in _TEXTS:
+            check_text(name, getattr(self, name))
         for name in _SWITCHES:
-            _check_switch(name, getattr(self, name))
+            check_switch(name, getattr(self, name))
+        for signal in get_args(Signal):
+            if self.exports(signal, environment):
+                self.protocol_of(signal, environment)
 
     @property
     def expected(self) -> Expectations:
@@ -243,16 +260,28 @@ class Config:
         said = {"path": self.path, "route": self.route, "traffic_class": self.traffic_class}
         return {name: value for name, value in said.items() if value is not None}
 
+    def exports(self, signal: Signal, environment: Mapping[str, str] = os.environ) -> bool:
+        """Return whether anything of ``signal`` is sent."""
+        wanted = self.export and (signal != "logs" or self.histogram_payloads)
+        said = environment.get(f"OTEL_{signal.upper()}_EXPORTER", "").strip().lower()
+        return wanted and said != "none"
+
     def protocol_of(self, signal: Signal, environment: Mapping[str, str] = os.environ) -> Protocol:
-        """Return the OTLP protocol in use for ``signal``."""
-        if self.protocol is not None:
-            return self.protocol
-        for said in _values(environment, signal, "PROTOCOL"):
-            if said == "grpc" or said == "http/protobuf":
-                return said
-        endpoints = [self.endpoint, *_values(environment, signal, "ENDPOINT")]
-        where = next(filter(None, endpoints), _DEFAULT_ENDPOINTS["http/protobuf"])
-        _check_endpoint(where)
+        """
+        Return the OTLP protocol in use for ``signal``.
+
+        Raises:
+            ConfigError: The address that ``signal`` is sent to cannot be one.
+        """
+        endpoints = _said(environment, signal, "ENDPOINT")
+        variable, where = next(endpoints, ("", _DEFAULT_ENDPOINTS["http/protobuf"]))
+        protocol = self.protocol or _protocol_said(environment, signal)
+        if self.endpoint is not None:
+            where = self.endpoint
+        else:
+            check_endpoint(variable, where, protocol or "http/protobuf")
+        if protocol is not None:
+            return protocol
         return "grpc" if urlsplit(where).port == _GRPC_PORT else "http/protobuf"
 
     def endpoint_of(
@@ -266,7 +295,7 @@ class Config:
         endpoint = self.endpoint
         protocol = self.protocol_of(signal, environment)
         if endpoint is None:
-            if any(_values(environment, signal, "ENDPOINT")):
+            if any(_said(environment, signal, "ENDPOINT")):
                 return None
             endpoint = _DEFAULT_ENDPOINTS[protocol]
         if protocol == "grpc":
@@ -309,79 +338,29 @@ class ConfigFields(TypedDict, total=False):
     keep_records: int | None
 
 
-def _values(environment: Mapping[str, str], signal: Signal, what: str) -> list[str]:
-    """Return what the OTLP variables say, the one of the signal first."""
-    variables = (f"OTEL_EXPORTER_OTLP_{signal.upper()}_{what}", f"OTEL_EXPORTER_OTLP_{what}")
-    return [environment.get(variable, "").strip() for variable in variables]
+def _said(environment: Mapping[str, str], signal: Signal, what: str) -> Iterator[tuple[str, str]]:
+    """Yield the OTLP variables that are set, with their values, the one of the signal first."""
+    for whose in (f"{signal.upper()}_", ""):
+        variable = f"OTEL_EXPORTER_OTLP_{whose}{what}"
+        value = environment.get(variable, "").strip()
+        if value:
+            yield variable, value
 
 
-def _check_positive(name: str, value: object) -> None:
-    """Refuse what is no finite number above 0; callers are not all type-checked."""
-    usable = isinstance(value, int | float) and 0 < value < math.inf
-    if not usable:
-        raise ConfigError(f"{name} is {value!r}", hint="use a number greater than 0")
+def _protocol_said(environment: Mapping[str, str], signal: Signal) -> Protocol | None:
+    """
+    Return the protocol that OpenTelemetry's variables say, ``None`` where they say none.
 
-
-def _check_ratio(value: object) -> None:
-    if isinstance(value, bool) or not (isinstance(value, int | float) and 0 < value <= 1):
-        raise ConfigError(
-            f"keep_ratio is {value!r}",
-            hint="use a number above 0 and up to 1, for example 0.05 for one trace in twenty;"
-            " OTEL_TRACES_EXPORTER=none exports no spans",
+    Source: OpenTelemetry specification, "Environment Variable Specification", Enum: a value that
+    is not known is warned of and ignored.
+    """
+    for variable, value in _said(environment, signal, "PROTOCOL"):
+        if value == "grpc" or value == "http/protobuf":
+            return value
+        warn_once(
+            f"{variable} is '{value}', not one of {', '.join(get_args(Protocol))}: it is ignored"
         )
-
-
-def _check_integer(name: str, value: object, least: int, most: float) -> None:
-    if not (type(value) is int and least <= value <= most):
-        reach = f"of {least} or more" if most == math.inf else f"from {least} to {most}"
-        raise ConfigError(f"{name} is {value!r}", hint=f"use a whole number {reach}")
-
-
-def _check_switch(name: str, value: object) -> None:
-    if not isinstance(value, bool):
-        raise ConfigError(f"{name} is {value!r}", hint="use True or False")
-
-
-def _check_kept(value: object) -> None:
-    if value is not None and not (isinstance(value, int) and value >= 0):
-        raise ConfigError(f"keep_records is {value!r}", hint="use 0 or more, or None to keep all")
-
-
-def _check_folder(path: str | None) -> None:
-    if path is not None and Path(path).exists() and not Path(path).is_dir():
-        raise ConfigError(
-            f"histogram_log is '{path}', which is no folder",
-            hint="name a folder; each process makes a file of its own in it",
-        )
-
-
-def _check_servers(addresses: object) -> None:
-    hint = "for example ['http://127.0.0.1:8080']; http:// or https://, and no user in it"
-    # A text is a sequence too, of letters.
-    if isinstance(addresses, str) or not isinstance(addresses, Sequence):
-        # Not shown, here and below: it may hold a password.
-        raise ConfigError("sample_servers is not a list of addresses", hint=hint)
-    for number, address in enumerate(cast("Sequence[object]", addresses), start=1):
-        try:
-            address_of(str(address))
-        except ValueError:
-            raise ConfigError(f"sample_servers: no {number} is no address", hint=hint) from None
-
-
-def _check_endpoint(endpoint: object) -> None:
-    try:
-        parts = urlsplit(str(endpoint))
-        usable = parts.scheme in {"http", "https"} and bool(parts.hostname)
-        _ = parts.port
-    except ValueError:
-        usable = False
-    if not usable:
-        shown = _shown.address(str(endpoint))
-        raise ConfigError(
-            f"endpoint is '{shown}', which is no http:// or https:// address",
-            hint="for example http://localhost:4318 (OTLP over HTTP) or http://localhost:4317"
-            " (gRPC)",
-        )
+    return None
 
 
 def _parsed(name: str, variable: str, text: str) -> Any:
@@ -392,14 +371,14 @@ def _parsed(name: str, variable: str, text: str) -> Any:
         if lowered in _TRUE | _FALSE:
             return lowered in _TRUE
         raise ConfigError(f"{variable} is '{text}'", hint="use true or false")
-    if name in _POSITIVE or name == "keep_ratio":
+    if name in _NUMBERS or name == "keep_ratio":
         return _number(float, variable, text)
-    if name in _INTEGERS:
+    if name in _INTEGERS and not (name == "keep_records" and text.lower() == "all"):
         return _number(int, variable, text)
     if name == "sample_servers":
         return tuple(address.strip() for address in text.split(",") if address.strip())
     if name == "keep_records":
-        return None if text.lower() == "all" else _number(int, variable, text)
+        return None
     return text
 
 

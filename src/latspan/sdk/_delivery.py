@@ -37,10 +37,6 @@ from latspan.sdk._config import Config, Protocol, Signal
 
 __all__ = ["Delivery", "deliveries"]
 
-_EXPORTER_SETTING: Final[dict[Signal, str]] = {
-    "traces": "OTEL_TRACES_EXPORTER",
-    "metrics": "OTEL_METRICS_EXPORTER",
-}
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 _HINTS: Final = {
     "401": "say who you are in OTEL_EXPORTER_OTLP_HEADERS",
@@ -119,10 +115,7 @@ def _switched_off_by(config: Config, signal: Signal) -> str | None:
         return "OTEL_SDK_DISABLED is true"
     if not config.export:
         return "LATSPAN_EXPORT is false"
-    variable = _EXPORTER_SETTING[signal]
-    if os.environ.get(variable, "").strip().lower() == "none":
-        return f"{variable} is none"
-    return None
+    return None if config.exports(signal) else f"OTEL_{signal.upper()}_EXPORTER is none"
 
 
 def _address_in_environment(signal: Signal, protocol: Protocol) -> str:

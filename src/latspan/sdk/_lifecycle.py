@@ -5,7 +5,6 @@ from __future__ import annotations
 import atexit
 import os
 import threading
-import time
 from typing import TYPE_CHECKING, Final, Unpack
 
 from latspan import _runtime
@@ -44,15 +43,17 @@ def configure(**settings: Unpack[ConfigFields]) -> None:
 
     Spans go through the application's own tracer provider where it has one, now or later, and
     otherwise through a private one over OTLP. Histograms leave as OTLP metrics on a thread of
-    latspan's own. Calling it again replaces what was configured before. A child that is forked
-    later need not call it: it exports what is its own, as an instance of its own.
+    latspan's own. Calling it again replaces what was configured before, once everything of the
+    new configuration is known to work: a failure leaves the one before as it is. A child that is
+    forked later need not call it: it exports what is its own, as an instance of its own.
 
     Args:
         settings: Fields of :class:`latspan.sdk.Config`. What is not given comes from
             ``LATSPAN_*`` variables, then from defaults; ``OTEL_*`` variables mean what they mean.
 
     Raises:
-        ConfigError: A value cannot work; the message has a ``hint:``.
+        ConfigError: A value cannot work, of a setting or of an ``OTEL_*`` variable; the message
+            has a ``hint:``.
         UnknownNameError: There is no such setting.
         MissingExtraError: A package is absent that a setting needs.
     """
@@ -64,21 +65,21 @@ def configure(**settings: Unpack[ConfigFields]) -> None:
     if os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         logger.info("OTEL_SDK_DISABLED is true: latspan stays off")
         return
-    if config.count_tokens:
-        from latspan.tokens import encodings
-
-        # The first time it takes a second, too long to hold the lock.
-        encodings()
-    if config.sample_servers:
-        from latspan._surroundings import require_parser
-
-        # What cannot work is said before what works is shut down.
-        require_parser()
+    made = assemble(config, at_end=shutdown)
     _runtime.expect_nothing()
-    shutdown()
-    with _lock:
-        _live = assemble(config, at_end=shutdown)
-        _runtime.install(_live.runtime)
+    try:
+        made.begin()
+    except BaseException:
+        made.stop(0)
+        raise
+    while True:
+        shutdown()
+        with _lock:
+            # Another thread may have configured meanwhile: that one is shut down first.
+            if _live is None:
+                _live = made
+                _runtime.install(made.runtime)
+                return
 
 
 def snapshot() -> Snapshot:
@@ -107,18 +108,7 @@ def force_flush(timeout_s: float = _FLUSH_TIMEOUT_S) -> bool:
         Whether all of it left in time; ``True`` when latspan is not configured.
     """
     live = _live
-    if live is None:
-        return True
-    deadline = time.monotonic() + timeout_s
-    flushed = live.worker.drain(timeout_s)
-    # Side by side: spans and metrics may go to different places, of which one is slow.
-    spans_sent = None if live.spans is None else live.spans.flushing()
-    intervals = None if live.intervals is None else live.intervals.made()
-    if intervals is not None:
-        flushed &= intervals.force_flush(_left_s(deadline))
-    if spans_sent is not None:
-        flushed &= spans_sent(_left_s(deadline))
-    return flushed
+    return live is None or live.flush(timeout_s)
 
 
 def shutdown(timeout_s: float = _SHUTDOWN_TIMEOUT_S) -> None:
@@ -140,22 +130,7 @@ def shutdown(timeout_s: float = _SHUTDOWN_TIMEOUT_S) -> None:
     from latspan._request import abandon_open_calls
 
     abandon_open_calls()
-    deadline = time.monotonic() + timeout_s
-    live.worker.stop(timeout_s)
-    if live.surroundings is not None:
-        live.surroundings.stop()
-    if live.sampling is not None:
-        live.sampling.traces.release()
-    wait_for_spans = None if live.spans is None else live.spans.closing()
-    intervals = None if live.intervals is None else live.intervals.made()
-    if intervals is not None:
-        intervals.shutdown(_left_s(deadline))
-    if wait_for_spans is not None:
-        wait_for_spans(_left_s(deadline))
+    live.stop(timeout_s)
 
 
 atexit.register(shutdown)
-
-
-def _left_s(deadline: float) -> float:
-    return max(deadline - time.monotonic(), 0)

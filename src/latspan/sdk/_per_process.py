@@ -17,18 +17,21 @@ class PerProcess(Generic[_T]):
     """
     Something that each process makes for itself: this one at once, a forked child on demand.
 
+    Unless ``at_once`` is false, in which case this process makes its own on demand too.
+
     What a child inherits is kept and never used. To let go of it would run the finalisers of
     connections that are its parent's, under locks that a thread of its parent's may have held.
 
     Args:
         make: Makes it. Is given what the process inherited, ``None`` in the first one.
+        at_once: Whether this process makes its own now.
     """
 
-    def __init__(self, make: Callable[[_T | None], _T]) -> None:
+    def __init__(self, make: Callable[[_T | None], _T], *, at_once: bool = True) -> None:
         self._make = make
         self._inherited: list[_T] = []
         self._lock = threading.RLock()
-        self._own: _T | None = make(None)
+        self._own: _T | None = make(None) if at_once else None
         begin_again_in_child(self._begin)
 
     def _begin(self) -> None:

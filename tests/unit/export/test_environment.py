@@ -53,7 +53,7 @@ def test_times_are_milliseconds_in_the_environment(monkeypatch: pytest.MonkeyPat
     assert (export_interval_s(), export_timeout_s()) == (1.5, 0.25)
 
 
-@pytest.mark.parametrize("text", ["soon", "-1", "0", "nan"])
+@pytest.mark.parametrize("text", ["soon", "-1", "0", "nan", "inf", "1e308"])
 def test_an_impossible_time_is_the_default_and_said(
     text: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -73,7 +73,7 @@ def test_spans_leave_in_the_batches_that_are_asked_for(monkeypatch: pytest.Monke
     assert span_batches() == SpanBatches(queue=100, size=100, delay_s=0.25)
 
 
-@pytest.mark.parametrize("text", ["", "0", "0.5", "-1", "many"])
+@pytest.mark.parametrize("text", ["", "0", "0.5", "-1", "many", "inf", "1e308"])
 def test_batches_that_cannot_be_are_the_usual_ones(
     text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -124,7 +124,28 @@ def test_all_records_can_be_kept() -> None:
         ("series_limit", 0),
         ("series_idle_s", 0),
         ("histogram_log", __file__),
+        ("histogram_log", f"{__file__}/below"),
+        ("histogram_log", 5),
+        ("histogram_log", "\0"),
         ("histogram_payloads", 1),
+        ("stall_ms", 1e308),
+        ("stall_ms", True),
+        ("first_token_target_ms", 1e308),
+        ("token_target_ms", 1e308),
+        ("slow_ms", 1e308),
+        ("series_idle_s", 1e308),
+        ("metrics_interval_s", 1e308),
+        ("sample_interval_s", 1e-320),
+        ("reading_tokens_per_s", 1e-320),
+        ("keep_records", 10**30),
+        ("keep_records", True),
+        ("series_limit", 10**30),
+        ("metrics_max_buckets", 10**30),
+        ("path", 5),
+        ("route", b"/checkout"),
+        ("traffic_class", ["batch"]),
+        ("service_name", 5),
+        ("tracer_provider", "a provider"),
     ],
 )
 def test_an_impossible_value_is_refused(field: str, value: object) -> None:
@@ -135,6 +156,74 @@ def test_an_impossible_value_is_refused(field: str, value: object) -> None:
     assert field in caught.value.message
     assert str(value) in caught.value.message
     assert caught.value.hint
+
+
+def test_the_largest_and_the_smallest_numbers_can_be_held() -> None:
+    """Whatever passes the check is held in nanoseconds without an overflow."""
+    times = ("stall_ms", "first_token_target_ms", "token_target_ms", "slow_ms")
+    for value in (1e-9, 1e12):
+        config = Config.of({**dict.fromkeys(times, value), "reading_tokens_per_s": value}, {})
+        assert config.expected.stall_ns == config.slow_ns == round(value * 1e6)
+
+
+@pytest.mark.parametrize(
+    ("settings", "environment", "refused"),
+    [
+        ({}, {"OTEL_EXPORTER_OTLP_ENDPOINT": "collector"}, "OTEL_EXPORTER_OTLP_ENDPOINT"),
+        (
+            {"protocol": "http/protobuf"},
+            {"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "collector:4318"},
+            "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
+        ),
+        (
+            {},
+            {"OTEL_EXPORTER_OTLP_METRICS_ENDPOINT": "http://collector:port"},
+            "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT",
+        ),
+        (
+            {"histogram_payloads": True},
+            {"OTEL_EXPORTER_OTLP_LOGS_ENDPOINT": "ftp://collector"},
+            "OTEL_EXPORTER_OTLP_LOGS_ENDPOINT",
+        ),
+    ],
+)
+def test_where_every_signal_is_sent_is_checked(
+    settings: dict[str, Any], environment: dict[str, str], refused: str
+) -> None:
+    """The message names the variable, whichever signal it is of."""
+    with pytest.raises(ConfigError) as caught:
+        Config.of(settings, environment)
+
+    assert caught.value.message.startswith(f"{refused} is '{environment[refused]}'")
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("settings", "environment"),
+    [
+        ({}, {"OTEL_EXPORTER_OTLP_LOGS_ENDPOINT": "nowhere"}),
+        ({}, {"OTEL_TRACES_EXPORTER": "none", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "nowhere"}),
+        ({"export": False}, {"OTEL_EXPORTER_OTLP_ENDPOINT": "nowhere"}),
+        ({"endpoint": "http://c:4318"}, {"OTEL_EXPORTER_OTLP_ENDPOINT": "nowhere"}),
+        ({"protocol": "grpc"}, {"OTEL_EXPORTER_OTLP_ENDPOINT": "collector:4317"}),
+    ],
+)
+def test_an_address_that_is_not_used_or_that_grpc_resolves_is_not_refused(
+    settings: dict[str, Any], environment: dict[str, str]
+) -> None:
+    """Only what an exporter would be given, by the rules of its protocol."""
+    Config.of(settings, environment)
+
+
+def test_an_unknown_protocol_of_opentelemetrys_is_ignored_and_said(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """As the specification has it, and once for all signals."""
+    Config.of({}, {"OTEL_EXPORTER_OTLP_PROTOCOL": "http/jason"})
+
+    assert caplog.messages == [
+        "OTEL_EXPORTER_OTLP_PROTOCOL is 'http/jason', not one of http/protobuf, grpc: it is ignored"
+    ]
 
 
 @pytest.mark.parametrize(

@@ -5,12 +5,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import latspan
 from latspan import _runtime
 from latspan._spans import NoSink
+from latspan.errors import ConfigError
 from latspan.recording import read_snapshots
 from latspan.segments import Outcome
 from support.receivers import Receiver, receiving
@@ -139,14 +141,84 @@ def test_configuring_again_replaces_what_was_before(receiver: Receiver) -> None:
     assert names_of(receiver) == ["before", "after"]
 
 
-def test_configuring_wrongly_leaves_what_was_configured_before(receiver: Receiver) -> None:
-    """A mistake switches nothing off."""
+WRONG: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
+    "an address": ({"endpoint": "nowhere"}, {}),
+    "a number that overflows": ({"stall_ms": 1e308}, {}),
+    "a type": ({"path": 5}, {}),
+    "an address of metrics": (
+        {"endpoint": None},
+        {"LATSPAN_ENDPOINT": "", "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT": "nowhere"},
+    ),
+    "a timeout that the exporter of spans refuses": (
+        {"protocol": "grpc"},
+        {"OTEL_EXPORTER_OTLP_TRACES_TIMEOUT": "soon"},
+    ),
+    "a timeout that the exporter of log records refuses": (
+        {"histogram_payloads": True},
+        {
+            "OTEL_EXPORTER_OTLP_LOGS_PROTOCOL": "grpc",
+            "OTEL_EXPORTER_OTLP_LOGS_TIMEOUT": "soon",
+        },
+    ),
+    "a limit that the SDK refuses": ({}, {"OTEL_SPAN_EVENT_COUNT_LIMIT": "many"}),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_configuring_wrongly_leaves_what_was_configured_before(
+    receiver: Receiver, monkeypatch: pytest.MonkeyPatch, wrong: str
+) -> None:
+    """A mistake of any signal's switches nothing off and starts no thread."""
     latspan.configure()
-    with pytest.raises(latspan.LatspanError):
-        latspan.configure(endpoint="nowhere")
+    do_some_work()
+    assert latspan.force_flush()
+    before = set(threading.enumerate())
+    settings, environment = WRONG[wrong]
+    with monkeypatch.context() as patch:
+        for variable, value in environment.items():
+            patch.setenv(variable, value)
+
+        with pytest.raises(ConfigError) as caught:
+            latspan.configure(**settings)
+
+    assert caught.value.hint
+    assert set(threading.enumerate()) == before
+    do_some_work()
+    assert latspan.snapshot().count() == 2
+    assert latspan.force_flush()
+    assert names_of(receiver) == ["work", "work"]
+
+
+def test_a_queue_of_no_size_is_the_usual_one(
+    receiver: Receiver, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A number of OpenTelemetry's that cannot work is warned of and ignored, as specified."""
+    monkeypatch.setenv("OTEL_BSP_MAX_QUEUE_SIZE", "inf")
+    latspan.configure()
     do_some_work()
 
-    assert latspan.snapshot().count() == 1
+    assert latspan.force_flush()
+    assert names_of(receiver) == ["work"]
+    assert "OTEL_BSP_MAX_QUEUE_SIZE is 'inf'" in caplog.text
+
+
+def test_two_threads_that_configure_at_once_leave_one_configuration(receiver: Receiver) -> None:
+    """The one that comes first is shut down by the other, its threads too."""
+    before = set(threading.enumerate())
+    at_once = threading.Barrier(8)
+
+    def configure() -> None:
+        at_once.wait()
+        latspan.configure()
+
+    threads = [threading.Thread(target=configure) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    started = {each for each in threading.enumerate() if each.name == "latspan-interval-export"}
+
+    assert len(started - before) == 1
 
 
 def test_a_shutdown_leaves_no_thread(receiver: Receiver) -> None:
