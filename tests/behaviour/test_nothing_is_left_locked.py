@@ -61,6 +61,53 @@ print(began.is_set())
 """
 
 
+INTERRUPTED = """
+import os, signal, sys, tempfile, threading
+import latspan
+from latspan import _runtime
+from latspan.recording import RequestRecord
+from latspan.segments import Kind, Outcome
+
+latspan.configure(export=False, histogram_log=tempfile.mkdtemp())
+with latspan.request("answer"):
+    pass
+assert latspan.force_flush()
+runtime = _runtime.current()
+recorder = runtime.recorder
+before = []
+
+class Interrupting(dict):
+    # Counted by this thread, which is interrupted while another waits for the recorder.
+    def items(self):
+        if not before:
+            before.append(True)
+            WAITS
+            while not recorder._awaited:
+                os.sched_yield()
+            signal.raise_signal(signal.SIGUSR1)
+        return super().items()
+
+def handler(*_):
+    print(HANDLED)
+
+signal.signal(signal.SIGUSR1, handler)
+recorder.record(
+    RequestRecord(
+        name="x",
+        kind=Kind.CALL,
+        outcome=Outcome.COMPLETED,
+        start_epoch_ns=0,
+        duration_ns=5,
+        segments=(),
+        metrics=Interrupting(),
+    )
+)
+recorder.drain()
+print(recorder.snapshot().count(of="call"))
+os._exit(0)
+"""
+
+
 def _run(program: str) -> str:
     ran = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", program],
@@ -80,3 +127,20 @@ def test_a_forked_child_starts_empty_whoever_held_the_recorder() -> None:
 def test_a_signal_handler_may_shut_down_during_the_shutdown() -> None:
     """It has nothing left to do, and does not wait for itself."""
     assert _run(SIGNAL) == "True"
+
+
+def test_a_signal_handler_may_shut_down_where_it_interrupts_the_recorder() -> None:
+    """The thread that exports waits for the recorder; the handler gives it up in the time given."""
+    exporting = "threading.Thread(target=latspan.force_flush, daemon=True).start()"
+    program = INTERRUPTED.replace("WAITS", exporting).replace("HANDLED", "latspan.shutdown(0.5)")
+
+    assert _run(program) == "None\n1"
+
+
+def test_a_signal_handler_may_ask_for_a_snapshot_where_it_interrupts_the_recorder() -> None:
+    """The worker waits for the recorder; the handler does not wait for the worker."""
+    program = INTERRUPTED.replace("WAITS", "runtime.settle(recorder.drain)").replace(
+        "HANDLED", "latspan.snapshot().count(of='request')"
+    )
+
+    assert _run(program) == "1\n1"

@@ -11,9 +11,8 @@ from opentelemetry.context import Context
 
 from latspan import _runtime, semconv
 from latspan._request import LiveCall as Call
-from latspan._request import SentRequest
+from latspan._request import SentRequest, inside
 from latspan._request import active_call as _active_call
-from latspan._request import inside
 from latspan._spans import AttributeValue, EnrichingSink, NoSink
 from latspan._text import text_of
 from latspan._timeline import Attempt

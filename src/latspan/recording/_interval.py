@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from random import Random
 
-from latspan._log import logger
 from latspan.histogram import Histogram
 from latspan.recording._exemplars import Candidates, Exemplar
 from latspan.recording._record import RequestRecord
@@ -38,23 +37,21 @@ class Interval:
         self._candidates: dict[SeriesKey, Candidates] = {}
         self._earlier: dict[SeriesKey, Candidates] = {}
 
-    def count(self, records: Iterable[RequestRecord]) -> int:
+    def count(self, records: Iterable[RequestRecord]) -> list[tuple[RequestRecord, Exception]]:
         """
         Count finished requests, all values of a series together.
 
         Returns:
-            How many could not be read, and are not counted; 0 but for a bug of latspan's own.
+            Those that cannot be read and are not counted, and why; none but for a bug.
         """
-        unreadable = 0
+        unreadable: list[tuple[RequestRecord, Exception]] = []
         waiting = Waiting()
         for record in records:
             try:
                 waiting.add(record, example=record.sampled)
-            except Exception:
+            except Exception as error:  # noqa: BLE001 - the recorder logs it
                 # One that is odd must not take the others with it.
-                unreadable += 1
-                if unreadable == 1:
-                    logger.exception("latspan cannot read the record of %s", record.name)
+                unreadable.append((record, error))
         for key, column in waiting.columns().items():
             counted_under = self._count_values(key, column.values)
             if column.records:
@@ -78,15 +75,14 @@ class Interval:
         waiting, earlier = Waiting(), Waiting()
         for record in records:
             with suppress(Exception):
-                # What cannot be read was said to be when it was to be counted. Its trace was
-                # decided on later than that: it may be of an interval before.
+                # What cannot be read is reported when it is counted. Its trace was decided on later
+                # than that: it may be of an interval before.
                 here = record.start_epoch_ns + record.duration_ns >= self.start_epoch_ns
                 (waiting if here else earlier).add(record, example=True)
         for examples, candidates in ((waiting, self._candidates), (earlier, self._earlier)):
             for key, column in examples.columns().items():
-                stored = key.storable()
-                if stored in self._histograms:
-                    self._offer(stored, column, candidates)
+                if key in self._histograms:
+                    self._offer(key, column, candidates)
 
     def _offer(
         self, key: SeriesKey, column: Column, candidates: dict[SeriesKey, Candidates]

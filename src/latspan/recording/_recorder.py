@@ -1,12 +1,30 @@
-"""The recorder: takes finished requests in, gives snapshots out."""
+"""
+The recorder: takes finished requests in, gives snapshots out.
+
+**The lock.** There is one. It guards the running interval, the intervals that were swapped and are
+not in the totals yet, and the totals. Nothing else is locked while it is held, nothing is logged,
+and no code of an application's runs, so there is no order of locks to keep. Whoever records
+appends to a queue without it.
+
+It is reentrant, as a signal handler may ask for a snapshot or shut down on the very thread that
+holds it, and a garbage collection may end an abandoned stream there. Such a call must neither
+wait for another thread, which may wait for this one, nor see what is half changed:
+
+- what is counted, read and changed is so inside `_drained`. A call that interrupts that is told so:
+  a snapshot then holds everything up to the last swap, and a swap hands over nothing.
+- totals and their mapping are never written to. A swap sums up without the lock, and publishes its
+  sum only if nothing was published meanwhile.
+- `is_held_here` says that it is no use to wait for latspan's own threads.
+"""
 
 from __future__ import annotations
 
 import threading
 from collections import Counter, deque
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from random import Random
 from types import MappingProxyType
 from typing import Final, NamedTuple
@@ -90,17 +108,15 @@ class Recorder:
         self._known: set[SeriesKey] = set()
         self._known_by_metric: Counter[str] = Counter()
         self._overflowing: set[str] = set()
-        self._to_warn_of: deque[str] = deque()
+        self._to_say: deque[Callable[[], None]] = deque()
         self._rejected = self._clamped = self._unreadable = 0
         self._overflowed: Counter[str] = Counter()
         self._random = Random()  # noqa: S311 - it picks examples, not secrets
-        # Taken in this order. Both are reentrant: a signal handler may ask for a snapshot on the
-        # thread that is taking one, and a garbage collection inside the second may end an
-        # abandoned stream, whose record then arrives on the thread that holds it.
-        self._totals_lock = threading.RLock()
         self._lock = threading.RLock()
-        self._lock_is_held = False
+        self._holder: int | None = None
+        self._is_busy = False
         self._awaited = False
+        self._swapped: dict[Interval, Mapping[SeriesKey, Series]] = {}
         self._start_epoch_ns = self._epoch_ns_from(0)
         self._interval = self._interval_from(self._start_epoch_ns)
 
@@ -108,6 +124,11 @@ class Recorder:
     def start_epoch_ns(self) -> int:
         """Unix time since when it records, in nanoseconds."""
         return self._start_epoch_ns
+
+    @property
+    def is_held_here(self) -> bool:
+        """Whether this thread was interrupted while it counted or read what is recorded."""
+        return self._holder == threading.get_ident()
 
     def record(self, record: RequestRecord) -> None:
         """
@@ -125,7 +146,7 @@ class Recorder:
                     pass
             finally:
                 self._lock.release()
-            self._warn_of_overflow()
+            self._say()
 
     def exemplify(self, record: RequestRecord) -> None:
         """
@@ -148,7 +169,7 @@ class Recorder:
         """Count what waits, so that nobody else has to."""
         with self._drained():
             pass
-        self._warn_of_overflow()
+        self._say()
 
     def snapshot(self) -> Snapshot:
         """
@@ -157,53 +178,71 @@ class Recorder:
         Asked for by a signal handler on the very thread that is counting, it is everything up to
         the last swap: what is being counted at that moment is not whole.
         """
-        with self._totals_lock, self._drained() as whole:
+        with self._drained() as whole:
             end_epoch_ns = self._interval.start_epoch_ns
             series = dict(self._totals)
+            for swapped in self._swapped.values():
+                for key, over in swapped.items():
+                    add_series(series, key, over)
             if whole:
                 end_epoch_ns = self._epoch_ns_from(end_epoch_ns)
                 for key, running in self._interval.totals(end_epoch_ns):
                     total = series.get(key)
                     series[key] = running.copy() if total is None else total.and_then(running)
-            snapshot = Snapshot(
-                series=MappingProxyType(series),
-                start_epoch_ns=self._start_epoch_ns,
-                end_epoch_ns=end_epoch_ns,
-                records=tuple(self._kept),
-            )
-        self._warn_of_overflow()
-        return snapshot
+            records = tuple(self._kept)
+        self._say()
+        return Snapshot(
+            series=MappingProxyType(series),
+            start_epoch_ns=self._start_epoch_ns,
+            end_epoch_ns=end_epoch_ns,
+            records=records,
+        )
 
     def swap_interval(self) -> Snapshot:
         """
         Return what came since the last swap, and begin the next interval.
 
         Two callers would take each other's values, so this is for one exporter alone. The
-        snapshot carries no records.
+        snapshot carries no records. Asked for by a signal handler on the very thread that is
+        counting, it is empty, and what is being counted is left for the next swap.
         """
-        with self._totals_lock:
-            with self._drained():
-                over = self._interval
-                end_epoch_ns = self._epoch_ns_from(over.start_epoch_ns)
+        counted: dict[SeriesKey, Series] = {}
+        with self._drained() as whole:
+            over = self._interval
+            end_epoch_ns = over.start_epoch_ns
+            if whole:
+                end_epoch_ns = self._epoch_ns_from(end_epoch_ns)
+                self._swapped[over] = counted = dict(over.totals(end_epoch_ns))
                 self._interval = self._interval_from(end_epoch_ns)
-            # The totals are summed up while others count on.
-            interval: dict[SeriesKey, Series] = {}
-            totals = dict(self._totals)
-            for key, series in over.totals(end_epoch_ns):
-                add_series(totals, key, series)
-                interval[key] = replace(series, exemplars=over.exemplars(key))
-                self._tell(key, series.histogram)
-            self._totals = totals
-        self._warn_of_overflow()
+        self._add_to_totals(over)
+        self._say()
         return Snapshot(
-            series=MappingProxyType(interval),
+            series=MappingProxyType(
+                {
+                    key: replace(series, exemplars=over.exemplars(key))
+                    for key, series in counted.items()
+                }
+            ),
             start_epoch_ns=over.start_epoch_ns,
             end_epoch_ns=end_epoch_ns,
         )
 
+    def _add_to_totals(self, over: Interval) -> None:
+        """Sum up while others count on, and once more if the totals are others by then."""
+        while over in self._swapped:
+            before = self._totals
+            totals = dict(before)
+            for key, series in self._swapped[over].items():
+                add_series(totals, key, series)
+            with self._held():
+                if self._totals is before:
+                    self._totals = totals
+                    for key, series in self._swapped.pop(over).items():
+                        self._tell(key, series.histogram)
+
     def tally(self) -> Tally:
         """Return what became of values that could not be counted as they were."""
-        with self._totals_lock:
+        with self._held():
             return Tally(self._rejected, self._clamped, dict(self._overflowed), self._unreadable)
 
     def forget_idle(self, before_epoch_ns: int) -> int:
@@ -217,54 +256,80 @@ class Recorder:
         Returns:
             How many were forgotten.
         """
-        with self._totals_lock, self._drained():
-            idle = [
+        with self._drained() as whole:
+            if not whole:
+                return 0
+            busy = self._swapped.values()
+            idle = {
                 key
                 for key, series in self._totals.items()
-                if series.end_epoch_ns < before_epoch_ns and key not in self._interval
-            ]
-            for key in idle:
-                del self._totals[key]
-                if key in self._known:
-                    self._known.remove(key)
-                    self._known_by_metric[key.metric] -= 1
+                if series.end_epoch_ns < before_epoch_ns
+                and key not in self._interval
+                and not any(key in each for each in busy)
+            }
+            self._totals = {key: series for key, series in self._totals.items() if key not in idle}
+            known = idle & self._known
+            self._known -= known
+            self._known_by_metric.subtract(key.metric for key in known)
             return len(idle)
 
     @contextmanager
-    def _drained(self) -> Generator[bool]:
-        """
-        Hold the lock, with every record that waited when it was taken counted.
-
-        Yields:
-            Whether the running interval is whole: not where this thread was interrupted in the
-            midst of changing it.
-        """
+    def _held(self) -> Generator[None]:
+        """Hold the lock inside."""
         # Whoever records in a loop would take the lock again before who waits for it wakes up.
         self._awaited = True
         with self._lock:
             self._awaited = False
-            if self._lock_is_held:
+            outer, self._holder = self._holder, threading.get_ident()
+            try:
+                yield
+            finally:
+                self._holder = outer
+
+    def _say(self) -> None:
+        """Log what there is to log; without the lock, as a log may go anywhere."""
+        while self._to_say and not self.is_held_here:
+            try:
+                say = self._to_say.popleft()
+            except IndexError:
+                return
+            say()
+
+    @contextmanager
+    def _drained(self) -> Generator[bool]:
+        """
+        Hold the lock inside, with every record that waited when it was taken counted.
+
+        Yields:
+            Whether the running interval is whole: not where this thread was interrupted in the
+            midst of counting or reading it.
+        """
+        with self._held():
+            if self._is_busy:
                 yield False
                 return
-            self._lock_is_held = True
+            self._is_busy = True
             try:
-                # As many as wait now: others go on appending.
-                waiting = [self._pending.popleft() for _ in range(len(self._pending))]
-                self._kept.extend(waiting)
-                self._unreadable += self._interval.count(waiting)
-                self._interval.exemplify(
-                    [self._examples.popleft() for _ in range(len(self._examples))]
-                )
+                self._count_waiting()
                 yield True
             finally:
-                self._lock_is_held = False
+                self._is_busy = False
+
+    def _count_waiting(self) -> None:
+        # As many as wait now: others go on appending.
+        waiting = [self._pending.popleft() for _ in range(len(self._pending))]
+        self._kept.extend(waiting)
+        unreadable = self._interval.count(waiting)
+        self._interval.exemplify([self._examples.popleft() for _ in range(len(self._examples))])
+        if unreadable:
+            self._unreadable += len(unreadable)
+            self._to_say.append(partial(_say_unreadable, *unreadable[0]))
 
     def _interval_from(self, start_epoch_ns: int) -> Interval:
         return Interval(start_epoch_ns, self._admitted, self._random)
 
     def _admitted(self, key: SeriesKey) -> SeriesKey:
         """Return the key, or that of its metric's overflow where the metric has too many."""
-        key = key.storable()
         if key in self._known:
             return key
         if self._known_by_metric[key.metric] < self._series_limit:
@@ -273,23 +338,10 @@ class Recorder:
             return key
         if key.metric not in self._overflowing:
             self._overflowing.add(key.metric)
-            self._to_warn_of.append(key.metric)
-        return SeriesKey(key.metric, Subject(key.subject.kind, overflow="true"))
-
-    def _warn_of_overflow(self) -> None:
-        """Say which metrics have too many series; without a lock, as a log may go anywhere."""
-        while self._to_warn_of:
-            try:
-                metric = self._to_warn_of.popleft()
-            except IndexError:
-                return
-            logger.warning(
-                "%s has more than %d series; further ones are counted together, as overflow: true."
-                " Look for an attribute with too many values among those that are set with"
-                " latspan.attributes(...), or raise series_limit",
-                metric,
-                self._series_limit,
+            self._to_say.append(
+                partial(_say_overflow, metric=key.metric, series_limit=self._series_limit)
             )
+        return SeriesKey(key.metric, Subject(key.subject.kind, overflow="true"))
 
     def _tell(self, key: SeriesKey, histogram: Histogram) -> None:
         """Add an interval's odd values to the tally."""
@@ -302,3 +354,17 @@ class Recorder:
         """Return Unix time, or ``start_epoch_ns`` where the wall clock was set back past it."""
         now_ns = self._clock.monotonic_ns() + self._clock.epoch_offset_ns()
         return max(now_ns, start_epoch_ns)
+
+
+def _say_unreadable(record: RequestRecord, error: Exception) -> None:
+    logger.error("latspan cannot read the record of %s", record.name, exc_info=error)
+
+
+def _say_overflow(*, metric: str, series_limit: int) -> None:
+    logger.warning(
+        "%s has more than %d series; further ones are counted together, as overflow: true."
+        " Look for an attribute with too many values among those that are set with"
+        " latspan.attributes(...), or raise series_limit",
+        metric,
+        series_limit,
+    )

@@ -67,12 +67,17 @@ class Values(NamedTuple):
 # Many requests have few shapes, and keys that have sixteen fields are not made in no time.
 @lru_cache(maxsize=128)
 def keys_of(shape: Shape) -> tuple[tuple[SeriesKey, ...], tuple[SeriesKey, ...]]:
-    """Return the series of single values, and of several, in the order of the shape's names."""
+    """
+    Return the series of single values, and of several, in the order of the shape's names.
+
+    Raises:
+        AttributeError: One of their texts is no text.
+    """
     subjects = _subjects_of(shape.labels)
 
     def key(name: Name) -> SeriesKey:
         metric, source, segment, whose = name
-        return SeriesKey(metric, subjects[whose], source, segment)
+        return SeriesKey(metric, subjects[whose], source, segment).storable()
 
     return tuple(map(key, shape.single)), tuple(map(key, shape.several))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from itertools import chain
+from operator import index
 
 from latspan.recording._record import RequestRecord
 from latspan.recording._series import SeriesKey
@@ -70,6 +71,11 @@ class Waiting:
             example: Whether it may be an example of its series.
         """
         shape, single, several = values_of(record)
+        _refuse_no_integers(single)
+        for values in several:
+            _refuse_no_integers(values)
+        if example:
+            _refuse_no_integers((record.start_epoch_ns, record.trace_id, record.span_id))
         alike = shape, example
         rows = self._rows.get(alike)
         if rows is None:
@@ -98,3 +104,9 @@ class Waiting:
                     typical = [values[len(values) // 2] for values in groups]
                     column.add_examples(rows.records, highest, typical)
         return columns
+
+
+def _refuse_no_integers(values: Sequence[int]) -> None:
+    """Raise where one of the values cannot be counted: later it would stop all the others."""
+    # A sum is an integer only if everything in it is.
+    index(sum(values))

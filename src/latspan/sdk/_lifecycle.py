@@ -86,15 +86,18 @@ def snapshot() -> Snapshot:
     """
     Return the histograms of everything since :func:`configure`, as they are now.
 
-    An empty snapshot when latspan is not configured.
+    An empty snapshot when latspan is not configured. A signal handler may ask for one too; where
+    it interrupted the recorder, that is of everything up to the last export.
     """
     runtime = _runtime.current()
     if runtime is None:
         from latspan.recording import NoopRecorder
 
         return NoopRecorder().snapshot()
-    runtime.drain(None)
-    return runtime.recorder.snapshot()
+    recorder = runtime.recorder
+    if not recorder.is_held_here:
+        runtime.drain(_FLUSH_TIMEOUT_S)
+    return recorder.snapshot()
 
 
 def force_flush(timeout_s: float = _FLUSH_TIMEOUT_S) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import os
 import threading
 import weakref
 from dataclasses import replace
@@ -14,6 +16,7 @@ from latspan.metrics import MetricValue
 from latspan.recording import NoopRecorder, Recorder, RequestRecord, SeriesKey, Snapshot
 from latspan.recording._recorder import OVERLOADED, PENDING_LIMIT
 from latspan.segments import Kind, Outcome, Segment
+from latspan.tokens import TokenCounts
 
 
 def record(duration_ns: int = 1, name: str = "x") -> RequestRecord:
@@ -315,6 +318,96 @@ def test_a_record_that_cannot_be_read_takes_no_other_with_it() -> None:
 
     assert recorder.snapshot().count() == 2
     assert recorder.tally().unreadable == 1
+
+
+BAD_VALUES: dict[str, dict[str, Any]] = {
+    "a path that is no text": {"attributes": {"path": 5}},
+    "a model that answered and is no text": {"convention": {"response_model": 5}},
+    "a metric that is a fraction": {"metrics": {"time_to_first_token": MetricValue(0.5)}},  # type: ignore[arg-type]
+    "a metric that is nothing": {"metrics": {"time_to_first_token": MetricValue(None)}},  # type: ignore[arg-type]
+    "a gap that is text": {"chunk_gaps": (MetricValue(1), MetricValue("2"))},  # type: ignore[arg-type]
+    "a gap of the conventions that is nothing": {
+        "convention": {"model": "m"},
+        "output_chunk_gaps_ns": (1, None),
+    },
+    "a count that is a fraction": {"tokens": TokenCounts(output=1.5)},  # type: ignore[arg-type]
+    "an example without a trace": {"sampled": True, "trace_id": None},
+}
+
+
+@pytest.mark.parametrize("bad", BAD_VALUES)
+def test_a_record_with_a_bad_value_costs_no_more_than_itself(
+    bad: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """All others are counted, nothing is raised, and the log says which one it was."""
+    recorder = Recorder(ManualClock())
+    good = replace(record(), sampled=True, trace_id=7, convention={"model": "m"})
+    broken: RequestRecord = replace(good, name="broken", **BAD_VALUES[bad])
+    for each in (good, broken, good, broken):
+        recorder.record(each)
+
+    assert recorder.snapshot().count() == 2
+    assert recorder.tally().unreadable == 2
+    assert [series.exemplars for series in recorder.swap_interval().series.values()]
+    assert caplog.messages == ["latspan cannot read the record of broken"]
+
+
+def test_what_is_logged_is_logged_without_the_lock(caplog: pytest.LogCaptureFixture) -> None:
+    """An application's log may wait for a thread that takes a snapshot."""
+    recorder = Recorder(ManualClock())
+    snapshots: list[Snapshot] = []
+
+    class TakingSnapshots(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:  # noqa: ARG002
+            other = threading.Thread(target=lambda: snapshots.append(recorder.snapshot()))
+            other.daemon = True
+            other.start()
+            other.join(30)
+
+    log, handler = logging.getLogger("latspan"), TakingSnapshots()
+    log.addHandler(handler)
+    try:
+        recorder.record(record())
+        recorder.record(replace(record(), attributes={"path": 5}))  # type: ignore[dict-item]
+        recorder.drain()
+    finally:
+        log.removeHandler(handler)
+
+    assert [snapshot.count() for snapshot in snapshots] == [1]
+
+
+def test_a_handler_that_interrupts_the_count_waits_for_no_thread() -> None:
+    """Whoever else waits for the recorder meanwhile, it has its snapshot and its interval."""
+
+    class Interrupting(dict[str, MetricValue]):
+        """Has a handler run on the counting thread while another waits to swap."""
+
+        def items(self) -> Any:
+            if not other.ident:
+                other.start()
+                while not recorder._awaited:  # pyright: ignore[reportPrivateUsage]
+                    os.sched_yield()
+                inside.append(recorder.snapshot().count())
+                inside.append(recorder.swap_interval().count())
+                inside.append(recorder.forget_idle(2**63))
+            return super().items()
+
+    inside: list[int] = []
+    swapped: list[Snapshot] = []
+    recorder = Recorder(ManualClock())
+    recorder.record(record())
+    recorder.swap_interval()
+    recorder.record(replace(record(), metrics=Interrupting(time_to_first_token=MetricValue(5))))
+    other = threading.Thread(target=lambda: swapped.append(recorder.swap_interval()), daemon=True)
+    counting = threading.Thread(target=recorder.drain, daemon=True)
+    counting.start()
+    counting.join(30)
+    assert not counting.is_alive()
+    other.join(30)
+
+    assert inside == [1, 0, 0]
+    assert [interval.count() for interval in swapped] == [1]
+    assert recorder.snapshot().count() == 2
 
 
 def test_a_snapshot_in_the_midst_of_counting_is_of_what_was_counted_before() -> None:
