@@ -22,8 +22,9 @@ class HistogramLogs:
     Appends each interval to a log of this process's own.
 
     The file is made with the first interval that has values, and named for the host, the process,
-    that interval's start and by chance, so that no two processes write to one. What could not be
-    written, on a full disk say, is written with the next interval.
+    that interval's start and by chance, so that no two processes write to one. A file or a folder
+    that was moved or removed is made again under its name. What could not be written, on a full
+    disk say, is written with the next interval.
 
     Args:
         folder: Where; made if it is not there.
@@ -45,8 +46,11 @@ class HistogramLogs:
         """
         pending = self._unsent.joined_by(interval)
         if pending.series:
+            self._make_folder()
             if self._writer is None:
-                self._writer = HistogramLogWriter(self._new_file(pending.start_epoch_ns))
+                self._writer = HistogramLogWriter(
+                    self._folder / _name_of_file(pending.start_epoch_ns)
+                )
             write_interval(self._writer, pending)
         self._unsent.all_delivered()
         return True
@@ -56,7 +60,7 @@ class HistogramLogs:
         if self._writer is not None:
             self._writer.close()
 
-    def _new_file(self, start_epoch_ns: int) -> Path:
+    def _make_folder(self) -> None:
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -64,7 +68,9 @@ class HistogramLogs:
                 f"cannot make the folder {self._folder}: {error.strerror}",
                 hint="give histogram_log a folder that may be written to",
             ) from error
-        start = datetime.fromtimestamp(start_epoch_ns // NS_PER_S, UTC)
-        host = socket.gethostname().partition(".")[0] or "localhost"
-        name = f"{host}-{os.getpid()}-{start:%Y%m%dT%H%M%SZ}-{secrets.token_hex(3)}.hlog"
-        return self._folder / name
+
+
+def _name_of_file(start_epoch_ns: int) -> str:
+    start = datetime.fromtimestamp(start_epoch_ns // NS_PER_S, UTC)
+    host = socket.gethostname().partition(".")[0] or "localhost"
+    return f"{host}-{os.getpid()}-{start:%Y%m%dT%H%M%SZ}-{secrets.token_hex(3)}.hlog"

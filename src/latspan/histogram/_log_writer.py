@@ -26,6 +26,8 @@ __all__ = ["HistogramLogWriter"]
 
 _ALL_FULL: Final[Mapping[str | None, Precision]] = MappingProxyType({})
 _HEAD_BYTES: Final = 1024
+_TRIES: Final = 3
+"""How often an interval is written to a file that is removed just then."""
 
 
 class HistogramLogWriter:
@@ -36,8 +38,11 @@ class HistogramLogWriter:
     the operating system: a process that is killed loses none, a machine that loses power may,
     unless ``fsync`` is on. A log that is there already goes on.
 
+    A file that was moved or removed meanwhile is begun anew under its name, and one that was
+    emptied begins with its first lines again: both ways of rotating logs work.
+
     Args:
-        path: The file; its folder exists.
+        path: The file; its folder exists, whenever something is written.
         fsync: Wait for the disk after each interval.
 
     Raises:
@@ -49,20 +54,10 @@ class HistogramLogWriter:
         self._path = Path(path)
         self._fsync = fsync
         self._lock = threading.Lock()
-        try:
-            self._file = os.open(
-                self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666
-            )
-        except OSError as error:
-            raise HistogramWriteError(
-                f"cannot write to {self._path}: {error.strerror}",
-                hint="name a file in a folder that exists and may be written to",
-            ) from error
-        try:
-            self._begun, self._on_a_new_line = self._found()
-        except BaseException:
-            os.close(self._file)
-            raise
+        self._file = -1
+        self._begun, self._on_a_new_line = False, True
+        self._is_closed = False
+        self._open()
 
     def write(
         self,
@@ -96,18 +91,25 @@ class HistogramLogWriter:
         ).encode()
         closing = closing_line(start_epoch_ns, end_epoch_ns, series=len(histograms), lines=lines)
         with self._lock:
-            before = "" if self._on_a_new_line else "\n"
-            if not self._begun:
-                before += header_lines(start_epoch_ns)
-            self._append(before.encode() + lines + closing.encode())
-            self._begun = self._on_a_new_line = True
+            for _ in range(_TRIES):
+                self._find_its_place()
+                before = "" if self._on_a_new_line else "\n"
+                if not self._begun:
+                    before += header_lines(start_epoch_ns)
+                self._append(before.encode() + lines + closing.encode())
+                self._begun = self._on_a_new_line = True
+                if not self._was_removed():
+                    return
+            raise HistogramWriteError(
+                f"{self._path} is removed whenever an interval is written",
+                hint="leave the file there, or name another",
+            )
 
     def close(self) -> None:
         """Close the file; closing it again does nothing."""
         with self._lock:
-            if self._file >= 0:
-                os.close(self._file)
-                self._file = -1
+            self._is_closed = True
+            self._let_go()
 
     def __enter__(self) -> Self:
         """Return the writer."""
@@ -122,9 +124,49 @@ class HistogramLogWriter:
         """Close the file."""
         self.close()
 
-    def _append(self, data: bytes) -> None:
-        if self._file < 0:
+    def _open(self) -> None:
+        try:
+            self._file = os.open(
+                self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666
+            )
+        except OSError as error:
+            raise HistogramWriteError(
+                f"cannot write to {self._path}: {error.strerror}",
+                hint="name a file in a folder that exists and may be written to",
+            ) from error
+        try:
+            self._begun, self._on_a_new_line = self._found()
+        except BaseException:
+            self._let_go()
+            raise
+
+    def _let_go(self) -> None:
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+    def _find_its_place(self) -> None:
+        """Go on at the end of the file that has the path now, made anew if there is none."""
+        if self._is_closed:
             raise HistogramWriteError(f"{self._path} was closed: it takes no more intervals")
+        if self._file < 0 or not self._is_in_place():
+            self._let_go()
+            self._open()
+        elif stat.S_ISREG(os.fstat(self._file).st_mode):
+            # Somebody may have emptied it.
+            self._begun, self._on_a_new_line = self._found()
+
+    def _is_in_place(self) -> bool:
+        try:
+            return os.path.samestat(self._path.stat(), os.fstat(self._file))
+        except OSError:
+            return False
+
+    def _was_removed(self) -> bool:
+        """Return whether what was just written can be read by nobody; moved, it still can."""
+        return os.fstat(self._file).st_nlink == 0 and not self._is_in_place()
+
+    def _append(self, data: bytes) -> None:
         written = 0
         try:
             # One write takes it all, unless the disk is full or a signal came.

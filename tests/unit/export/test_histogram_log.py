@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -70,4 +71,102 @@ def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path) -> None:
     assert logs.send(recorder.swap_interval())
     logs.shutdown(1)
     [log] = (tmp_path / "taken" / "logs").iterdir()
+    assert [snapshot.count() for snapshot in read_snapshots(log)] == [1]
+
+
+def _removes_the_file(log: Path) -> None:
+    log.unlink()
+
+
+def _removes_the_folder(log: Path) -> None:
+    log.unlink()
+    log.parent.rmdir()
+
+
+def _moves_the_file(log: Path) -> None:
+    log.rename(log.with_suffix(".hlog.1"))
+
+
+def _puts_another_in_its_place(log: Path) -> None:
+    log.rename(log.with_suffix(".hlog.1"))
+    log.touch()
+
+
+def _empties_the_file(log: Path) -> None:
+    os.truncate(log, 0)
+
+
+@pytest.mark.parametrize(
+    "rotate",
+    [
+        _removes_the_file,
+        _removes_the_folder,
+        _moves_the_file,
+        _puts_another_in_its_place,
+        _empties_the_file,
+    ],
+)
+def test_a_log_that_is_taken_away_is_begun_anew_under_its_name(
+    tmp_path: Path, rotate: Callable[[Path], None]
+) -> None:
+    """The next interval is in a whole log again; what was moved stays as it was."""
+    folder = tmp_path / "logs"
+    recorder, logs = Recorder(ManualClock()), HistogramLogs(folder)
+    recorder.record(RECORD)
+    assert logs.send(recorder.swap_interval())
+    [log] = folder.iterdir()
+    rotate(log)
+    for _ in range(2):
+        recorder.record(RECORD)
+        recorder.record(RECORD)
+        assert logs.send(recorder.swap_interval())
+    logs.shutdown(1)
+
+    assert [snapshot.count() for snapshot in read_snapshots(log)] == [2, 2]
+    for moved in folder.glob("*.hlog.1"):
+        assert [snapshot.count() for snapshot in read_snapshots(moved)] == [1]
+
+
+def test_an_interval_whose_file_is_removed_while_it_is_written_is_written_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is reported as written can be read."""
+    recorder, logs = Recorder(ManualClock()), HistogramLogs(tmp_path)
+    recorder.record(RECORD)
+    assert logs.send(recorder.swap_interval())
+    [log] = tmp_path.iterdir()
+    write = os.write
+
+    def removed_first(file: int, data: bytes) -> int:
+        monkeypatch.undo()
+        log.unlink()
+        return write(file, data)
+
+    monkeypatch.setattr(os, "write", removed_first)
+    recorder.record(RECORD)
+
+    assert logs.send(recorder.swap_interval())
+    assert [snapshot.count() for snapshot in read_snapshots(log)] == [1]
+
+
+def test_a_file_that_is_removed_again_and_again_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is taken for delivered, and it is delivered with the next interval."""
+    recorder, logs = Recorder(ManualClock()), HistogramLogs(tmp_path)
+    write = os.write
+
+    def removed_first(file: int, data: bytes) -> int:
+        for log in tmp_path.iterdir():
+            log.unlink()
+        return write(file, data)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", removed_first)
+        recorder.record(RECORD)
+        with pytest.raises(HistogramWriteError, match="is removed whenever"):
+            logs.send(recorder.swap_interval())
+
+    assert logs.send(recorder.swap_interval())
+    [log] = tmp_path.iterdir()
     assert [snapshot.count() for snapshot in read_snapshots(log)] == [1]
