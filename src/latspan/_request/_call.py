@@ -217,7 +217,7 @@ class LiveCall:
 
     def _join_enclosing_work(self) -> None:
         for work in enclosing_works():
-            work.calls.append(self.interval)
+            work.holds_call(self.interval)
 
     def _open_span(self, sink: SpanSink, around: Context) -> None:
         self._inline = sink.inline

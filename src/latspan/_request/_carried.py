@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any, Final
 from urllib.parse import quote, unquote
 
@@ -196,7 +196,7 @@ class Carried:
             until_ns = min(now_ns, at_ns + duration_ns)
             stage = Interval(name, at_ns, until_ns, source=Source.SERVER_REPORTED)
             for each in enclosing:
-                each.stages.append(lambda _, stage=stage: stage)
+                each.holds_stage(stage)
             at_ns = until_ns
 
     def _dropped(self) -> None:
@@ -225,6 +225,11 @@ class Carried:
             name = self._waiting.pop()
         except IndexError:
             return False
+        request = _request_around(self._unit)
+        if request is not None:
+            with suppress(ValueError):
+                # Or a request that hands on many would hold each of them until its end.
+                request.waits.remove(self._dropped)
         if runtime is not None:
             wait = LiveWork(
                 runtime,

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import threading
-from collections import Counter
-from collections.abc import Callable, Iterable
 from contextvars import ContextVar
-from typing import Final, Protocol
+from typing import Protocol
 
-from latspan._timeline import Interval, work_timeline
-from latspan.segments import Side, totals
+from latspan._request._contents import Contents, Inside
+from latspan.segments import Side
 
 __all__ = [
     "Elsewhere",
@@ -18,19 +15,18 @@ __all__ = [
     "current_unit",
     "enclosing_works",
     "is_left_over",
-    "stages_ns",
 ]
 
 
 class Unit(Protocol):
     """What calls and stages are inside of."""
 
-    stages: list[Callable[[int], Interval]]
-    """The stages inside it; each is told when the unit ended."""
+    def holds_call(self, call: Inside) -> None:
+        """Note a call that is made inside it."""
+        ...
 
-    @property
-    def calls(self) -> list[Callable[[int], Interval]]:
-        """The calls made inside it; likewise."""
+    def holds_stage(self, stage: Inside) -> None:
+        """Note a stage inside it."""
         ...
 
     @property
@@ -94,18 +90,18 @@ class Elsewhere:
         side: The side of the network it is on.
     """
 
-    __slots__ = ("_counting", "_over_ns", "_side", "stages")
+    __slots__ = ("_contents", "_side")
 
     def __init__(self, side: Side) -> None:
         self._side = side
-        self._over_ns = Counter[str]()
-        self._counting = threading.Lock()
-        self.stages: list[Callable[[int], Interval]] = []
+        self._contents = Contents(lambda merge: merge())
 
-    @property
-    def calls(self) -> list[Callable[[int], Interval]]:
-        """Its calls are in the trace; nobody here has a timeline to lay them in."""
-        return []
+    def holds_call(self, call: Inside) -> None:
+        """Note nothing: its calls are in the trace; nobody here has a timeline to lay them in."""
+
+    def holds_stage(self, stage: Inside) -> None:
+        """Note a stage inside it."""
+        self._contents.add_stage(stage)
 
     @property
     def outer(self) -> None:
@@ -123,44 +119,4 @@ class Elsewhere:
 
     def took_ns(self) -> list[tuple[str, int]]:
         """Return how long each stage here took that is over, in nanoseconds."""
-        with self._counting:
-            took = self._over_ns.copy()
-            took.update(dict(stages_ns(self.stages)))
-        return [*took.items()]
-
-    def stage_ended(self) -> None:
-        """Keep of the stages no more than how long they took, once none of them is open."""
-        with self._counting:
-            # Others may begin meanwhile, behind these.
-            begun = tuple(self.stages)
-            if all(interval(_STILL_OPEN).done_ns != _STILL_OPEN for interval in begun):
-                self._over_ns.update(dict(stages_ns(begun)))
-                del self.stages[: len(begun)]
-
-
-_STILL_OPEN: Final = -1
-"""No instant of a monotonic clock's: the end of what has none yet."""
-
-
-def stages_ns(stages: Iterable[Callable[[int], Interval]]) -> list[tuple[str, int]]:
-    """
-    Return how long each stage took that is over, the calls in it included, in nanoseconds.
-
-    Args:
-        stages: Of one unit.
-    """
-    over = [
-        stage
-        for stage in (interval(_STILL_OPEN) for interval in tuple(stages))
-        if stage.done_ns != _STILL_OPEN
-    ]
-    if not over:
-        return []
-    begun_ns = min(stage.start_ns for stage in over)
-    work = work_timeline(begun_ns, max(stage.done_ns for stage in over), stages=over)
-    names = {stage.name for stage in over}
-    return [
-        (name, duration_ns)
-        for name, duration_ns, _ in totals(work.timeline.segments)
-        if name in names
-    ]
+        return self._contents.stages_ns()

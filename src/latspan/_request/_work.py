@@ -10,20 +10,14 @@ from opentelemetry.trace import Span, SpanKind
 
 from latspan import semconv
 from latspan._fork import this_process
+from latspan._request._contents import Contents, Inside
 from latspan._request._context import (
     Entered,
     convention_labels,
     series_attributes,
     span_attributes,
 )
-from latspan._request._enclosing import (
-    Elsewhere,
-    Unit,
-    active_work,
-    current_unit,
-    enclosing_works,
-    stages_ns,
-)
+from latspan._request._enclosing import Unit, active_work, current_unit, enclosing_works
 from latspan._request._remarks import Remarks
 from latspan._runtime import Runtime
 from latspan._spans import (
@@ -90,6 +84,7 @@ class LiveWork:
     """
 
     __slots__ = (
+        "_contents",
         "_done_ns",
         "_entered",
         "_inline",
@@ -105,11 +100,9 @@ class LiveWork:
         "_span",
         "_start_ns",
         "_started_with",
-        "calls",
         "kind",
         "name",
         "outer",
-        "stages",
         "waits",
     )
 
@@ -145,16 +138,15 @@ class LiveWork:
         self.kind = kind
         self.name = name
         self.outer: Unit | None = active_work()
-        self.calls: list[Callable[[int], Interval]] = []
-        self.stages: list[Callable[[int], Interval]] = []
+        self._contents = Contents(runtime.settle)
         self.waits: list[Callable[[], None]] = []
         """What still waits for somebody to go on with it, as it hears of its end."""
+        self._start_ns = runtime.clock.monotonic_ns() if start_ns is None else start_ns
         if kind is Kind.STAGE:
             for work in enclosing_works():
-                work.stages.append(self.interval)
+                work.holds_stage(self.interval)
                 if work.side is Side.SERVER:
                     self._side = Side.SERVER
-        self._start_ns = runtime.clock.monotonic_ns() if start_ns is None else start_ns
         self._observation = None if kind is Kind.STAGE else runtime.observe()
         self._offset_ns = runtime.clock.epoch_offset_ns()
         self._span = sink.open(
@@ -190,6 +182,14 @@ class LiveWork:
         """When it began, monotonic nanoseconds."""
         return self._start_ns
 
+    def holds_call(self, call: Inside) -> None:
+        """Note a call that is made inside it."""
+        self._contents.add_call(call)
+
+    def holds_stage(self, stage: Inside) -> None:
+        """Note a stage inside it."""
+        self._contents.add_stage(stage)
+
     def took_ns(self) -> list[tuple[str, int]]:
         """
         Return how long each stage took that is over, and all of it so far, in nanoseconds.
@@ -198,7 +198,7 @@ class LiveWork:
         """
         token_ns = None if self._remarks is None else self._remarks.last_token_ns
         until_ns = self._runtime.clock.monotonic_ns() if token_ns is None else token_ns
-        return [*stages_ns(self.stages), (server_timing.TOTAL, until_ns - self._start_ns)]
+        return [*self._contents.stages_ns(), (server_timing.TOTAL, until_ns - self._start_ns)]
 
     @property
     def runtime(self) -> Runtime:
@@ -246,7 +246,7 @@ class LiveWork:
             source: How that is known.
         """
         if self.waits and not self.finished:
-            for dropped in self.waits:
+            for dropped in tuple(self.waits):
                 dropped()
             # They hold it, and nobody may be there to collect cycles.
             self.waits.clear()
@@ -287,24 +287,20 @@ class LiveWork:
         self, outcome: Outcome, done_ns: int, error_type: str | None, known: Known
     ) -> None:
         stage_name = self.name if self.kind is Kind.STAGE else None
+        calls, stages = self._contents.intervals(done_ns)
+        merged = sum(each.merged or 0 for each in (*calls, *stages))
         work = work_timeline(
             self._start_ns,
             done_ns,
-            calls=[interval(done_ns) for interval in self.calls],
-            stages=[interval(done_ns) for interval in self.stages],
+            calls=calls,
+            stages=stages,
             own_name=stage_name,
             own_source=self._source,
         )
         timeline = work.timeline
-        told_ns = dict(stages_ns(self.stages)) if self._runtime.gen_ai_latency else {}
+        told_ns = dict(self._contents.stages_ns()) if self._runtime.gen_ai_latency else {}
         # Whoever still holds this unit of work needs none of what was inside it.
-        self.calls.clear()
-        self.stages.clear()
-        around = self.outer
-        while isinstance(around, LiveWork):
-            around = around.outer
-        if isinstance(around, Elsewhere) and stage_name is not None:
-            around.stage_ended()
+        self._contents.clear()
         remarks = self._remarks or _NO_REMARKS
         metrics = {**timeline.metrics, **known.metrics, **remarks.all_metrics(timeline.start_ns)}
         told, estimated = metric_attributes(metrics)
@@ -313,9 +309,11 @@ class LiveWork:
             **({} if not known.series else span_attributes(self.kind, self._series)),
             **known.attributes,
             **remarks.span_attributes(),
-            **interleaved_attributes(work.own),
+            **interleaved_attributes(work.own, merged=merged > 0),
             semconv.LATSPAN_OUTCOME: outcome.value,
         }
+        if merged:
+            attributes[semconv.LATSPAN_MERGED_COUNT] = merged
         if estimated:
             attributes[semconv.LATSPAN_ESTIMATED] = estimated
         if error_type is not None:
@@ -333,8 +331,9 @@ class LiveWork:
         if stage_name is not None:
             attributes[semconv.LATSPAN_SEGMENT] = stage_name
             attributes[semconv.LATSPAN_SOURCE] = self._source.value
-        # A stage is a span itself, and an earlier call has its own; the rest has no span yet.
-        unseen = () if stage_name is not None else work.own
+        # A stage is a span itself, and an earlier call has its own; the rest has no span yet. None
+        # is made up where it is not known any more when something was.
+        unseen = () if stage_name is not None or merged else work.own
         self._span.finish(
             FinishedSpan(
                 end_epoch_ns=timeline.done_ns + self._offset_ns,

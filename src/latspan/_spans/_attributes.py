@@ -132,9 +132,19 @@ def gen_ai_latency(
     return {semconv.GEN_AI_LATENCY_PREFIX + name: seconds for name, seconds in said.items()}
 
 
-def interleaved_attributes(segments: Sequence[Segment]) -> dict[str, AttributeValue]:
-    """Return the time of each segment that has no span of its own, in seconds."""
+def interleaved_attributes(
+    segments: Sequence[Segment], *, merged: bool = False
+) -> dict[str, AttributeValue]:
+    """
+    Return the time of each segment that has no span of its own, in seconds.
+
+    Args:
+        segments: Of a finished timeline.
+        merged: Whether places in it were given up, so that none has a span.
+    """
     interleaved = interleaved_names(segments)
+    if merged:
+        interleaved = frozenset(segment.name for segment in segments)
     if not interleaved:
         return {}
     return {

@@ -10,7 +10,7 @@ from latspan._timeline._tiling import Tiling, Timeline
 from latspan.metrics import MetricValue
 from latspan.segments import Segment, SegmentName, Source
 
-__all__ = ["Interval", "WorkTimeline", "work_timeline"]
+__all__ = ["Interval", "WorkTimeline", "innermost", "last_of", "states", "work_timeline"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +27,8 @@ class Interval:
         first_visible_source: How certain that is.
         own: A stage that is nobody's but the unit's, which reports its time.
         source: How a stage's time is known.
+        merged: How many calls or stages began with it, of which it is a sum or a part; ``None``
+            for one that is itself.
     """
 
     name: str
@@ -37,6 +39,7 @@ class Interval:
     first_visible_source: Source = Source.MEASURED
     own: bool = False
     source: Source = Source.MEASURED
+    merged: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +83,7 @@ def work_timeline(
         own_source: How that is known.
     """
     done_ns = max(start_ns, done_ns)
-    last = max(calls, key=lambda call: call.start_ns, default=None)
+    last = last_of(calls)
     earlier = [call for call in calls if call is not last]
     tiling = Tiling(start_ns, done_ns)
     own: list[Segment] = []
@@ -172,6 +175,42 @@ def _sweep(
 
     One pass over the edges in order: a request may hold thousands of calls.
     """
+    for edge_ns, in_a_call, inside in states(begin_ns, end_ns, calls, stages):
+        if in_a_call:
+            yield replace(in_call, end_ns=edge_ns)
+        elif inside:
+            stage = innermost(inside)
+            yield _Piece(edge_ns, stage.name, stage.source, own=stage.own)
+        else:
+            yield replace(otherwise, end_ns=edge_ns)
+
+
+def last_of(calls: Iterable[Interval]) -> Interval | None:
+    """Return the call that began last, if there was one; what was merged was an earlier one."""
+    whole = (call for call in calls if call.merged is None)
+    return max(whole, key=lambda call: call.start_ns, default=None)
+
+
+def innermost(stages: Sequence[Interval]) -> Interval:
+    """Return the stage that began last; of those that began at one instant the one opened last."""
+    return max(reversed(stages), key=lambda stage: stage.start_ns)
+
+
+def states(
+    begin_ns: int, end_ns: int, calls: Iterable[Interval], stages: Iterable[Interval]
+) -> Iterator[tuple[int, bool, Sequence[Interval]]]:
+    """
+    Yield each instant at which something begins or ends, and what there was up to it.
+
+    Args:
+        begin_ns: Where to begin, monotonic nanoseconds.
+        end_ns: The last instant that is yielded.
+        calls: In any order.
+        stages: In the order in which they were opened.
+
+    Yields:
+        The instant, whether a call ran, and the stages that were open, until the next step.
+    """
     edges: list[tuple[int, int, Interval | None]] = []
     for call in calls:
         if call.start_ns < call.done_ns:
@@ -188,14 +227,7 @@ def _sweep(
         # Edges at one instant enclose nothing, and nothing must not part what lies around it.
         if edge_ns > begin_ns:
             begin_ns = edge_ns
-            if running:
-                yield replace(in_call, end_ns=edge_ns)
-            elif inside:
-                # Of those that began at one instant the one opened last is the innermost.
-                innermost = max(reversed(inside), key=lambda stage: stage.start_ns)
-                yield _Piece(edge_ns, innermost.name, innermost.source, own=innermost.own)
-            else:
-                yield replace(otherwise, end_ns=edge_ns)
+            yield edge_ns, running > 0, inside
         if instant_ns >= end_ns:
             return
         if stage is None:

@@ -158,7 +158,7 @@ class Served:
             self._first_ns = after_ns
         if after_ns - before_ns > _HELD_UP_NS:
             written = Interval(Stage.SEND_STREAM.value, before_ns, after_ns, own=True)
-            self._work.stages.append(lambda _: written)
+            self._work.holds_stage(written)
 
     def took_ns(self) -> list[tuple[str, int]]:
         """Return how long each stage took that is over, and all of it so far, in nanoseconds."""

@@ -1,0 +1,175 @@
+"""
+Many calls and stages as a few: their places are given up, their sums are not.
+
+Time is cut into cells at the instants at which something open began, and at both ends of the last
+call. What is open covers each later cell wholly or not at all, so within a cell what is over may
+be laid end to end without a change to any sum: of calls, of each stage, and of what is neither.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Final
+
+from latspan._timeline._work import Interval, innermost, last_of, states
+from latspan.segments import SegmentName, Source
+
+__all__ = ["merged"]
+
+_CALL: Final = SegmentName.CALL.value
+
+_Stage = tuple[str, Source, bool]
+"""What tells stages apart: name, source, and whether they are the unit's own."""
+
+
+class _Cell:
+    __slots__ = ("calls", "stages")
+
+    def __init__(self) -> None:
+        self.calls: list[Interval] = []
+        self.stages: list[Interval] = []
+
+
+def merged(
+    calls: Iterable[Interval],
+    stages: Iterable[Interval],
+    *,
+    open_calls: Iterable[Interval] = (),
+    open_stages: Iterable[Interval] = (),
+) -> tuple[list[Interval], list[Interval]]:
+    """
+    Return calls and stages that are as many as cells and names, however many there were.
+
+    The timeline of a unit of work sums up to the same with them, and its stages alone do. The
+    call that began last is kept as it is. Stages that are open belong before those returned,
+    which may begin with one of them and are inside it.
+
+    Args:
+        calls: Those that are over.
+        stages: Those that are over, in the order in which they were opened.
+        open_calls: Those that are not over; only when they began is looked at.
+        open_stages: Likewise.
+    """
+    calls = list(calls)
+    last = last_of(calls)
+    covers = sorted(stage.start_ns for stage in open_stages)
+    edges = {*covers, *(call.start_ns for call in open_calls)}
+    if last is not None:
+        edges |= {last.start_ns, last.done_ns}
+    cuts = sorted(edges)
+    cells: defaultdict[int, _Cell] = defaultdict(_Cell)
+    for call in calls:
+        if call is not last:
+            for number, part in _cut(call, cuts):
+                cells[number].calls.append(part)
+    # Of parts that begin at a cut the one that began later is the innermost still.
+    for stage in sorted(stages, key=lambda stage: stage.start_ns):
+        for number, part in _cut(stage, cuts):
+            covered = bisect_right(covers, part.start_ns)
+            if not covered or covers[covered - 1] <= stage.start_ns:
+                cells[number].stages.append(part)
+            # Otherwise what is open began later, and hides this part of the stage.
+    kept_calls: list[Interval] = []
+    kept_stages: list[Interval] = []
+    for _, cell in sorted(cells.items()):
+        summed_calls, summed_stages = _summed(cell)
+        kept_calls += summed_calls
+        kept_stages += summed_stages
+    return kept_calls if last is None else [*kept_calls, last], kept_stages
+
+
+def _cut(interval: Interval, cuts: Sequence[int]) -> Iterator[tuple[int, Interval]]:
+    """Yield the number of each cell that an interval reaches into, and its part there."""
+    first = bisect_right(cuts, interval.start_ns)
+    inside = [cut for cut in cuts[first:] if cut < interval.done_ns]
+    if not inside:
+        yield first, interval
+        return
+    ends = [interval.start_ns, *inside, interval.done_ns]
+    counts = _counts(interval)
+    for number, (start_ns, done_ns) in enumerate(pairwise(ends), start=first):
+        # It is counted where it begins.
+        yield number, replace(interval, start_ns=start_ns, done_ns=done_ns, merged=counts)
+        counts = 0
+
+
+def _counts(interval: Interval) -> int:
+    return 1 if interval.merged is None else interval.merged
+
+
+@dataclass(slots=True)
+class _Sum:
+    """How long a stage was the innermost, how much of that in calls, and how many there were."""
+
+    total_ns: int = 0
+    in_calls_ns: int = 0
+    count: int = 0
+
+
+def _summed(cell: _Cell) -> tuple[list[Interval], list[Interval]]:
+    """Return a cell's calls and stages as one interval for each name, laid end to end."""
+    parts = [*cell.calls, *cell.stages]
+    if len(parts) == 1:
+        # Of an earlier call nobody looks at the segments.
+        return [replace(call, segments=()) for call in cell.calls], cell.stages
+    begin_ns = min(part.start_ns for part in parts)
+    end_ns = max(part.done_ns for part in parts)
+    sums: defaultdict[_Stage | None, _Sum] = defaultdict(_Sum)
+    for stage in cell.stages:
+        sums[_kind_of(stage)].count += _counts(stage)
+    at_ns = begin_ns
+    for edge_ns, in_a_call, inside in states(begin_ns, end_ns, cell.calls, cell.stages):
+        spent = sums[_kind_of(innermost(inside)) if inside else None]
+        spent.total_ns += edge_ns - at_ns
+        spent.in_calls_ns += in_a_call * (edge_ns - at_ns)
+        at_ns = edge_ns
+    return _laid(begin_ns, sums, cell.calls)
+
+
+def _kind_of(stage: Interval) -> _Stage:
+    return stage.name, stage.source, stage.own
+
+
+def _laid(
+    begin_ns: int, sums: dict[_Stage | None, _Sum], merged_calls: Sequence[Interval]
+) -> tuple[list[Interval], list[Interval]]:
+    calls: list[Interval] = []
+    stages: list[Interval] = []
+    at_ns = begin_ns
+    for kind, spent in sums.items():
+        if kind is not None:
+            name, source, own = kind
+            stages.append(
+                Interval(
+                    name,
+                    at_ns,
+                    at_ns + spent.total_ns,
+                    own=own,
+                    source=source,
+                    merged=spent.count,
+                )
+            )
+        if spent.in_calls_ns:
+            calls.append(Interval(_CALL, at_ns, at_ns + spent.in_calls_ns, merged=0))
+        at_ns += spent.total_ns
+    if merged_calls:
+        visible = [
+            (call.first_visible_ns, call.first_visible_source)
+            for call in merged_calls
+            if call.first_visible_ns is not None
+        ]
+        first_ns, source = min(visible, default=(None, Source.MEASURED))
+        first = calls[0] if calls else Interval(_CALL, begin_ns, begin_ns)
+        calls[:1] = [
+            replace(
+                first,
+                first_visible_ns=first_ns,
+                first_visible_source=source,
+                merged=sum(map(_counts, merged_calls)),
+            )
+        ]
+    return calls, stages

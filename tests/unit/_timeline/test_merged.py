@@ -1,0 +1,132 @@
+"""Calls and stages that are merged sum up to the same, whenever it is done."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from latspan._timeline import Interval, WorkTimeline, merged, work_timeline
+from latspan.segments import Segment, Source
+
+DONE_NS = 60
+
+
+def sums(work: WorkTimeline) -> tuple[Counter[tuple[str, Source]], Counter[tuple[str, Source]]]:
+    """Return the time of each segment, of the whole and of the unit's own."""
+    whole: Counter[tuple[str, Source]] = Counter()
+    own: Counter[tuple[str, Source]] = Counter()
+    for name, start_ns, end_ns, source in work.timeline.segments:
+        whole[name, source] += end_ns - start_ns
+    for name, start_ns, end_ns, source in work.own:
+        own[name, source] += end_ns - start_ns
+    return +whole, +own
+
+
+@st.composite
+def contents(draw: st.DrawFn) -> tuple[list[Interval], list[Interval]]:
+    """Calls and stages with instants of their own, in the order in which they began."""
+    count = draw(st.integers(0, 8))
+    instants = draw(
+        st.lists(st.integers(1, DONE_NS - 1), min_size=2 * count, max_size=2 * count, unique=True)
+    )
+    calls: list[Interval] = []
+    stages: list[Interval] = []
+    for one, other in zip(instants[::2], instants[1::2], strict=True):
+        start_ns, done_ns = min(one, other), max(one, other)
+        name = draw(st.sampled_from(["call", "retrieve", "rerank", "prepare"]))
+        if name == "call":
+            segments = (Segment("queue", 0, 1), Segment("decode", 1, done_ns - start_ns))
+            calls.append(
+                Interval("chat m", start_ns, done_ns, segments, first_visible_ns=done_ns - 1)
+            )
+        else:
+            source = draw(st.sampled_from([Source.MEASURED, Source.ESTIMATED]))
+            own = draw(st.booleans())
+            stages.append(Interval(name, start_ns, done_ns, source=source, own=own))
+    return sorted(calls, key=_began), sorted(stages, key=_began)
+
+
+def _began(interval: Interval) -> int:
+    return interval.start_ns
+
+
+def merged_at(
+    now_ns: int,
+    held: tuple[list[Interval], list[Interval]],
+    begun: tuple[list[Interval], list[Interval]],
+) -> tuple[list[Interval], list[Interval]]:
+    """Return what a unit holds that merges at ``now_ns``, of what it held and what began since."""
+    calls, stages = (
+        [*before, *(each for each in since if each.start_ns < now_ns)]
+        for before, since in zip(held, begun, strict=True)
+    )
+    open_calls = [each for each in calls if each.done_ns > now_ns]
+    open_stages = [each for each in stages if each.done_ns > now_ns]
+    merged_calls, merged_stages = merged(
+        [each for each in calls if each.done_ns <= now_ns],
+        [each for each in stages if each.done_ns <= now_ns],
+        open_calls=open_calls,
+        open_stages=open_stages,
+    )
+    return [*merged_calls, *open_calls], [*open_stages, *merged_stages]
+
+
+@given(contents(), st.lists(st.integers(1, DONE_NS), max_size=4), st.sampled_from([None, "stage"]))
+def test_every_sum_stays_exact(
+    inside: tuple[list[Interval], list[Interval]], merges: list[int], own_name: str | None
+) -> None:
+    """Of the unit, of what it reports itself, and of its stages alone."""
+    calls, stages = inside
+    held: tuple[list[Interval], list[Interval]] = ([], [])
+    before_ns = 0
+    for now_ns in [*sorted(merges), DONE_NS]:
+        begun = tuple([each for each in some if each.start_ns >= before_ns] for some in inside)
+        held = merged_at(now_ns, held, (begun[0], begun[1]))
+        before_ns = now_ns
+
+    whole = work_timeline(0, DONE_NS, calls=calls, stages=stages, own_name=own_name)
+    after = work_timeline(0, DONE_NS, calls=held[0], stages=held[1], own_name=own_name)
+    assert sums(after) == sums(whole)
+    assert after.timeline.metrics == whole.timeline.metrics
+    assert sums(work_timeline(0, DONE_NS, stages=held[1])) == sums(
+        work_timeline(0, DONE_NS, stages=stages)
+    )
+    assert sum(1 if each.merged is None else each.merged for each in held[0]) == len(calls)
+
+
+def test_a_thousand_calls_become_one_and_the_last() -> None:
+    """The last call keeps its own segments; the others are one sum, with what lay between."""
+    calls = [
+        Interval("chat m", at, at + 6, (Segment("decode", 0, 6),), first_visible_ns=at + 2)
+        for at in range(0, 10_000, 10)
+    ]
+
+    merged_calls, _ = merged(calls, [])
+
+    work = work_timeline(0, 10_000, calls=merged_calls)
+    assert [each.merged for each in merged_calls] == [999, None]
+    assert [(segment.name, segment.duration_ns) for segment in work.timeline.segments] == [
+        ("call", 5_994),
+        ("prepare", 3_996),
+        ("decode", 6),
+        ("postprocess", 4),
+    ]
+    assert work.timeline.metrics["time_to_first_visible_token"].value == 2
+
+
+def test_stages_around_and_inside_calls_keep_their_sums_apart() -> None:
+    """A stage's own time, the calls inside it, and its time with them."""
+    calls = [Interval("chat m", at + 2, at + 5) for at in range(0, 100, 10)]
+    stages = [Interval("retrieve", at, at + 8) for at in range(0, 100, 10)]
+
+    merged_calls, merged_stages = merged(calls, stages, open_stages=[Interval("loop", 0, 0)])
+
+    assert [(each.name, each.merged) for each in merged_stages] == [
+        ("retrieve", 10),
+        ("retrieve", 0),
+        ("retrieve", 0),
+    ]
+    assert len(merged_calls) == 2
+    assert sums(work_timeline(0, 100, stages=merged_stages))[0]["retrieve", Source.MEASURED] == 80
