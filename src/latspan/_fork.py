@@ -6,11 +6,12 @@ In a forked child no other thread lives to let go of a lock, so much must begin 
 
 from __future__ import annotations
 
+import itertools
 import os
 import sys
 import weakref
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 __all__ = ["begin_again_in_child", "is_child_of", "this_process"]
 
@@ -44,6 +45,12 @@ def is_child_of(package: str) -> bool:
     return process is not None and process.current_process().name != "MainProcess"
 
 
+_begins: Final[dict[int, weakref.WeakMethod[Callable[[], None]]]] = {}
+"""What begins again, in the order in which it was asked for; an object that is gone is not here."""
+
+_serial: Final = itertools.count()
+
+
 def begin_again_in_child(begin: Callable[[], None]) -> None:
     """
     Call ``begin`` in each forked child.
@@ -51,11 +58,20 @@ def begin_again_in_child(begin: Callable[[], None]) -> None:
     Args:
         begin: A bound method; forgotten when its object is gone.
     """
-    weakly = weakref.WeakMethod(begin)
+    number = next(_serial)
 
-    def after_in_child() -> None:
+    def forget(_: object) -> None:
+        _begins.pop(number, None)
+
+    _begins[number] = weakref.WeakMethod(begin, forget)
+
+
+def _begin_again() -> None:
+    for weakly in tuple(_begins.values()):
         begin = weakly()
         if begin is not None:
             begin()
 
-    os.register_at_fork(after_in_child=after_in_child)
+
+# One hook for all: the interpreter keeps each for good, whatever becomes of its object.
+os.register_at_fork(after_in_child=_begin_again)

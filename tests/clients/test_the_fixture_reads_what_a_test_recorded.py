@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -98,3 +101,61 @@ def test_an_application_that_configures_itself_is_still_recorded_here(
         assert latspan.count() == 2
     finally:
         latspan.shutdown()
+
+
+IN_A_USERS_TEST = """
+import json
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from threading import Thread
+
+import openai
+
+from latspan import _runtime
+
+ANSWER = {"id": "x", "object": "chat.completion", "created": 0, "model": "m", "choices": 5}
+
+
+class Handler(BaseHTTPRequestHandler):
+    def do_POST(self):
+        self.rfile.read(int(self.headers["content-length"]))
+        body = json.dumps(ANSWER).encode()
+        self.send_response(200)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_):
+        pass
+
+
+def test_an_odd_answer(latspan):
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    Thread(target=server.serve_forever, daemon=True).start()
+    client = openai.OpenAI(base_url=f"http://127.0.0.1:{server.server_port}/v1", api_key="none")
+    answer = client.chat.completions.create(model="m", messages=[{"role": "user", "content": "x"}])
+    assert answer.choices == 5
+    server.shutdown()
+    server.server_close()
+    client.close()
+
+
+def test_a_bug(latspan, caplog):
+    with _runtime.guarded("a test"):
+        raise ZeroDivisionError
+    assert "latspan failed at a test" in caplog.text
+"""
+
+
+def test_a_bug_of_latspans_own_fails_no_test_of_a_users(tmp_path: Path) -> None:
+    """It is logged, as in an application; only latspan's own tests have it raised."""
+    (tmp_path / "test_users.py").write_text(IN_A_USERS_TEST)
+
+    ran = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_users.py"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+
+    assert (ran.returncode, "2 passed" in ran.stdout) == (0, True), ran.stdout

@@ -20,6 +20,7 @@ from latspan.export._otlp import otlp_log_exporter, otlp_metric_exporter, otlp_s
 from latspan.export._otlp_metrics import MetricsExporter, OtlpMetrics
 from latspan.export._otlp_spans import OtlpSpans, otlp_spans
 from latspan.export._private_spans import PrivateSink
+from latspan.export._processors import has_processors
 from latspan.export._resource import resource_of, resource_of_child
 from latspan.export._sending import SpanAnswer
 
@@ -43,6 +44,7 @@ __all__ = [
     "SpanAnswer",
     "SpanBatches",
     "application_sink",
+    "has_processors",
     "http_session",
     "metrics_parts",
     "otlp_log_exporter",

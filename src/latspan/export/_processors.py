@@ -11,7 +11,7 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor, SimpleSpanProcess
 
 from latspan import _runtime
 
-__all__ = ["Processors"]
+__all__ = ["Processors", "has_processors"]
 
 _T = TypeVar("_T")
 
@@ -31,6 +31,14 @@ _WAITS: Final = "_latspan_waits"
 """The attribute of a processor that waits for latspan before it flushes."""
 
 _LONGEST_WAIT_S: Final = 5.0
+
+
+def has_processors(provider: object) -> bool:
+    """Return whether anybody hears of a provider's spans; so if its inside is not known."""
+    processor = getattr(provider, "_active_span_processor", None)
+    if type(processor) is not SynchronousMultiSpanProcessor:
+        return True
+    return bool(processor._span_processors)  # pyright: ignore[reportPrivateUsage]
 
 
 class Processors:

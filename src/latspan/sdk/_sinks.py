@@ -24,7 +24,9 @@ class Sinks:
     Answers, for each request, where its spans go.
 
     An application may set its global provider before latspan is configured or after; it is used
-    from then on.
+    from then on. One of the SDK's that has no span processor is none: what it is given goes
+    nowhere. ``OTEL_PYTHON_TRACER_PROVIDER`` makes one, as soon as somebody asks for the global
+    provider.
 
     Args:
         private: Where spans go as long as the application has no provider.
@@ -63,10 +65,14 @@ class Sinks:
         if self._api is None or provider is not self._provider:
             if isinstance(provider, _NONE):
                 return self._private
+            # It loads the SDK, which an application that has a provider has loaded.
+            from latspan.export import has_processors
+
+            if provider is not self._chosen and not has_processors(provider):
+                return self._private
             if self._instead is not None:
                 warn_once(self._instead)
             tracer = provider.get_tracer("latspan", __version__, schema_url=SCHEMA_URL)
-            # It loads the SDK, which an application that has a provider has loaded.
             from latspan.export import application_sink
 
             self._provider, self._api = provider, application_sink(tracer)

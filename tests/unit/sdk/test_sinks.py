@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from opentelemetry import trace
-from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
 from opentelemetry.trace import NoOpTracerProvider
 
 from latspan._spans import ApiSink, NoSink
@@ -22,7 +22,9 @@ def process(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def provider() -> TracerProvider:
-    return TracerProvider(shutdown_on_exit=False)
+    made = TracerProvider(shutdown_on_exit=False)
+    made.add_span_processor(SpanProcessor())
+    return made
 
 
 def test_latspans_own_until_the_application_has_one(process: Any) -> None:
@@ -60,6 +62,28 @@ def test_a_provider_that_does_nothing_is_none(process: Any) -> None:
     private = NoSink()
 
     assert Sinks(private)() is private
+
+
+def test_a_provider_without_processors_is_none_until_it_has_one(process: Any) -> None:
+    """What is handed to it goes nowhere."""
+    bare, private = TracerProvider(shutdown_on_exit=False), NoSink()
+    process.set_tracer_provider(bare)
+    sinks = Sinks(private)
+
+    assert sinks() is private
+    bare.add_span_processor(SpanProcessor())
+    assert isinstance(sinks(), ApiSink)
+
+
+def test_a_provider_that_only_the_environment_names_is_none(
+    process: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """OpenTelemetry makes it when it is asked for the first time, without a processor."""
+    monkeypatch.setenv("OTEL_PYTHON_TRACER_PROVIDER", "sdk_tracer_provider")
+    private = NoSink()
+
+    assert Sinks(private)() is private
+    assert isinstance(process.get_tracer_provider(), TracerProvider)
 
 
 def test_a_provider_that_was_handed_over_wins(process: Any) -> None:
