@@ -67,12 +67,7 @@ class Values(NamedTuple):
 # Many requests have few shapes, and keys that have sixteen fields are not made in no time.
 @lru_cache(maxsize=128)
 def keys_of(shape: Shape) -> tuple[tuple[SeriesKey, ...], tuple[SeriesKey, ...]]:
-    """
-    Return the series of single values, and of several, in the order of the shape's names.
-
-    Raises:
-        AttributeError: One of their texts is no text.
-    """
+    """Return the series of single values, and of several, in the order of the shape's names."""
     subjects = _subjects_of(shape.labels)
 
     def key(name: Name) -> SeriesKey:

@@ -66,14 +66,12 @@ class Sinks:
             if isinstance(provider, _NONE):
                 return self._private
             # It loads the SDK, which an application that has a provider has loaded.
-            from latspan.export import has_processors
+            from latspan.export import application_sink, has_processors
 
             if provider is not self._chosen and not has_processors(provider):
                 return self._private
             if self._instead is not None:
                 warn_once(self._instead)
             tracer = provider.get_tracer("latspan", __version__, schema_url=SCHEMA_URL)
-            from latspan.export import application_sink
-
             self._provider, self._api = provider, application_sink(tracer)
         return self._api

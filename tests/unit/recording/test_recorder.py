@@ -321,8 +321,6 @@ def test_a_record_that_cannot_be_read_takes_no_other_with_it() -> None:
 
 
 BAD_VALUES: dict[str, dict[str, Any]] = {
-    "a path that is no text": {"attributes": {"path": 5}},
-    "a model that answered and is no text": {"convention": {"response_model": 5}},
     "a metric that is a fraction": {"metrics": {"time_to_first_token": MetricValue(0.5)}},  # type: ignore[arg-type]
     "a metric that is nothing": {"metrics": {"time_to_first_token": MetricValue(None)}},  # type: ignore[arg-type]
     "a gap that is text": {"chunk_gaps": (MetricValue(1), MetricValue("2"))},  # type: ignore[arg-type]
@@ -368,7 +366,7 @@ def test_what_is_logged_is_logged_without_the_lock(caplog: pytest.LogCaptureFixt
     log.addHandler(handler)
     try:
         recorder.record(record())
-        recorder.record(replace(record(), attributes={"path": 5}))  # type: ignore[dict-item]
+        recorder.record(replace(record(), **BAD_VALUES["a metric that is nothing"]))
         recorder.drain()
     finally:
         log.removeHandler(handler)
