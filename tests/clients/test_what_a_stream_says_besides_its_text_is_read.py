@@ -109,3 +109,24 @@ def test_an_empty_finish_reason_is_none(
     (span,) = [span for span in seen.spans if span.name == "chat m"]
     reasons = (span.attributes or {}).get("gen_ai.response.finish_reasons")
     assert reasons == ((last,) if last else None)
+
+
+@pytest.mark.parametrize(
+    "parsed",
+    [
+        pytest.param(
+            True,
+            id="objects",
+            marks=pytest.mark.xfail(
+                strict=True, reason="a chunk with a token takes the place of the finish reason's"
+            ),
+        ),
+        pytest.param(False, id="bytes"),
+    ],
+)
+def test_a_word_behind_the_finish_reason_does_not_hide_it(
+    driver: Driver, seen: Captured, *, parsed: bool
+) -> None:
+    """Some gateways send what they held back after the chunk that ends the answer."""
+    _cut(driver, [_word(0, "one "), _word(0, "", "stop"), _word(0, "two")], parsed=parsed)
+    assert _attributes(seen)["gen_ai.response.finish_reasons"] == ("stop",)
