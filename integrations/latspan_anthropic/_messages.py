@@ -8,6 +8,7 @@ from typing import Any, Final, cast
 
 from latspan import semconv
 from latspan.instrument import Answers, Call, open_call, server_of
+from latspan.wire import at
 from latspan.wire.anthropic_messages import ANTHROPIC_MESSAGES
 from latspan_anthropic._own_tracing import (
     out_of_its_sight,
@@ -109,12 +110,12 @@ def _attributes(body: Mapping[str, Any]) -> dict[str, Any]:
         said[semconv.GEN_AI_REQUEST_STOP_SEQUENCES] = tuple(
             stop for stop in cast("Sequence[object]", stops) if isinstance(stop, str)
         )
-    output = body.get("output_config")
-    effort = (
-        cast("Mapping[str, Any]", output).get("effort") if isinstance(output, Mapping) else None
-    )
+    effort = at(body, "output_config", "effort")
     if isinstance(effort, str):
         said[semconv.GEN_AI_REQUEST_REASONING_LEVEL] = effort
+    formats = at(body, "output_config", "format", "type"), at(body, "output_format", "type")
+    if "json_schema" in formats:
+        said[semconv.GEN_AI_OUTPUT_TYPE] = "json"
     return said
 
 

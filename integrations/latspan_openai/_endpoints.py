@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from latspan import semconv
 from latspan.instrument import Call, is_on, open_call, server_of
@@ -12,13 +12,24 @@ from latspan.wire import Dialect, choices_asked
 from latspan.wire.openai_chat import OPENAI_CHAT
 from latspan.wire.openai_completions import OPENAI_COMPLETIONS
 from latspan.wire.openai_embeddings import OPENAI_EMBEDDINGS
-from latspan.wire.openai_responses import OPENAI_RESPONSES
+from latspan.wire.openai_responses import OPENAI_RESPONSES, OPENAI_RESPONSES_FETCHED
+from latspan_openai._arguments import (
+    Reading,
+    as_it_is,
+    asked_of,
+    compacted,
+    cursor,
+    each_text,
+    effort,
+    format_of_text,
+    identity,
+    of_format,
+    tier,
+)
 from latspan_openai._client import provider_of
 from latspan_openai._usage import with_usage
 
-__all__ = ["CHAT", "COMPLETIONS", "EMBEDDINGS", "RESPONSES", "Endpoint"]
-
-_PLAIN: Final = (str, int, float)
+__all__ = ["CHAT", "COMPLETIONS", "EMBEDDINGS", "FETCHED_RESPONSES", "RESPONSES", "Endpoint"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,14 +39,15 @@ class Endpoint:
 
     Args:
         dialect: How to read its answers.
-        said_by: Arguments that are attributes of the span, with the attributes' names.
+        said_by: The attributes of the span, and where each is read from the arguments; of two for
+            the same attribute the later wins.
         attributes: What every call of it is.
         asking: What is asked where ``include_usage`` is configured; just the arguments given,
             if ``None``.
     """
 
     dialect: Dialect
-    said_by: Mapping[str, str]
+    said_by: Sequence[tuple[str, str, Reading]]
     attributes: Mapping[str, str] = field(default_factory=dict[str, str])
     asking: Callable[[dict[str, Any]], dict[str, Any]] | None = None
 
@@ -48,15 +60,14 @@ class Endpoint:
             kwargs: The arguments of the call.
         """
         client: Any = getattr(instance, "_client", None)
-        model = kwargs.get("model")
-        sent = _sent(kwargs)
-        choices = sent.get("n")
+        asked = asked_of(kwargs)
+        model = asked.get("model")
+        choices = asked.get("n")
         attributes: dict[str, Any] = {**self.attributes}
-        for name, value in kwargs.items():
-            key = self.said_by.get(name)
-            # What was not given is a sentinel of the SDK's, or absent.
-            if key is not None and isinstance(value, _PLAIN):
-                attributes[key] = value
+        for argument, name, read in self.said_by:
+            value = read(asked.get(argument))
+            if value is not None:
+                attributes[name] = value
         if isinstance(choices, int) and choices != 1:
             attributes[semconv.GEN_AI_REQUEST_CHOICE_COUNT] = choices
         return open_call(
@@ -67,65 +78,71 @@ class Endpoint:
             server=server_of(client),
             client=client,
             streamed=kwargs.get("stream") is True,
-            choices=choices_asked(sent),
+            choices=choices_asked(asked),
             attributes=attributes,
-            request=kwargs,
+            request=asked,
             # It patches what the methods call, so its span is opened inside.
             awaits_span=is_on("openinference.instrumentation.openai", "OpenAIInstrumentor"),
         )
 
 
-def _sent(kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the arguments of a call with what ``extra_body`` puts in their place."""
-    extra: object = kwargs.get("extra_body")
-    return {**kwargs, **cast("Mapping[str, Any]", extra)} if isinstance(extra, Mapping) else kwargs
+_SAMPLING: Final = (
+    ("temperature", semconv.GEN_AI_REQUEST_TEMPERATURE, as_it_is),
+    ("top_p", semconv.GEN_AI_REQUEST_TOP_P, as_it_is),
+    ("service_tier", semconv.OPENAI_REQUEST_SERVICE_TIER, tier),
+)
 
-
-_SAMPLING: Final = {
-    "temperature": semconv.GEN_AI_REQUEST_TEMPERATURE,
-    "top_p": semconv.GEN_AI_REQUEST_TOP_P,
-    "service_tier": semconv.OPENAI_REQUEST_SERVICE_TIER,
-}
+_OF_COMPLETIONS: Final = (
+    *_SAMPLING,
+    ("max_tokens", semconv.GEN_AI_REQUEST_MAX_TOKENS, as_it_is),
+    ("seed", semconv.GEN_AI_REQUEST_SEED, as_it_is),
+    ("frequency_penalty", semconv.GEN_AI_REQUEST_FREQUENCY_PENALTY, as_it_is),
+    ("presence_penalty", semconv.GEN_AI_REQUEST_PRESENCE_PENALTY, as_it_is),
+    ("stop", semconv.GEN_AI_REQUEST_STOP_SEQUENCES, each_text),
+)
 
 CHAT: Final = Endpoint(
     OPENAI_CHAT,
-    {
-        **_SAMPLING,
-        "max_tokens": semconv.GEN_AI_REQUEST_MAX_TOKENS,
-        "max_completion_tokens": semconv.GEN_AI_REQUEST_MAX_TOKENS,
-        "seed": semconv.GEN_AI_REQUEST_SEED,
-        "frequency_penalty": semconv.GEN_AI_REQUEST_FREQUENCY_PENALTY,
-        "presence_penalty": semconv.GEN_AI_REQUEST_PRESENCE_PENALTY,
-        "reasoning_effort": semconv.GEN_AI_REQUEST_REASONING_LEVEL,
-    },
+    (
+        *_OF_COMPLETIONS,
+        ("max_completion_tokens", semconv.GEN_AI_REQUEST_MAX_TOKENS, as_it_is),
+        ("reasoning_effort", semconv.GEN_AI_REQUEST_REASONING_LEVEL, as_it_is),
+        ("response_format", semconv.GEN_AI_OUTPUT_TYPE, of_format),
+    ),
     attributes={semconv.OPENAI_API_TYPE: "chat_completions"},
     asking=with_usage,
 )
 
 RESPONSES: Final = Endpoint(
     OPENAI_RESPONSES,
-    {
-        **_SAMPLING,
-        "max_output_tokens": semconv.GEN_AI_REQUEST_MAX_TOKENS,
-        "previous_response_id": semconv.GEN_AI_REQUEST_PREVIOUS_RESPONSE_ID,
-        "conversation": semconv.GEN_AI_CONVERSATION_ID,
-    },
+    (
+        *_SAMPLING,
+        ("max_output_tokens", semconv.GEN_AI_REQUEST_MAX_TOKENS, as_it_is),
+        ("previous_response_id", semconv.GEN_AI_REQUEST_PREVIOUS_RESPONSE_ID, as_it_is),
+        ("conversation", semconv.GEN_AI_CONVERSATION_ID, identity),
+        ("reasoning", semconv.GEN_AI_REQUEST_REASONING_LEVEL, effort),
+        ("text_format", semconv.GEN_AI_OUTPUT_TYPE, of_format),
+        ("text", semconv.GEN_AI_OUTPUT_TYPE, format_of_text),
+        ("input", semconv.GEN_AI_CONVERSATION_COMPACTED, compacted),
+    ),
     attributes={semconv.OPENAI_API_TYPE: "responses"},
 )
 
-COMPLETIONS: Final = Endpoint(
-    OPENAI_COMPLETIONS,
-    {
-        "temperature": semconv.GEN_AI_REQUEST_TEMPERATURE,
-        "top_p": semconv.GEN_AI_REQUEST_TOP_P,
-        "max_tokens": semconv.GEN_AI_REQUEST_MAX_TOKENS,
-        "seed": semconv.GEN_AI_REQUEST_SEED,
-        "frequency_penalty": semconv.GEN_AI_REQUEST_FREQUENCY_PENALTY,
-        "presence_penalty": semconv.GEN_AI_REQUEST_PRESENCE_PENALTY,
-    },
-    asking=with_usage,
+FETCHED_RESPONSES: Final = Endpoint(
+    OPENAI_RESPONSES_FETCHED,
+    (
+        ("response_id", semconv.GEN_AI_RESPONSE_ID, as_it_is),
+        ("starting_after", semconv.GEN_AI_REQUEST_STREAM_CURSOR, cursor),
+    ),
+    attributes={semconv.OPENAI_API_TYPE: "responses"},
 )
 
+COMPLETIONS: Final = Endpoint(OPENAI_COMPLETIONS, _OF_COMPLETIONS, asking=with_usage)
+
 EMBEDDINGS: Final = Endpoint(
-    OPENAI_EMBEDDINGS, {"dimensions": semconv.GEN_AI_EMBEDDINGS_DIMENSION_COUNT}
+    OPENAI_EMBEDDINGS,
+    (
+        ("dimensions", semconv.GEN_AI_EMBEDDINGS_DIMENSION_COUNT, as_it_is),
+        ("encoding_format", semconv.GEN_AI_REQUEST_ENCODING_FORMATS, each_text),
+    ),
 )

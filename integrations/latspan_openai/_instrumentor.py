@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from latspan.instrument import (
@@ -15,6 +16,19 @@ from latspan.instrument import (
 )
 
 __all__ = ["OpenAIInstrumentor"]
+
+
+def by_name(wrapper: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a response's id, the one argument that may come by position, its name."""
+
+    def retrieve(
+        wrapped: Callable[..., Any], instance: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        if len(args) != 1 or "response_id" in kwargs:
+            return wrapper(wrapped, instance, args, kwargs)
+        return wrapper(wrapped, instance, (), {"response_id": args[0], **kwargs})
+
+    return retrieve
 
 
 class OpenAIInstrumentor(Instrumentor):
@@ -34,7 +48,13 @@ class OpenAIInstrumentor(Instrumentor):
         from openai.resources.embeddings import AsyncEmbeddings, Embeddings
         from openai.resources.responses import AsyncResponses, Responses
 
-        from latspan_openai._endpoints import CHAT, COMPLETIONS, EMBEDDINGS, RESPONSES
+        from latspan_openai._endpoints import (
+            CHAT,
+            COMPLETIONS,
+            EMBEDDINGS,
+            FETCHED_RESPONSES,
+            RESPONSES,
+        )
 
         answers = Answers(streams=(Stream, AsyncStream))
         for endpoint, resource, async_resource, methods in (
@@ -47,6 +67,9 @@ class OpenAIInstrumentor(Instrumentor):
                 asked = endpoint.open, endpoint.asking
                 patches.wrap_beneath(resource, method, answers.wrapper(*asked))
                 patches.wrap_beneath(async_resource, method, answers.async_wrapper(*asked))
+        fetch = FETCHED_RESPONSES.open
+        patches.wrap_beneath(Responses, "retrieve", by_name(answers.wrapper(fetch)))
+        patches.wrap_beneath(AsyncResponses, "retrieve", by_name(answers.async_wrapper(fetch)))
         patch_request_builder(patches, BaseClient)
         patch_stream_classes(patches, Stream, AsyncStream)
         patch_stream_wrappers(patches, ChatCompletionStream, AsyncChatCompletionStream)

@@ -21,6 +21,8 @@ from latspan.metrics import DEFAULT_EXPECTATIONS, Expectations
 
 if TYPE_CHECKING:
     # Whoever decorates a function pays for this module, and not for what it is told of.
+    from opentelemetry.context import Context
+
     from latspan._spans import AttributeValue, OpenSpan, SpanSink
     from latspan.clock import Clock
     from latspan.recording import Recorder, RequestRecord
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from latspan.wire import Content
 
 __all__ = [
+    "EmitEvent",
     "Observation",
     "Runtime",
     "current",
@@ -69,6 +72,24 @@ class Observation(Protocol):
         ...
 
 
+class EmitEvent(Protocol):
+    """Emits an event through OpenTelemetry's logs."""
+
+    def __call__(
+        self, name: str, epoch_ns: int, attributes: Mapping[str, Any], context: Context, /
+    ) -> None:
+        """
+        Emit it.
+
+        Args:
+            name: Its name.
+            epoch_ns: When it happened, Unix nanoseconds.
+            attributes: Texts, numbers, and lists and mappings of them.
+            context: The context whose current span it belongs to.
+        """
+        ...
+
+
 def _saw_nothing(
     _start_ns: int, _done_ns: int, _server: tuple[str, int] | None, _side: Side
 ) -> Mapping[str, AttributeValue]:
@@ -100,6 +121,9 @@ class Runtime:
         count_tokens: Counts what a provider did not, by content and model; ``None`` where nobody
             asked for that.
         captures_content: Whether spans say what was asked and answered.
+        captures_media: Whether what is captured has images, audio and files in it.
+        emit: Emits an event for each inference; ``None`` if no events are asked for.
+        captures_in_events: Whether events say what was asked and answered.
         include_usage: Whether streams are asked for their token counts.
         gen_ai_latency: Whether a model's requests say ``gen_ai.latency.*`` too.
         observe: Begins to observe what happens around a request; called on its thread.
@@ -116,11 +140,16 @@ class Runtime:
     drain: Callable[[float | None], object] = _nothing_waits
     count_tokens: Callable[[Content, str | None], TokenCounts] | None = None
     captures_content: bool = False
+    captures_media: bool = False
+    emit: EmitEvent | None = None
+    captures_in_events: bool = False
     include_usage: bool = False
     gen_ai_latency: bool = False
     observe: Callable[[], Observation] = nobody_observes
     reads_content: bool = field(init=False)
     """Whether what is asked and answered is gathered, for whatever purpose."""
+    concludes_apart: bool = field(init=False)
+    """Whether requests end on latspan's thread in any case: content is read, or events emitted."""
     excluded_urls: dict[tuple[str, ...], tuple[re.Pattern[str], ...]] = field(
         init=False,
         compare=False,
@@ -129,8 +158,10 @@ class Runtime:
     """The URLs that the environment excludes, by the libraries that they were looked up for."""
 
     def __post_init__(self) -> None:
-        reads_content = self.captures_content or self.count_tokens is not None
+        captures = self.captures_content or self.captures_in_events
+        reads_content = captures or self.count_tokens is not None
         object.__setattr__(self, "reads_content", reads_content)
+        object.__setattr__(self, "concludes_apart", reads_content or self.emit is not None)
 
     def record(self, record: RequestRecord, span: OpenSpan) -> None:
         """

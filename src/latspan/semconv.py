@@ -1,9 +1,11 @@
 """
 Every name that latspan emits, in one place.
 
-GenAI names are those of OpenTelemetry semantic conventions v1.41 (the last release that carries
-them; the Python packages of today emit the same), copied as strings because the ``_incubating``
-modules that hold them may not be imported at run time.
+GenAI names are those of one revision of OpenTelemetry's GenAI semantic conventions, the one that
+the Python packages of OpenTelemetry are checked against: commit ``94f432d`` (2026-09-03) of
+``open-telemetry/semantic-conventions-genai``. That repository has not released a version yet, so
+the schema is its development channel's. The names are copied as strings because the
+``_incubating`` modules that hold some of them may not be imported at run time.
 """
 
 from __future__ import annotations
@@ -11,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-GENAI_REVISION: Final = "1.41.0"
-SCHEMA_URL: Final = f"https://opentelemetry.io/schemas/{GENAI_REVISION}"
+GENAI_REVISION: Final = "1.42.0-dev"
+SCHEMA_URL: Final = f"https://opentelemetry.io/schemas/gen-ai-dev/{GENAI_REVISION}"
 
 # General conventions.
 SERVER_ADDRESS: Final = "server.address"
@@ -45,21 +47,31 @@ GEN_AI_REQUEST_PRESENCE_PENALTY: Final = "gen_ai.request.presence_penalty"
 GEN_AI_REQUEST_CHOICE_COUNT: Final = "gen_ai.request.choice.count"
 GEN_AI_REQUEST_REASONING_LEVEL: Final = "gen_ai.request.reasoning.level"
 GEN_AI_REQUEST_PREVIOUS_RESPONSE_ID: Final = "gen_ai.request.previous_response.id"
+GEN_AI_REQUEST_ENCODING_FORMATS: Final = "gen_ai.request.encoding_formats"
+GEN_AI_REQUEST_STREAM_CURSOR: Final = "gen_ai.request.stream_cursor"
 GEN_AI_CONVERSATION_ID: Final = "gen_ai.conversation.id"
+GEN_AI_CONVERSATION_COMPACTED: Final = "gen_ai.conversation.compacted"
+GEN_AI_OUTPUT_TYPE: Final = "gen_ai.output.type"
 GEN_AI_EMBEDDINGS_DIMENSION_COUNT: Final = "gen_ai.embeddings.dimension.count"
 OPENAI_API_TYPE: Final = "openai.api.type"
 OPENAI_REQUEST_SERVICE_TIER: Final = "openai.request.service_tier"
+OPENAI_RESPONSE_SERVICE_TIER: Final = "openai.response.service_tier"
+OPENAI_RESPONSE_SYSTEM_FINGERPRINT: Final = "openai.response.system_fingerprint"
 GEN_AI_RESPONSE_MODEL: Final = "gen_ai.response.model"
 GEN_AI_RESPONSE_ID: Final = "gen_ai.response.id"
 GEN_AI_RESPONSE_FINISH_REASONS: Final = "gen_ai.response.finish_reasons"
+GEN_AI_RESPONSE_STATUS: Final = "gen_ai.response.status"
 GEN_AI_RESPONSE_TIME_TO_FIRST_CHUNK: Final = "gen_ai.response.time_to_first_chunk"
 GEN_AI_USAGE_INPUT_TOKENS: Final = "gen_ai.usage.input_tokens"
 GEN_AI_USAGE_OUTPUT_TOKENS: Final = "gen_ai.usage.output_tokens"
 GEN_AI_USAGE_CACHE_READ_INPUT_TOKENS: Final = "gen_ai.usage.cache_read.input_tokens"
 GEN_AI_USAGE_CACHE_WRITE_INPUT_TOKENS: Final = "gen_ai.usage.cache_write.input_tokens"
 GEN_AI_USAGE_REASONING_OUTPUT_TOKENS: Final = "gen_ai.usage.reasoning.output_tokens"
+GEN_AI_USAGE_AUDIO_INPUT_TOKENS: Final = "gen_ai.usage.audio.input_tokens"
+GEN_AI_USAGE_AUDIO_OUTPUT_TOKENS: Final = "gen_ai.usage.audio.output_tokens"
 
-# GenAI conventions: content, on spans only where somebody asked for it.
+# GenAI conventions: content, on spans and events only if the application asks for it.
+EVENT_INFERENCE_DETAILS: Final = "gen_ai.client.inference.operation.details"
 GEN_AI_INPUT_MESSAGES: Final = "gen_ai.input.messages"
 GEN_AI_OUTPUT_MESSAGES: Final = "gen_ai.output.messages"
 GEN_AI_SYSTEM_INSTRUCTIONS: Final = "gen_ai.system_instructions"
@@ -179,6 +191,8 @@ CONVENTION_ATTRIBUTES: Final[Mapping[str, str]] = {
     "server_address": SERVER_ADDRESS,
     "server_port": SERVER_PORT,
     "error_type": ERROR_TYPE,
+    "service_tier": OPENAI_RESPONSE_SERVICE_TIER,
+    "system_fingerprint": OPENAI_RESPONSE_SYSTEM_FINGERPRINT,
 }
 """What the conventions' metrics are keyed by, from our names to theirs; the port is an integer."""
 

@@ -371,4 +371,4 @@ def test_what_is_sent_says_who_sent_it(model: ScriptedServer) -> None:
         assert [(scope.scope.name, scope.scope.version) for scope in scopes] == [
             ("latspan", __version__)
         ]
-        assert scopes[0].schema_url == "https://opentelemetry.io/schemas/1.41.0"
+        assert scopes[0].schema_url == "https://opentelemetry.io/schemas/gen-ai-dev/1.42.0-dev"

@@ -12,7 +12,7 @@ from opentelemetry.context import Context
 from opentelemetry.trace import SpanKind
 
 from latspan import semconv
-from latspan._request._content import with_content
+from latspan._request._content import INFERENCES, details, with_content
 from latspan._request._context import (
     Entered,
     convention_labels,
@@ -358,8 +358,9 @@ class LiveCall:
         self._conclude_later(inline=self._inline and not finalizing)
 
     def _conclude_later(self, *, inline: bool) -> None:
-        # What is said is read on latspan's thread, whatever waits for the span.
-        inline = inline and self.gathered is None
+        # Content is read and events are emitted on latspan's thread, whatever waits for the span:
+        # an application's exporter of logs may send at once.
+        inline = inline and not self._runtime.concludes_apart
         self._runtime.conclude("the end of a call", self._conclude_once, inline=inline)
 
     def _conclude_once(self) -> None:
@@ -388,20 +389,21 @@ class LiveCall:
     def _said(self) -> Said:
         if self.dialect is None:
             return Said()
-        streamed = self.reads is not None
-        answers = (self.answer,)
-        if streamed:
-            answers = self.tail.chunks()
-            if self.opening is not None:
-                answers = (self.opening, *answers)
-        said = read_answer(self.dialect, answers, self.headers, streamed=streamed)
-        if self.gathered is None or self.dialect.content is None:
+        if self.reads is None:
+            return read_answer(self.dialect, (self.answer,), self.headers, streamed=False)
+        answers = self.tail.chunks()
+        if self.opening is not None:
+            answers = (self.opening, *answers)
+        return read_answer(self.dialect, answers, self.headers, streamed=True)
+
+    def _with_content(self, said: Said) -> Said:
+        if self.gathered is None or self.dialect is None or self.dialect.content is None:
             return said
         return with_content(
             said,
             self.dialect.content,
             request=self.request,
-            answer=self.gathered if streamed else answers,
+            answer=(self.answer,) if self.reads is None else self.gathered,
             runtime=self._runtime,
             model=self.series.get("model"),
             sampled=self.span.span_context.trace_flags.sampled,
@@ -420,6 +422,8 @@ class LiveCall:
             and not (said.ended or self.end_marked)
         ):
             outcome, error_type = Outcome.TRUNCATED, semconv.ERROR_TYPE_OTHER
+        left = {Outcome.COMPLETED, Outcome.CLOSED_EARLY, Outcome.ABANDONED}
+        said = self._with_content(said.concluded(cut=self.reads is None or outcome not in left))
         timeline = self._timeline = call_timeline(
             CallObservation(
                 start_ns=self._start_ns,
@@ -450,6 +454,7 @@ class LiveCall:
             if around:
                 ended_with |= not_said_otherwise(around, {**self._started_with, **ended_with})
         self._finish_span(timeline, outcome, ended_with)
+        self._emit_event(timeline.done_ns, ended_with, said)
         identity = self.span.span_context
         self._runtime.record(
             RequestRecord(
@@ -478,6 +483,20 @@ class LiveCall:
         self._started_with = {}
         # As long as somebody holds it, its loop is watched.
         self._observation = nobody_observes()
+
+    def _emit_event(
+        self, done_ns: int, ended_with: Mapping[str, AttributeValue], said: Said
+    ) -> None:
+        # Whoever counts the call in the conventions' metrics emits its event as well.
+        if self._runtime.emit is None or self.dialect is None or not self._convention_metrics:
+            return
+        if self.dialect.operation in INFERENCES:
+            self._runtime.emit(
+                semconv.EVENT_INFERENCE_DETAILS,
+                done_ns + self._offset_ns,
+                details({**self._started_with, **ended_with}, said.content, self._runtime),
+                self.span.context,
+            )
 
     def _renamed_attributes(self) -> Mapping[str, AttributeValue]:
         """Return what the span was not begun with because nobody knew what it would be."""

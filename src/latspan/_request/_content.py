@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
-from typing import Any, cast
+from typing import Any, Final
 
 from latspan import _runtime, semconv
 from latspan._request._said import Said
 from latspan._runtime import Runtime
 from latspan._spans import AttributeValue
 from latspan.tokens import TokenSource
-from latspan.wire import Content, ContentShape, Fragment, as_json, plain, said_in
+from latspan.wire import Content, ContentShape, Fragment, as_data, as_json, plain, said_in
 
-__all__ = ["with_content"]
+__all__ = ["INFERENCES", "details", "with_content"]
 
 
 def with_content(
@@ -41,13 +41,18 @@ def with_content(
     """
     with _runtime.guarded("reading what a call says"):
         fragments = tuple(chain.from_iterable(_fragments(shape, each) for each in answer))
-        reasons = said.attributes.get(semconv.GEN_AI_RESPONSE_FINISH_REASONS, ())
         asked = shape.asked(plain(request))
-        content = replace(asked, output=said_in(fragments, cast("tuple[str, ...]", reasons)))
+        content = replace(asked, output=said_in(fragments, said.known_reasons))
         # Nothing was used up where nothing was answered.
         answered = bool(fragments) or said.ended
         if runtime.captures_content and sampled:
-            said = said._replace(attributes={**said.attributes, **_attributes(content)})
+            named = {
+                name: as_json(each, media=runtime.captures_media)
+                for name, each in _named(content).items()
+            }
+            said = said._replace(attributes={**said.attributes, **named})
+        if runtime.captures_in_events:
+            said = said._replace(content=content)
         if runtime.count_tokens and answered and said.tokens.source is TokenSource.UNKNOWN:
             said = said._replace(tokens=runtime.count_tokens(content, model))
     return said
@@ -57,11 +62,47 @@ def _fragments(shape: ContentShape, each: Any) -> Iterable[Fragment]:
     return (each,) if isinstance(each, Fragment) else shape.fragments(plain(each))
 
 
-def _attributes(content: Content) -> Mapping[str, AttributeValue]:
-    said = {
-        semconv.GEN_AI_SYSTEM_INSTRUCTIONS: content.system,
-        semconv.GEN_AI_INPUT_MESSAGES: content.input,
-        semconv.GEN_AI_OUTPUT_MESSAGES: content.output,
-        semconv.GEN_AI_TOOL_DEFINITIONS: content.tools,
+_CONTENT: Final = {
+    semconv.GEN_AI_SYSTEM_INSTRUCTIONS: "system",
+    semconv.GEN_AI_INPUT_MESSAGES: "input",
+    semconv.GEN_AI_OUTPUT_MESSAGES: "output",
+    semconv.GEN_AI_TOOL_DEFINITIONS: "tools",
+}
+"""The attributes that hold a call's content, and what of it each holds."""
+
+
+def _named(content: Content) -> Mapping[str, Sequence[Mapping[str, Any]]]:
+    """Return what there is of a call's content, by attribute."""
+    named = {name: getattr(content, field) for name, field in _CONTENT.items()}
+    return {name: each for name, each in named.items() if each}
+
+
+INFERENCES: Final = frozenset({"chat", "text_completion"})
+"""The operations in which a model generates something; of each there may be an event."""
+
+_CONVENTIONS: Final = ("gen_ai.", "openai.", "server.", "error.")
+
+
+def details(
+    attributes: Mapping[str, AttributeValue], content: Content | None, runtime: Runtime
+) -> dict[str, Any]:
+    """
+    Return the attributes of the event that describes an inference.
+
+    Args:
+        attributes: Those of its span; the conventions' are the event's too, but for the content,
+            which an event has as data and not as text.
+        content: What was asked and answered, ``None`` if events leave that out.
+        runtime: What was asked for.
+
+    Source: OpenTelemetry GenAI conventions, ``gen_ai.client.inference.operation.details``.
+    """
+    said: dict[str, Any] = {
+        name: value
+        for name, value in attributes.items()
+        if name.startswith(_CONVENTIONS) and name not in _CONTENT
     }
-    return {name: as_json(each) for name, each in said.items() if each}
+    if content is not None:
+        for name, each in _named(content).items():
+            said[name] = as_data(each, media=runtime.captures_media)
+    return said

@@ -9,11 +9,13 @@ from latspan import _runtime, evidence, semconv
 from latspan._spans import AttributeValue
 from latspan.segments import ReportedTimings
 from latspan.tokens import UNKNOWN_TOKENS, TokenCounts, counted_by_provider
-from latspan.wire import Answer, Body, Dialect, choices_in, error_in
+from latspan.wire import Answer, Content, Dialect, choices_in, error_in
 
 __all__ = ["Said", "read_answer"]
 
 _NOTHING: Final[Mapping[str, AttributeValue]] = {}
+_NO_CHOICES: Final[Mapping[int, str | None]] = {}
+_CUT: Final = "error"
 
 
 class Said(NamedTuple):
@@ -27,6 +29,8 @@ class Said(NamedTuple):
         reported: What was said of the server's own time and its gateways', from the outside in.
         attributes: What the span says of it.
         choices: How many answers came at once, as far as what was kept of them shows.
+        finish_reasons: Why each choice ended, by its position; ``None`` as long as it did not.
+        content: What was asked and answered in words, where that is captured in events.
     """
 
     ended: bool = False
@@ -35,6 +39,35 @@ class Said(NamedTuple):
     reported: tuple[ReportedTimings, ...] = ()
     attributes: Mapping[str, AttributeValue] = _NOTHING
     choices: int = 1
+    finish_reasons: Mapping[int, str | None] = _NO_CHOICES
+    content: Content | None = None
+
+    @property
+    def known_reasons(self) -> dict[int, str]:
+        """The finish reasons that are known, by choice and in their order."""
+        ordered = sorted(self.finish_reasons.items())
+        return {choice: reason for choice, reason in ordered if reason is not None}
+
+    def concluded(self, *, cut: bool) -> Said:
+        """
+        Return this with the finish reasons that the span has.
+
+        Args:
+            cut: Whether a choice without a reason will not get one: it was cut off, or failed.
+                A stream that its reader left was not cut.
+
+        Source: OpenTelemetry GenAI conventions, ``gen_ai.response.finish_reasons``: ``error`` at
+        the position of a choice whose reason was expected and did not come.
+        """
+        reasons = self.finish_reasons
+        if cut:
+            reasons = {choice: reason or _CUT for choice, reason in reasons.items()}
+        said = self._replace(finish_reasons=reasons)
+        known = tuple(said.known_reasons.values())
+        if not known:
+            return said
+        named = {semconv.GEN_AI_RESPONSE_FINISH_REASONS: known}
+        return said._replace(attributes={**said.attributes, **named})
 
 
 def read_answer(
@@ -54,13 +87,13 @@ def read_answer(
     """
     with _runtime.guarded("reading an answer"):
         bodies = tuple([dialect.body_of(answer) for answer in answers])
-        reasons = dialect.finish_reasons(bodies)
         return Said(
-            ended=bool(reasons) or dialect.ended(bodies),
+            ended=dialect.ended(bodies),
             error_type=error_in(bodies),
             tokens=counted_by_provider(dialect.usage(bodies)),
             reported=evidence.read(Answer(streamed, bodies, _lowered(headers))),
-            attributes=_attributes(bodies, reasons),
+            attributes=dialect.attributes(bodies),
+            finish_reasons=dialect.finish_reasons(bodies),
             choices=choices_in(bodies),
         )
     return Said()
@@ -73,16 +106,3 @@ def _lowered(headers: Mapping[str, str]) -> dict[str, str]:
         key = name.lower()
         lowered[key] = f"{lowered[key]}, {value}" if key in lowered else value
     return lowered
-
-
-def _attributes(bodies: tuple[Body, ...], reasons: tuple[str, ...]) -> dict[str, AttributeValue]:
-    attributes: dict[str, AttributeValue] = {}
-    if reasons:
-        attributes[semconv.GEN_AI_RESPONSE_FINISH_REASONS] = reasons
-    for body in bodies:
-        identity, model = body.get("id"), body.get("model")
-        if isinstance(identity, str):
-            attributes[semconv.GEN_AI_RESPONSE_ID] = identity
-        if isinstance(model, str):
-            attributes[semconv.GEN_AI_RESPONSE_MODEL] = model
-    return attributes

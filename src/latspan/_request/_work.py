@@ -280,7 +280,7 @@ class LiveWork:
             error_type,
             known,
             # Its calls come first, and where content is read they are not done yet.
-            inline=self._inline and not self._runtime.reads_content,
+            inline=self._inline and not self._runtime.concludes_apart,
         )
 
     def _conclude(

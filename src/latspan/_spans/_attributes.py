@@ -177,6 +177,8 @@ def token_attributes(tokens: TokenCounts) -> dict[str, AttributeValue]:
         semconv.GEN_AI_USAGE_CACHE_READ_INPUT_TOKENS: tokens.cached,
         semconv.GEN_AI_USAGE_CACHE_WRITE_INPUT_TOKENS: tokens.cache_write,
         semconv.GEN_AI_USAGE_REASONING_OUTPUT_TOKENS: tokens.reasoning,
+        semconv.GEN_AI_USAGE_AUDIO_INPUT_TOKENS: tokens.audio_input,
+        semconv.GEN_AI_USAGE_AUDIO_OUTPUT_TOKENS: tokens.audio_output,
     }
     attributes: dict[str, AttributeValue] = {
         name: count for name, count in counted.items() if count is not None

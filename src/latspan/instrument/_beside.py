@@ -22,7 +22,7 @@ _OFFICIAL_INFERENCE_KEY: Final = "opentelemetry.genai.client.inference.context"
 
 _LLM: Final[Mapping[str, frozenset[str]]] = {
     semconv.GEN_AI_OPERATION_NAME: frozenset(
-        {"chat", "text_completion", "generate_content", "embeddings"}
+        {"chat", "text_completion", "generate_content", "embeddings", "fetch_response"}
     ),
     # OpenInference and its relatives.
     "openinference.span.kind": frozenset({"LLM", "EMBEDDING"}),

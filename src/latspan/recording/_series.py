@@ -49,6 +49,8 @@ class Subject(NamedTuple):
         server_port: Its port.
         error_type: ``error.type``.
         token_type: ``input`` or ``output``.
+        service_tier: ``openai.response.service_tier``.
+        system_fingerprint: ``openai.response.system_fingerprint``.
         overflow: ``true`` for the series that takes in what is above the cardinality limit.
     """
 
@@ -67,6 +69,8 @@ class Subject(NamedTuple):
     server_port: str | None = None
     error_type: str | None = None
     token_type: str | None = None
+    service_tier: str | None = None
+    system_fingerprint: str | None = None
     overflow: str | None = None
 
 

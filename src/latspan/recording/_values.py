@@ -26,6 +26,13 @@ A plain tuple, because a call makes twenty.
 Labels = tuple[str, str, str, tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]
 """What a record says of itself: kind, side, outcome, attributes, and those of the conventions."""
 
+_OF_WHOLE_ANSWERS: Final = frozenset({"service_tier", "system_fingerprint"})
+"""
+Attributes that durations and token counts have, and the times of chunks have not.
+
+Source: OpenTelemetry GenAI conventions, "Semantic conventions for OpenAI", metrics.
+"""
+
 # The subjects of a record: its own, and those that the GenAI conventions' metrics are of.
 _OWN: Final = "own"
 _OPERATION: Final = "operation"
@@ -80,13 +87,15 @@ def keys_of(shape: Shape) -> tuple[tuple[SeriesKey, ...], tuple[SeriesKey, ...]]
 def _subjects_of(labels: Labels) -> dict[str, Subject]:
     kind, side, outcome, said, convention = labels
     # What came before a failure has no `error.type`: they want that on durations alone.
-    answer = {name: value for name, value in convention if name != "error_type"}
+    used = {name: value for name, value in convention if name != "error_type"}
+    # And of OpenAI's own, which are of a whole answer, nothing on the times of single chunks.
+    answer = {name: value for name, value in used.items() if name not in _OF_WHOLE_ANSWERS}
     return {
         _OWN: Subject(kind, side, outcome, **dict(said)),
         _OPERATION: Subject(kind, **dict(convention)),
         _ANSWER: Subject(kind, **answer),
-        _INPUT: Subject(kind, **answer, token_type="input"),
-        _OUTPUT: Subject(kind, **answer, token_type="output"),
+        _INPUT: Subject(kind, **used, token_type="input"),
+        _OUTPUT: Subject(kind, **used, token_type="output"),
     }
 
 

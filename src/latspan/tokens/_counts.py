@@ -32,6 +32,8 @@ class TokenCounts(NamedTuple):
         reasoning: The part of ``output`` that was reasoning.
         source: Who counted.
         cache_write: The part of ``input`` that was written to the provider's prompt cache.
+        audio_input: The part of ``input`` that was audio.
+        audio_output: The part of ``output`` that was audio.
 
     Source: OpenTelemetry GenAI conventions, ``gen_ai.usage.*``.
     """
@@ -42,6 +44,8 @@ class TokenCounts(NamedTuple):
     reasoning: int | None = None
     source: TokenSource = TokenSource.UNKNOWN
     cache_write: int | None = None
+    audio_input: int | None = None
+    audio_output: int | None = None
 
 
 _MOST: Final = 2**63 - 1
@@ -66,6 +70,8 @@ def counted_by_provider(usage: Usage | None) -> TokenCounts:
         cache_write=_count(usage.cache_write),
         output=output,
         reasoning=reasoning,
+        audio_input=_count(usage.audio_input),
+        audio_output=_count(usage.audio_output),
         source=TokenSource.PROVIDER,
     )
 

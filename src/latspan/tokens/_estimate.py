@@ -100,9 +100,12 @@ def _parts(message: Message) -> Sequence[Part]:
     return cast("Sequence[Part]", message["parts"])
 
 
+_WORDS: Final = frozenset({FragmentKind.TEXT, FragmentKind.REASONING})
+
+
 def _tokens(encoding: Encoding, part: Part) -> int | None:
     """Return the tokens of a part, ``None`` for one that is no text."""
-    if "content" in part:
+    if part["type"] in _WORDS:
         return _length(encoding, part["content"])
     if part["type"] == FragmentKind.TOOL_CALL:
         return _length(encoding, part["name"]) + _length(encoding, _as_text(part["arguments"]))

@@ -12,10 +12,14 @@ from latspan.wire._content import (
     ContentShape,
     Fragment,
     FragmentKind,
+    compaction,
+    dumped,
     listed,
     message,
+    messages_in,
     parts_of,
     read,
+    server_tool_in,
     tool,
 )
 
@@ -31,10 +35,10 @@ _DELTAS: Final = {
 
 def _asked(body: Body) -> Content:
     return Content(
-        system=tuple(parts_of(body.get("system"))),
+        system=tuple(part for part in parts_of(body.get("system")) if part.get("content")),
         input=tuple(
-            message(each.get("role"), parts_of(each.get("content")))
-            for each in listed(body, "messages")
+            message(role, parts_of(each.get("content")))
+            for role, each in messages_in(body, "messages")
         ),
         # One of Anthropic's own has a type that says its version, and no schema.
         tools=tuple(tool(each) for each in listed(body, "tools")),
@@ -50,32 +54,32 @@ def _fragments(answer: Any) -> Iterator[Fragment]:
             yield Fragment(part, read(delta, field) or "", slot=read(answer, "index"))
     elif kind == "content_block_start":
         # It names a tool; what it says besides is empty, and comes in deltas.
-        block = read(answer, "content_block")
-        if read(block, "type") == "tool_use":
-            yield _tool_call(block, "", read(answer, "index"))
+        yield from _of_block(read(answer, "content_block"), read(answer, "index"), begun=True)
     elif kind == "message":
         for index, block in enumerate(read(answer, "content") or ()):
             yield from _of_block(block, index)
 
 
-def _of_block(block: Any, index: int) -> Iterator[Fragment]:
+def _of_block(block: Any, index: int, *, begun: bool = False) -> Iterator[Fragment]:
     kind = read(block, "type")
     if kind == "text":
         yield Fragment(FragmentKind.TEXT, read(block, "text") or "", slot=index)
     elif kind == "thinking":
         yield Fragment(FragmentKind.REASONING, read(block, "thinking") or "", slot=index)
     elif kind == "tool_use":
-        yield _tool_call(block, json.dumps(read(block, "input")), index)
-
-
-def _tool_call(block: Any, arguments: str, index: int) -> Fragment:
-    return Fragment(
-        FragmentKind.TOOL_CALL,
-        arguments,
-        slot=index,
-        id=read(block, "id"),
-        name=read(block, "name"),
-    )
+        yield Fragment(
+            FragmentKind.TOOL_CALL,
+            "" if begun else json.dumps(read(block, "input")),
+            slot=index,
+            id=read(block, "id"),
+            name=read(block, "name"),
+        )
+    elif kind == "compaction":
+        yield Fragment(FragmentKind.WHOLE, "", slot=index, part=compaction(dumped(block)))
+    else:
+        part = server_tool_in(dumped(block))
+        if part is not None:
+            yield Fragment(FragmentKind.TOOL_CALL, "", slot=index, part=part)
 
 
 ANTHROPIC_MESSAGES_CONTENT: Final = ContentShape(

@@ -8,9 +8,10 @@ import zlib
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, cast
 
+from latspan import semconv
 from latspan.wire._usage import at
 
-__all__ = ["Body", "error_in", "plain"]
+__all__ = ["Body", "error_in", "identity_in", "named_in", "plain"]
 
 Body = Mapping[str, Any]
 """One body of an answer as a plain mapping: a chunk of a stream, or the whole."""
@@ -54,6 +55,31 @@ def _parsed(text: bytes) -> Body:
     except ValueError:
         return _NOTHING
     return cast("Body", value) if isinstance(value, dict) else _NOTHING
+
+
+def named_in(bodies: Iterable[Body], names: Mapping[str, str]) -> dict[str, str | int | bool]:
+    """
+    Return the last text of each field that bodies have.
+
+    Args:
+        bodies: In the order in which they came.
+        names: What each field is called in the answer, by the API's name.
+    """
+    found: dict[str, str | int | bool] = {}
+    for body in bodies:
+        for field, name in names.items():
+            value = body.get(field)
+            if isinstance(value, str):
+                found[name] = value
+    return found
+
+
+_IDENTITY: Final = {"id": semconv.GEN_AI_RESPONSE_ID, "model": semconv.GEN_AI_RESPONSE_MODEL}
+
+
+def identity_in(bodies: Iterable[Body]) -> dict[str, str | int | bool]:
+    """Return an answer's id and the model that gave it, as attributes of its span."""
+    return named_in(bodies, _IDENTITY)
 
 
 def error_in(bodies: Iterable[Body]) -> str | None:

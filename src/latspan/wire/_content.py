@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import Any, Final, NamedTuple, cast
 
 from latspan.wire._body import Body
+from latspan.wire._media import media_in, without_media
 
 __all__ = [
     "Content",
@@ -21,12 +22,19 @@ __all__ = [
     "FragmentKind",
     "Message",
     "Part",
+    "as_data",
     "as_json",
+    "compaction",
+    "dumped",
     "listed",
     "message",
+    "messages_in",
     "parts_of",
     "read",
     "said_in",
+    "server_tool_call",
+    "server_tool_in",
+    "server_tool_response",
     "taken_down",
     "text",
     "tool",
@@ -71,7 +79,9 @@ class FragmentKind(StrEnum):
     """Text or a refusal."""
     REASONING = "reasoning"
     TOOL_CALL = "tool_call"
-    """The arguments of a tool call."""
+    """The arguments of a tool call, the provider's own tools included."""
+    WHOLE = "whole"
+    """A part that came in one piece, for example what a tool of the provider's found."""
 
 
 class Fragment(NamedTuple):
@@ -85,6 +95,7 @@ class Fragment(NamedTuple):
         slot: Tells apart what of one kind is not one text: several tool calls, or a refusal.
         id: A tool call's id, where this fragment says it.
         name: The name of the tool called, where this fragment says it.
+        part: The part itself, where it is one that ``kind``, ``id`` and ``name`` do not describe.
     """
 
     kind: FragmentKind
@@ -93,6 +104,7 @@ class Fragment(NamedTuple):
     slot: Hashable = 0
     id: str | None = None
     name: str | None = None
+    part: Part | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,6 +153,22 @@ def read(value: Any, name: str) -> Any:
     return getattr(value, name, None)
 
 
+def dumped(value: Any) -> dict[str, Any]:
+    """Return an SDK's object or a ``dict`` as plain data, without what it leaves unset."""
+    dump = getattr(value, "model_dump", None)
+    plain = dump(mode="json", warnings=False) if callable(dump) else value
+    return cast("dict[str, Any]", _without_none(plain)) if isinstance(plain, dict) else {}
+
+
+def _without_none(value: Any) -> Any:
+    if isinstance(value, dict):
+        pairs = cast("dict[str, Any]", value).items()
+        return {name: _without_none(inner) for name, inner in pairs if inner is not None}
+    if isinstance(value, list):
+        return [_without_none(inner) for inner in cast("list[Any]", value)]
+    return value
+
+
 def listed(body: Body, name: str) -> list[dict[str, Any]]:
     """Return the mappings in a list of ``body``, empty where it has no such list."""
     value: object = body.get(name)
@@ -166,62 +194,162 @@ def tool_call(*, id: object, name: object, arguments: object) -> Part:  # noqa: 
 
 
 def tool_response(*, id: object, response: object) -> Part:  # noqa: A002 - its name
-    """Return a part that is a tool's answer: text, or parts as an API has them."""
-    said = parts_of(cast("object", response)) if isinstance(response, list) else response
+    """Return a part that is a tool's answer: text, data, or parts as an API has them."""
+    said: Any = response
+    if isinstance(response, list):
+        said = parts_of(cast("object", response))
+    elif isinstance(response, dict):
+        # What a computer answers with is a picture of its screen.
+        answer = cast("dict[str, Any]", response)
+        said = media_in(answer) or answer
     return {"type": "tool_call_response", "id": id, "response": said}
 
 
+def server_tool_call(*, id: object, name: object, call: Mapping[str, Any]) -> Part:  # noqa: A002 - its name
+    """
+    Return a part that calls a tool of the provider's.
+
+    Args:
+        id: The call's id.
+        name: The tool's name.
+        call: What the provider has of the call; its ``type`` names the tool.
+    """
+    return {
+        "type": "server_tool_call",
+        "id": id,
+        "name": str(name or ""),
+        "server_tool_call": call,
+    }
+
+
+def server_tool_response(*, id: object, response: Mapping[str, Any]) -> Part:  # noqa: A002 - its name
+    """Return a part that is the answer of a tool of the provider's, whose ``type`` names it."""
+    return {"type": "server_tool_call_response", "id": id, "server_tool_call_response": response}
+
+
 def tool(definition: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a definition of a tool; of one that is no function its type and name."""
-    function: Any = definition.get("function", definition)
+    """Return a definition of a tool; of one that is not a function its type and name."""
     kind = definition.get("type", "function")
-    if kind not in {"function", "custom"} or not isinstance(function, dict):
-        return {"type": kind, "name": definition.get("name") or kind}
-    described = cast("dict[str, Any]", function)
+    nested: Any = definition.get(str(kind))
+    described = cast("dict[str, Any]", nested) if isinstance(nested, dict) else definition
+    # Anthropic calls its functions `custom` tools; OpenAI's custom tools take free text.
+    schema = described.get("parameters", described.get("input_schema"))
+    if kind != "function" and "input_schema" not in described:
+        return {"type": kind, "name": described.get("name") or kind}
     return {
         "type": "function",
         "name": described.get("name"),
         "description": described.get("description"),
-        "parameters": described.get("parameters", described.get("input_schema")),
+        "parameters": schema,
     }
 
 
-def message(role: object, parts: Iterable[Part], *, name: object = None) -> Message:
+def message(role: str, parts: Iterable[Part], *, name: object = None) -> Message:
     """Return a message of a request."""
     named = {} if name is None else {"name": name}
-    return {"role": str(role), "parts": list(parts), **named}
+    return {"role": role, "parts": list(parts), **named}
+
+
+def messages_in(body: Body, name: str) -> list[tuple[str, dict[str, Any]]]:
+    """Return the messages in a list of ``body`` with their roles; one without a role is none."""
+    return [
+        (role, each) for each in listed(body, name) if isinstance(role := each.get("role"), str)
+    ]
 
 
 def parts_of(content: object) -> list[Part]:
     """
     Return the parts of a message's content, as any of the known APIs has it.
 
-    What is no text, an image for example, is named by its type, and nothing of it is kept.
+    What is neither text nor one of the conventions' parts is named by its type, and nothing of it
+    is kept.
     """
     if isinstance(content, str):
         return [text(content)]
     if not isinstance(content, list):
         return []
-    return [_part(item) for item in cast("list[object]", content)]
+    return [part for item in cast("list[object]", content) for part in _parts(item)]
 
 
-def _part(item: object) -> Part:
+def _parts(item: object) -> Iterable[Part]:
     if isinstance(item, str):
-        return text(item)
+        return (text(item),)
     if not isinstance(item, dict):
-        return {"type": "unknown"}
+        return ({"type": "unknown"},)
     block = cast("dict[str, Any]", item)
     kind = str(block.get("type") or "unknown")
     if kind == "tool_use":
-        return tool_call(id=block.get("id"), name=block.get("name"), arguments=block.get("input"))
+        return (
+            tool_call(id=block.get("id"), name=block.get("name"), arguments=block.get("input")),
+        )
     if kind == "tool_result":
-        return tool_response(id=block.get("tool_use_id"), response=block.get("content"))
+        return (tool_response(id=block.get("tool_use_id"), response=block.get("content")),)
     if kind == "thinking":
-        return {"type": FragmentKind.REASONING.value, "content": str(block.get("thinking") or "")}
+        thought = block.get("thinking")
+        return (_reasoning(thought),) if isinstance(thought, str) and thought else ()
+    if kind == "compaction":
+        return (compaction(block),)
+    server_tool = server_tool_in(block)
+    if server_tool is not None:
+        return (server_tool,)
     for name in ("text", "refusal"):
         if isinstance(block.get(name), str):
-            return text(block[name])
-    return {"type": kind}
+            return (text(block[name]),)
+    return _text_inside(block) or (media_in(block) or {"type": kind},)
+
+
+def _reasoning(content: str) -> Part:
+    return {"type": FragmentKind.REASONING.value, "content": content}
+
+
+def _text_inside(block: Mapping[str, Any]) -> list[Part]:
+    """Return the parts of a document or of a search result that brings its text with it."""
+    source: object = block.get("source")
+    inside = cast("dict[str, Any]", source) if isinstance(source, dict) else block
+    if inside.get("type") == "text":
+        return parts_of(inside.get("data"))
+    return parts_of(inside["content"]) if inside.get("type") in _CONTAINERS else []
+
+
+_CONTAINERS: Final = frozenset({"content", "search_result"})
+
+
+def compaction(item: Mapping[str, Any]) -> Part:
+    """Return a part that stands for a conversation that the provider has compacted."""
+    said = {name: item[name] for name in ("id", "content") if isinstance(item.get(name), str)}
+    return {"type": "compaction", **said}
+
+
+_RESULT: Final = "_tool_result"
+
+
+def server_tool_in(block: Mapping[str, Any]) -> Part | None:
+    """
+    Return the call or the answer of a tool that runs at Anthropic, ``None`` for any other block.
+
+    Args:
+        block: A content block, as a plain mapping.
+    """
+    kind = str(block.get("type"))
+    if kind == "server_tool_use":
+        return server_tool_call(
+            id=block.get("id"),
+            name=block.get("name"),
+            call={**_beside(block, "id", "name"), "type": block.get("name")},
+        )
+    if kind == "mcp_tool_use":
+        call = {**_beside(block, "id", "name", "input"), "arguments": block.get("input")}
+        return server_tool_call(id=block.get("id"), name=block.get("name"), call=call)
+    if not kind.endswith(_RESULT):
+        return None
+    named = kind if kind.startswith("mcp_") else kind.removesuffix(_RESULT)
+    return server_tool_response(
+        id=block.get("tool_use_id"), response={**_beside(block, "tool_use_id"), "type": named}
+    )
+
+
+def _beside(block: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    return {name: value for name, value in block.items() if name not in names}
 
 
 _FINISH_REASONS: Final = {
@@ -235,56 +363,79 @@ _FINISH_REASONS: Final = {
 """What APIs call the conventions' finish reasons."""
 
 
-def said_in(fragments: Iterable[Fragment], finish_reasons: Sequence[str]) -> tuple[Message, ...]:
+def said_in(
+    fragments: Iterable[Fragment], finish_reasons: Mapping[int, str]
+) -> tuple[Message, ...]:
     """
-    Return the messages that fragments make, one a choice.
+    Return the messages that fragments make, one per choice.
 
     Args:
         fragments: In the order in which they came.
-        finish_reasons: Of each choice; fewer where a choice did not come to its end.
+        finish_reasons: Of each choice that has one; its message is there even if it is empty.
     """
-    choices: dict[int, dict[Hashable, list[Fragment]]] = {}
+    choices: dict[int, dict[Hashable, list[Fragment]]] = {each: {} for each in finish_reasons}
     for each in fragments:
         parts = choices.setdefault(each.choice, {})
         parts.setdefault((each.kind, each.slot), []).append(each)
-    reasons = finish_reasons if len(finish_reasons) == len(choices) else [None] * len(choices)
     return tuple(
-        _said(choices[choice].values(), reason)
-        for choice, reason in zip(sorted(choices), reasons, strict=True)
+        _said(choices[choice].values(), finish_reasons.get(choice)) for choice in sorted(choices)
     )
 
 
 def _said(parts: Iterable[list[Fragment]], finish_reason: str | None) -> Message:
-    said = message("assistant", [_joined(part) for part in parts])
+    said = message("assistant", [part for each in parts if (part := _joined(each)) is not None])
     if finish_reason is None:
         return said
     return {**said, "finish_reason": _FINISH_REASONS.get(finish_reason, finish_reason)}
 
 
-def _joined(fragments: Sequence[Fragment]) -> Part:
+def _joined(fragments: Sequence[Fragment]) -> Part | None:
+    """Return the part that fragments make, ``None`` for text or reasoning that is empty."""
     joined = "".join(each.text for each in fragments)
+    whole = next((each.part for each in fragments if each.part is not None), None)
+    if whole is not None:
+        return _with_arguments(whole, joined) if joined else whole
     if fragments[0].kind is not FragmentKind.TOOL_CALL:
-        return {"type": fragments[0].kind.value, "content": joined}
+        return {"type": fragments[0].kind.value, "content": joined} if joined else None
     return tool_call(
         id=next((each.id for each in fragments if each.id), None),
         name=next((each.name for each in fragments if each.name), None),
-        arguments=joined,
+        arguments=joined or None,
     )
 
 
-def as_json(content: Sequence[Mapping[str, Any]]) -> str:
-    """Return messages, parts or tools as the text that a span's attribute holds."""
-    return json.dumps([_readable(each) for each in content], separators=(",", ":"))
+def _with_arguments(part: Part, joined: str) -> Part:
+    """Return the call of a provider's tool with the arguments that came after it in a stream."""
+    call: Mapping[str, Any] = part["server_tool_call"]
+    field = "arguments" if "arguments" in call else "input"
+    return {**part, "server_tool_call": {**call, field: _as_data(joined)}}
+
+
+def _as_data(arguments: str) -> Any:
+    try:
+        return json.loads(arguments)
+    except ValueError:
+        return arguments
+
+
+def as_data(content: Sequence[Mapping[str, Any]], *, media: bool) -> list[Any]:
+    """
+    Return messages, parts or tools as data, the arguments of tool calls too.
+
+    Args:
+        content: What a call was told or said.
+        media: Whether images, audio and files are in it, and not only that there were some.
+    """
+    return [_readable(each if media else without_media(each)) for each in content]
+
+
+def as_json(content: Sequence[Mapping[str, Any]], *, media: bool = True) -> str:
+    """Return the same as the text that a span's attribute holds."""
+    return json.dumps(as_data(content, media=media), separators=(",", ":"))
 
 
 def _readable(value: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a message or a part with the arguments of its tool calls as data."""
     if "parts" in value:
         return {**value, "parts": [_readable(part) for part in value["parts"]]}
     arguments = value.get("arguments")
-    if isinstance(arguments, str):
-        try:
-            return {**value, "arguments": json.loads(arguments)}
-        except ValueError:
-            pass
-    return value
+    return {**value, "arguments": _as_data(arguments)} if isinstance(arguments, str) else value

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from latspan.wire._body import Body, plain
+from latspan.wire._body import Body, identity_in, plain
 from latspan.wire._content import ContentShape
 from latspan.wire._usage import Usage
 
-__all__ = ["Dialect", "Stream"]
+__all__ = ["Dialect", "FinishReasons", "Stream", "all_finished"]
+
+FinishReasons = Mapping[int, str | None]
+"""Why each choice of an answer ended, by its position; ``None`` for one that is seen without."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +44,9 @@ class Dialect:
     Args:
         name: For messages, for example ``openai.chat``.
         operation: The GenAI conventions' operation, for example ``chat``.
-        ended: Whether bodies hold what an answer ends with; any finish reason is such an end.
-        finish_reasons: Finish reasons in bodies, by choice; empty where the answer has no end.
+        ended: Whether bodies hold what an answer ends with.
+        finish_reasons: Finish reasons in bodies, by choice; ``None`` for a choice that is seen
+            without one.
         usage: The provider's own token counts in bodies.
         kind_of: The :class:`~latspan.wire.ChunkKind` of a chunk object, as a plain integer.
             Called once a chunk on the caller's thread, so it must be fast and never raise.
@@ -53,12 +57,13 @@ class Dialect:
             ``None`` where the last ones say everything.
         stream: The same stream in bytes, ``None`` where that is not recognised.
         content: Where text stands in requests and answers, ``None`` where nobody reads it.
+        attributes: What bodies say of the answer, by the names of the span's attributes.
     """
 
     name: str
     operation: str
     ended: Callable[[Iterable[Body]], bool]
-    finish_reasons: Callable[[Iterable[Body]], tuple[str, ...]]
+    finish_reasons: Callable[[Iterable[Body]], FinishReasons]
     usage: Callable[[Iterable[Body]], Usage | None]
     kind_of: Callable[[Any], int]
     says: Callable[[Any], bool] | None = None
@@ -66,3 +71,9 @@ class Dialect:
     opening: Callable[[Any], bool] | None = None
     stream: Stream | None = None
     content: ContentShape | None = None
+    attributes: Callable[[Iterable[Body]], Mapping[str, str | int | bool]] = identity_in
+
+
+def all_finished(reasons: FinishReasons) -> bool:
+    """Return whether at least one choice is seen, and each of them has its finish reason."""
+    return bool(reasons) and None not in reasons.values()

@@ -15,6 +15,7 @@ from latspan.wire._content import (
     Part,
     listed,
     message,
+    messages_in,
     parts_of,
     read,
     text,
@@ -22,7 +23,6 @@ from latspan.wire._content import (
     tool_call,
     tool_response,
 )
-from latspan.wire._usage import at
 
 __all__ = ["OPENAI_CHAT_CONTENT", "REASONING_FIELDS"]
 
@@ -31,14 +31,15 @@ REASONING_FIELDS: Final = ("reasoning_content", "reasoning")
 
 
 def _asked(body: Body) -> Content:
+    # What tools were before there were others than functions.
+    functions = ({"type": "function", **each} for each in listed(body, "functions"))
     return Content(
-        input=tuple(_message(each) for each in listed(body, "messages")),
-        tools=tuple(tool(each) for each in listed(body, "tools")),
+        input=tuple(_message(role, each) for role, each in messages_in(body, "messages")),
+        tools=tuple(tool(each) for each in (*listed(body, "tools"), *functions)),
     )
 
 
-def _message(said: Mapping[str, Any]) -> Message:
-    role = said.get("role")
+def _message(role: str, said: Mapping[str, Any]) -> Message:
     content = said.get("content")
     if role in {"tool", "function"}:
         parts = [tool_response(id=said.get("tool_call_id"), response=content)]
@@ -51,11 +52,20 @@ def _message(said: Mapping[str, Any]) -> Message:
 
 def _called(said: Mapping[str, Any]) -> Iterator[Part]:
     for call in listed(said, "tool_calls"):
-        yield tool_call(
-            id=call.get("id"),
-            name=at(call, "function", "name"),
-            arguments=at(call, "function", "arguments"),
-        )
+        name, arguments = _tool_called(call)
+        yield tool_call(id=call.get("id"), name=name, arguments=arguments)
+    if isinstance(said.get("function_call"), dict):
+        name, arguments = _tool_called({"function": said["function_call"]})
+        yield tool_call(id=None, name=name, arguments=arguments)
+
+
+def _tool_called(call: Any) -> tuple[Any, Any]:
+    """Return the name of the tool that is called, and its arguments: JSON or, if custom, text."""
+    custom = read(call, "custom")
+    if custom is not None:
+        return read(custom, "name"), read(custom, "input")
+    function = read(call, "function")
+    return read(function, "name"), read(function, "arguments")
 
 
 def _fragments(answer: Any) -> Iterator[Fragment]:
@@ -79,23 +89,23 @@ def _of_choice(said: Any, choice: int) -> Iterator[Fragment]:
         if isinstance(words, str) and words:
             yield Fragment(FragmentKind.TEXT, words, choice, name)
     for position, call in enumerate(read(said, "tool_calls") or ()):
-        function = read(call, "function")
+        name, arguments = _tool_called(call)
         index = read(call, "index")
         yield Fragment(
             FragmentKind.TOOL_CALL,
-            read(function, "arguments") or "",
+            arguments or "",
             choice,
             position if index is None else index,
             read(call, "id"),
-            read(function, "name"),
+            name,
         )
     # What tool calls were before there could be several.
     function = read(said, "function_call")
     if function is not None:
-        arguments, name = read(function, "arguments") or "", read(function, "name")
-        yield Fragment(FragmentKind.TOOL_CALL, arguments, choice, "function_call", name=name)
+        name, arguments = _tool_called({"function": function})
+        yield Fragment(FragmentKind.TOOL_CALL, arguments or "", choice, "function_call", name=name)
 
 
 OPENAI_CHAT_CONTENT: Final = ContentShape(
-    request_fields=("messages", "tools"), asked=_asked, fragments=_fragments
+    request_fields=("messages", "tools", "functions"), asked=_asked, fragments=_fragments
 )

@@ -19,6 +19,8 @@ class Usage(NamedTuple):
         output: Generated tokens. Most providers include reasoning, some count it apart.
         reasoning: Generated tokens that were reasoning.
         total: All tokens, by which those two kinds of providers are told apart.
+        audio_input: The part of ``input`` that was audio.
+        audio_output: The part of ``output`` that was audio.
     """
 
     input: object = None
@@ -27,6 +29,8 @@ class Usage(NamedTuple):
     output: object = None
     reasoning: object = None
     total: object = None
+    audio_input: object = None
+    audio_output: object = None
 
 
 def at(body: Mapping[str, Any], *path: str) -> Any:

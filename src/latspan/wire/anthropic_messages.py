@@ -13,7 +13,7 @@ from typing import Any, Final, cast
 from latspan.wire._anthropic_messages_content import ANTHROPIC_MESSAGES_CONTENT
 from latspan.wire._body import Body, plain
 from latspan.wire._chunk import ChunkKind
-from latspan.wire._dialect import Dialect, Stream
+from latspan.wire._dialect import Dialect, Stream, all_finished
 from latspan.wire._usage import Usage, at
 
 __all__ = ["ANTHROPIC_MESSAGES"]
@@ -79,15 +79,16 @@ def _body_of(answer: Any) -> Body:
 
 
 def _ended(bodies: Iterable[Body]) -> bool:
-    return bool(_finish_reasons(bodies))
+    return all_finished(_finish_reasons(bodies))
 
 
-def _finish_reasons(bodies: Iterable[Body]) -> tuple[str, ...]:
+def _finish_reasons(bodies: Iterable[Body]) -> dict[int, str | None]:
+    reasons: dict[int, str | None] = {}
     for body in bodies:
         reason = body.get("stop_reason")
-        if reason:
-            return (str(reason),)
-    return ()
+        if reason or "role" in body:
+            reasons[0] = str(reason) if reason else reasons.get(0)
+    return reasons
 
 
 _COUNTED_LAST: Final = frozenset({"output_tokens", "output_tokens_details"})

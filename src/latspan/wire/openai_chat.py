@@ -11,14 +11,15 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, cast
 
-from latspan.wire._body import Body, plain
+from latspan import semconv
+from latspan.wire._body import Body, identity_in, named_in, plain
 from latspan.wire._chunk import ChunkKind
 from latspan.wire._content import read
-from latspan.wire._dialect import Dialect, Stream
+from latspan.wire._dialect import Dialect, Stream, all_finished
 from latspan.wire._openai_chat_content import OPENAI_CHAT_CONTENT, REASONING_FIELDS
 from latspan.wire._usage import Usage, at
 
-__all__ = ["OPENAI_CHAT", "ended", "finish_reasons", "usage"]
+__all__ = ["OPENAI_CHAT", "attributes", "ended", "finish_reasons", "usage"]
 
 # Plain ints: comparing and storing them costs a third of what enum members do.
 _EMPTY = int(ChunkKind.EMPTY)
@@ -120,16 +121,28 @@ def _kind_of_event(event: bytes) -> int:
     return kind
 
 
-def finish_reasons(bodies: Iterable[Body]) -> tuple[str, ...]:
-    """Return the finish reasons in ``bodies`` by choice; empty where the answer has no end."""
-    reasons: dict[int, str] = {}
+def finish_reasons(bodies: Iterable[Body]) -> dict[int, str | None]:
+    """Return the finish reasons in ``bodies`` by choice, ``None`` for a choice without one."""
+    reasons: dict[int, str | None] = {}
     for body in bodies:
         for choice in body.get("choices") or ():
-            reason = choice.get("finish_reason")
-            # Some servers send an empty one with each chunk.
-            if reason:
-                reasons[int(choice.get("index") or 0)] = str(reason)
-    return tuple([reasons[index] for index in sorted(reasons)])
+            index, reason = int(choice.get("index") or 0), choice.get("finish_reason")
+            # Some servers send an empty one with each chunk. And after its last text a choice may
+            # come again, in a chunk that has something else.
+            reasons[index] = str(reason) if reason else reasons.get(index)
+    return reasons
+
+
+_OPENAIS: Final = {
+    "service_tier": semconv.OPENAI_RESPONSE_SERVICE_TIER,
+    "system_fingerprint": semconv.OPENAI_RESPONSE_SYSTEM_FINGERPRINT,
+}
+
+
+def attributes(bodies: Iterable[Body]) -> dict[str, str | int | bool]:
+    """Return what ``bodies`` say of an answer of OpenAI's, beside how it ended."""
+    bodies = tuple(bodies)
+    return {**identity_in(bodies), **named_in(bodies, _OPENAIS)}
 
 
 def usage(bodies: Iterable[Body]) -> Usage | None:
@@ -146,6 +159,8 @@ def usage(bodies: Iterable[Body]) -> Usage | None:
         output=at(found, "completion_tokens"),
         reasoning=at(found, "completion_tokens_details", "reasoning_tokens"),
         total=at(found, "total_tokens"),
+        audio_input=at(found, "prompt_tokens_details", "audio_tokens"),
+        audio_output=at(found, "completion_tokens_details", "audio_tokens"),
     )
 
 
@@ -183,11 +198,12 @@ def ended(bodies: Iterable[Body]) -> bool:
     """
     Return whether the stream came to its end.
 
-    A finish reason says so, and so does usage in a chunk without choices, which comes after all
-    finish reasons: of several choices at once they may be further back than what is kept.
+    The finish reason of every choice says so, and so does usage in a chunk without choices, which
+    comes after all finish reasons: of several choices at once they may be further back than what
+    is kept.
     """
     bodies = tuple(bodies)
-    return bool(finish_reasons(bodies)) or any(
+    return all_finished(finish_reasons(bodies)) or any(
         body.get("usage") and not body.get("choices") for body in bodies
     )
 
@@ -202,6 +218,7 @@ OPENAI_CHAT: Final = Dialect(
     says=says,
     body_of=_body_of,
     content=OPENAI_CHAT_CONTENT,
+    attributes=attributes,
     stream=Stream(
         # Some servers leave `object` out. An error in place of an answer has no shape but this.
         opens=re.compile(

@@ -8,7 +8,7 @@ from typing import Any, Final
 from latspan.wire._chunk import ChunkKind
 from latspan.wire._dialect import Dialect, Stream
 from latspan.wire._openai_completions_content import OPENAI_COMPLETIONS_CONTENT
-from latspan.wire.openai_chat import ended, finish_reasons, usage
+from latspan.wire.openai_chat import attributes, ended, finish_reasons, usage
 
 __all__ = ["OPENAI_COMPLETIONS"]
 
@@ -40,6 +40,7 @@ OPENAI_COMPLETIONS: Final = Dialect(
     usage=usage,
     kind_of=_kind_of,
     content=OPENAI_COMPLETIONS_CONTENT,
+    attributes=attributes,
     stream=Stream(
         opens=re.compile(
             rb'"object"\s*:\s*"text_completion"|"choices"\s*:\s*\[\s*\{[^{}]*"text"\s*:\s*"'

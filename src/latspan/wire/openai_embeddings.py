@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Any, Final, cast
 
-from latspan.wire._body import Body, plain
+from latspan import semconv
+from latspan.wire._body import Body, identity_in, plain
 from latspan.wire._chunk import ChunkKind
 from latspan.wire._content import read
 from latspan.wire._dialect import Dialect
@@ -20,20 +21,34 @@ def _kind_of(chunk: Any) -> int:
 
 
 def _body_of(answer: Any) -> Body:
-    # Not the whole: its vectors are long, and of no use here.
-    if isinstance(answer, bytes):
-        whole = plain(answer)
-        return {name: whole[name] for name in ("model", "usage") if name in whole}
-    return {"model": read(answer, "model"), "usage": plain(read(answer, "usage"))}
+    # Not the whole: its vectors are long, and only how long they are is asked for here.
+    whole = plain(answer) if isinstance(answer, bytes) else answer
+    vectors = read(whole, "data")
+    vector = read(vectors[0], "embedding") if isinstance(vectors, list) and vectors else None
+    return {
+        "model": read(whole, "model"),
+        "usage": plain(read(whole, "usage")),
+        # One in base64 has no dimensions that can be counted without decoding it.
+        "dimensions": len(cast("list[object]", vector)) if isinstance(vector, list) else None,
+    }
+
+
+def _attributes(bodies: Iterable[Body]) -> dict[str, str | int | bool]:
+    bodies = tuple(bodies)
+    said = identity_in(bodies)
+    for body in bodies:
+        if body.get("dimensions"):
+            said[semconv.GEN_AI_EMBEDDINGS_DIMENSION_COUNT] = body["dimensions"]
+    return said
 
 
 def _ended(bodies: Iterable[Body]) -> bool:
     return any(bodies)
 
 
-def _finish_reasons(bodies: Iterable[Body]) -> tuple[str, ...]:
+def _finish_reasons(bodies: Iterable[Body]) -> dict[int, str | None]:
     del bodies
-    return ()
+    return {}
 
 
 OPENAI_EMBEDDINGS: Final = Dialect(
@@ -44,4 +59,5 @@ OPENAI_EMBEDDINGS: Final = Dialect(
     usage=usage,
     kind_of=_kind_of,
     body_of=_body_of,
+    attributes=_attributes,
 )

@@ -11,10 +11,12 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, Final, cast
 
-from latspan.wire._body import Body, plain
+from latspan import semconv
+from latspan.wire._body import Body, identity_in, named_in, plain
 from latspan.wire._chunk import ChunkKind
-from latspan.wire._dialect import Dialect, Stream
-from latspan.wire._openai_responses_content import OPENAI_RESPONSES_CONTENT
+from latspan.wire._content import listed
+from latspan.wire._dialect import Dialect, Stream, all_finished
+from latspan.wire._openai_responses_content import OPENAI_RESPONSES_CONTENT, TOOL_CALLS
 from latspan.wire._usage import Usage, at
 
 __all__ = ["OPENAI_RESPONSES", "OPENAI_RESPONSES_FETCHED"]
@@ -40,7 +42,12 @@ _KINDS: Final = {
 
 _KINDS_IN_BYTES: Final = {name.encode(): kind for name, kind in _KINDS.items()}
 
-_REASONS: Final = {"completed": "stop", "failed": "error", "max_output_tokens": "length"}
+_REASONS: Final = {
+    "completed": "stop",
+    "failed": "error",
+    "cancelled": "error",
+    "max_output_tokens": "length",
+}
 
 
 def _kind_of(chunk: Any) -> int:
@@ -72,22 +79,64 @@ def _body_of(answer: Any) -> Body:
     return cast("Body", whole) if isinstance(whole, dict) else body
 
 
+def _fetched_body_of(answer: Any) -> Body:
+    # What it cost to generate, and what failed then, is of the call that generated it.
+    body = _body_of(answer)
+    return {name: value for name, value in body.items() if name not in {"usage", "error"}}
+
+
 def _ended(bodies: Iterable[Body]) -> bool:
-    return bool(_finish_reasons(bodies))
+    return all_finished(_finish_reasons(bodies))
 
 
-def _finish_reasons(bodies: Iterable[Body]) -> tuple[str, ...]:
+def _finish_reasons(bodies: Iterable[Body]) -> dict[int, str | None]:
     """Return why the answer ended, in the words that chat completions have for it."""
-    for body in reversed(tuple(bodies)):
-        if "output" not in body:
-            continue
-        status = body.get("status")
-        if status == "incomplete":
-            status = at(body, "incomplete_details", "reason") or status
-        if not status or status in {"in_progress", "queued"}:
-            continue
-        return (_REASONS.get(str(status), str(status)),)
-    return ()
+    reasons: dict[int, str | None] = {}
+    for body in bodies:
+        if "output" in body:
+            reason = _reason_in(body)
+            if reason is not None:
+                return {0: reason}
+        elif str(body.get("type")).startswith("response."):
+            reasons[0] = None
+    return reasons
+
+
+def _reason_in(body: Body) -> str | None:
+    """Return why a whole answer ended, ``None`` for one that is still in the making."""
+    status = body.get("status")
+    if status == "incomplete":
+        status = at(body, "incomplete_details", "reason") or status
+    if not status or status in {"in_progress", "queued"}:
+        return None
+    if status == "completed" and any(item.get("type") in TOOL_CALLS for item in _items(body)):
+        return "tool_calls"
+    return _REASONS.get(str(status), str(status))
+
+
+def _items(body: Body) -> list[dict[str, Any]]:
+    """Return the items of a whole answer, or the one that an event brings."""
+    item = body.get("item")
+    return [cast("dict[str, Any]", item)] if isinstance(item, dict) else listed(body, "output")
+
+
+_NAMED: Final = {"service_tier": semconv.OPENAI_RESPONSE_SERVICE_TIER}
+
+
+def _attributes(bodies: Iterable[Body]) -> dict[str, str | int | bool]:
+    bodies = tuple(bodies)
+    said = {**identity_in(bodies), **named_in(bodies, _NAMED)}
+    if any(item.get("type") == "compaction" for body in bodies for item in _items(body)):
+        said[semconv.GEN_AI_CONVERSATION_COMPACTED] = True
+    return said
+
+
+def _fetched_attributes(bodies: Iterable[Body]) -> dict[str, str | int | bool]:
+    bodies = tuple(body for body in bodies if "output" in body)
+    return {
+        **_attributes(bodies),
+        **named_in(bodies, {"status": semconv.GEN_AI_RESPONSE_STATUS}),
+    }
 
 
 def _usage(bodies: Iterable[Body]) -> Usage | None:
@@ -122,6 +171,7 @@ OPENAI_RESPONSES: Final = Dialect(
     kind_of=_kind_of,
     body_of=_body_of,
     content=OPENAI_RESPONSES_CONTENT,
+    attributes=_attributes,
     stream=_STREAM,
 )
 
@@ -131,17 +181,14 @@ def _bears_nothing(chunk: Any) -> int:
     return _EMPTY
 
 
-def _uses_nothing(bodies: Iterable[Body]) -> None:
-    del bodies
-
-
 OPENAI_RESPONSES_FETCHED: Final = replace(
     OPENAI_RESPONSES,
     name="openai.responses.fetched",
     operation="fetch_response",
-    usage=_uses_nothing,
     kind_of=_bears_nothing,
+    body_of=_fetched_body_of,
     content=None,
+    attributes=_fetched_attributes,
     stream=replace(_STREAM, kind_of=_bears_nothing),
 )
 """

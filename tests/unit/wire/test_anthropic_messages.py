@@ -80,7 +80,7 @@ def test_the_output_of_a_message_that_was_left_is_not_known() -> None:
     assert usage is not None
     assert (usage.input, usage.output) == (12, None)
     assert not ANTHROPIC_MESSAGES.ended(_bodies(START))
-    assert ANTHROPIC_MESSAGES.finish_reasons(_bodies(START, END)) == ("end_turn",)
+    assert ANTHROPIC_MESSAGES.finish_reasons(_bodies(START, END)) == {0: "end_turn"}
 
 
 def test_an_empty_stop_reason_is_none() -> None:
@@ -92,7 +92,7 @@ def test_an_empty_stop_reason_is_none() -> None:
     assert usage is not None
     assert usage.output is None
     assert not ANTHROPIC_MESSAGES.ended(bodies)
-    assert ANTHROPIC_MESSAGES.finish_reasons(_bodies(START, unfinished, END)) == ("end_turn",)
+    assert ANTHROPIC_MESSAGES.finish_reasons(_bodies(START, unfinished, END)) == {0: "end_turn"}
 
 
 def test_the_reasoning_of_a_message_that_was_left_is_not_known() -> None:

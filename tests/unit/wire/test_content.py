@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from latspan.wire import Dialect, as_json, said_in, taken_down
+from latspan.wire import Dialect, as_data, as_json, said_in, taken_down
 from latspan.wire.anthropic_messages import ANTHROPIC_MESSAGES
 from latspan.wire.openai_chat import OPENAI_CHAT
 from latspan.wire.openai_completions import OPENAI_COMPLETIONS
@@ -113,14 +113,368 @@ def test_a_conversation_reads_the_same_in_every_api(api: str) -> None:
     assert list(content.tools) == [TOOL]
 
 
-def test_what_is_no_text_is_named_and_left_out() -> None:
-    """An image is neither kept nor counted."""
-    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,QUJD"}}
-    request = {"messages": [{"role": "user", "content": [image, "hello"]}]}
+PICTURE: Any = {"type": "blob", "mime_type": "image/png", "modality": "image", "content": "QUJD"}
 
-    (asked,) = _content_of(OPENAI_CHAT, request).input
 
-    assert asked["parts"] == [{"type": "image_url"}, {"type": "text", "content": "hello"}]
+def _blob(modality: str, mime_type: str | None) -> Any:
+    return {"type": "blob", "mime_type": mime_type, "modality": modality, "content": "QUJD"}
+
+
+MEDIA: dict[str, tuple[Dialect, Any, Any]] = {
+    "chat image in it": (
+        OPENAI_CHAT,
+        {"type": "image_url", "image_url": {"url": "data:image/png;base64,QUJD"}},
+        PICTURE,
+    ),
+    "chat image, percent-encoded": (
+        OPENAI_CHAT,
+        {"type": "image_url", "image_url": {"url": "data:image/svg+xml,A%42C"}},
+        _blob("image", "image/svg+xml"),
+    ),
+    "chat image elsewhere": (
+        OPENAI_CHAT,
+        {"type": "image_url", "image_url": {"url": "https://host/a.png"}},
+        {"type": "uri", "mime_type": None, "modality": "image", "uri": "https://host/a.png"},
+    ),
+    "chat audio": (
+        OPENAI_CHAT,
+        {"type": "input_audio", "input_audio": {"data": "QUJD", "format": "mp3"}},
+        _blob("audio", "audio/mpeg"),
+    ),
+    "chat file in it": (
+        OPENAI_CHAT,
+        {"type": "file", "file": {"file_data": "QUJD", "filename": "a.pdf"}},
+        _blob("document", "application/pdf"),
+    ),
+    "chat file uploaded before": (
+        OPENAI_CHAT,
+        {"type": "file", "file": {"file_id": "f1"}},
+        {"type": "file", "mime_type": None, "modality": "document", "file_id": "f1"},
+    ),
+    "responses image": (
+        OPENAI_RESPONSES,
+        {"type": "input_image", "image_url": "data:image/png;base64,QUJD", "detail": "auto"},
+        PICTURE,
+    ),
+    "responses image uploaded before": (
+        OPENAI_RESPONSES,
+        {"type": "input_image", "file_id": "f1"},
+        {"type": "file", "mime_type": None, "modality": "image", "file_id": "f1"},
+    ),
+    "responses file elsewhere": (
+        OPENAI_RESPONSES,
+        {"type": "input_file", "file_url": "https://host/a.pdf"},
+        {"type": "uri", "mime_type": None, "modality": "document", "uri": "https://host/a.pdf"},
+    ),
+    "messages image in it": (
+        ANTHROPIC_MESSAGES,
+        {
+            "type": "image",
+            "source": {"type": "base64", "media_type": "image/png", "data": "QUJD"},
+        },
+        PICTURE,
+    ),
+    "messages image elsewhere": (
+        ANTHROPIC_MESSAGES,
+        {"type": "image", "source": {"type": "url", "url": "https://host/a.png"}},
+        {"type": "uri", "mime_type": None, "modality": "image", "uri": "https://host/a.png"},
+    ),
+    "messages document": (
+        ANTHROPIC_MESSAGES,
+        {
+            "type": "document",
+            "source": {"type": "base64", "media_type": "application/pdf", "data": "QUJD"},
+        },
+        _blob("document", "application/pdf"),
+    ),
+    "messages document uploaded before": (
+        ANTHROPIC_MESSAGES,
+        {"type": "document", "source": {"type": "file", "file_id": "f1"}},
+        {"type": "file", "mime_type": None, "modality": "document", "file_id": "f1"},
+    ),
+}
+
+
+def _asking(dialect: Dialect, block: Any) -> Any:
+    """Return a message of a request that has one block, as the API has it."""
+    messages = [{"role": "user", "content": [block, {"type": "text", "text": "hello"}]}]
+    (asked,) = _content_of(dialect, {"messages": messages, "input": messages}).input
+    return asked
+
+
+@pytest.mark.parametrize("name", MEDIA)
+def test_images_audio_and_files_are_the_conventions_parts(name: str) -> None:
+    """In the message itself, at an address, or uploaded before."""
+    dialect, block, part = MEDIA[name]
+
+    asked = _asking(dialect, block)
+
+    assert asked["parts"] == [part, {"type": "text", "content": "hello"}]
+    assert as_data([asked], media=True) == [asked]
+
+
+@pytest.mark.parametrize("name", MEDIA)
+def test_without_media_only_their_kind_is_left(name: str) -> None:
+    """Neither the data nor where it is."""
+    dialect, block, part = MEDIA[name]
+    kept = {field: part[field] for field in ("type", "mime_type", "modality")}
+
+    ((message),) = as_data([_asking(dialect, block)], media=False)
+
+    assert message["parts"] == [kept, {"type": "text", "content": "hello"}]
+
+
+def test_media_in_the_answer_of_a_tool_is_left_out_too() -> None:
+    """A tool may answer with a picture, in a list or alone."""
+    block = {"type": "image_url", "image_url": {"url": "data:image/png;base64,QUJD"}}
+    screen = {"type": "computer_screenshot", "image_url": "data:image/png;base64,QUJD"}
+    chat = {"messages": [{"role": "tool", "tool_call_id": "c1", "content": [block]}]}
+    responses = {"input": [{"type": "computer_call_output", "call_id": "c1", "output": screen}]}
+
+    for dialect, request in ((OPENAI_CHAT, chat), (OPENAI_RESPONSES, responses)):
+        asked = _content_of(dialect, request).input
+        assert "QUJD" in as_json(asked)
+        assert "QUJD" not in as_json(asked, media=False)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        {"type": "text", "media_type": "text/plain", "data": "inside"},
+        {"type": "content", "content": "inside"},
+        {"type": "content", "content": [{"type": "text", "text": "inside"}]},
+    ],
+)
+def test_text_inside_a_document_is_text(source: Any) -> None:
+    """It is read like any other text of the message, and counted."""
+    asked = _asking(ANTHROPIC_MESSAGES, {"type": "document", "source": source, "title": "t"})
+
+    assert asked["parts"][0] == {"type": "text", "content": "inside"}
+
+
+def test_a_message_without_a_role_is_left_out() -> None:
+    """No API takes one, and no role is made up."""
+    senseless = [{"content": "hello"}, {"role": None, "content": "hello"}]
+    for dialect in (OPENAI_CHAT, OPENAI_RESPONSES, ANTHROPIC_MESSAGES):
+        assert _content_of(dialect, {"messages": senseless, "input": senseless}).input == ()
+
+
+def test_reasoning_without_words_is_not_a_part() -> None:
+    """A provider that hides its reasoning sends it empty."""
+    item: Any = {"type": "reasoning", "id": "r1", "summary": [], "encrypted_content": "x"}
+    thought = {"type": "thinking", "thinking": "", "signature": "x"}
+    told = {"role": "assistant", "content": [thought]}
+
+    assert _content_of(OPENAI_RESPONSES, {"input": [item]}).input == ()
+    assert _content_of(ANTHROPIC_MESSAGES, {"messages": [told]}).input == (
+        {"role": "assistant", "parts": []},
+    )
+    assert OPENAI_RESPONSES.content is not None
+    whole = OPENAI_RESPONSES.content.fragments({"output": [item]})
+    assert said_in(whole, {0: "stop"}) == (
+        {"role": "assistant", "parts": [], "finish_reason": "stop"},
+    )
+
+
+def test_tools_that_are_not_functions_have_their_type_and_name() -> None:
+    """What OpenAI calls custom takes free text; Anthropic's custom tools are functions."""
+    custom = {"name": "run", "description": "Runs", "format": {"type": "text"}}
+    nested = {"type": "custom", "custom": custom}
+    assert _content_of(OPENAI_CHAT, {"tools": [nested]}).tools == (
+        {"type": "custom", "name": "run"},
+    )
+    assert _content_of(
+        OPENAI_RESPONSES, {"tools": [{"type": "custom", **custom}, {"type": "web_search"}]}
+    ).tools == ({"type": "custom", "name": "run"}, {"type": "web_search", "name": "web_search"})
+    function = {"type": "custom", **_FUNCTION, "input_schema": SCHEMA}
+    search = {"type": "web_search_20250305", "name": "web_search"}
+    assert _content_of(ANTHROPIC_MESSAGES, {"tools": [function, search]}).tools == (TOOL, search)
+
+
+def test_functions_from_before_there_were_tools_are_read() -> None:
+    """Their definitions, a call of one, and its answer."""
+    call = {"name": "look_up", "arguments": ARGUMENTS}
+    request = {
+        "functions": [{**_FUNCTION, "parameters": SCHEMA}],
+        "messages": [
+            {"role": "assistant", "content": None, "function_call": call},
+            {"role": "function", "name": "look_up", "content": "here"},
+        ],
+    }
+    content = _content_of(OPENAI_CHAT, request)
+
+    assert list(content.tools) == [TOOL]
+    assert _messages(content.input) == [
+        {"role": "assistant", "parts": [{**CALL, "id": None}]},
+        {"role": "function", "parts": [{**RESULT, "id": None}], "name": "look_up"},
+    ]
+
+
+def test_a_custom_tool_is_called_with_text() -> None:
+    """In the conversation so far, and in an answer."""
+    call = {"id": "c1", "type": "custom", "custom": {"name": "run", "input": "ls"}}
+    part = {"type": "tool_call", "id": "c1", "name": "run", "arguments": "ls"}
+    said = {"role": "assistant", "content": None, "tool_calls": [call]}
+
+    assert _content_of(OPENAI_CHAT, {"messages": [said]}).input[0]["parts"] == [part]
+    assert OPENAI_CHAT.content is not None
+    whole = OPENAI_CHAT.content.fragments({"choices": [{"index": 0, "message": said}]})
+    assert said_in(whole, {})[0]["parts"] == [part]
+
+
+SEARCH: Any = {"type": "web_search_call", "id": "w1", "status": "completed", "action": {"q": "it"}}
+DRAWN: Any = {
+    "type": "image_generation_call",
+    "id": "i1",
+    "status": "completed",
+    "output_format": "png",
+    "result": "QUJD",
+}
+CLICK: Any = {
+    "type": "computer_call",
+    "id": "x1",
+    "call_id": "c2",
+    "status": "completed",
+    "action": {"type": "click", "x": 1, "y": 2},
+}
+COMPACTED: Any = {"type": "compaction", "id": "k1", "encrypted_content": "x"}
+ITEMS: list[tuple[Any, list[Any]]] = [
+    (
+        SEARCH,
+        [
+            {
+                "type": "server_tool_call",
+                "id": "w1",
+                "name": "web_search",
+                "server_tool_call": {
+                    "type": "web_search",
+                    "status": "completed",
+                    "action": {"q": "it"},
+                },
+            }
+        ],
+    ),
+    (
+        DRAWN,
+        [
+            {
+                "type": "server_tool_call",
+                "id": "i1",
+                "name": "image_generation",
+                "server_tool_call": {
+                    "type": "image_generation",
+                    "status": "completed",
+                    "output_format": "png",
+                },
+            },
+            PICTURE,
+        ],
+    ),
+    (
+        CLICK,
+        [
+            {
+                "type": "tool_call",
+                "id": "c2",
+                "name": "computer",
+                "arguments": {"action": {"type": "click", "x": 1, "y": 2}},
+            }
+        ],
+    ),
+    (COMPACTED, [{"type": "compaction", "id": "k1"}]),
+]
+
+
+@pytest.mark.parametrize(("item", "parts"), ITEMS, ids=[item["type"] for item, _ in ITEMS])
+def test_tools_of_openai_and_its_computer_read_the_same_everywhere(
+    item: Any, parts: list[Any]
+) -> None:
+    """In the conversation so far, in a whole answer, and in a stream."""
+    shape = OPENAI_RESPONSES.content
+    assert shape is not None
+    done = {"type": "response.output_item.done", "output_index": 0, "item": item}
+
+    (asked,) = _content_of(OPENAI_RESPONSES, {"input": [item]}).input
+    (whole,) = said_in(shape.fragments({"output": [item]}), {})
+    (streamed,) = said_in(shape.fragments(done), {})
+
+    for told in (asked, whole, streamed):
+        assert _messages([told]) == [{"role": "assistant", "parts": parts}]
+
+
+USED: Any = {"type": "server_tool_use", "id": "s1", "name": "web_search", "input": {"q": "it"}}
+FOUND: Any = {
+    "type": "web_search_tool_result",
+    "tool_use_id": "s1",
+    "content": [{"type": "web_search_result", "url": "https://host"}],
+}
+ASKED_MCP: Any = {
+    "type": "mcp_tool_use",
+    "id": "s1",
+    "name": "echo",
+    "server_name": "mine",
+    "input": {"q": "it"},
+}
+BLOCKS: list[tuple[Any, Any]] = [
+    (
+        USED,
+        {
+            "type": "server_tool_call",
+            "id": "s1",
+            "name": "web_search",
+            "server_tool_call": {"type": "web_search", "input": {"q": "it"}},
+        },
+    ),
+    (
+        FOUND,
+        {
+            "type": "server_tool_call_response",
+            "id": "s1",
+            "server_tool_call_response": {"type": "web_search", "content": FOUND["content"]},
+        },
+    ),
+    (
+        ASKED_MCP,
+        {
+            "type": "server_tool_call",
+            "id": "s1",
+            "name": "echo",
+            "server_tool_call": {
+                "type": "mcp_tool_use",
+                "server_name": "mine",
+                "arguments": {"q": "it"},
+            },
+        },
+    ),
+]
+
+
+@pytest.mark.parametrize(("block", "part"), BLOCKS, ids=[block["type"] for block, _ in BLOCKS])
+def test_tools_of_anthropic_read_the_same_everywhere(block: Any, part: Any) -> None:
+    """In the conversation so far, in a whole answer, and in a stream with arguments in deltas."""
+    shape = ANTHROPIC_MESSAGES.content
+    assert shape is not None
+    begun: Any = {**block, "input": {}} if "input" in block else block
+    chunks: list[Any] = [
+        {"type": "content_block_start", "index": 0, "content_block": begun},
+        *(
+            {
+                "type": "content_block_delta",
+                "index": 0,
+                "delta": {"type": "input_json_delta", "partial_json": words},
+            }
+            for words in ('{"q":', '"it"}')
+            if "input" in block
+        ),
+    ]
+    request = {"messages": [{"role": "assistant", "content": [block]}]}
+
+    (asked,) = _content_of(ANTHROPIC_MESSAGES, request).input
+    (whole,) = said_in(shape.fragments({"type": "message", "content": [block]}), {})
+    (streamed,) = said_in([each for chunk in chunks for each in shape.fragments(chunk)], {})
+
+    for told in (asked, whole, streamed):
+        assert _messages([told]) == [{"role": "assistant", "parts": [part]}]
 
 
 def test_prompts_of_a_completion_may_be_texts_or_token_ids() -> None:
@@ -300,13 +654,13 @@ def test_an_answer_reads_the_same_in_every_api(api: str, *, streamed: bool) -> N
         for fragment in dialect.content.fragments(each)
     ]
 
-    assert _messages(said_in(fragments, ("tool_calls",))) == [
+    assert _messages(said_in(fragments, {0: "tool_calls"})) == [
         {"role": "assistant", "parts": [_THOUGHT, _TEXT, CALL], "finish_reason": "tool_call"}
     ]
 
 
 def test_several_choices_are_several_messages() -> None:
-    """Their chunks come in any order; one that did not end leaves all without a reason."""
+    """Their chunks come in any order, and only a choice that ended has a reason."""
     assert OPENAI_COMPLETIONS.content is not None
     chunks = [
         {"choices": [{"index": 1, "text": "b"}]},
@@ -315,14 +669,26 @@ def test_several_choices_are_several_messages() -> None:
     ]
     fragments = [each for chunk in chunks for each in OPENAI_COMPLETIONS.content.fragments(chunk)]
 
-    assert [message["parts"][0]["content"] for message in said_in(fragments, ("stop",))] == [
-        "a",
-        "bb",
-    ]
-    assert [message.get("finish_reason") for message in said_in(fragments, ("stop",))] == [
-        None,
-        None,
-    ]
+    assert said_in(fragments, {1: "stop"}) == (
+        {"role": "assistant", "parts": [{"type": "text", "content": "a"}]},
+        {
+            "role": "assistant",
+            "parts": [{"type": "text", "content": "bb"}],
+            "finish_reason": "stop",
+        },
+    )
+
+
+def test_a_choice_without_a_word_is_a_message_too() -> None:
+    """A model may end at once, and its empty text and reasoning are not parts."""
+    assert OPENAI_CHAT.content is not None
+    delta = {"content": "", "reasoning_content": ""}
+    fragments = OPENAI_CHAT.content.fragments({"choices": [{"index": 0, "delta": delta}]})
+
+    assert said_in(fragments, {0: "stop", 1: "length"}) == (
+        {"role": "assistant", "parts": [], "finish_reason": "stop"},
+        {"role": "assistant", "parts": [], "finish_reason": "length"},
+    )
 
 
 def test_arguments_that_are_no_json_stay_text() -> None:
@@ -331,7 +697,7 @@ def test_arguments_that_are_no_json_stay_text() -> None:
     call = {"index": 0, "function": {"name": "look_up", "arguments": '{"q":'}}
     chunk = {"choices": [{"index": 0, "delta": {"tool_calls": [call]}}]}
 
-    ((said,)) = _messages(said_in(OPENAI_CHAT.content.fragments(chunk), ()))
+    ((said,)) = _messages(said_in(OPENAI_CHAT.content.fragments(chunk), {}))
 
     assert said["parts"] == [
         {"type": "tool_call", "id": None, "name": "look_up", "arguments": '{"q":'}

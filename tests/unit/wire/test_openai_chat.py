@@ -107,7 +107,7 @@ def test_finish_reasons_are_by_choice() -> None:
         {"choices": []},
         {},
     )
-    assert OPENAI_CHAT.finish_reasons(bodies) == ("stop", "length")
+    assert OPENAI_CHAT.finish_reasons(bodies) == {0: "stop", 1: "length"}
 
 
 ENDINGS: list[tuple[tuple[dict[str, Any], ...], bool]] = [

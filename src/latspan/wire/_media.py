@@ -1,0 +1,133 @@
+"""Images, audio and files in messages: where each API has them, in the conventions' shape."""
+
+from __future__ import annotations
+
+import base64
+import mimetypes
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, cast
+from urllib.parse import unquote_to_bytes
+
+__all__ = ["blob", "media_in", "without_media"]
+
+_Part = Mapping[str, Any]
+
+_KINDS: Final = frozenset({"blob", "file", "uri"})
+
+_AUDIO: Final = {"wav": "audio/wav", "mp3": "audio/mpeg"}
+"""The formats of OpenAI's that have another name as media types."""
+
+_MODALITIES: Final = {
+    "audio": "audio",
+    "computer_screenshot": "image",
+    "container_upload": "document",
+    "document": "document",
+    "file": "document",
+    "image": "image",
+    "image_url": "image",
+    "input_audio": "audio",
+    "input_file": "document",
+    "input_image": "image",
+    "video": "video",
+}
+"""By the type of an API's block: what is in it."""
+
+
+def blob(modality: str, mime_type: object, content: str) -> _Part:
+    """
+    Return a part that holds data itself.
+
+    Args:
+        modality: ``image``, ``audio``, ``video`` or ``document``.
+        mime_type: Its media type, ``None`` if the API does not name it.
+        content: The data in base64.
+    """
+    return {"type": "blob", "mime_type": mime_type, "modality": modality, "content": content}
+
+
+def media_in(block: Mapping[str, Any]) -> _Part | None:
+    """
+    Return the part that a block of a message is, ``None`` for a block that holds no media.
+
+    A block whose data cannot be found, a file handle for example, has its modality alone.
+
+    Args:
+        block: As any of the known APIs has it.
+
+    Source: OpenTelemetry GenAI conventions, ``BlobPart``, ``FilePart`` and ``UriPart`` of the
+    JSON schema of ``gen_ai.input.messages``.
+    """
+    kind = str(block.get("type"))
+    modality = _MODALITIES.get(kind)
+    if modality is None:
+        return None
+    # Each API nests what describes the data in a field of another name, or not at all.
+    inner: object = block.get("source") or block.get(kind) or block.get("image_url")
+    if isinstance(inner, str):
+        inner = {"url": inner}
+    described = {**block, **(cast("Mapping[str, Any]", inner) if isinstance(inner, dict) else {})}
+    return _referenced(described, modality) or _held(described, modality) or _unknown(modality)
+
+
+def _referenced(described: Mapping[str, Any], modality: str) -> _Part | None:
+    """Return a part whose data is elsewhere: uploaded before, or at an address."""
+    file_id = described.get("file_id")
+    if isinstance(file_id, str) and file_id:
+        mime_type = _mime_type(described)
+        return {"type": "file", "mime_type": mime_type, "modality": modality, "file_id": file_id}
+    url = described.get("url") or described.get("file_url")
+    if not isinstance(url, str) or not url:
+        return None
+    if url.startswith("data:"):
+        return _from_data_url(url, modality)
+    return {"type": "uri", "mime_type": _mime_type(described), "modality": modality, "uri": url}
+
+
+def _held(described: Mapping[str, Any], modality: str) -> _Part | None:
+    data = described.get("data") or described.get("file_data")
+    if not isinstance(data, str) or not data:
+        return None
+    if data.startswith("data:"):
+        return _from_data_url(data, modality)
+    return blob(modality, _mime_type(described), data)
+
+
+def _from_data_url(url: str, modality: str) -> _Part:
+    """Return the data of a URL that holds it, which is either in base64 or percent-encoded."""
+    head, _, data = url.removeprefix("data:").partition(",")
+    mime_type, _, parameters = head.partition(";")
+    if "base64" not in parameters.lower():
+        data = base64.b64encode(unquote_to_bytes(data)).decode("ascii")
+    return blob(modality, mime_type or None, data)
+
+
+def _mime_type(described: Mapping[str, Any]) -> str | None:
+    media_type, name = described.get("media_type"), described.get("filename")
+    if isinstance(media_type, str):
+        return media_type
+    if isinstance(name, str):
+        return mimetypes.guess_type(name)[0]
+    return _AUDIO.get(str(described.get("format")))
+
+
+def _unknown(modality: str) -> _Part:
+    return {"type": "blob", "mime_type": None, "modality": modality}
+
+
+def without_media(value: Any) -> Any:
+    """
+    Return parts or messages without what their media hold or refer to.
+
+    What kind of media there was is left: type, modality and media type.
+
+    Args:
+        value: Messages, parts, or anything inside them.
+    """
+    if isinstance(value, Mapping):
+        part = cast("Mapping[str, Any]", value)
+        if part.get("type") in _KINDS and "modality" in part:
+            return {name: part.get(name) for name in ("type", "mime_type", "modality")}
+        return {name: without_media(inner) for name, inner in part.items()}
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [without_media(inner) for inner in cast("Sequence[Any]", value)]
+    return value
