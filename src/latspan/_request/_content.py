@@ -10,7 +10,7 @@ from typing import Any, Final
 from latspan import _runtime, semconv
 from latspan._request._said import Said
 from latspan._runtime import Runtime
-from latspan._spans import AttributeValue
+from latspan._spans import AttributeValue, encodable, encodable_data
 from latspan.tokens import TokenSource
 from latspan.wire import Content, ContentShape, Fragment, as_data, as_json, plain, said_in
 
@@ -97,12 +97,13 @@ def details(
 
     Source: OpenTelemetry GenAI conventions, ``gen_ai.client.inference.operation.details``.
     """
-    said: dict[str, Any] = {
+    told = {
         name: value
         for name, value in attributes.items()
         if name.startswith(_CONVENTIONS) and name not in _CONTENT
     }
+    said: dict[str, Any] = {**encodable(told)}
     if content is not None:
         for name, each in _named(content).items():
-            said[name] = as_data(each, media=runtime.captures_media)
+            said[name] = encodable_data(as_data(each, media=runtime.captures_media))
     return said

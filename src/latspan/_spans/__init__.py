@@ -19,7 +19,7 @@ from latspan._spans._attributes import (
 )
 from latspan._spans._children import attempt_spans, segment_spans
 from latspan._spans._current import current_span, with_current_span
-from latspan._spans._encodable import encodable
+from latspan._spans._encodable import encodable, encodable_data
 from latspan._spans._enriching import EnrichingSink
 from latspan._spans._none import NoSink
 from latspan._spans._span import (
@@ -46,6 +46,7 @@ __all__ = [
     "attempt_spans",
     "current_span",
     "encodable",
+    "encodable_data",
     "gen_ai_latency",
     "interleaved_attributes",
     "latency_attributes",

@@ -9,7 +9,7 @@ from latspan import semconv
 from latspan._spans._span import AttributeValue
 from latspan._text import LONGEST_NAME, text_of
 
-__all__ = ["LONGEST_CONTENT", "LONGEST_TEXT", "MOST_ITEMS", "encodable"]
+__all__ = ["LONGEST_CONTENT", "LONGEST_TEXT", "MOST_ITEMS", "encodable", "encodable_data"]
 
 LONGEST_TEXT: Final = 16_384
 """Characters of an attribute's text that are kept, or of all texts in its list."""
@@ -91,3 +91,20 @@ def _encodable_items(values: Sequence[object], longest: int) -> list[Any]:
         if longest <= 0:
             break
     return items
+
+
+def encodable_data(value: object) -> Any:
+    """
+    Return content of an event with each name and text in it encodable.
+
+    Args:
+        value: Lists and mappings of text, numbers and ``None``, nested in any way.
+    """
+    if value is None:
+        return None
+    if isinstance(value, Mapping):
+        pairs = cast("Mapping[object, object]", value).items()
+        return {text_of(name): encodable_data(inner) for name, inner in pairs}
+    if isinstance(value, (list, tuple)):
+        return [encodable_data(inner) for inner in cast("Sequence[object]", value)]
+    return _encodable_item(value, LONGEST_CONTENT)

@@ -13,18 +13,19 @@ from latspan._lazy import fetched_when_used
 from latspan.export._about import Reading, readings_of
 from latspan.export._application_sink import application_sink
 from latspan.export._back_off import BackOff
-from latspan.export._environment import SpanBatches, span_batches
+from latspan.export._environment import SpanBatches, event_batches, span_batches
 from latspan.export._interval_export import IntervalExport, Outlet
 from latspan.export._metrics import MetricsPart, metrics_parts
 from latspan.export._otlp import otlp_log_exporter, otlp_metric_exporter, otlp_span_exporter
 from latspan.export._otlp_metrics import MetricsExporter, OtlpMetrics
-from latspan.export._otlp_spans import OtlpSpans, otlp_spans
+from latspan.export._otlp_spans import OtlpSpans, otlp_events, otlp_spans
 from latspan.export._private_spans import PrivateSink
 from latspan.export._processors import has_processors
 from latspan.export._resource import resource_of, resource_of_child
 from latspan.export._sending import SpanAnswer
 
 if TYPE_CHECKING:
+    from latspan.export._event_record import event_record
     from latspan.export._histogram_log import HistogramLogs
     from latspan.export._http_session import http_session
     from latspan.export._otlp_payloads import OtlpPayloads
@@ -44,9 +45,12 @@ __all__ = [
     "SpanAnswer",
     "SpanBatches",
     "application_sink",
+    "event_batches",
+    "event_record",
     "has_processors",
     "http_session",
     "metrics_parts",
+    "otlp_events",
     "otlp_log_exporter",
     "otlp_metric_exporter",
     "otlp_span_exporter",
@@ -59,6 +63,7 @@ __all__ = [
 
 _ON_REQUEST: Final = {
     "HistogramLogs": "_histogram_log",
+    "event_record": "_event_record",
     "OtlpPayloads": "_otlp_payloads",
     "http_session": "_http_session",
 }

@@ -7,9 +7,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from opentelemetry.sdk.environment_variables import (
-    OTEL_BSP_MAX_EXPORT_BATCH_SIZE,
-    OTEL_BSP_MAX_QUEUE_SIZE,
-    OTEL_BSP_SCHEDULE_DELAY,
     OTEL_EXPORTER_OTLP_COMPRESSION,
     OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE,
     OTEL_METRIC_EXPORT_INTERVAL,
@@ -23,6 +20,7 @@ from latspan._log import logger
 __all__ = [
     "SpanBatches",
     "compresses",
+    "event_batches",
     "export_interval_s",
     "export_timeout_s",
     "exports_exemplars",
@@ -138,9 +136,24 @@ def span_batches() -> SpanBatches:
     Source: OpenTelemetry specification, ``OTEL_BSP_MAX_QUEUE_SIZE``, 2048 unless set,
     ``OTEL_BSP_MAX_EXPORT_BATCH_SIZE``, 512, and ``OTEL_BSP_SCHEDULE_DELAY``, 5 s.
     """
-    queue = int(_positive(OTEL_BSP_MAX_QUEUE_SIZE, default=2048, least=1))
-    size = int(_positive(OTEL_BSP_MAX_EXPORT_BATCH_SIZE, default=512, least=1))
-    return SpanBatches(queue, min(size, queue), _seconds(OTEL_BSP_SCHEDULE_DELAY, default_ms=5000))
+    return _batches("BSP", delay_ms=5000)
+
+
+def event_batches() -> SpanBatches:
+    """
+    Return how events are sent.
+
+    Source: OpenTelemetry specification, ``OTEL_BLRP_*``: as for spans, and 1 s of delay.
+    """
+    return _batches("BLRP", delay_ms=1000)
+
+
+def _batches(processor: str, *, delay_ms: float) -> SpanBatches:
+    prefix = f"OTEL_{processor}_"
+    queue = int(_positive(f"{prefix}MAX_QUEUE_SIZE", default=2048, least=1))
+    size = int(_positive(f"{prefix}MAX_EXPORT_BATCH_SIZE", default=512, least=1))
+    delay_s = _seconds(f"{prefix}SCHEDULE_DELAY", default_ms=delay_ms)
+    return SpanBatches(queue, min(size, queue), delay_s)
 
 
 def _seconds(variable: str, *, default_ms: float) -> float:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from opentelemetry.sdk.trace import ReadableSpan
 
-__all__ = ["size_of_attributes", "size_of_span"]
+if TYPE_CHECKING:
+    from opentelemetry.sdk._logs import ReadableLogRecord
+
+__all__ = ["size_of", "size_of_attributes", "size_of_span"]
 
 _ATTRIBUTE_BYTES: Final = 16
 """Tags and lengths of one attribute."""
@@ -30,6 +33,13 @@ def size_of_attributes(attributes: Mapping[str, Any]) -> int:
         # To write a number out would take longer than all the rest.
         size += _NUMBER_BYTES if type(value) in _NUMBERS else _size_of_text(value)
     return size
+
+
+def size_of(sent: ReadableSpan | ReadableLogRecord) -> int:
+    """Return how many bytes a span or an event takes at most when encoded, its resource apart."""
+    if isinstance(sent, ReadableSpan):
+        return size_of_span(sent)
+    return _SPAN_BYTES + size_of_attributes(sent.log_record.attributes or {})
 
 
 def size_of_span(span: ReadableSpan) -> int:

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Final
 
 from latspan import semconv
 from latspan._fork import this_process
-from latspan._runtime import Runtime, nobody_observes
+from latspan._runtime import EmitEvent, Runtime, nobody_observes
 from latspan._spans import NoSink, SpanSink
 from latspan.clock import Clock, SystemClock
 from latspan.errors import ConfigError, LatspanError
 from latspan.recording import Recorder
 from latspan.sdk._config import Config
-from latspan.sdk._content import captures_content, token_counter
+from latspan.sdk._content import Capture, capture, token_counter
 from latspan.sdk._last_export import run_before_a_child_ends
 from latspan.sdk._per_process import PerProcess
 from latspan.sdk._propagation import propagates
@@ -47,6 +47,7 @@ class Assembly:
         runtime: What live requests use.
         worker: Settles finished requests.
         spans: Sends the private provider's spans, if anything does.
+        events: Sends events, if any are asked for and the application has no logger provider.
         sampling: Decides which of them are sent, if not all are.
         intervals: Sends this process's histograms, if anything does.
         surroundings: Samples what happens around requests, if anybody asked for that.
@@ -56,6 +57,7 @@ class Assembly:
     runtime: Runtime
     worker: Worker
     spans: SpanExport | None
+    events: SpanExport | None
     sampling: SamplingSink | None
     intervals: PerProcess[IntervalExport] | None
     surroundings: Surroundings | None
@@ -87,12 +89,12 @@ class Assembly:
         deadline = time.monotonic() + timeout_s
         flushed = self.worker.drain(timeout_s)
         # Side by side: spans and metrics may go to different places, of which one is slow.
-        spans_sent = None if self.spans is None else self.spans.flushing()
+        sent = [export.flushing() for export in self._queues()]
         intervals = None if self.intervals is None else self.intervals.made()
         if intervals is not None:
             flushed &= intervals.force_flush(_left_s(deadline))
-        if spans_sent is not None:
-            flushed &= spans_sent(_left_s(deadline))
+        for is_sent in sent:
+            flushed &= is_sent(_left_s(deadline))
         return flushed
 
     def stop(self, timeout_s: float) -> None:
@@ -108,12 +110,15 @@ class Assembly:
             self.surroundings.stop()
         if self.sampling is not None:
             self.sampling.traces.release()
-        wait_for_spans = None if self.spans is None else self.spans.closing()
+        closed = [export.closing() for export in self._queues()]
         intervals = None if self.intervals is None else self.intervals.made()
         if intervals is not None:
             intervals.shutdown(_left_s(deadline))
-        if wait_for_spans is not None:
-            wait_for_spans(_left_s(deadline))
+        for is_closed in closed:
+            is_closed(_left_s(deadline))
+
+    def _queues(self) -> list[SpanExport]:
+        return [export for export in (self.spans, self.events) if export is not None]
 
 
 def _left_s(deadline: float) -> float:
@@ -167,15 +172,16 @@ def _assembled(config: Config, at_end: Callable[[], None], undo: ExitStack) -> A
         run_before_a_child_ends(at_end)
         if surroundings is not None:
             surroundings.start()
-        if spans is not None:
-            spans.start()
+        for export in (spans, events):
+            if export is not None:
+                export.start()
         if intervals is not None:
             intervals()
 
     worker = Worker(on_start=begin_with_a_request, patient=True)
 
     def readings() -> list[Reading]:
-        return _readings(recorder, worker, spans, sampling)
+        return _readings(recorder, worker, (spans, events), sampling)
 
     def application() -> ApiProvider | None:
         return sinks.provider()
@@ -183,6 +189,8 @@ def _assembled(config: Config, at_end: Callable[[], None], undo: ExitStack) -> A
     of_metrics = _resource_of_metrics(config, application, resource)
     intervals = _intervals(config, of_metrics, recorder, readings, undo)
     private, spans, provider = _private_spans(config, resource, at_end, undo)
+    captured = capture()
+    emit, events = _events(config, captured, resource, at_end, undo)
     sampling = None if spans is None else _sampling(config, private)
     sinks = Sinks(
         sampling or private,
@@ -200,7 +208,10 @@ def _assembled(config: Config, at_end: Callable[[], None], undo: ExitStack) -> A
         defaults=config.defaults,
         expected=config.expected,
         count_tokens=_token_counter(config, worker),
-        captures_content=captures_content(),
+        captures_content=captured.on_spans,
+        captures_media=config.capture_media,
+        emit=emit,
+        captures_in_events=captured.in_events,
         include_usage=config.include_usage,
         gen_ai_latency=config.gen_ai_latency,
         observe=surroundings or nobody_observes,
@@ -209,6 +220,7 @@ def _assembled(config: Config, at_end: Callable[[], None], undo: ExitStack) -> A
         runtime=runtime,
         worker=worker,
         spans=spans,
+        events=events,
         sampling=sampling,
         intervals=intervals,
         surroundings=surroundings,
@@ -305,6 +317,34 @@ def _private_spans(
     return PrivateSink(provider, spans.take), spans, provider
 
 
+def _events(
+    config: Config,
+    captured: Capture,
+    resource: Callable[[], Resource],
+    at_end: Callable[[], None],
+    undo: ExitStack,
+) -> tuple[EmitEvent | None, SpanExport | None]:
+    """Return what emits events, and what sends those that no application's provider takes."""
+    if not captured.emits_events:
+        return None, None
+    from latspan.sdk._events import Events
+
+    if not config.exports("logs"):
+        return Events(None), None
+    from latspan.export import event_batches, event_record, otlp_events
+    from latspan.sdk._span_export import SpanExport
+
+    protocol, endpoint = config.protocol_of("logs"), config.endpoint_of("logs")
+    export = SpanExport(
+        lambda: otlp_events(protocol, endpoint),
+        on_start=lambda: run_before_a_child_ends(at_end),
+        batches=event_batches(),
+        signal="events",
+    )
+    undo.callback(lambda: export.closing()(0))
+    return Events(lambda record: export.take((event_record(record, resource()),))), export
+
+
 def _sampling(config: Config, private: SpanSink) -> SamplingSink | None:
     """Return what decides which traces are kept, ``None`` where all are."""
     if config.keep_ratio == 1:
@@ -317,7 +357,7 @@ def _sampling(config: Config, private: SpanSink) -> SamplingSink | None:
 def _readings(
     recorder: Recorder,
     worker: Worker,
-    spans: SpanExport | None,
+    exports: Iterable[SpanExport | None],
     sampling: SamplingSink | None,
 ) -> list[Reading]:
     """Return what there is to say about latspan itself, now."""
@@ -326,7 +366,7 @@ def _readings(
     waiting = worker.waiting() + recorder.waiting()
     return [
         *readings_of(recorder),
-        *(() if spans is None else spans.readings()),
+        *(reading for export in exports if export is not None for reading in export.readings()),
         *(() if sampling is None else _of_traces(sampling.traces)),
         Reading(semconv.METRIC_QUEUE_SIZE, waiting),
     ]
@@ -352,7 +392,8 @@ def _intervals(
     undo: ExitStack,
 ) -> PerProcess[IntervalExport] | None:
     """Return what hands out the recorder's intervals, ``None`` where nobody wants them."""
-    metrics, payloads = config.exports("metrics"), config.exports("logs")
+    metrics = config.exports("metrics")
+    payloads = config.histogram_payloads and config.exports("logs")
     folder = config.histogram_log
     if not metrics and not payloads and folder is None:
         return None

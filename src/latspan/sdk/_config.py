@@ -49,6 +49,7 @@ _SWITCHES: Final = (
     "set_global",
     "histogram_payloads",
     "count_tokens",
+    "capture_media",
     "include_usage",
     "gen_ai_latency",
 )
@@ -114,6 +115,9 @@ class Config:
         count_tokens: Count the tokens of calls whose provider did not, from their text, and mark
             the counts as estimated. Needs the extra ``tokens``, or encodings that tiktoken has
             cached; nothing is fetched.
+        capture_media: Whether content has images, audio and files in it, where
+            ``OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT`` captures any; only their kind
+            otherwise.
         include_usage: Ask the OpenAI SDK's streams for their token counts where the caller says
             nothing of ``stream_options``. This changes the request, and adds a chunk without
             choices to the stream.
@@ -158,6 +162,7 @@ class Config:
     histogram_payloads: bool = False
     propagate: bool = True
     count_tokens: bool = False
+    capture_media: bool = False
     include_usage: bool = False
     gen_ai_latency: bool = False
     set_global: bool = False
@@ -236,7 +241,8 @@ class Config:
         for name in _SWITCHES:
             check_switch(name, getattr(self, name))
         for signal in get_args(Signal):
-            if self.exports(signal, environment):
+            used = signal != "logs" or self.histogram_payloads
+            if used and self.exports(signal, environment):
                 self.protocol_of(signal, environment)
 
     @property
@@ -261,10 +267,9 @@ class Config:
         return {name: value for name, value in said.items() if value is not None}
 
     def exports(self, signal: Signal, environment: Mapping[str, str] = os.environ) -> bool:
-        """Return whether anything of ``signal`` is sent."""
-        wanted = self.export and (signal != "logs" or self.histogram_payloads)
-        said = environment.get(f"OTEL_{signal.upper()}_EXPORTER", "").strip().lower()
-        return wanted and said != "none"
+        """Return whether ``signal`` may be sent, if there is anything of it."""
+        exporter = environment.get(f"OTEL_{signal.upper()}_EXPORTER", "").strip().lower()
+        return self.export and exporter != "none"
 
     def protocol_of(self, signal: Signal, environment: Mapping[str, str] = os.environ) -> Protocol:
         """
@@ -319,6 +324,7 @@ class ConfigFields(TypedDict, total=False):
     histogram_payloads: bool
     propagate: bool
     count_tokens: bool
+    capture_media: bool
     include_usage: bool
     gen_ai_latency: bool
     set_global: bool

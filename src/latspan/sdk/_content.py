@@ -1,11 +1,10 @@
-"""What calls say in words: whether spans carry it, and how its tokens are counted."""
+"""The content of calls: whether spans and events have it, and how its tokens are counted."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from enum import StrEnum
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from latspan._log import logger
 from latspan.tokens import UNKNOWN_TOKENS, TokenCounts
@@ -15,46 +14,72 @@ if TYPE_CHECKING:
     from latspan.tokens import Encoding
     from latspan.wire import Content
 
-__all__ = ["captures_content", "token_counter"]
+__all__ = ["Capture", "capture", "token_counter"]
+
+_T = TypeVar("_T")
 
 
 _VARIABLE: Final = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 
 
-class _Capture(StrEnum):
-    """Where content goes; OpenTelemetry's names for it."""
-
-    NO_CONTENT = "NO_CONTENT"
-    SPAN_ONLY = "SPAN_ONLY"
-    EVENT_ONLY = "EVENT_ONLY"
-    SPAN_AND_EVENT = "SPAN_AND_EVENT"
+_EVENTS_VARIABLE: Final = "OTEL_INSTRUMENTATION_GENAI_EMIT_EVENT"
 
 
-def captures_content(environment: Mapping[str, str] = os.environ) -> bool:
+class Capture(NamedTuple):
     """
-    Return whether spans carry what is asked and answered, as OpenTelemetry's variable says.
-
-    What cannot be done, or is none of its values, is said once, in the log.
+    Where content goes, and whether there are events.
 
     Args:
-        environment: Where the variable is looked up.
+        on_spans: Whether spans have content.
+        in_events: Whether events have content.
+        emits_events: Whether there are events, with content or without.
     """
-    said = environment.get(_VARIABLE, "").strip()
-    try:
-        capture = _Capture(said.upper() or _Capture.NO_CONTENT)
-    except ValueError:
+
+    on_spans: bool = False
+    in_events: bool = False
+    emits_events: bool = False
+
+
+_MODES: Final = {
+    "NO_CONTENT": Capture(),
+    "SPAN_ONLY": Capture(on_spans=True),
+    "EVENT_ONLY": Capture(in_events=True, emits_events=True),
+    "SPAN_AND_EVENT": Capture(on_spans=True, in_events=True, emits_events=True),
+}
+"""OpenTelemetry's names for where content goes."""
+
+_SWITCH: Final = {"true": True, "false": False}
+
+
+def capture(environment: Mapping[str, str] = os.environ) -> Capture:
+    """
+    Return where content goes, as OpenTelemetry's two variables control it.
+
+    A value that is none of theirs is logged and has no effect. As in OpenTelemetry's own
+    instrumentation, ``OTEL_SEMCONV_STABILITY_OPT_IN`` has no part in this.
+
+    Args:
+        environment: Where the variables are looked up.
+
+    Source: ``opentelemetry-util-genai`` 1.3, ``get_content_capturing_mode`` and
+    ``_should_emit_event``.
+    """
+    mode = _one_of(_MODES, environment.get(_VARIABLE, "").strip().upper(), _VARIABLE)
+    wanted = mode or Capture()
+    emits = environment.get(_EVENTS_VARIABLE, "").strip().lower()
+    emits_events = _one_of(_SWITCH, emits, _EVENTS_VARIABLE)
+    if emits_events is None:
+        return wanted
+    return wanted._replace(in_events=wanted.in_events and emits_events, emits_events=emits_events)
+
+
+def _one_of(values: Mapping[str, _T], text: str, variable: str) -> _T | None:
+    """Return what a text stands for, ``None`` if it is empty or none of those known."""
+    if text and text not in values:
         logger.warning(
-            "%s is '%s', and not one of %s: no content is captured",
-            _VARIABLE,
-            said,
-            ", ".join(_Capture),
+            "%s is '%s', and not one of %s: it has no effect", variable, text, ", ".join(values)
         )
-        return False
-    if capture in {_Capture.EVENT_ONLY, _Capture.SPAN_AND_EVENT}:
-        logger.warning(
-            "%s is %s: latspan puts content on spans, and emits no events", _VARIABLE, capture
-        )
-    return capture in {_Capture.SPAN_ONLY, _Capture.SPAN_AND_EVENT}
+    return values.get(text)
 
 
 def token_counter(

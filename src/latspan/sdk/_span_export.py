@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor
@@ -14,10 +14,13 @@ from latspan._fork import begin_again_in_child
 from latspan._log import logger
 from latspan.clock import Clock, SystemClock
 from latspan.export import BackOff, OtlpSpans, Reading, SpanAnswer, SpanBatches, span_batches
-from latspan.export._sizes import size_of_span
+from latspan.export._sizes import size_of
 from latspan.sdk._per_process import PerProcess
 from latspan.sdk._span_queue import SpanQueue
 from latspan.sdk._worker import Worker
+
+if TYPE_CHECKING:
+    from latspan.sdk._span_queue import Sent
 
 __all__ = ["SpanExport"]
 
@@ -44,6 +47,8 @@ class SpanExport(SpanProcessor):
     in smaller and smaller parts until what is refused is a single span. Batches then grow again,
     by a quarter with each that is taken.
 
+    Events are sent the same way: whatever says spans here holds for them.
+
     Args:
         make_outlet: Makes where spans go, called at once, and in each child that ends a span;
             shut down together with this.
@@ -51,6 +56,7 @@ class SpanExport(SpanProcessor):
         on_start: Called in each process before the thread starts.
         batches: How spans are sent; what the environment says unless given.
         clock: The time, for the pauses between two tries.
+        signal: What is sent, in messages and metrics: ``spans`` or ``events``.
     """
 
     def __init__(
@@ -61,7 +67,9 @@ class SpanExport(SpanProcessor):
         on_start: Callable[[], None] | None = None,
         batches: SpanBatches | None = None,
         clock: Clock | None = None,
+        signal: str = "spans",
     ) -> None:
+        self._signal = signal
         self._batches = span_batches() if batches is None else batches
         self._clock = SystemClock() if clock is None else clock
         self._outlet = PerProcess[OtlpSpans](lambda _: make_outlet())
@@ -70,7 +78,7 @@ class SpanExport(SpanProcessor):
         self._begin()
         begin_again_in_child(self._begin)
         self._worker = Worker(
-            "latspan-span-export",
+            f"latspan-{signal.removesuffix('s')}-export",
             on_start=on_start,
             when_idle=self._send_if_time,
             idle_s=self._batches.delay_s,
@@ -80,7 +88,7 @@ class SpanExport(SpanProcessor):
 
     def _begin(self) -> None:
         # What waits in a parent is the parent's to send.
-        self._queue = SpanQueue(self._batches.queue, self._batches.queue_bytes, size_of_span)
+        self._queue = SpanQueue(self._batches.queue, self._batches.queue_bytes, size_of)
         self._at_once = self._batches.size
         self._back_off = BackOff(self._clock)
         self._woken = False
@@ -99,7 +107,7 @@ class SpanExport(SpanProcessor):
         if span.context is not None and span.context.trace_flags.sampled:
             self.take((span,))
 
-    def take(self, spans: Sequence[ReadableSpan]) -> None:
+    def take(self, spans: Sequence[Sent]) -> None:
         """Take ended spans that are sampled; on whichever thread, in a finaliser too."""
         if self._closed:
             return
@@ -118,9 +126,9 @@ class SpanExport(SpanProcessor):
 
     def readings(self) -> list[Reading]:
         """Return how many spans were lost in this process, and why."""
-        spans = {semconv.LATSPAN_SIGNAL: "spans"}
+        sent = {semconv.LATSPAN_SIGNAL: self._signal}
         return [
-            Reading(semconv.METRIC_DROPPED, count, {**spans, semconv.LATSPAN_REASON: reason})
+            Reading(semconv.METRIC_DROPPED, count, {**sent, semconv.LATSPAN_REASON: reason})
             for reason, count in (("queue_full", self._queue.lost), ("not_taken", self._not_taken))
         ]
 
@@ -134,11 +142,14 @@ class SpanExport(SpanProcessor):
             self._full = True
             if len(self._queue) < self._batches.queue:
                 logger.warning(
-                    "spans of more than %d MB wait: the oldest are dropped",
+                    "%s of more than %d MB wait: the oldest are dropped",
+                    self._signal,
                     self._batches.queue_bytes // 1_000_000,
                 )
                 return
-            logger.warning("more than %d spans wait: the oldest are dropped", self._batches.queue)
+            logger.warning(
+                "more than %d %s wait: the oldest are dropped", self._batches.queue, self._signal
+            )
 
     def flushing(self) -> Callable[[float], bool]:
         """
@@ -192,7 +203,9 @@ class SpanExport(SpanProcessor):
                 self._close_outlet()
             self._worker.stop(0)
             if left := self._queue.unsent:
-                logger.warning("%d spans are lost: nobody took them before the end", left)
+                logger.warning(
+                    "%d %s are lost: nobody took them before the end", left, self._signal
+                )
 
         self._worker.submit(close)
         return wait
@@ -226,19 +239,19 @@ class SpanExport(SpanProcessor):
                 return False
         return left <= 0
 
-    def _answer_to(self, batch: list[ReadableSpan]) -> SpanAnswer:
+    def _answer_to(self, batch: list[Sent]) -> SpanAnswer:
         """Send a batch, and return what became of it, once it is settled accordingly."""
         answer = SpanAnswer(taken=False)
         try:
             answer = self._outlet().send(self._called_ours(batch))
-            if answer.smaller and len(batch) == 1 and size_of_span(batch[0]) > _TAKEN_ANYWHERE:
+            if answer.smaller and len(batch) == 1 and size_of(batch[0]) > _TAKEN_ANYWHERE:
                 # It cannot become smaller, and would stop all that come after it.
                 answer = answer._replace(again=False)
         finally:
             self._settle(batch, answer)
         return answer
 
-    def _settle(self, batch: list[ReadableSpan], answer: SpanAnswer) -> None:
+    def _settle(self, batch: list[Sent], answer: SpanAnswer) -> None:
         if answer.taken:
             self._queue.settled(batch)
             self._not_taken += min(answer.refused, len(batch))
@@ -258,13 +271,16 @@ class SpanExport(SpanProcessor):
             self._queue.settled(batch)
             self._not_taken += len(batch)
 
-    def _called_ours(self, spans: list[ReadableSpan]) -> list[ReadableSpan]:
+    def _called_ours(self, spans: list[Sent]) -> list[Sent]:
         """Return spans as this process's, whose provider may have been made by its parent."""
         if self._resource is None:
             return spans
         resource = self._resource()
         return [
-            span if span.resource is resource else _with_resource(span, resource) for span in spans
+            _with_resource(span, resource)
+            if isinstance(span, ReadableSpan) and span.resource is not resource
+            else span
+            for span in spans
         ]
 
     def _close_outlet(self) -> None:

@@ -6,13 +6,18 @@ import math
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-
-from opentelemetry.sdk.trace import ReadableSpan
+from typing import TYPE_CHECKING
 
 __all__ = ["SpanQueue"]
 
+if TYPE_CHECKING:
+    from opentelemetry.sdk._logs import ReadableLogRecord
+    from opentelemetry.sdk.trace import ReadableSpan
 
-def _no_size(_: ReadableSpan) -> int:
+    Sent = ReadableSpan | ReadableLogRecord
+
+
+def _no_size(_: Sent) -> int:
     return 0
 
 
@@ -36,12 +41,12 @@ class SpanQueue:
         self,
         room: int,
         room_bytes: float = math.inf,
-        size_of: Callable[[ReadableSpan], int] = _no_size,
+        size_of: Callable[[Sent], int] = _no_size,
     ) -> None:
         self._room = room
         self._room_bytes = room_bytes
         self._size_of = size_of
-        self._waiting: deque[tuple[ReadableSpan, int]] = deque()
+        self._waiting: deque[tuple[Sent, int]] = deque()
         self._lock = threading.RLock()
         self._bytes = 0
         self._taken_out = 0
@@ -67,7 +72,7 @@ class SpanQueue:
         with self._lock:
             return len(self._waiting) + self._taken_out
 
-    def put(self, spans: Sequence[ReadableSpan]) -> bool:
+    def put(self, spans: Sequence[Sent]) -> bool:
         """Add some, and say whether there was room without losing others."""
         sized, size = self._sized(spans)
         with self._lock:
@@ -75,7 +80,7 @@ class SpanQueue:
             self._bytes += size
             return not self._make_room()
 
-    def take(self, most: int, most_bytes: float = math.inf) -> list[ReadableSpan]:
+    def take(self, most: int, most_bytes: float = math.inf) -> list[Sent]:
         """
         Take out the oldest; each is then :meth:`settled` or given back.
 
@@ -84,7 +89,7 @@ class SpanQueue:
             most_bytes: How large at most, all together; the first is taken however large it is.
         """
         with self._lock:
-            taken: list[ReadableSpan] = []
+            taken: list[Sent] = []
             while self._waiting and len(taken) < most:
                 span, size = self._waiting.popleft()
                 if taken and size > most_bytes:
@@ -96,12 +101,12 @@ class SpanQueue:
             self._taken_out += len(taken)
             return taken
 
-    def settled(self, spans: Sequence[ReadableSpan]) -> None:
+    def settled(self, spans: Sequence[Sent]) -> None:
         """Forget what was taken out."""
         with self._lock:
             self._taken_out -= len(spans)
 
-    def give_back(self, spans: Sequence[ReadableSpan]) -> bool:
+    def give_back(self, spans: Sequence[Sent]) -> bool:
         """Put what was taken out in front again, and say whether there was room for all of it."""
         sized, size = self._sized(spans)
         with self._lock:
@@ -110,7 +115,7 @@ class SpanQueue:
             self._bytes += size
             return not self._make_room()
 
-    def _sized(self, spans: Sequence[ReadableSpan]) -> tuple[list[tuple[ReadableSpan, int]], int]:
+    def _sized(self, spans: Sequence[Sent]) -> tuple[list[tuple[Sent, int]], int]:
         sized = [(span, self._size_of(span)) for span in spans]
         return sized, sum(size for _, size in sized)
 

@@ -28,6 +28,7 @@ FROM_ENVIRONMENT: dict[str, tuple[str, Any]] = {
     "histogram_payloads": ("true", True),
     "propagate": ("off", False),
     "count_tokens": ("on", True),
+    "capture_media": ("true", True),
     "include_usage": ("yes", True),
     "gen_ai_latency": ("true", True),
     "set_global": ("1", True),

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from latspan.sdk._content import captures_content, token_counter
+from latspan.sdk._content import Capture, capture, token_counter
 from latspan.sdk._worker import Worker
 from latspan.tokens import UNKNOWN_TOKENS, TokenCounts, TokenSource
 from latspan.wire import Content
@@ -16,29 +16,47 @@ DEADLINE_S = 30.0
 CONTENT = Content(output=({"parts": [{"type": "text", "content": "hello"}]},))
 
 
+ON_SPANS = Capture(on_spans=True)
+IN_EVENTS = Capture(in_events=True, emits_events=True)
+IN_BOTH = Capture(on_spans=True, in_events=True, emits_events=True)
+
+
 @pytest.mark.parametrize(
-    ("said", "captured", "lines"),
+    ("mode", "events", "captured", "lines"),
     [
-        (None, False, 0),
-        ("", False, 0),
-        ("NO_CONTENT", False, 0),
-        ("SPAN_ONLY", True, 0),
-        (" span_only ", True, 0),
-        ("EVENT_ONLY", False, 1),
-        ("SPAN_AND_EVENT", True, 1),
-        ("true", False, 1),
+        (None, None, Capture(), 0),
+        ("", "", Capture(), 0),
+        ("NO_CONTENT", None, Capture(), 0),
+        ("SPAN_ONLY", None, ON_SPANS, 0),
+        (" span_only ", None, ON_SPANS, 0),
+        ("EVENT_ONLY", None, IN_EVENTS, 0),
+        ("SPAN_AND_EVENT", None, IN_BOTH, 0),
+        ("true", None, Capture(), 1),
+        ("SPAN_AND_EVENT", "false", ON_SPANS, 0),
+        ("EVENT_ONLY", "false", Capture(), 0),
+        ("NO_CONTENT", "true", Capture(emits_events=True), 0),
+        ("SPAN_ONLY", "TRUE", Capture(on_spans=True, emits_events=True), 0),
+        ("EVENT_ONLY", "yes", IN_EVENTS, 1),
     ],
 )
-def test_opentelemetrys_variable_says_what_is_captured(
-    caplog: pytest.LogCaptureFixture, said: str | None, captured: bool, lines: int
+def test_opentelemetrys_variables_control_what_is_captured(
+    caplog: pytest.LogCaptureFixture,
+    mode: str | None,
+    events: str | None,
+    captured: Capture,
+    lines: int,
 ) -> None:
-    """What latspan does not do, or does not know, it says once."""
-    environment: dict[str, str] = {}
-    if said is not None:
-        environment["OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"] = said
+    """A value that is none of theirs is logged once and has no effect."""
+    names = {
+        "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT": mode,
+        "OTEL_INSTRUMENTATION_GENAI_EMIT_EVENT": events,
+        # The official instrumentation does not read it any more.
+        "OTEL_SEMCONV_STABILITY_OPT_IN": "http",
+    }
+    environment = {name: value for name, value in names.items() if value is not None}
 
     with caplog.at_level(logging.WARNING, logger="latspan"):
-        assert captures_content(environment) is captured
+        assert capture(environment) == captured
     assert len(caplog.records) == lines
 
 

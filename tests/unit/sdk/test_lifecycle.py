@@ -13,8 +13,10 @@ import latspan
 from latspan import _runtime
 from latspan._spans import NoSink
 from latspan.errors import ConfigError
+from latspan.instrument import open_call
 from latspan.recording import read_snapshots
 from latspan.segments import Outcome
+from latspan.wire.openai_chat import OPENAI_CHAT
 from support.receivers import Receiver, receiving
 
 
@@ -298,3 +300,52 @@ def test_without_export_nothing_leaves(receiver: Receiver) -> None:
     assert latspan.snapshot().count() == 1
     latspan.shutdown()
     assert (receiver.traces, receiver.metrics) == ([], [])
+
+
+def do_a_chat() -> None:
+    call = open_call(operation="chat", provider="openai", model="m", dialect=OPENAI_CHAT)
+    assert call is not None
+    message = {"role": "assistant", "content": "hi"}
+    call.answer = {"choices": [{"index": 0, "finish_reason": "stop", "message": message}]}
+    call.finish(Outcome.COMPLETED)
+
+
+def test_events_that_are_asked_for_leave_over_the_same_endpoint(
+    receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A flush sends them, a shutdown sends the rest, and each belongs to its span."""
+    monkeypatch.setenv("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", "EVENT_ONLY")
+    latspan.configure()
+    do_a_chat()
+    assert latspan.force_flush()
+    (event,) = receiver.all_logs
+    do_a_chat()
+    latspan.shutdown()
+
+    assert len(receiver.all_logs) == 2
+    assert event.event_name == "gen_ai.client.inference.operation.details"
+    (span,) = [span for span in receiver.all_spans if span.span_id == event.span_id]
+    assert span.name == "chat m"
+    assert event.trace_id == span.trace_id
+    assert event.time_unix_nano == span.end_time_unix_nano
+    held = {each.key: each.value for each in event.attributes}
+    (answer,) = held["gen_ai.output.messages"].array_value.values
+    parts = {each.key: each.value for each in answer.kvlist_value.values}["parts"]
+    assert "hi" in str(parts)
+
+
+@pytest.mark.parametrize(
+    "variable", ["OTEL_LOGS_EXPORTER", "OTEL_INSTRUMENTATION_GENAI_EMIT_EVENT"]
+)
+def test_events_can_be_switched_off(
+    receiver: Receiver, monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    """As every signal, and on their own."""
+    monkeypatch.setenv("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", "SPAN_AND_EVENT")
+    monkeypatch.setenv(variable, {"OTEL_LOGS_EXPORTER": "none"}.get(variable, "false"))
+    latspan.configure()
+    do_a_chat()
+    latspan.shutdown()
+
+    assert "chat m" in names_of(receiver)
+    assert receiver.all_logs == []
