@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from importlib import import_module
+from importlib.metadata import version
 from importlib.util import find_spec
 from typing import Any
 
@@ -57,10 +58,10 @@ def aiohttp_sends(url: str, proxy: Loopback, *, trusts: bool) -> None:
     import aiohttp
 
     async def program() -> None:
-        ssl: Any = trusting_context() if trusts or proxy.secure else True
+        verify: Any = {"ssl": trusting_context()} if trusts else {}
         async with (
             aiohttp.ClientSession() as session,
-            session.get(url, proxy=proxy.url, ssl=ssl) as response,
+            session.get(url, proxy=proxy.url, **verify) as response,
         ):
             await response.read()
 
@@ -160,8 +161,10 @@ def test_a_proxy_that_grants_no_tunnel(send: Any) -> None:
 
 
 @over_httpx
-def test_a_proxy_that_speaks_tls(send: Any) -> None:
+def test_a_proxy_that_speaks_tls(send: Any, request: pytest.FixtureRequest) -> None:
     """Its handshake is a part of `connect`."""
+    if "httpx async" in request.node.name and version("httpx") == "0.27.0":
+        pytest.skip("httpx 0.27.0 trusts the usual authorities for a proxy, whatever it is told")
     with (
         Loopback([whole()], secure=True) as server,
         Loopback([], secure=True, tunnel_after_s=HELD_S) as proxy,
