@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from latspan._timeline import Interval, merged, work_timeline
-from latspan.segments import totals
+from latspan.segments import Source, totals
 
-__all__ = ["KEPT_ONE_BY_ONE", "Contents", "Inside"]
+__all__ = ["KEPT_ONE_BY_ONE", "Contents", "Inside", "Place"]
 
 Inside = Interval | Callable[[int], Interval]
 """
@@ -23,6 +23,34 @@ KEPT_ONE_BY_ONE: Final = 512
 
 _STILL_OPEN: Final = -1
 """No instant of a monotonic clock's: the end of what has none yet."""
+
+
+class Place:
+    """
+    The place of a stage in the units around it.
+
+    It does not refer to the stage, which refers to the units around it: a cycle would keep all of
+    them until Python's collector runs, and model servers switch that off.
+
+    Args:
+        name: The stage's name.
+        start_ns: Its start, monotonic nanoseconds.
+    """
+
+    __slots__ = ("_name", "_start_ns", "done_ns", "source")
+
+    def __init__(self, name: str, start_ns: int) -> None:
+        self._name = name
+        self._start_ns = start_ns
+        self.done_ns: int | None = None
+        """Its end, ``None`` as long as it is open."""
+        self.source = Source.MEASURED
+        """How its time is known."""
+
+    def __call__(self, until_ns: int) -> Interval:
+        """Return the stage as it is in a unit that ended at ``until_ns``."""
+        done_ns = until_ns if self.done_ns is None else self.done_ns
+        return Interval(self._name, self._start_ns, done_ns, source=self.source)
 
 
 class Contents:

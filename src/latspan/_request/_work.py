@@ -10,7 +10,7 @@ from opentelemetry.trace import Span, SpanKind
 
 from latspan import semconv
 from latspan._fork import this_process
-from latspan._request._contents import Contents, Inside
+from latspan._request._contents import Contents, Inside, Place
 from latspan._request._context import (
     Entered,
     convention_labels,
@@ -31,7 +31,7 @@ from latspan._spans import (
     segment_spans,
 )
 from latspan._text import text_of
-from latspan._timeline import Interval, work_timeline
+from latspan._timeline import work_timeline
 from latspan.metrics import MetricValue
 from latspan.recording import RequestRecord
 from latspan.segments import STAGE_KINDS, Kind, Outcome, SegmentName, Side, Source
@@ -85,18 +85,17 @@ class LiveWork:
 
     __slots__ = (
         "_contents",
-        "_done_ns",
         "_entered",
         "_inline",
         "_observation",
         "_offset_ns",
         "_open",
+        "_place",
         "_process",
         "_remarks",
         "_runtime",
         "_series",
         "_side",
-        "_source",
         "_span",
         "_start_ns",
         "_started_with",
@@ -126,8 +125,6 @@ class LiveWork:
         self._side = side
         self._inline = sink.inline
         self._series = series_attributes(runtime, {})
-        self._done_ns: int | None = None
-        self._source = Source.MEASURED
         self._remarks: Remarks | None = None
         self._started_with: Mapping[str, AttributeValue] = attributes or {}
         if kind is Kind.STAGE and name in STAGE_KINDS:
@@ -142,9 +139,10 @@ class LiveWork:
         self.waits: list[Callable[[], None]] = []
         """What still waits for somebody to go on with it, as it hears of its end."""
         self._start_ns = runtime.clock.monotonic_ns() if start_ns is None else start_ns
+        self._place = Place(name, self._start_ns)
         if kind is Kind.STAGE:
             for work in enclosing_works():
-                work.holds_stage(self.interval)
+                work.holds_stage(self._place)
                 if work.side is Side.SERVER:
                     self._side = Side.SERVER
         self._observation = None if kind is Kind.STAGE else runtime.observe()
@@ -212,11 +210,6 @@ class LiveWork:
             self._remarks = Remarks()
         return self._remarks
 
-    def interval(self, until_ns: int) -> Interval:
-        """Return it as the unit around it sees it, which ended at ``until_ns``."""
-        done_ns = until_ns if self._done_ns is None else self._done_ns
-        return Interval(self.name, self._start_ns, done_ns, source=self._source)
-
     def leave(self) -> bool:
         """
         Be current no longer, where :meth:`finish` was called in another context.
@@ -255,7 +248,7 @@ class LiveWork:
         except IndexError:
             return
         ended_ns = self._runtime.clock.monotonic_ns() if done_ns is None else done_ns
-        self._done_ns, self._source = ended_ns, source
+        self._place.source, self._place.done_ns = source, ended_ns
         remarks = self._remarks
         if remarks is not None:
             remarks.closed()
@@ -295,7 +288,7 @@ class LiveWork:
             calls=calls,
             stages=stages,
             own_name=stage_name,
-            own_source=self._source,
+            own_source=self._place.source,
         )
         timeline = work.timeline
         told_ns = dict(self._contents.stages_ns()) if self._runtime.gen_ai_latency else {}
@@ -330,7 +323,7 @@ class LiveWork:
             )
         if stage_name is not None:
             attributes[semconv.LATSPAN_SEGMENT] = stage_name
-            attributes[semconv.LATSPAN_SOURCE] = self._source.value
+            attributes[semconv.LATSPAN_SOURCE] = self._place.source.value
         # A stage is a span itself, and an earlier call has its own; the rest has no span yet. None
         # is made up where it is not known any more when something was.
         unseen = () if stage_name is not None or merged else work.own
