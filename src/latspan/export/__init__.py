@@ -20,7 +20,6 @@ from latspan.export._otlp import otlp_log_exporter, otlp_metric_exporter, otlp_s
 from latspan.export._otlp_metrics import MetricsExporter, OtlpMetrics
 from latspan.export._otlp_spans import OtlpSpans, otlp_events, otlp_spans
 from latspan.export._private_spans import PrivateSink
-from latspan.export._processors import has_processors
 from latspan.export._resource import resource_of, resource_of_child
 from latspan.export._sending import SpanAnswer
 
@@ -47,7 +46,6 @@ __all__ = [
     "application_sink",
     "event_batches",
     "event_record",
-    "has_processors",
     "http_session",
     "metrics_parts",
     "otlp_events",

@@ -66,7 +66,8 @@ class Sinks:
             if isinstance(provider, _NONE):
                 return self._private
             # It loads the SDK, which an application that has a provider has loaded.
-            from latspan.export import application_sink, has_processors
+            from latspan.export import application_sink
+            from latspan.export._processors import has_processors
 
             if provider is not self._chosen and not has_processors(provider):
                 return self._private
