@@ -178,15 +178,22 @@ class _Iterated:
     Args:
         read: The reader's own method.
         response: Kept alive, as by whoever reads to the end.
+        watching: Follows its body.
     """
 
-    __slots__ = ("__weakref__", "_read", "_response")
+    __slots__ = ("__weakref__", "_iterator", "_read", "_response", "_watching")
 
-    def __init__(self, read: Callable[[], Awaitable[Any]], response: ClientResponse) -> None:
+    def __init__(
+        self, read: Callable[[], Awaitable[Any]], response: ClientResponse, watching: BodyWatch
+    ) -> None:
         self._read = read
         self._response = response
+        self._watching = watching
+        self._iterator = object()
+        weakref.finalize(self, watching.left, self._iterator).atexit = False
 
     def __call__(self) -> Awaitable[Any]:
+        self._watching.begins(self._iterator)
         return self._read()
 
     readchunk = __call__
@@ -205,9 +212,9 @@ def _iteration_of(original: Callable[..., Any], *, held_in: str) -> Callable[...
         with guarded("the iteration of a body"):
             held: Any = getattr(iterator, held_in)
             # A method to read by, or the reader itself, of which one method is called.
-            iterated = _Iterated(getattr(held, "readchunk", held), response)
-            weakref.finalize(iterated, found[0].iterator_dropped).atexit = False
-            setattr(iterator, held_in, iterated)
+            setattr(
+                iterator, held_in, _Iterated(getattr(held, "readchunk", held), response, found[0])
+            )
         return iterator
 
     return iteration

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, cast
 
 from latspan import semconv
-from latspan.instrument import Answers, Call, open_call, server_of
+from latspan.instrument import Answers, Call, body_asked, open_call, server_of, with_names
 from latspan.wire import at
 from latspan.wire.anthropic_messages import ANTHROPIC_MESSAGES
 from latspan_anthropic._own_tracing import (
@@ -36,31 +36,24 @@ _PROVIDERS: Final = {"Bedrock": "aws.bedrock", "Vertex": "gcp.vertex_ai"}
 
 def request(answers: Answers) -> Callable[..., Any]:
     """Return what stands in for ``SyncAPIClient.request``."""
-    return _by_name(answers.wrapper(open_messages), out_of_its_sight)
+    return _unseen(answers.wrapper(open_messages), out_of_its_sight)
 
 
 def async_request(answers: Answers) -> Callable[..., Any]:
     """Return what stands in for ``AsyncAPIClient.request``."""
-    return _by_name(answers.async_wrapper(open_messages), out_of_its_sight_async)
+    return _unseen(answers.async_wrapper(open_messages), out_of_its_sight_async)
 
 
-def _by_name(
-    wrapper: Callable[..., Any], unseen: Callable[[Any, Callable[..., Any]], Callable[..., Any]]
+def _unseen(
+    wrapper: Callable[..., Any],
+    out_of_sight: Callable[[Any, Callable[..., Any]], Callable[..., Any]],
 ) -> Callable[..., Any]:
-    """Give the arguments of a request, which come by position, their names."""
-
     def call_request(
-        wrapped: Callable[..., Any],
-        instance: Any,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
+        wrapped: Callable[..., Any], instance: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
-        if len(args) > len(_BY_POSITION):
-            return wrapped(*args, **kwargs)
-        named = dict(zip(_BY_POSITION, args, strict=False))
-        return wrapper(unseen(instance, wrapped), instance, (), {**named, **kwargs})
+        return wrapper(out_of_sight(instance, wrapped), instance, args, kwargs)
 
-    return call_request
+    return with_names(call_request, *_BY_POSITION)
 
 
 def open_messages(client: Any, kwargs: Mapping[str, Any]) -> Call | None:
@@ -74,7 +67,7 @@ def open_messages(client: Any, kwargs: Mapping[str, Any]) -> Call | None:
     options: Any = kwargs.get("options")
     if str(getattr(options, "url", "")).partition("?")[0] != _PATH or options.method != "post":
         return None
-    body = _body_of(options)
+    body = body_asked(options)
     model = body.get("model")
     return open_call(
         operation=ANTHROPIC_MESSAGES.operation,
@@ -83,21 +76,11 @@ def open_messages(client: Any, kwargs: Mapping[str, Any]) -> Call | None:
         dialect=ANTHROPIC_MESSAGES,
         server=server_of(client),
         client=client,
-        streamed=kwargs.get("stream") is True,
+        streamed=bool(kwargs.get("stream")),
         attributes=_attributes(body),
         request=body,
         awaits_span=records_spans(client),
     )
-
-
-def _body_of(options: Any) -> Mapping[str, Any]:
-    """Return what will be sent, with what the caller adds to it."""
-    parts = (options.json_data, getattr(options, "extra_json", None))
-    body: dict[str, Any] = {}
-    for part in parts:
-        if isinstance(part, Mapping):
-            body |= cast("Mapping[str, Any]", part)
-    return body
 
 
 def _attributes(body: Mapping[str, Any]) -> dict[str, Any]:

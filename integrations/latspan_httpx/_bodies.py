@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import AsyncGenerator, Callable, Generator
+from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Iterator
 from contextlib import (
     AbstractAsyncContextManager,
     AbstractContextManager,
@@ -14,6 +14,7 @@ from typing import Any
 
 from latspan.instrument import (
     BODIES_ARE_FOLLOWED,
+    BodyWatch,
     Patches,
     aclosing_of,
     aiterate_body,
@@ -30,6 +31,7 @@ def patch_bodies(patches: Patches, library: Any) -> None:
     patches.note(library.Response, BODIES_ARE_FOLLOWED, value=True)
     patches.replace(library.Response, "iter_raw", _iter_raw_of)
     patches.replace(library.Response, "aiter_raw", _aiter_raw_of)
+    patches.replace(library.Response, "_get_content_decoder", _decoder_of)
     patches.replace(library.Response, "close", closing_of(body_watch))
     patches.replace(library.Response, "aclose", aclosing_of(body_watch))
     patches.replace(library.Client, "stream", _stream_of)
@@ -58,6 +60,57 @@ def _aiter_raw_of(
         return source if watching is None else aiterate_body(source, watching)
 
     return aiter_raw
+
+
+class _FollowedDecoder:
+    """
+    Hands on to a watch what a decoder makes of each read.
+
+    Args:
+        decoder: The library's own.
+        watching: Follows the body.
+    """
+
+    __slots__ = ("_decoder", "_watching")
+
+    def __init__(self, decoder: Any, watching: BodyWatch) -> None:
+        self._decoder = decoder
+        self._watching = watching
+
+    def decode(self, data: bytes) -> bytes | Iterator[bytes]:
+        """Return ``data`` without its content coding: in one piece in httpx, in parts in httpx2."""
+        decoded: bytes | Iterable[bytes] = self._decoder.decode(data)
+        if not isinstance(decoded, bytes):
+            return self._parts(decoded)
+        self._watching.decoded(decoded)
+        return decoded
+
+    def _parts(self, decoded: Iterable[bytes]) -> Iterator[bytes]:
+        for part in decoded:
+            self._watching.decoded(part)
+            yield part
+
+    def flush(self) -> Any:
+        """Return what is left at the end of the body."""
+        return self._decoder.flush()
+
+
+def _decoder_of(original: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """
+    Replace ``Response._get_content_decoder``: reads bring a body in its content coding.
+
+    Decoding it a second time would cost the caller as much as the library's own decoder.
+    """
+
+    @functools.wraps(original)
+    def get_content_decoder(self: Any) -> Any:
+        decoder = original(self)
+        watching = body_watch(self)
+        if watching is None or not watching.coded:
+            return decoder
+        return _FollowedDecoder(decoder, watching)
+
+    return get_content_decoder
 
 
 def _entered(response: Any) -> None:

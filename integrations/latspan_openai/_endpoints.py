@@ -59,7 +59,16 @@ class Endpoint:
             instance: The resource whose method is called.
             kwargs: The arguments of the call.
         """
-        client: Any = getattr(instance, "_client", None)
+        return self.open_for(getattr(instance, "_client", None), kwargs)
+
+    def open_for(self, client: Any, kwargs: Mapping[str, Any]) -> Call | None:
+        """
+        Open a call of it.
+
+        Args:
+            client: The client that sends it.
+            kwargs: The arguments of the call, or the body that is sent.
+        """
         asked = asked_of(kwargs)
         model = asked.get("model")
         choices = asked.get("n")
@@ -77,7 +86,7 @@ class Endpoint:
             dialect=self.dialect,
             server=server_of(client),
             client=client,
-            streamed=kwargs.get("stream") is True,
+            streamed=bool(kwargs.get("stream")),
             choices=choices_asked(asked),
             attributes=attributes,
             request=asked,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from latspan.instrument import (
@@ -13,22 +12,10 @@ from latspan.instrument import (
     patch_request_builder,
     patch_stream_classes,
     patch_stream_wrappers,
+    with_names,
 )
 
 __all__ = ["OpenAIInstrumentor"]
-
-
-def by_name(wrapper: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a response's id, the one argument that may come by position, its name."""
-
-    def retrieve(
-        wrapped: Callable[..., Any], instance: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Any:
-        if len(args) != 1 or "response_id" in kwargs:
-            return wrapper(wrapped, instance, args, kwargs)
-        return wrapper(wrapped, instance, (), {"response_id": args[0], **kwargs})
-
-    return retrieve
 
 
 class OpenAIInstrumentor(Instrumentor):
@@ -39,7 +26,7 @@ class OpenAIInstrumentor(Instrumentor):
     def patch(self, patches: Patches) -> None:
         """Patch the methods that a model answers, and the streams that they answer with."""
         from openai import AsyncStream, Stream
-        from openai._base_client import BaseClient
+        from openai._base_client import AsyncAPIClient, BaseClient, SyncAPIClient
         from openai.lib.streaming.chat import AsyncChatCompletionStream, ChatCompletionStream
         from openai.lib.streaming.responses import AsyncResponseStream, ResponseStream
         from openai.resources.chat.completions import AsyncCompletions, Completions
@@ -48,6 +35,7 @@ class OpenAIInstrumentor(Instrumentor):
         from openai.resources.embeddings import AsyncEmbeddings, Embeddings
         from openai.resources.responses import AsyncResponses, Responses
 
+        from latspan_openai import _requests
         from latspan_openai._endpoints import (
             CHAT,
             COMPLETIONS,
@@ -67,9 +55,14 @@ class OpenAIInstrumentor(Instrumentor):
                 asked = endpoint.open, endpoint.asking
                 patches.wrap_beneath(resource, method, answers.wrapper(*asked))
                 patches.wrap_beneath(async_resource, method, answers.async_wrapper(*asked))
-        fetch = FETCHED_RESPONSES.open
-        patches.wrap_beneath(Responses, "retrieve", by_name(answers.wrapper(fetch)))
-        patches.wrap_beneath(AsyncResponses, "retrieve", by_name(answers.async_wrapper(fetch)))
+        for resource, wrapper in (
+            (Responses, answers.wrapper),
+            (AsyncResponses, answers.async_wrapper),
+        ):
+            fetch = with_names(wrapper(FETCHED_RESPONSES.open), "response_id")
+            patches.wrap_beneath(resource, "retrieve", fetch)
+        patches.wrap_beneath(SyncAPIClient, "request", _requests.request(answers))
+        patches.wrap_beneath(AsyncAPIClient, "request", _requests.async_request(answers))
         patch_request_builder(patches, BaseClient)
         patch_stream_classes(patches, Stream, AsyncStream)
         patch_stream_wrappers(patches, ChatCompletionStream, AsyncChatCompletionStream)

@@ -24,7 +24,7 @@ def with_usage(kwargs: dict[str, Any]) -> dict[str, Any]:
     Args:
         kwargs: What the SDK's method was called with.
     """
-    if kwargs.get("stream") is not True or not asks_for_usage() or _says_options(kwargs):
+    if not kwargs.get("stream") or not asks_for_usage() or _says_options(kwargs):
         return kwargs
     return {**kwargs, "stream_options": {"include_usage": True}}
 

@@ -123,7 +123,7 @@ def _release_conn_of(original: Callable[..., None]) -> Callable[..., None]:
         watching = body_watch(self)
         # A read that meets the end releases the connection itself.
         if watching is not None and not watching.in_read:
-            watching.left()
+            watching.released()
         original(self)
 
     return release_conn

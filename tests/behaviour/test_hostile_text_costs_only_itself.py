@@ -175,13 +175,15 @@ def test_what_a_client_library_says(
     )
     assert call is not None
     call.headers = {"server-timing": odd, "openai-processing-ms": odd}
-    call.answer = {
-        "id": odd,
-        "model": odd,
-        "choices": [{"finish_reason": odd}],
-        "usage": {"prompt_tokens": odd, "completion_tokens": odd},
-        "timings": {"prompt_ms": 1.0, str(odd) if what != "no text" else "x": 1.0},
-    }
+    call.answered(
+        {
+            "id": odd,
+            "model": odd,
+            "choices": [{"finish_reason": odd}],
+            "usage": {"prompt_tokens": odd, "completion_tokens": odd},
+            "timings": {"prompt_ms": 1.0, str(odd) if what != "no text" else "x": 1.0},
+        }
+    )
     attempt = call.open_attempt()
     attempt.error_type = odd
     call.open_attempt()

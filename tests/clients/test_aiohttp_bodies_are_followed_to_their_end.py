@@ -240,6 +240,24 @@ async def test_a_break_outside_a_block_is_heard_at_once(iterate: str) -> None:
         assert record.duration_ns == 17 * MS
 
 
+@pytest.mark.parametrize("read", [_any, _chunked, _chunks])
+async def test_a_body_that_is_left_and_read_on_is_one_call(
+    read: Callable[[Any, Callable[[], None]], Awaitable[bytes]],
+) -> None:
+    """Another iteration goes on where the first one stopped."""
+    with world() as here:
+        site = here.site(here.streaming(*chat_events("a", "b")))
+        async with site as url, here.session() as session:
+            response = await session.post(url, json=REQUEST)
+            here.turns.release()
+            async for _ in response.content.iter_any():
+                break
+            await read(response, here.turns.release)
+        record = only(here.seen)
+    assert record.outcome is Outcome.COMPLETED
+    assert len(record.chunk_gaps) == 1
+
+
 @DROPPED
 async def test_a_body_that_is_iterated_while_nobody_holds_its_response() -> None:
     """``async for line in (await session.get(url)).content`` is read to its end all the same."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import json
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -15,7 +16,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 import latspan
 from latspan import _runtime
-from latspan._request import abandon_open_calls, active_work
+from latspan._request import abandon_open_calls, active_work, settle_left_calls
 from latspan._runtime import Runtime
 from latspan._spans import ApiSink, NoSink
 from latspan.recording import Recorder, RequestRecord
@@ -380,10 +381,10 @@ def test_a_wrong_call_raises_where_it_raised_before(driver: Driver, seen: Captur
 
 
 @with_every_sdk
-def test_reading_on_after_a_break_changes_nothing_of_the_record(
+def test_what_is_read_after_a_left_call_was_counted_is_no_part_of_it(
     driver: Driver, seen: Captured
 ) -> None:
-    """The call ended at the break; what is read later is no part of it, whenever it is counted."""
+    """The call was counted as left at the break, whenever its arithmetic is done."""
     jobs: list[Callable[[], None]] = []
     runtime = Runtime(
         clock=driver.clock,
@@ -396,6 +397,7 @@ def test_reading_on_after_a_break_changes_nothing_of_the_record(
     async def program(client: Any) -> None:
         stream = await driver.create(client, stream=True)
         await driver.read(stream, _leave_at(driver, 70 * MS))
+        settle_left_calls()
         await driver.read(stream)
 
     with _runtime.overridden(runtime):
@@ -408,24 +410,37 @@ def test_reading_on_after_a_break_changes_nothing_of_the_record(
     assert record.duration_ns == 70 * MS
 
 
+def _delta(content: Any) -> Any:
+    return {"index": 0, "delta": {"content": content}, "finish_reason": None}
+
+
+def _answering(driver: Driver, *chunks: dict[str, Any]) -> Any:
+    """Return a transport that answers with a stream of these chunks, whatever they hold."""
+    same = {"id": "c1", "object": "chat.completion.chunk", "created": 1, "model": "m"}
+    events = "".join(f"data: {json.dumps({**same, **chunk})}\n\n" for chunk in chunks)
+
+    def answer(_: Any) -> Any:
+        headers = {"content-type": "text/event-stream"}
+        return driver.http.Response(200, headers=headers, content=f"{events}data: [DONE]\n\n")
+
+    return driver.http.MockTransport(answer)
+
+
 def test_a_server_that_sends_nonsense_costs_its_evidence_and_not_the_span(
     driver: Driver, seen: Captured
 ) -> None:
     """A number that is no number, and counts that nothing can hold."""
 
     async def program(client: Any) -> None:
-        stream = await driver.create(client, stream=True)
+        await driver.read(await driver.create(client, stream=True))
 
-        def spoil(chunk: Any) -> None:
-            timings = getattr(chunk, "timings", None)
-            if timings is not None:
-                timings["prompt_ms"] = 10**400
-            if chunk.usage is not None:
-                chunk.usage.prompt_tokens = 2**70
-
-        await driver.read(stream, spoil)
-
-    driver.run(driver.transport(Script.chat(tokens=5)), program)
+    timings = {"prompt_n": 1, "prompt_ms": 10**400, "predicted_n": 5, "predicted_ms": 1.0}
+    end = {
+        "choices": [{**_delta(None), "finish_reason": "stop"}],
+        "usage": {"prompt_tokens": 2**70, "completion_tokens": 5},
+        "timings": timings,
+    }
+    driver.run(_answering(driver, {"choices": [_delta("Hi")]}, end), program)
     record = _only(seen)
     assert record.outcome is Outcome.COMPLETED
     assert "prefill" not in {total.name for total in record.segment_totals}
@@ -436,15 +451,10 @@ def test_content_of_another_shape_warns_nobody(driver: Driver, seen: Captured) -
     """The SDK does not check what a server sends, and neither does latspan."""
 
     async def program(client: Any) -> None:
-        stream = await driver.create(client, stream=True)
+        await driver.read(await driver.create(client, stream=True))
 
-        def odd(chunk: Any) -> None:
-            if chunk.choices:
-                chunk.choices[0].delta.content = ["a", "list"]
-
-        await driver.read(stream, odd)
-
-    driver.run(driver.transport(SCRIPT), program)
+    end = {"choices": [{**_delta(None), "finish_reason": "stop"}]}
+    driver.run(_answering(driver, {"choices": [_delta(["a", "list"])]}, end), program)
     assert _only(seen).outcome is Outcome.COMPLETED
 
 

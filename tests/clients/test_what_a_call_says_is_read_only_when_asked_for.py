@@ -126,21 +126,21 @@ def test_a_request_that_nobody_answered_used_no_tokens(driver: Driver, seen: Cap
 
 
 def test_by_default_nothing_is_kept_counted_or_captured(driver: Driver, seen: Captured) -> None:
-    """A call that is being read holds one word, however many it has had."""
+    """A call that is being read holds no word, however many it has had."""
     held: list[tuple[Any, Any, int]] = []
 
     def visit(_: Any) -> None:
         # The one way to see what a call holds while it is open.
         (call,) = _call._open_calls.values()  # pyright: ignore[reportPrivateUsage]
-        held.append((call.gathered, call.request, len(call.tail.chunks())))
+        held.append((call.gathered, call.request, len(call.tail.parts())))
 
     async def program(client: Any) -> None:
         await driver.read(await driver.create(client, stream=True), visit)
 
     driver.run(driver.transport(PLAIN), program)
 
-    # The role, each word in the place of what was before it, and the end beside the last word.
-    assert held == [(None, None, chunks) for chunks in (1, 1, 1, 1, 1, 1, 2)]
+    # The role, no word, and the end.
+    assert held == [(None, None, parts) for parts in (1, 1, 1, 1, 1, 1, 2)]
     assert _only(seen).tokens == TokenCounts()
     assert not any(name in _attributes(seen) for name in CONTENT)
 

@@ -7,7 +7,12 @@ runtime's ``settle``, and what follows, evidence, timeline, spans and record, ha
 
 from __future__ import annotations
 
-from latspan._request._call import LiveCall, abandon_open_calls, active_call
+from latspan._request._call import (
+    LiveCall,
+    abandon_open_calls,
+    active_call,
+    settle_left_calls,
+)
 from latspan._request._carried import Carried
 from latspan._request._context import (
     Entered,
@@ -39,6 +44,7 @@ __all__ = [
     "inside",
     "is_left_over",
     "propagates_here",
+    "settle_left_calls",
     "with_attribute_of",
     "with_attributes",
 ]

@@ -6,7 +6,7 @@ import itertools
 import os
 from collections.abc import Mapping
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, NamedTuple
 
 from opentelemetry.context import Context
 from opentelemetry.trace import SpanKind
@@ -23,7 +23,7 @@ from latspan._request._enclosing import current_unit, enclosing_works
 from latspan._request._own_requests import OwnRequests
 from latspan._request._said import Said, read_answer
 from latspan._request._tail import Tail
-from latspan._runtime import Runtime, nobody_observes
+from latspan._runtime import Runtime, guarded, nobody_observes
 from latspan._spans import (
     AttributeValue,
     FinishedSpan,
@@ -48,9 +48,9 @@ from latspan._timeline import (
 from latspan.recording import RequestRecord
 from latspan.segments import Kind, Mark, Outcome, Side, Source
 from latspan.tokens import TokenCounts, TokenSource
-from latspan.wire import ChunkKind, Dialect
+from latspan.wire import ChunkKind, Dialect, copied
 
-__all__ = ["LiveCall", "abandon_open_calls", "active_call"]
+__all__ = ["LiveCall", "abandon_open_calls", "active_call", "settle_left_calls"]
 
 _call: ContextVar[LiveCall | None] = ContextVar("latspan_call", default=None)
 
@@ -84,8 +84,37 @@ def active_call() -> LiveCall | None:
 
 def abandon_open_calls() -> None:
     """End every call that is still open as ``abandoned``: the process is going down."""
+    settle_left_calls()
     for call in list(_open_calls.values()):
         call.finish(Outcome.ABANDONED)
+
+
+def settle_left_calls(left_for_ns: int = 0) -> None:
+    """
+    End the calls whose stream the caller has stopped reading; what is read later is not recorded.
+
+    Args:
+        left_for_ns: Only those whose last read returned at least so many nanoseconds ago.
+    """
+    for call in list(_open_calls.values()):
+        call.settle(left_for_ns)
+
+
+class _End(NamedTuple):
+    """
+    How a call will have ended if nothing more is read of it.
+
+    Args:
+        outcome: How.
+        done_ns: When, monotonic nanoseconds.
+        error_type: A status code or the name of an exception type.
+        last_read: Before and after the read that gave no chunk, if there was one.
+    """
+
+    outcome: Outcome
+    done_ns: int
+    error_type: str | None
+    last_read: tuple[int, int] | None
 
 
 class LiveCall:
@@ -117,6 +146,7 @@ class LiveCall:
         "_entered",
         "_handle",
         "_inline",
+        "_left",
         "_observation",
         "_offset_ns",
         "_renamed",
@@ -124,7 +154,6 @@ class LiveCall:
         "_start_ns",
         "_started_with",
         "_timeline",
-        "answer",
         "attempts",
         "choices",
         "dialect",
@@ -136,7 +165,6 @@ class LiveCall:
         "method",
         "name",
         "now",
-        "opening",
         "outcome",
         "own_requests",
         "propagates",
@@ -188,11 +216,9 @@ class LiveCall:
         self.attempts: list[Attempt] = []
         # The default of the field, at a third of its price: `list[int]()` is no `list()`.
         self.reads = Reads([]) if streamed else None
-        self.tail = Tail()
-        self.opening: Any = None
+        self.tail = Tail(choices)
         self.end_marked = False
         self._renamed = False
-        self.answer: Any = None
         self.request: Any = None
         self.gathered: list[Any] | None = [] if runtime.reads_content else None
         self.headers: Mapping[str, str] = {}
@@ -203,6 +229,7 @@ class LiveCall:
         """Whether ``traceparent`` is to be added to what is sent."""
         self.returned_ns: int | None = None
         self._close_started_ns: int | None = None
+        self._left: _End | None = None
         self._timeline: Timeline | None = None
         self._convention_metrics = convention_metrics
         self._started_with = {**attributes, **span_attributes(kind, self.series)}
@@ -303,6 +330,86 @@ class LiveCall:
         self.returned_ns = self.now()
         self.own_requests.let_go()
 
+    def answered(self, answer: Any) -> None:
+        """
+        Take down a whole answer, before the application gets it and may change it.
+
+        Args:
+            answer: The client library's object, or the bytes of the body.
+        """
+        dialect = self.dialect
+        if dialect is None:
+            return
+        self.take_down(dialect, answer)
+        if self.gathered is not None and dialect.content is not None:
+            with guarded("the text of an answer"):
+                whole = isinstance(answer, bytes)
+                self.gathered.extend((answer,) if whole else dialect.content.fragments(answer))
+
+    def take_down(self, dialect: Dialect, answer: Any) -> None:
+        """
+        Keep the fields of a chunk or an answer beside its text, as they are now.
+
+        Args:
+            dialect: How to read it.
+            answer: The client library's object, or bytes, which are read when the call has ended.
+        """
+        with guarded("the fields of an answer"):
+            part = answer if isinstance(answer, bytes) else dialect.body_of(answer)
+            if isinstance(answer, Mapping):
+                # What an SDK gives as its own mapping the application may change as well.
+                part = copied(part)
+            if part:
+                self.tail.add(part)
+
+    def leave(
+        self,
+        outcome: Outcome,
+        *,
+        done_ns: int,
+        error_type: str | None = None,
+        last_read: tuple[int, int] | None = None,
+    ) -> None:
+        """
+        Note that the caller has stopped reading; that is the end, unless it reads on.
+
+        Args:
+            outcome: How it will have ended.
+            done_ns: When, monotonic nanoseconds.
+            error_type: A status code or the name of an exception type.
+            last_read: Before and after the read that gave no chunk, if there was one.
+        """
+        self._left = _End(outcome, done_ns, error_type, last_read)
+
+    def resume(self) -> None:
+        """Note that the caller reads on after all."""
+        self._left = None
+
+    @property
+    def left(self) -> bool:
+        """Whether the caller has stopped reading, and has read nothing since."""
+        return self._left is not None
+
+    def settle(self, left_for_ns: int = 0, *, finalizing: bool = False) -> None:
+        """
+        End it if its caller stopped reading.
+
+        Args:
+            left_for_ns: Only if its last read returned at least so many nanoseconds ago.
+            finalizing: As for :meth:`finish`.
+        """
+        left = self._left
+        if left is None or self.finished or self.now() - left.done_ns < left_for_ns:
+            return
+        if self.reads is not None and self.reads.end is None:
+            self.reads.end = left.last_read
+        self.finish(
+            left.outcome,
+            done_ns=left.done_ns,
+            error_type=left.error_type,
+            finalizing=finalizing,
+        )
+
     def closing(self) -> None:
         """Note that the caller begins to close the stream."""
         if self.finished:
@@ -339,6 +446,7 @@ class LiveCall:
         if _open_calls.pop(self._handle, None) is None:
             return
         self.finished = True
+        self._left = None
         self.outcome = outcome
         self.own_requests.let_go()
         ended_ns = self.now() if done_ns is None else done_ns
@@ -351,9 +459,6 @@ class LiveCall:
             self.tail = self.tail.copy()
             if self.gathered is not None:
                 self.gathered = self.gathered.copy()
-        if self.dialect is not None and self.dialect.says is not None:
-            # While the call waits, Python's collector walks every object of what it holds.
-            self.tail.prune(self.dialect.says)
         self._ending.append((outcome, ended_ns, error_type))
         self._conclude_later(inline=self._inline and not finalizing)
 
@@ -373,7 +478,10 @@ class LiveCall:
 
     def interval(self, until_ns: int) -> Interval:
         """Return it as the unit of work around it sees it, which ended at ``until_ns``."""
-        timeline = self._timeline
+        timeline, left = self._timeline, self._left
+        if timeline is None and left is not None:
+            # Left inside it, and it may be read on outside: as it is so far.
+            timeline = self._timeline_of(self._said(), left.outcome, left.done_ns)
         if timeline is None:
             return Interval(self.name, self._start_ns, until_ns)
         visible = timeline.metrics.get("time_to_first_visible_token")
@@ -389,12 +497,8 @@ class LiveCall:
     def _said(self) -> Said:
         if self.dialect is None:
             return Said()
-        if self.reads is None:
-            return read_answer(self.dialect, (self.answer,), self.headers, streamed=False)
-        answers = self.tail.chunks()
-        if self.opening is not None:
-            answers = (self.opening, *answers)
-        return read_answer(self.dialect, answers, self.headers, streamed=True)
+        streamed = self.reads is not None
+        return read_answer(self.dialect, self.tail.parts(), self.headers, streamed=streamed)
 
     def _with_content(self, said: Said) -> Said:
         if self.gathered is None or self.dialect is None or self.dialect.content is None:
@@ -403,7 +507,7 @@ class LiveCall:
             said,
             self.dialect.content,
             request=self.request,
-            answer=(self.answer,) if self.reads is None else self.gathered,
+            answer=self.gathered,
             runtime=self._runtime,
             model=self.series.get("model"),
             sampled=self.span.span_context.trace_flags.sampled,
@@ -424,23 +528,7 @@ class LiveCall:
             outcome, error_type = Outcome.TRUNCATED, semconv.ERROR_TYPE_OTHER
         left = {Outcome.COMPLETED, Outcome.CLOSED_EARLY, Outcome.ABANDONED}
         said = self._with_content(said.concluded(cut=self.reads is None or outcome not in left))
-        timeline = self._timeline = call_timeline(
-            CallObservation(
-                start_ns=self._start_ns,
-                done_ns=done_ns,
-                outcome=outcome,
-                attempts=self.attempts,
-                returned_ns=self.returned_ns,
-                reads=self.reads,
-                close_started_ns=self._close_started_ns,
-                reported=said.reported,
-                output_tokens=self._streamed_tokens(said.tokens),
-                tokens_estimated=said.tokens.source is TokenSource.ESTIMATED,
-                choices=max(self.choices, said.choices),
-                body_is_the_callers=self.kind is Kind.HTTP,
-                expected=self._runtime.expected,
-            )
-        )
+        timeline = self._timeline = self._timeline_of(said, outcome, done_ns)
         ended_with: dict[str, AttributeValue] = {
             **self._renamed_attributes(),
             **latency_attributes(timeline, outcome, said.reported),
@@ -478,7 +566,7 @@ class LiveCall:
         )
         # A unit of work around it may hold on to the call; it needs the timeline alone.
         self.tail.clear()
-        self.reads = self.answer = self.opening = self.request = self.gathered = None
+        self.reads = self.request = self.gathered = None
         self.headers = {}
         self._started_with = {}
         # As long as somebody holds it, its loop is watched.
@@ -497,6 +585,25 @@ class LiveCall:
                 details({**self._started_with, **ended_with}, said.content, self._runtime),
                 self.span.context,
             )
+
+    def _timeline_of(self, said: Said, outcome: Outcome, done_ns: int) -> Timeline:
+        return call_timeline(
+            CallObservation(
+                start_ns=self._start_ns,
+                done_ns=done_ns,
+                outcome=outcome,
+                attempts=self.attempts,
+                returned_ns=self.returned_ns,
+                reads=self.reads,
+                close_started_ns=self._close_started_ns,
+                reported=said.reported,
+                output_tokens=self._streamed_tokens(said.tokens),
+                tokens_estimated=said.tokens.source is TokenSource.ESTIMATED,
+                choices=max(self.choices, said.choices),
+                body_is_the_callers=self.kind is Kind.HTTP,
+                expected=self._runtime.expected,
+            )
+        )
 
     def _renamed_attributes(self) -> Mapping[str, AttributeValue]:
         """Return what the span was not begun with because nobody knew what it would be."""

@@ -12,7 +12,16 @@ from latspan._request._said import Said
 from latspan._runtime import Runtime
 from latspan._spans import AttributeValue, encodable, encodable_data
 from latspan.tokens import TokenSource
-from latspan.wire import Content, ContentShape, Fragment, as_data, as_json, plain, said_in
+from latspan.wire import (
+    Content,
+    ContentShape,
+    Fragment,
+    as_data,
+    as_json,
+    events_in,
+    plain,
+    said_in,
+)
 
 __all__ = ["INFERENCES", "details", "with_content"]
 
@@ -59,7 +68,10 @@ def with_content(
 
 
 def _fragments(shape: ContentShape, each: Any) -> Iterable[Fragment]:
-    return (each,) if isinstance(each, Fragment) else shape.fragments(plain(each))
+    if isinstance(each, Fragment):
+        return (each,)
+    parts = events_in(each) if isinstance(each, bytes) else (each,)
+    return chain.from_iterable(shape.fragments(plain(part)) for part in parts)
 
 
 _CONTENT: Final = {

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, Final, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple, cast
 
 from latspan import _runtime, evidence, semconv
 from latspan._spans import AttributeValue
 from latspan.segments import ReportedTimings
 from latspan.tokens import UNKNOWN_TOKENS, TokenCounts, counted_by_provider
-from latspan.wire import Answer, Content, Dialect, choices_in, error_in
+from latspan.wire import Answer, Body, Content, Dialect, choices_in, error_in, events_in
 
 __all__ = ["Said", "read_answer"]
 
 _NOTHING: Final[Mapping[str, AttributeValue]] = {}
 _NO_CHOICES: Final[Mapping[int, str | None]] = {}
 _CUT: Final = "error"
+
+_ENDS: Final = 4
+"""Events of a whole stream that are read: its first and its last ones."""
 
 
 class Said(NamedTuple):
@@ -86,7 +89,7 @@ def read_answer(
         streamed: Whether it came in chunks.
     """
     with _runtime.guarded("reading an answer"):
-        bodies = tuple([dialect.body_of(answer) for answer in answers])
+        bodies = tuple([body for answer in answers for body in _bodies_of(dialect, answer)])
         return Said(
             ended=dialect.ended(bodies),
             error_type=error_in(bodies),
@@ -97,6 +100,17 @@ def read_answer(
             choices=choices_in(bodies),
         )
     return Said()
+
+
+def _bodies_of(dialect: Dialect, answer: Any) -> Sequence[Body]:
+    """Return the parts of an answer that say more than its text."""
+    if not isinstance(answer, bytes):
+        # What was copied from a client library's object is a body already.
+        return (cast("Body", answer) if isinstance(answer, dict) else dialect.body_of(answer),)
+    events = events_in(answer)
+    # What a stream that is read event by event keeps, too.
+    kept = events if len(events) <= _ENDS else (events[0], *events[1 - _ENDS :])
+    return tuple(map(dialect.body_of, kept))
 
 
 def _lowered(headers: Mapping[str, str]) -> dict[str, str]:

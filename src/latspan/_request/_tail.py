@@ -1,67 +1,53 @@
-"""What is kept of a stream's chunks."""
+"""What is kept of an answer beside its text."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
 from typing import Any, Final
 
 __all__ = ["Tail"]
 
-_BEFORE: Final = 2
-"""Chunks kept beside the latest: finish reason, usage and the server's timings may be in three."""
+_LAST: Final = 3
+"""Parts kept beside the first: finish reason, usage and the server's timings may be in three."""
 
 
 class Tail:
     """
-    The last chunks of a stream, three at most: nothing else says how it ended.
+    The first part of an answer and the last ones: who answered, how it ended and what it cost.
 
-    Of chunks that bear tokens, one behind the other, only the latest is kept. That is as well, as
-    what the others say besides is said again, and a chunk that is not held leaves its memory to
-    the next one.
+    A part is a plain mapping, which an SDK's object was copied into before the application got it,
+    or bytes. What the application does to a chunk later changes nothing here. Chunks that hold only
+    text are not kept.
+
+    Args:
+        choices: How many answers were asked for at once. Each may end in a part of its own.
     """
 
-    __slots__ = ("_before", "latest")
+    __slots__ = ("_last", "first")
 
-    def __init__(self) -> None:
-        self._before: deque[Any] = deque(maxlen=_BEFORE)
-        self.latest: Any = None
-        """
-        The last chunk; ``None`` before the first.
+    def __init__(self, choices: int = 1) -> None:
+        self.first: Any = None
+        """The first part, ``None`` before it came."""
+        self._last: deque[Any] = deque(maxlen=_LAST + choices - 1)
 
-        One that bears a token takes the place of the one before by an assignment: a call would
-        cost the reader more.
-        """
+    def add(self, part: Any) -> None:
+        """Keep ``part``, and let go of the oldest one but the first."""
+        if self.first is None:
+            self.first = part
+        else:
+            self._last.append(part)
 
-    def add(self, chunk: Any) -> None:
-        """Keep ``chunk``, and the one before it."""
-        if self.latest is not None:
-            self._before.append(self.latest)
-        self.latest = chunk
-
-    def chunks(self) -> tuple[Any, ...]:
-        """Return what is kept, the latest last."""
-        return () if self.latest is None else (*self._before, self.latest)
+    def parts(self) -> tuple[Any, ...]:
+        """Return what is kept, in the order in which it came."""
+        return () if self.first is None else (self.first, *self._last)
 
     def copy(self) -> Tail:
-        """Return what is kept so far; later chunks are not added to it."""
+        """Return what is kept so far; later parts are not added to it."""
         other = Tail()
-        other._before = self._before.copy()
-        other.latest = self.latest
+        other.first, other._last = self.first, self._last.copy()
         return other
-
-    def prune(self, says: Callable[[Any], bool]) -> None:
-        """
-        Let go of the first chunks, as long as they say nothing; never of the latest.
-
-        Args:
-            says: Whether a chunk says more than its text and what every chunk of its stream says.
-        """
-        before = self._before
-        while before and not says(before[0]):
-            before.popleft()
 
     def clear(self) -> None:
         """Let go of everything."""
-        self._before.clear()
-        self.latest = None
+        self.first = None
+        self._last.clear()

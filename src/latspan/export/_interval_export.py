@@ -54,6 +54,10 @@ class Outlet(Protocol):
         ...
 
 
+def _do_nothing() -> None:
+    pass
+
+
 class IntervalExport:
     """
     Swaps a recorder's interval at an interval and hands it to outlets, on a daemon thread.
@@ -65,6 +69,7 @@ class IntervalExport:
     Args:
         recorder: No one else may swap its intervals.
         outlets: Where intervals go; shut down together with this.
+        before: Called on the thread before each interval is taken.
         interval_s: Greater than 0, in seconds; ``OTEL_METRIC_EXPORT_INTERVAL`` unless given.
         idle_s: How long a series is remembered, after its last value was delivered.
 
@@ -77,6 +82,7 @@ class IntervalExport:
         recorder: Recorder,
         outlets: Sequence[Outlet],
         *,
+        before: Callable[[], None] = _do_nothing,
         interval_s: float | None = None,
         idle_s: float = DEFAULT_IDLE_S,
     ) -> None:
@@ -87,6 +93,7 @@ class IntervalExport:
             )
         self._recorder = recorder
         self._outlets = tuple(outlets)
+        self._before = before
         self._interval_s = min(interval_s, threading.TIMEOUT_MAX)
         self._idle_ns = from_unit(idle_s, "s")
         self._logged: dict[object, set[type[BaseException]]] = {}
@@ -177,6 +184,7 @@ class IntervalExport:
         self._finished = True
 
     def _export(self, *, last: bool) -> bool:
+        self._before()
         interval = self._recorder.swap_interval()
         local = [outlet for outlet in self._outlets if outlet.local]
         with self._turn:

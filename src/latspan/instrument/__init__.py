@@ -27,7 +27,7 @@ from latspan.instrument._traced import traced
 from latspan.instrument._wrapping import Scope
 
 if TYPE_CHECKING:
-    from latspan.instrument._answers import Answers
+    from latspan.instrument._answers import Answers, with_names
     from latspan.instrument._beside import is_on
     from latspan.instrument._bodies import (
         BODIES_ARE_FOLLOWED,
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
         iterate_body,
         watch_body,
     )
-    from latspan.instrument._clients import port_of, sent_request, server_of
+    from latspan.instrument._clients import body_asked, port_of, sent_request, server_of
     from latspan.instrument._closing import aclosing_of, closing_of
     from latspan.instrument._coroutines import stand_in
     from latspan.instrument._exchange import Exchange
@@ -93,6 +93,7 @@ __all__ = [
     "asks_for_usage",
     "attributes",
     "auto_instrument",
+    "body_asked",
     "body_watch",
     "closing_of",
     "disabled_by",
@@ -124,6 +125,7 @@ __all__ = [
     "warm",
     "watch",
     "watch_body",
+    "with_names",
 ]
 
 # What integrations build on brings live requests, wrapt and OpenTelemetry with it; an application
@@ -148,6 +150,7 @@ _FOR_INTEGRATIONS = {
     "aiterate": "_streams",
     "aiterate_body": "_bodies",
     "asks_for_usage": "_hooks",
+    "body_asked": "_clients",
     "body_watch": "_bodies",
     "follow": "_stream_classes",
     "inside": "_hooks",
@@ -169,6 +172,7 @@ _FOR_INTEGRATIONS = {
     "warm": "_warm",
     "watch": "_streams",
     "watch_body": "_bodies",
+    "with_names": "_answers",
 }
 
 __getattr__ = fetched_when_used(__name__, _FOR_INTEGRATIONS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
-from latspan._request import LiveCall
+from latspan._request import LiveCall, active_call
 from latspan._runtime import current, guarded, report_bug
 from latspan.instrument._bodies import follows_bodies, watch_body
 from latspan.instrument._coroutines import stand_in
@@ -13,7 +13,7 @@ from latspan.instrument._outcomes import error_type_of, outcome_of
 from latspan.instrument._stream_classes import follow
 from latspan.segments import Outcome
 
-__all__ = ["Answers", "Asking", "Opener"]
+__all__ = ["Answers", "Asking", "Opener", "with_names"]
 
 _RAW: Final = "x-stainless-raw-response"
 _INSIDE_WITH: Final = "stream"
@@ -30,6 +30,31 @@ What was given is not changed.
 """
 
 
+def with_names(wrapper: Callable[..., Any], *names: str) -> Callable[..., Any]:
+    """
+    Return a wrapper that gives arguments their names before it calls ``wrapper``.
+
+    Args:
+        wrapper: Stands in for a method, as wrapt calls it.
+        names: The names of the arguments that come by position, in order. A call that has more of
+            them, or one of them twice, goes past ``wrapper``.
+    """
+
+    def call_method(
+        wrapped: Callable[..., Any],
+        instance: Any,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> Any:
+        named = dict(zip(names, args, strict=False))
+        if len(args) > len(names) or named.keys() & kwargs.keys():
+            # It raises, or it is not the method that is known here.
+            return wrapped(*args, **kwargs)
+        return wrapper(wrapped, instance, (), {**named, **kwargs})
+
+    return call_method
+
+
 class Answers:
     """
     Follows the methods of one SDK whose answer is a model's.
@@ -41,7 +66,9 @@ class Answers:
     def __init__(self, *, streams: tuple[type, ...]) -> None:
         self._streams = streams
 
-    def wrapper(self, opener: Opener, asking: Asking | None = None) -> Callable[..., Any]:
+    def wrapper(
+        self, opener: Opener, asking: Asking | None = None, *, nested: bool = True
+    ) -> Callable[..., Any]:
         """
         Return what stands in for a synchronous method, as wrapt calls it.
 
@@ -49,6 +76,8 @@ class Answers:
             opener: Opens its calls.
             asking: What is asked in place of its keyword arguments where ``include_usage`` is
                 configured; just these, if not given.
+            nested: Whether it opens a call inside another one that is open. Not for a method that
+                others, which open one, call in turn.
         """
 
         def call_method(
@@ -62,7 +91,7 @@ class Answers:
                 return wrapped(*args, **kwargs)
             if asking is not None and runtime.include_usage:
                 kwargs = asking(kwargs)
-            call = self._open(opener, instance, kwargs)
+            call = self._open(opener, instance, kwargs, nested=nested)
             if call is None:
                 return wrapped(*args, **kwargs)
             inside = call.active()
@@ -79,12 +108,12 @@ class Answers:
         return call_method
 
     def async_wrapper(
-        self, opener: Opener, asking: Asking | None = None
+        self, opener: Opener, asking: Asking | None = None, *, nested: bool = True
     ) -> Callable[..., Awaitable[Any]]:
         """Return what stands in for an asynchronous method; a call begins when it is awaited."""
 
         async def await_method(begun: Awaitable[Any], instance: Any, kwargs: dict[str, Any]) -> Any:
-            call = self._open(opener, instance, kwargs)
+            call = self._open(opener, instance, kwargs, nested=nested)
             if call is None:
                 return await begun
             inside = call.active()
@@ -115,7 +144,11 @@ class Answers:
 
         return call_method
 
-    def _open(self, opener: Opener, instance: Any, kwargs: Mapping[str, Any]) -> LiveCall | None:
+    def _open(
+        self, opener: Opener, instance: Any, kwargs: Mapping[str, Any], *, nested: bool
+    ) -> LiveCall | None:
+        if not nested and active_call() is not None:
+            return None
         try:
             return opener(instance, kwargs)
         except Exception as error:  # noqa: BLE001 - latspan's own
@@ -138,7 +171,9 @@ def _fail(call: LiveCall, error: BaseException) -> None:
     """End the call with what it raised."""
     with guarded("the answer in an exception"):
         # What the SDK cannot parse, being cut off for example, was generated and has its price.
-        call.answer = getattr(error, "completion", None)
+        completion = getattr(error, "completion", None)
+        if completion is not None:
+            call.answered(completion)
     call.finish(outcome_of(error), error_type=error_type_of(error))
 
 
@@ -146,10 +181,10 @@ def _end_or_follow(call: LiveCall, answer: Any) -> None:
     """End the call where its answer is whole, or follow the body of a raw response."""
     response = getattr(answer, "http_response", None)
     if response is None:
-        call.answer = answer
+        call.answered(answer)
     elif response.is_closed:
         # Read by the SDK before it was handed over.
-        call.answer = response.content
+        call.answered(response.content)
     elif (attempt := call.answering) is not None and follows_bodies(response):
         body = watch_body(call, attempt, response)
         if response.request.headers.get(_RAW) == _INSIDE_WITH:

@@ -1,9 +1,13 @@
 """
 The bodies of HTTP responses, followed to their end as the caller reads them.
 
-How a response's class reads and closes is hooked; a :class:`BodyWatch` on the response hears of
-each. Where a body turns out to be a model's stream of events, its tokens are marked too, and the
+How a response's class reads and closes is hooked; a :class:`BodyWatch` on the response is called
+at each. If a body turns out to be a model's stream of events, its tokens are marked too, and the
 HTTP exchange becomes a call.
+
+A read may bring a byte, a line or several events. One instant is kept for each read that completes
+an event: when the last read that had to wait for a part of it returned. As with the streams of an
+SDK (see ``_streams.py``), leaving an iteration notes an end, and reading on revives the call.
 """
 
 from __future__ import annotations
@@ -15,7 +19,7 @@ from typing import Any, Final, TypeVar
 
 from latspan import _runtime
 from latspan._request import LiveCall
-from latspan._timeline import Attempt, Reads
+from latspan._timeline import READER_BOUND_NS, Attempt, Reads
 from latspan.instrument._outcomes import error_type_of, outcome_of, outcome_of_status
 from latspan.instrument._recognition import dialects_of, recognised
 from latspan.segments import Kind, Outcome
@@ -46,7 +50,7 @@ _LONGEST_ANSWER: Final = 1 << 20
 
 class BodyWatch:
     """
-    What a call or an exchange hears of the body of its response.
+    What a call or an exchange learns of the body of its response.
 
     Args:
         call: The call or exchange.
@@ -56,15 +60,20 @@ class BodyWatch:
     """
 
     __slots__ = (
+        "_arrival",
         "_attempt",
+        "_decoded",
         "_entered",
+        "_events",
         "_interrupted",
+        "_iterator",
+        "_kept",
         "_last_return_ns",
-        "_reader",
         "_reading",
         "_request_body",
         "_whole",
         "call",
+        "coded",
         "silent",
     )
 
@@ -76,12 +85,18 @@ class BodyWatch:
         self._request_body = request_body
         self._entered = self._reading = False
         self._last_return_ns: int | None = None
+        self._arrival: tuple[int, int] | None = None
         self._interrupted: tuple[int, int, Outcome, str] | None = None
-        self._reader: EventReader | None = None
+        self._iterator: object = None
+        self._events: EventReader | None = None
+        self._kept = False
+        self._decoded = False
+        self.coded = not decoded and _is_coded(call.headers)
+        """Whether reads bring the body in its content coding, and :meth:`decoded` the rest."""
         self.silent = False
-        """Whether somebody else follows this body, as the stream of a client library's."""
-        if call.reads is not None or _is_event_stream(call.headers, decoded=decoded):
-            self._reader = EventReader(dialects_of(call), self._keep)
+        """Whether the body is followed elsewhere, as the stream of a client library's."""
+        if call.reads is not None or _is_event_stream(call.headers):
+            self._events = EventReader(dialects_of(call), self._keep)
             call.reads = call.reads or Reads()
         self._whole = None if call.dialect is None or call.reads is not None else _Whole()
 
@@ -100,38 +115,75 @@ class BodyWatch:
         return self._reading
 
     def reading(self) -> int:
-        """Hear that a read begins, and return when, monotonic nanoseconds."""
+        """Note that a read begins, and return when, monotonic nanoseconds."""
         # The library closes the response itself when a read meets the end, or fails.
         self._reading = True
         return self.call.now()
 
+    def begins(self, iterator: object) -> None:
+        """Note that an iterator reads on, perhaps after another one was left."""
+        self._iterator = iterator
+
     def read(self, before_ns: int, data: bytes) -> None:
-        """Hear that the read begun at ``before_ns`` gave ``data``, and stamp it."""
+        """Stamp the read that was begun at ``before_ns`` and gave ``data``."""
         self._reading = False
         self._interrupted = None
         call = self.call
         after_ns = self._last_return_ns = call.now()
+        if call.finished:
+            return
+        call.resume()
+        arrival = self._arrival
+        # A read that had to wait is known to bring what has just arrived; no other one is.
+        if (
+            arrival is None
+            or after_ns - before_ns >= READER_BOUND_NS
+            or arrival[1] - arrival[0] < READER_BOUND_NS
+        ):
+            self._arrival = before_ns, after_ns
+        if not self.coded:
+            self._feed(data)
+        elif self._whole is not None and not self._decoded:
+            self._whole.add(data)
+
+    def decoded(self, data: bytes) -> None:
+        """Take what the client library's decoder has made of the last read."""
+        if self.call.finished or not data:
+            return
+        if self._whole is not None and not self._decoded:
+            # In place of what came in its content coding.
+            self._whole = _Whole()
+        self._decoded = True
+        self._feed(data)
+
+    def _feed(self, data: bytes) -> None:
+        """Read the events that ``data`` completes, if the body is a stream of events."""
         if self._whole is not None:
             self._whole.add(data)
-        reader, reads = self._reader, call.reads
-        if reader is None or reads is None or call.finished:
+        call, events, reads = self.call, self._events, self.call.reads
+        if events is None or reads is None:
             return
         kind = 0
+        self._kept, over = False, events.done
         with _runtime.guarded("the events of a body"):
-            kind = reader.feed(data)
-            if call.dialect is None and reader.dialect is not None:
-                recognised(call, reader.dialect, self._request_body)
+            kind = events.feed(data)
+            if call.dialect is None and events.dialect is not None:
+                recognised(call, events.dialect, self._request_body)
                 self._request_body = None
-            elif reader.foreign:
-                self._reader = call.reads = None
-        reads.add(before_ns, after_ns, kind)
+            elif events.foreign:
+                self._events = call.reads = None
+        if not self._kept and events.done is over:
+            return
+        if self._arrival is not None:
+            reads.add(*self._arrival, kind)
+            self._arrival = None
+        elif reads.stamps:
+            # The next part of what one read brought.
+            reads.stamps[-1] = max(reads.stamps[-1], kind)
 
     def _keep(self, event: bytes) -> None:
-        call, reader = self.call, self._reader
-        dialect = None if reader is None else reader.dialect
-        is_opening = None if dialect is None else dialect.opening
-        if is_opening is not None and call.opening is None and is_opening(event):
-            call.opening = event
+        self._kept = True
+        call = self.call
         call.tail.add(event)
         if call.gathered is not None:
             call.gathered.append(event)
@@ -141,24 +193,30 @@ class BodyWatch:
         self._entered = True
 
     def ended(self, before_ns: int) -> None:
-        """Hear that the read begun at ``before_ns`` found the end of the body."""
+        """Note that the read begun at ``before_ns`` found the end of the body."""
         if self.call.finished:
+            return
+        if self.call.left:
+            # Leaving it closed it in some libraries, and nothing was left to read on.
+            self._reading = False
+            self._let_go()
+            self.call.settle()
             return
         after_ns = self._stamp_end(before_ns)
         self._attempt.body_end_ns = after_ns
-        if self._whole is not None:
-            self.call.answer = self._whole.body
+        if self._whole is not None and self._whole.body:
+            self.call.answered(self._whole.body)
         self._finish(Outcome.COMPLETED, after_ns)
 
     def failed(self, before_ns: int, error: BaseException) -> None:
-        """Hear that the read begun at ``before_ns`` raised."""
+        """Note that the read begun at ``before_ns`` raised."""
         if not self.call.finished:
             after_ns = self._stamp_end(before_ns)
             self._let_go()
             self.call.finish(outcome_of(error), done_ns=after_ns, error_type=error_type_of(error))
 
     def interrupted(self, before_ns: int, error: BaseException) -> None:
-        """Hear that the read begun at ``before_ns`` was cancelled, and another may go on."""
+        """Note that the read begun at ``before_ns`` was cancelled, and another may go on."""
         # Not the exception: it holds the frames that it came through, and they the response.
         outcome, error_type = outcome_of(error), error_type_of(error)
         self._interrupted = before_ns, self.call.now(), outcome, error_type
@@ -172,46 +230,61 @@ class BodyWatch:
 
     def _finish(self, outcome: Outcome, done_ns: int | None, *, finalizing: bool = False) -> None:
         """End the call as its status says, and as ``outcome`` where that says nothing."""
-        call, attempt = self.call, self._attempt
-        if outcome is not Outcome.COMPLETED:
-            if self._interrupted is not None:
-                self._cancel(*self._interrupted, finalizing=finalizing)
-                return
-            if self._reader is not None and self._reader.ended(call.tail.chunks()):
-                # Who stops reading at the end mark has the whole answer.
-                outcome = Outcome.COMPLETED
-        if self._reader is not None and self._reader.done:
-            call.end_marked = True
+        if outcome is not Outcome.COMPLETED and self._interrupted is not None:
+            # No other read came after it.
+            self._note_early_end()
+            self._let_go()
+            self.call.settle(finalizing=finalizing)
+            return
+        outcome, error_type = self._judged(outcome)
+        if self.coded and not self._decoded:
+            # Whatever its events are, they were not seen.
+            self.call.reads = None
         self._let_go()
+        self.call.finish(outcome, done_ns=done_ns, error_type=error_type, finalizing=finalizing)
+
+    def _judged(self, outcome: Outcome) -> tuple[Outcome, str | None]:
+        """Return ``outcome`` and its error type, or what the status or the end mark makes of it."""
+        call, attempt, events = self.call, self._attempt, self._events
+        if events is not None:
+            if outcome is not Outcome.COMPLETED and events.ended(call.tail.parts()):
+                # A caller that stops reading at the end mark has the whole answer.
+                outcome = Outcome.COMPLETED
+            if events.done:
+                call.end_marked = True
         by_status = outcome_of_status(attempt.status, call.headers)
-        call.finish(
-            outcome if by_status is Outcome.COMPLETED else by_status,
-            done_ns=done_ns,
-            error_type=attempt.error_type,
-            finalizing=finalizing,
-        )
+        return outcome if by_status is Outcome.COMPLETED else by_status, attempt.error_type
+
+    def _note_early_end(self) -> None:
+        """Note on the call how it ends if nothing more is read."""
+        if self._interrupted is not None:
+            before_ns, after_ns, outcome, error_type = self._interrupted
+            self.call.leave(
+                outcome, done_ns=after_ns, error_type=error_type, last_read=(before_ns, after_ns)
+            )
+        elif self._last_return_ns is not None:
+            outcome, error_type = self._judged(Outcome.CLOSED_EARLY)
+            self.call.leave(outcome, done_ns=self._last_return_ns, error_type=error_type)
 
     def _let_go(self) -> None:
         """Drop what only the end needed: the response may be held on to for long."""
-        self._request_body = self._whole = self._reader = None
+        self._request_body = self._whole = self._events = None
 
-    def _cancel(
-        self,
-        before_ns: int,
-        after_ns: int,
-        outcome: Outcome,
-        error_type: str,
-        *,
-        finalizing: bool,
-    ) -> None:
-        """End the call with the read that was interrupted: no other came after it."""
-        if self.call.reads is not None:
-            self.call.reads.end = before_ns, after_ns
-        self._let_go()
-        self.call.finish(outcome, done_ns=after_ns, error_type=error_type, finalizing=finalizing)
+    def left(self, iterator: object) -> None:
+        """
+        Note that the caller stopped iterating; inside ``with`` the exit is still to come.
 
-    def left(self) -> None:
-        """Hear that the caller stopped iterating; inside ``with`` the exit is still to come."""
+        Args:
+            iterator: Whichever it was. One that was never read, or that another has replaced,
+                leaves nothing.
+        """
+        self._reading = False
+        if not self._entered and self._iterator is iterator and not self.call.finished:
+            with _runtime.guarded("the end of an iteration"):
+                self._note_early_end()
+
+    def released(self) -> None:
+        """Note that the connection is given back; inside ``with`` the exit is still to come."""
         self._reading = False
         if not self._entered and not self.call.finished:
             self._finish(Outcome.CLOSED_EARLY, self._last_return_ns)
@@ -224,11 +297,6 @@ class BodyWatch:
             yield
         finally:
             self._reading = False
-
-    def iterator_dropped(self) -> None:
-        """Hear the same from the finaliser of an iterator."""
-        if not self._entered:
-            self.dropped()
 
     def dropped(self) -> None:
         """Hear from its finaliser that nobody can read the response any more."""
@@ -282,11 +350,12 @@ class _Whole:
         return b"".join(self._parts)
 
 
-def _is_event_stream(headers: Any, *, decoded: bool) -> bool:
-    kind = str(headers.get("content-type") or "")
-    if not kind.startswith("text/event-stream"):
-        return False
-    return decoded or headers.get("content-encoding") in {None, "", "identity"}
+def _is_event_stream(headers: Any) -> bool:
+    return str(headers.get("content-type") or "").startswith("text/event-stream")
+
+
+def _is_coded(headers: Any) -> bool:
+    return headers.get("content-encoding") not in {None, "", "identity"}
 
 
 def watch_body(
@@ -345,8 +414,10 @@ def iterate_body(source: Generator[_T], watching: BodyWatch) -> Generator[_T]:
 
     Args:
         source: The client library's own iteration over the body.
-        watching: Who follows it.
+        watching: Follows it.
     """
+    iterator = object()
+    watching.begins(iterator)
     before = watching.reading()
     try:
         for data in source:
@@ -355,7 +426,7 @@ def iterate_body(source: Generator[_T], watching: BodyWatch) -> Generator[_T]:
             before = watching.reading()
         watching.ended(before)
     except GeneratorExit:
-        watching.left()
+        watching.left(iterator)
         with watching.closing_itself():
             source.close()
         raise
@@ -365,13 +436,17 @@ def iterate_body(source: Generator[_T], watching: BodyWatch) -> Generator[_T]:
 
 
 def aiterate_body(source: AsyncGenerator[_T], watching: BodyWatch) -> AsyncGenerator[_T]:
-    """Yield the same asynchronously, and hear a ``break`` at once; see ``aiterate``."""
-    generator = _aiterate_body(source, watching)
-    weakref.finalize(generator, watching.iterator_dropped).atexit = False
+    """Yield the same asynchronously, and notice a ``break`` at once; see ``aiterate``."""
+    iterator = object()
+    generator = _aiterate_body(source, watching, iterator)
+    weakref.finalize(generator, watching.left, iterator).atexit = False
     return generator
 
 
-async def _aiterate_body(source: AsyncGenerator[_T], watching: BodyWatch) -> AsyncGenerator[_T]:
+async def _aiterate_body(
+    source: AsyncGenerator[_T], watching: BodyWatch, iterator: object
+) -> AsyncGenerator[_T]:
+    watching.begins(iterator)
     before = watching.reading()
     try:
         async for data in source:
@@ -380,7 +455,7 @@ async def _aiterate_body(source: AsyncGenerator[_T], watching: BodyWatch) -> Asy
             before = watching.reading()
         watching.ended(before)
     except GeneratorExit:
-        watching.left()
+        watching.left(iterator)
         with watching.closing_itself():
             await source.aclose()
         raise

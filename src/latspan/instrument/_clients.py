@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Any, Final, cast
 
 from latspan._request import SentRequest
 
-__all__ = ["port_of", "sent_request", "server_of"]
+__all__ = ["body_asked", "port_of", "sent_request", "server_of"]
 
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 
@@ -41,3 +42,13 @@ def sent_request(request: Any) -> SentRequest:
         path=url.raw_path.partition(b"?")[0].decode("ascii"),
         body=body if isinstance(body, bytes) else None,
     )
+
+
+def body_asked(options: Any) -> Mapping[str, Any]:
+    """Return the JSON body of a request of a Stainless SDK, with what its caller adds to it."""
+    parts = (options.json_data, getattr(options, "extra_json", None))
+    body: dict[str, Any] = {}
+    for part in parts:
+        if isinstance(part, Mapping):
+            body |= cast("Mapping[str, Any]", part)
+    return body

@@ -18,24 +18,23 @@ _WatchOf = Callable[[Any], _Watching | None]
 """Returns who follows an object, ``None`` where nobody does."""
 
 
-def closing_of(watch_of: _WatchOf) -> Callable[[Callable[[Any], None]], Callable[[Any], None]]:
+def closing_of(watch_of: _WatchOf) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """
-    Return what replaces a ``close``, which leaving ``with`` calls too.
+    Return what replaces a ``close``, which leaving ``with`` calls too, or an ``__exit__``.
 
     Args:
         watch_of: Returns who follows the object that is closed.
     """
 
-    def replacing(original: Callable[[Any], None]) -> Callable[[Any], None]:
+    def replacing(original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
-        def close(self: Any) -> None:
+        def close(self: Any, *args: Any) -> Any:
             watching = watch_of(self)
             if watching is None:
-                original(self)
-                return
+                return original(self, *args)
             watching.closing()
             try:
-                original(self)
+                return original(self, *args)
             finally:
                 watching.closed()
 
@@ -46,19 +45,18 @@ def closing_of(watch_of: _WatchOf) -> Callable[[Callable[[Any], None]], Callable
 
 def aclosing_of(
     watch_of: _WatchOf,
-) -> Callable[[Callable[[Any], Awaitable[None]]], Callable[[Any], Awaitable[None]]]:
+) -> Callable[[Callable[..., Awaitable[Any]]], Callable[..., Awaitable[Any]]]:
     """Return the same for an asynchronous ``close``; argument as for :func:`closing_of`."""
 
-    def replacing(original: Callable[[Any], Awaitable[None]]) -> Callable[[Any], Awaitable[None]]:
+    def replacing(original: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
         @functools.wraps(original)
-        async def close(self: Any) -> None:
+        async def close(self: Any, *args: Any) -> Any:
             watching = watch_of(self)
             if watching is None:
-                await original(self)
-                return
+                return await original(self, *args)
             watching.closing()
             try:
-                await original(self)
+                return await original(self, *args)
             finally:
                 watching.closed()
 

@@ -25,36 +25,36 @@ _WATCH: Final = "_latspan_watch"
 """The attribute of a stream that holds who follows it."""
 
 
-_COME_BACK: Final = frozenset({"litellm"})
-"""Packages that leave an iteration after each chunk and begin another for the next."""
-
-
-def _package_of_caller() -> str:
-    """Return the package of the code that iterates a stream."""
-    # Two frames up: the method that asks stands between.
-    frame = sys._getframe(2)  # pyright: ignore[reportPrivateUsage] - as `logging` does
-    return str(frame.f_globals.get("__name__")).partition(".")[0]
-
-
 def patch_stream_classes(patches: Patches, stream: type, async_stream: type) -> None:
     """
     Hook how two classes of streams iterate, are entered and are closed.
 
-    Not only where such an object is made: a ``break`` can be heard nowhere but here.
+    Of these methods a class needs only the one that iterates. Objects cannot be hooked one by one
+    where they are made: Python looks such methods up in the class.
 
     Args:
         patches: Takes them off again.
-        stream: Iterates synchronously, and closes with ``close``.
-        async_stream: The same asynchronously.
+        stream: Iterates synchronously.
+        async_stream: Iterates asynchronously.
     """
+    closing, aclosing = closing_of(_watch_of), aclosing_of(_watch_of)
     patches.replace(stream, "__iter__", _iter_of)
-    patches.replace(stream, "__next__", _next_of)
-    patches.replace(stream, "__enter__", _enter_of)
-    patches.replace(stream, "close", closing_of(_watch_of))
+    _replace(patches, stream, __next__=_next_of, __enter__=_enter_of)
+    # Where there is a `close`, the exit of `with` calls it.
+    if not _replace(patches, stream, close=closing):
+        _replace(patches, stream, __exit__=closing)
     patches.replace(async_stream, "__aiter__", _aiter_of)
-    patches.replace(async_stream, "__anext__", _anext_of)
-    patches.replace(async_stream, "__aenter__", _aenter_of)
-    patches.replace(async_stream, "close", aclosing_of(_watch_of))
+    _replace(patches, async_stream, __anext__=_anext_of, __aenter__=_aenter_of)
+    if not _replace(patches, async_stream, close=aclosing, aclose=aclosing):
+        _replace(patches, async_stream, __aexit__=aclosing)
+
+
+def _replace(patches: Patches, cls: type, **replacing: Callable[..., Any]) -> bool:
+    """Replace those of the methods that the class has, and return whether it has any."""
+    there = [name for name in replacing if callable(getattr(cls, name, None))]
+    for name in there:
+        patches.replace(cls, name, replacing[name])
+    return bool(there)
 
 
 def patch_stream_wrappers(patches: Patches, wrapper: type, async_wrapper: type) -> None:
@@ -116,6 +116,9 @@ def _iter_of(original: Callable[[Any], Iterator[Any]]) -> Callable[[Any], Iterat
     def iter_stream(self: Any) -> Iterator[Any]:
         watching = _watch_of(self)
         source = original(self)
+        if source is self:
+            # Its own iterator: each read of it goes through `__next__`.
+            return source
         return _late(source, self) if watching is None else iterate(source, watching, self)
 
     return iter_stream
@@ -177,9 +180,9 @@ def _aiter_of(
     @functools.wraps(original)
     def aiter_stream(self: Any) -> AsyncGenerator[Any]:
         watching = _watch_of(self)
-        if watching is not None and _package_of_caller() in _COME_BACK:
-            watching.entered()
         source = original(self)
+        if source is self:
+            return source
         return _alate(source, self) if watching is None else aiterate(source, watching, self)
 
     return aiter_stream

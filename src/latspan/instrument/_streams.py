@@ -2,7 +2,18 @@
 Streams, followed to their end whichever way the caller leaves them.
 
 The stream stays the client library's own object. How it iterates, closes and is finalised is
-hooked at its class; a :class:`Watch` beside it hears of each.
+hooked at its class; a :class:`Watch` beside it is called at each.
+
+A chunk belongs to the application as soon as it is handed over, and may be changed there. So what
+it holds besides text is taken down before that, and no chunk is kept. Most chunks hold only text:
+for them one content test is made, and nothing else. The first chunk is always taken down, as it
+names the model.
+
+A caller that stops reading may read on later, with another iterator over the same stream: after
+``next(iter(stream))`` for example. Leaving an iteration therefore notes an end without ending the
+call. The call ends when the stream is closed or finalised, or when somebody wants to see what has
+ended so far (``settle_left_calls``). Of several iterators over a stream only the one that read last
+can leave it: an asynchronous one is closed by the event loop when another may be reading already.
 """
 
 from __future__ import annotations
@@ -24,49 +35,64 @@ _T = TypeVar("_T")
 
 class Watch:
     """
-    What a call hears of its stream.
+    What a call learns of its stream.
 
     Args:
         call: The call, whose stream this is.
-        dialect: How to tell what a chunk bears.
+        dialect: How to read its chunks.
     """
 
-    __slots__ = ("_entered", "call", "kind_of")
+    __slots__ = ("_dialect", "_entered", "_reader", "call", "first_look", "only_text")
 
     def __init__(self, call: LiveCall, dialect: Dialect) -> None:
         self.call = call
-        kind_of = (
-            dialect.kind_of if dialect.opening is None else _keeping(call, dialect, dialect.opening)
-        )
-        if call.gathered is not None and dialect.content is not None:
-            kind_of = _gathering(call.gathered, dialect.content, kind_of)
-        self.kind_of = kind_of
+        self._dialect = dialect
         self._entered = False
+        self._reader: object = None
+        self.only_text = dialect.only_text or _never
+        """Returns the kind of a chunk that holds only text, and 0 for every other."""
+        self.first_look: Callable[[Any], int] = _never
+        """The same for a stream's first chunk, which is never skipped."""
+        if call.gathered is not None and dialect.content is not None:
+            self.only_text, self.first_look = (
+                _gathering(call.gathered, dialect.content, look)
+                for look in (self.only_text, self.first_look)
+            )
+
+    @property
+    def look(self) -> Callable[[Any], int]:
+        """Which of the two is for the next chunk."""
+        return self.first_look if self.call.tail.first is None else self.only_text
+
+    def look_closer(self, chunk: Any) -> int:
+        """Take down a chunk that holds more than text, and return its kind."""
+        if not self.call.finished:
+            self.call.take_down(self._dialect, chunk)
+        return self._dialect.kind_of(chunk)
+
+    def begins(self, reader: object) -> None:
+        """Note that an iterator reads its first chunk, perhaps after another one was left."""
+        self._reader = reader
+        self.call.resume()
 
     def read(self, before_ns: int, chunk: Any) -> None:
         """Stamp a read that gave ``chunk`` and was begun at ``before_ns``."""
         call = self.call
         after_ns = call.now()
-        reads = call.reads
-        if reads is not None and not call.finished:
-            kind = self.kind_of(chunk)
-            reads.add(before_ns, after_ns, kind)
-            # As in `iterate`.
-            if kind and call.choices == 1:
-                call.tail.latest = chunk
-            else:
-                call.tail.add(chunk)
+        if call.reads is not None and not call.finished:
+            self.begins(None)
+            call.reads.add(before_ns, after_ns, self.look(chunk) or self.look_closer(chunk))
 
     def entered(self) -> None:
-        """Hear that leaving an iteration is not the end: an exit will come, or another one."""
+        """Note that the stream is used in ``with``: its exit ends the call, and no loop does."""
         self._entered = True
 
     def ended(self, before_ns: int) -> None:
-        """Hear that the read begun at ``before_ns`` found the end of the stream."""
+        """Note that the read begun at ``before_ns`` found the end of the stream."""
         self._finish(Outcome.COMPLETED, before_ns)
 
     def failed(self, before_ns: int, error: BaseException) -> None:
-        """Hear that the read begun at ``before_ns`` raised."""
+        """Note that the read begun at ``before_ns`` raised."""
         self._finish(outcome_of(error), before_ns, error_type_of(error))
 
     def _finish(self, outcome: Outcome, before_ns: int, error_type: str | None = None) -> None:
@@ -78,69 +104,60 @@ class Watch:
             call.reads.end = (before_ns, after_ns)
         call.finish(outcome, done_ns=after_ns, error_type=error_type)
 
-    def left(self) -> None:
+    def left(self, reader: object) -> None:
         """
-        Hear that the caller stopped iterating, by ``break`` or by dropping the iterator.
+        Note that the caller stopped iterating, by ``break`` or by dropping the iterator.
 
-        Inside ``with`` the exit is still to come, and is the end; otherwise this is.
+        Inside ``with`` the exit is still to come, and is the end. Otherwise the call ends here,
+        unless the caller reads on.
+
+        Args:
+            reader: Whichever iterator it was. One that was never read, or that another has
+                replaced, leaves nothing.
         """
-        if not self._entered:
-            self._finish_unread(finalizing=False)
-
-    def iterator_dropped(self) -> None:
-        """Hear the same from the finaliser of an iterator."""
-        if not self._entered:
-            self.dropped()
+        call = self.call
+        if self._entered or self._reader is not reader or call.reads is None:
+            return
+        last_ns = call.reads.last_return_ns
+        if last_ns is not None:
+            call.leave(Outcome.CLOSED_EARLY, done_ns=last_ns)
 
     def dropped(self) -> None:
-        """Hear from its finaliser that nobody can read the stream any more."""
+        """End the call at the last read's return: its stream was finalised and cannot be read."""
         with _runtime.guarded("the finalisation of a stream"):
-            self._finish_unread(finalizing=True)
-
-    def _finish_unread(self, *, finalizing: bool) -> None:
-        """End the call at the last read's return, never at the time of garbage collection."""
-        call = self.call
-        last_ns = None if call.reads is None else call.reads.last_return_ns
-        if last_ns is None:
-            call.finish(Outcome.ABANDONED, done_ns=call.returned_ns, finalizing=finalizing)
-        else:
-            call.finish(Outcome.CLOSED_EARLY, done_ns=last_ns, finalizing=finalizing)
+            call = self.call
+            last_ns = None if call.reads is None else call.reads.last_return_ns
+            if last_ns is None:
+                call.finish(Outcome.ABANDONED, done_ns=call.returned_ns, finalizing=True)
+            else:
+                call.finish(Outcome.CLOSED_EARLY, done_ns=last_ns, finalizing=True)
 
     def closing(self) -> None:
-        """Hear that the caller begins to close the stream."""
+        """Note that the caller begins to close the stream."""
         self.call.closing()
 
     def closed(self) -> None:
-        """Hear that the stream is closed; no end if it had ended before."""
+        """Note that the stream is closed; no end if it had ended before."""
         self.call.finish(Outcome.CLOSED_EARLY)
 
 
-def _keeping(
-    call: LiveCall, dialect: Dialect, is_opening: Callable[[Any], bool]
-) -> Callable[[Any], int]:
-    """Return the content test, which keeps the opening chunk besides."""
-    kind_of = dialect.kind_of
-
-    def kind_and_keep(chunk: Any) -> int:
-        if call.opening is None and is_opening(chunk):
-            call.opening = chunk
-        return kind_of(chunk)
-
-    return kind_and_keep
+def _never(chunk: Any) -> int:
+    del chunk
+    return 0
 
 
 def _gathering(
-    gathered: list[Any], content: ContentShape, kind_of: Callable[[Any], int]
+    gathered: list[Any], content: ContentShape, look: Callable[[Any], int]
 ) -> Callable[[Any], int]:
     """Return the content test, which takes down the chunk's text besides."""
     fragments = content.fragments
 
-    def kind_and_gather(chunk: Any) -> int:
+    def look_and_gather(chunk: Any) -> int:
         with _runtime.guarded("the text of a chunk"):
             gathered.extend(fragments(chunk))
-        return kind_of(chunk)
+        return look(chunk)
 
-    return kind_and_gather
+    return look_and_gather
 
 
 def watch(call: LiveCall, dialect: Dialect, stream: object) -> Watch:
@@ -166,36 +183,33 @@ def iterate(
     """
     Yield what ``source`` yields, stamped.
 
-    Two clock readings, one content test, one append and one assignment a chunk; nothing else
-    happens on the caller's thread. Exceptions pass through as they are.
+    Two clock readings, one content test and one append per chunk; nothing else happens on the
+    caller's thread for a chunk that holds only text. Exceptions pass through as they are.
 
     Args:
         source: The client library's own iteration over the stream.
-        watching: Who follows it.
-        stream: Kept alive for as long as it is iterated: in ``for chunk in create(...)`` nobody
+        watching: Follows it.
+        stream: Kept alive for as long as it is iterated: in ``for chunk in create(...)`` nothing
             else holds it, and its finaliser would come before its end.
     """
-    now = watching.call.now
-    reads, tail = watching.call.reads, watching.call.tail
+    now, reads = watching.call.now, watching.call.reads
     if reads is None or watching.call.finished:
         yield from source
         return
-    kind_of, stamps = watching.kind_of, reads.stamps
-    # Of several choices each may end within its text, and others follow.
-    alone = watching.call.choices == 1
+    stamps, look_closer = reads.stamps, watching.look_closer
+    look, only_text = watching.look, watching.only_text
+    reader = object()
+    watching.begins(reader)
     before = now()
     try:
         for chunk in source:
-            stamps += (before, now(), kind := kind_of(chunk))
-            if kind and alone:
-                tail.latest = chunk
-            else:
-                tail.add(chunk)
+            stamps += (before, now(), look(chunk) or look_closer(chunk))
             yield chunk
+            look = only_text
             before = now()
         watching.ended(before)
     except GeneratorExit:
-        watching.left()
+        watching.left(reader)
         raise
     except BaseException as error:
         watching.failed(before, error)
@@ -204,14 +218,15 @@ def iterate(
 
 def aiterate(source: AsyncIterator[_T], watching: Watch, stream: object) -> AsyncGenerator[_T]:
     """
-    Yield what ``source`` yields, stamped, and hear a ``break`` at once.
+    Yield what ``source`` yields, stamped, and notice a ``break`` at once.
 
     An asynchronous generator that is dropped is closed by its event loop, later and in a task of
-    the loop's. A weak reference to it is told when it is dropped. Arguments as for
+    the loop's. The callback of a weak reference to it runs when it is dropped. Arguments as for
     :func:`iterate`.
     """
-    generator = _aiterate(source, watching, stream)
-    weakref.finalize(generator, watching.iterator_dropped).atexit = False
+    reader = object()
+    generator = _aiterate(source, watching, stream, reader)
+    weakref.finalize(generator, watching.left, reader).atexit = False
     return generator
 
 
@@ -219,29 +234,26 @@ async def _aiterate(
     source: AsyncIterator[_T],
     watching: Watch,
     stream: object,  # noqa: ARG001 - kept alive
+    reader: object,
 ) -> AsyncGenerator[_T]:
-    now = watching.call.now
-    reads, tail = watching.call.reads, watching.call.tail
+    now, reads = watching.call.now, watching.call.reads
     if reads is None or watching.call.finished:
         async for chunk in source:
             yield chunk
         return
-    kind_of, stamps = watching.kind_of, reads.stamps
-    # Of several choices each may end within its text, and others follow.
-    alone = watching.call.choices == 1
+    stamps, look_closer = reads.stamps, watching.look_closer
+    look, only_text = watching.look, watching.only_text
+    watching.begins(reader)
     before = now()
     try:
         async for chunk in source:
-            stamps += (before, now(), kind := kind_of(chunk))
-            if kind and alone:
-                tail.latest = chunk
-            else:
-                tail.add(chunk)
+            stamps += (before, now(), look(chunk) or look_closer(chunk))
             yield chunk
+            look = only_text
             before = now()
         watching.ended(before)
     except GeneratorExit:
-        watching.left()
+        watching.left(reader)
         raise
     except BaseException as error:
         watching.failed(before, error)

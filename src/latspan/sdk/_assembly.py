@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from latspan import semconv
 from latspan._fork import this_process
+from latspan._request import settle_left_calls
 from latspan._runtime import EmitEvent, Runtime, nobody_observes
 from latspan._spans import NoSink, SpanSink
 from latspan.clock import Clock, SystemClock
@@ -22,6 +23,7 @@ from latspan.sdk._per_process import PerProcess
 from latspan.sdk._propagation import propagates
 from latspan.sdk._sinks import Sinks
 from latspan.sdk._worker import Worker
+from latspan.units import NS_PER_S
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.resources import Resource
@@ -46,6 +48,7 @@ class Assembly:
     Args:
         runtime: What live requests use.
         worker: Settles finished requests.
+        drain: Ends the calls whose stream was left and waits for the worker, as the runtime's does.
         spans: Sends the private provider's spans, if anything does.
         events: Sends events, if any are asked for and the application has no logger provider.
         sampling: Decides which of them are sent, if not all are.
@@ -56,6 +59,7 @@ class Assembly:
 
     runtime: Runtime
     worker: Worker
+    drain: Callable[[float | None], bool]
     spans: SpanExport | None
     events: SpanExport | None
     sampling: SamplingSink | None
@@ -87,7 +91,7 @@ class Assembly:
             Whether all of it left in time.
         """
         deadline = time.monotonic() + timeout_s
-        flushed = self.worker.drain(timeout_s)
+        flushed = self.drain(timeout_s)
         # Side by side: spans and metrics may go to different places, of which one is slow.
         sent = [export.flushing() for export in self._queues()]
         intervals = None if self.intervals is None else self.intervals.made()
@@ -124,6 +128,9 @@ class Assembly:
 def _left_s(deadline: float) -> float:
     return max(deadline - time.monotonic(), 0)
 
+
+_LEFT_FOR_GOOD_NS: Final = 60 * NS_PER_S
+"""A stream that is held but was not read for so long is counted with the next interval."""
 
 _NOT_SAMPLED: Final = (
     "keep_ratio and slow_ms change nothing: the application's provider has the spans, and its"
@@ -180,6 +187,11 @@ def _assembled(config: Config, at_end: Callable[[], None], undo: ExitStack) -> A
 
     worker = Worker(on_start=begin_with_a_request, patient=True)
 
+    def drain(timeout_s: float | None) -> bool:
+        # Whoever wants to see what has ended counts a stream that was left as ended.
+        settle_left_calls()
+        return worker.drain(timeout_s)
+
     def readings() -> list[Reading]:
         return _readings(recorder, worker, (spans, events), sampling)
 
@@ -203,7 +215,7 @@ def _assembled(config: Config, at_end: Callable[[], None], undo: ExitStack) -> A
         recorder=recorder,
         sink=sinks,
         settle=worker.submit,
-        drain=worker.drain,
+        drain=drain,
         propagate=config.propagate and propagates(),
         defaults=config.defaults,
         expected=config.expected,
@@ -219,6 +231,7 @@ def _assembled(config: Config, at_end: Callable[[], None], undo: ExitStack) -> A
     return Assembly(
         runtime=runtime,
         worker=worker,
+        drain=drain,
         spans=spans,
         events=events,
         sampling=sampling,
@@ -432,6 +445,7 @@ def _intervals(
         return IntervalExport(
             recorder,
             first if inherited is None else list(outlets()),
+            before=lambda: settle_left_calls(_LEFT_FOR_GOOD_NS),
             interval_s=config.metrics_interval_s,
             idle_s=config.series_idle_s,
         )

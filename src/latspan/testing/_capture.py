@@ -11,6 +11,7 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from latspan import _runtime
+from latspan._request import settle_left_calls
 from latspan._runtime import Runtime
 from latspan.clock import Clock, SystemClock
 from latspan.export import PrivateSink
@@ -39,6 +40,7 @@ class Captured:
 
     def snapshot(self) -> Snapshot:
         """Return the histograms of everything so far."""
+        settle_left_calls()
         return self.recorder.snapshot()
 
     @property
@@ -49,6 +51,7 @@ class Captured:
     @property
     def spans(self) -> tuple[ReadableSpan, ...]:
         """Every finished span so far; children before their parent."""
+        settle_left_calls()
         return tuple(self.exporter.get_finished_spans())
 
 

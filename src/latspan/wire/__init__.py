@@ -8,7 +8,7 @@ client library, no clock and no OpenTelemetry.
 from __future__ import annotations
 
 from latspan.wire._answer import Answer
-from latspan.wire._body import Body, error_in, plain
+from latspan.wire._body import Body, copied, error_in, events_in, plain
 from latspan.wire._choices import choices_asked, choices_in
 from latspan.wire._chunk import ChunkKind
 from latspan.wire._content import (
@@ -50,9 +50,11 @@ __all__ = [
     "at",
     "choices_asked",
     "choices_in",
+    "copied",
     "encode_comment",
     "encode_event",
     "error_in",
+    "events_in",
     "plain",
     "said_in",
     "taken_down",

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, cast
 
 from latspan import semconv
 from latspan.wire._usage import at
 
-__all__ = ["Body", "error_in", "identity_in", "named_in", "plain"]
+__all__ = [
+    "Body",
+    "beside_text",
+    "copied",
+    "error_in",
+    "events_in",
+    "identity_in",
+    "named_in",
+    "plain",
+]
 
 Body = Mapping[str, Any]
 """One body of an answer as a plain mapping: a chunk of a stream, or the whole."""
@@ -19,6 +27,11 @@ Body = Mapping[str, Any]
 _NOTHING: Final[Body] = {}
 
 _GZIP: Final = b"\x1f\x8b"
+_GZIP_HEADER: Final = 31
+"""The window bits that make zlib expect gzip's header and checksum."""
+
+_LONGEST_TEXT: Final = 1 << 24
+"""Bytes of a decompressed answer above which it is not parsed: zeros compress a thousandfold."""
 
 _OTHER: Final = "_OTHER"
 
@@ -40,11 +53,19 @@ def plain(answer: Any) -> Body:
     return cast("Body", dump(warnings=False)) if callable(dump) else _NOTHING
 
 
+def events_in(text: bytes) -> tuple[bytes, ...]:
+    """Return the events of a whole stream, without its end mark; any other text as it is."""
+    if b"\n\n" not in text and b"\r\n\r\n" not in text:
+        return (text,)
+    events = text.replace(b"\r\n", b"\n").split(b"\n\n")
+    if not any(line.startswith(b"data:") for line in events[0].splitlines()):
+        return (text,)
+    return tuple([each for each in events if b"data:" in each and not each.endswith(b"[DONE]")])
+
+
 def _parsed(text: bytes) -> Body:
-    try:
-        text = gzip.decompress(text) if text.startswith(_GZIP) else text
-    except (OSError, EOFError, zlib.error):
-        return _NOTHING
+    if text.startswith(_GZIP):
+        text = _decompressed(text)
     lines = [
         line.partition(b":")[2].removeprefix(b" ")
         for line in text.splitlines()
@@ -55,6 +76,46 @@ def _parsed(text: bytes) -> Body:
     except ValueError:
         return _NOTHING
     return cast("Body", value) if isinstance(value, dict) else _NOTHING
+
+
+def _decompressed(text: bytes) -> bytes:
+    inflate = zlib.decompressobj(_GZIP_HEADER)
+    try:
+        whole = inflate.decompress(text, _LONGEST_TEXT)
+    except zlib.error:
+        return b""
+    return whole if inflate.eof else b""
+
+
+def copied(value: Any) -> Any:
+    """
+    Return plain data that shares nothing changeable with ``value``.
+
+    What is no plain data and no model of an SDK's is left out; an iterator is not consumed.
+    """
+    if value is None or isinstance(value, str | int | float):
+        return value
+    if isinstance(value, Mapping):
+        pairs = cast("Mapping[object, Any]", value).items()
+        return {str(name): copied(inner) for name, inner in pairs}
+    if isinstance(value, list | tuple):
+        return [copied(inner) for inner in cast("Sequence[Any]", value)]
+    dump = getattr(value, "model_dump", None)
+    return dump(warnings=False, exclude_unset=True) if callable(dump) else None
+
+
+def beside_text(model: Any, *texts: str) -> dict[str, Any]:
+    """
+    Return the fields of an SDK's object, without those that hold text, which may be long.
+
+    Args:
+        model: The object; what a server adds to it is where the SDK keeps unknown fields.
+        texts: The names of the fields to leave out.
+    """
+    fields: dict[str, Any] = {**vars(model), **(model.model_extra or {})}
+    for name in texts:
+        fields.pop(name, None)
+    return {name: copied(value) for name, value in fields.items() if value is not None}
 
 
 def named_in(bodies: Iterable[Body], names: Mapping[str, str]) -> dict[str, str | int | bool]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final, NamedTuple, cast
 
-from latspan.wire._body import Body
+from latspan.wire._body import Body, copied
 from latspan.wire._media import media_in, without_media
 
 __all__ = [
@@ -127,22 +127,9 @@ def taken_down(request: Mapping[str, Any], names: Sequence[str]) -> Body:
     """
     Return a copy of some fields of a request, made while it is still what is sent.
 
-    A caller goes on with its list of messages, so a reference to it would not do. What is no
-    plain data and no model of an SDK's is left out; an iterator is not consumed.
+    A caller goes on with its list of messages, so a reference to it would not do.
     """
-    return {name: _copied(request[name]) for name in names if name in request}
-
-
-def _copied(value: Any) -> Any:
-    if value is None or isinstance(value, str | int | float):
-        return value
-    if isinstance(value, Mapping):
-        pairs = cast("Mapping[object, Any]", value).items()
-        return {str(name): _copied(inner) for name, inner in pairs}
-    if isinstance(value, list | tuple):
-        return [_copied(inner) for inner in cast("Sequence[Any]", value)]
-    dump = getattr(value, "model_dump", None)
-    return dump(warnings=False, exclude_unset=True) if callable(dump) else None
+    return {name: copied(request[name]) for name in names if name in request}
 
 
 def read(value: Any, name: str) -> Any:

@@ -49,12 +49,13 @@ class Dialect:
             without one.
         usage: The provider's own token counts in bodies.
         kind_of: The :class:`~latspan.wire.ChunkKind` of a chunk object, as a plain integer.
-            Called once a chunk on the caller's thread, so it must be fast and never raise.
-        says: Whether a chunk object says more than its text and what every chunk of its stream
-            says; the others need not be kept. As fast, and as safe. ``None`` where nobody knows.
-        body_of: A chunk or answer, object or bytes, as a plain mapping, ``{}`` where it has none.
-        opening: Whether a chunk is the one that says what none of the last ones does; it is kept.
-            ``None`` where the last ones say everything.
+            Never raises.
+        only_text: The same of a chunk object that holds text and no finish reason or usage, and 0
+            for every other. Called once per chunk on the caller's thread, so it must be fast and
+            never raise. ``None`` if all chunks need ``body_of``.
+        body_of: The fields of a chunk or answer, object or bytes, as a plain mapping; ``{}`` if it
+            has none. Called on the caller's thread for each chunk that is not ``only_text``. Of an
+            object it must copy what the application may change later.
         stream: The same stream in bytes, ``None`` where that is not recognised.
         content: Where text stands in requests and answers, ``None`` where nobody reads it.
         attributes: What bodies say of the answer, by the names of the span's attributes.
@@ -66,9 +67,8 @@ class Dialect:
     finish_reasons: Callable[[Iterable[Body]], FinishReasons]
     usage: Callable[[Iterable[Body]], Usage | None]
     kind_of: Callable[[Any], int]
-    says: Callable[[Any], bool] | None = None
+    only_text: Callable[[Any], int] | None = None
     body_of: Callable[[Any], Body] = plain
-    opening: Callable[[Any], bool] | None = None
     stream: Stream | None = None
     content: ContentShape | None = None
     attributes: Callable[[Iterable[Body]], Mapping[str, str | int | bool]] = identity_in

@@ -83,8 +83,8 @@ class EventReader:
             if event[:5] == b"data:" and event[-1:] == b"}" and b"\n" not in event:
                 self._keep(event)
                 return kind_of(event)
-        # A blank line may be cut anywhere, a byte a read.
-        joint = b"".join(self._parts[-3:])[-3:] + data
+        # A blank line may be cut anywhere, a byte a read; most bytes end no line.
+        joint = b"".join(self._parts[-3:])[-3:] + data if b"\n" in data else b""
         self._parts.append(data)
         self._length += len(data)
         if b"\n\n" not in joint and b"\r\n\r\n" not in joint:

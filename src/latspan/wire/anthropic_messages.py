@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final, cast
 
 from latspan.wire._anthropic_messages_content import ANTHROPIC_MESSAGES_CONTENT
-from latspan.wire._body import Body, plain
+from latspan.wire._body import Body, beside_text, plain
 from latspan.wire._chunk import ChunkKind
 from latspan.wire._dialect import Dialect, Stream, all_finished
 from latspan.wire._usage import Usage, at
@@ -33,6 +33,9 @@ By the delta's type: which field of it bears tokens, and of which kind.
 A ``compaction_delta`` is text too, but of a request of the server's own: its tokens are not among
 the message's.
 """
+
+
+_OF_A_BLOCK: Final = frozenset({"content_block_start", "content_block_delta", "content_block_stop"})
 
 
 def _kind_of(chunk: Any) -> int:
@@ -60,15 +63,20 @@ def _kind_of_event(event: bytes) -> int:
     return _VISIBLE if found[1] else _REASONING
 
 
-def _is_opening(chunk: Any) -> bool:
-    if isinstance(chunk, bytes):
-        return b"message_start" in chunk
-    return getattr(chunk, "type", None) == "message_start"
-
-
 def _body_of(answer: Any) -> Body:
     """Return events and whole messages in one shape, the message's."""
-    body = plain(answer)
+    if not hasattr(answer, "model_extra"):
+        return _of_event(plain(answer))
+    kind = getattr(answer, "type", None)
+    if kind == "message":
+        return beside_text(answer, "content")
+    if kind == "message_start":
+        return beside_text(answer.message, "content")
+    # The events of a block hold text alone.
+    return {} if kind in _OF_A_BLOCK else _of_event(beside_text(answer))
+
+
+def _of_event(body: Body) -> Body:
     message = body.get("message")
     if body.get("type") == "message_start" and isinstance(message, dict):
         return cast("Body", message)
@@ -135,8 +143,9 @@ ANTHROPIC_MESSAGES: Final = Dialect(
     finish_reasons=_finish_reasons,
     usage=_usage,
     kind_of=_kind_of,
+    # An event that bears a token has nothing besides.
+    only_text=_kind_of,
     body_of=_body_of,
-    opening=_is_opening,
     content=ANTHROPIC_MESSAGES_CONTENT,
     stream=Stream(
         opens=re.compile(rb'"type"\s*:\s*"(?:message_start|error)"'),

@@ -9,17 +9,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from latspan import semconv
-from latspan.wire._body import Body, identity_in, named_in, plain
+from latspan.wire._body import Body, beside_text, identity_in, named_in, plain
 from latspan.wire._chunk import ChunkKind
 from latspan.wire._content import read
 from latspan.wire._dialect import Dialect, Stream, all_finished
 from latspan.wire._openai_chat_content import OPENAI_CHAT_CONTENT, REASONING_FIELDS
 from latspan.wire._usage import Usage, at
 
-__all__ = ["OPENAI_CHAT", "attributes", "ended", "finish_reasons", "usage"]
+__all__ = ["OPENAI_CHAT", "attributes", "body_of", "ended", "finish_reasons", "usage"]
 
 # Plain ints: comparing and storing them costs a third of what enum members do.
 _EMPTY = int(ChunkKind.EMPTY)
@@ -34,9 +34,6 @@ def kind_of(chunk: Any) -> int:
     Never raises: what has not the shape of a chunk bears no token.
     """
     try:
-        # Most chunks end here, without an iterator.
-        if chunk.choices[0].delta.content:
-            return _VISIBLE
         for choice in chunk.choices:
             delta = choice.delta
             if delta.content:
@@ -44,7 +41,7 @@ def kind_of(chunk: Any) -> int:
             kind = _kind_of_wordless(delta)
             if kind:
                 return kind
-    except (AttributeError, TypeError, LookupError):
+    except (AttributeError, TypeError):
         pass
     return _EMPTY
 
@@ -75,22 +72,21 @@ def _kind_of_wordless(delta: Any) -> int:
     return _VISIBLE if read(audio, "data") or read(audio, "transcript") else _EMPTY
 
 
-def says(chunk: Any) -> bool:
+def only_text(chunk: Any) -> int:
     """
-    Return whether a chunk says more than its text and what every chunk of its stream says.
+    Return the same of a chunk that has one choice, and no finish reason or usage; else 0.
 
-    Never raises: what has not the shape of a chunk may say anything.
+    Never raises.
     """
     try:
-        if chunk.usage is None and not chunk.model_extra and chunk.choices:
-            # By hand: `any` over a generator is twice the steps.
-            for choice in chunk.choices:  # noqa: SIM110
-                if choice.finish_reason:
-                    return True
-            return False
-    except (AttributeError, TypeError):
+        (choice,) = chunk.choices
+        # Some servers send an empty finish reason with each chunk.
+        if not choice.finish_reason and chunk.usage is None:
+            delta = choice.delta
+            return _VISIBLE if delta.content else _kind_of_wordless(delta)
+    except (AttributeError, TypeError, ValueError):
         pass
-    return True
+    return _EMPTY
 
 
 # A quote inside a JSON string is escaped, so no text can look like a key. `(?!")`: not empty.
@@ -164,34 +160,19 @@ def usage(bodies: Iterable[Body]) -> Usage | None:
     )
 
 
-def _body_of(answer: Any) -> Body:
-    """
-    Return what a chunk or completion says beside its content.
-
-    Dumping the whole would cost four times as much, and copy a long answer.
-    """
+def body_of(answer: Any) -> Body:
+    """Return the fields of a chunk or a completion beside its text."""
     if not hasattr(answer, "model_extra"):
         return plain(answer)
-    choices: Iterable[Any] = getattr(answer, "choices", None) or ()
-    counted = getattr(answer, "usage", None)
-    body = cast("dict[str, Any]", vars(answer)).copy()
-    body.update(cast("Mapping[str, Any]", answer.model_extra or {}))
+    body = beside_text(answer, "choices")
     body["choices"] = [
         {
             "index": getattr(choice, "index", None),
             "finish_reason": getattr(choice, "finish_reason", None),
         }
-        for choice in choices
+        for choice in getattr(answer, "choices", None) or ()
     ]
-    # Of a stream's chunks one has it.
-    body["usage"] = None if counted is None else _dumped(counted)
     return body
-
-
-def _dumped(model: Any) -> Any:
-    dump = getattr(model, "model_dump", None)
-    # The SDK builds its models without checking them; what they warn of is the server's affair.
-    return dump(warnings=False) if callable(dump) else model
 
 
 def ended(bodies: Iterable[Body]) -> bool:
@@ -215,8 +196,8 @@ OPENAI_CHAT: Final = Dialect(
     finish_reasons=finish_reasons,
     usage=usage,
     kind_of=kind_of,
-    says=says,
-    body_of=_body_of,
+    only_text=only_text,
+    body_of=body_of,
     content=OPENAI_CHAT_CONTENT,
     attributes=attributes,
     stream=Stream(

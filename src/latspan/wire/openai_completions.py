@@ -8,7 +8,7 @@ from typing import Any, Final
 from latspan.wire._chunk import ChunkKind
 from latspan.wire._dialect import Dialect, Stream
 from latspan.wire._openai_completions_content import OPENAI_COMPLETIONS_CONTENT
-from latspan.wire.openai_chat import attributes, ended, finish_reasons, usage
+from latspan.wire.openai_chat import attributes, body_of, ended, finish_reasons, usage
 
 __all__ = ["OPENAI_COMPLETIONS"]
 
@@ -28,6 +28,16 @@ def _kind_of(chunk: Any) -> int:
     return _EMPTY
 
 
+def _only_text(chunk: Any) -> int:
+    try:
+        (choice,) = chunk.choices
+        if choice.text and not choice.finish_reason and chunk.usage is None:
+            return _VISIBLE
+    except (AttributeError, TypeError, ValueError):
+        pass
+    return _EMPTY
+
+
 def _kind_of_event(event: bytes) -> int:
     return _VISIBLE if _TOKEN.search(event) else _EMPTY
 
@@ -39,6 +49,8 @@ OPENAI_COMPLETIONS: Final = Dialect(
     finish_reasons=finish_reasons,
     usage=usage,
     kind_of=_kind_of,
+    only_text=_only_text,
+    body_of=body_of,
     content=OPENAI_COMPLETIONS_CONTENT,
     attributes=attributes,
     stream=Stream(

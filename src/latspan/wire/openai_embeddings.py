@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from typing import Any, Final, cast
 
 from latspan import semconv
-from latspan.wire._body import Body, identity_in, plain
+from latspan.wire._body import Body, copied, identity_in, plain
 from latspan.wire._chunk import ChunkKind
 from latspan.wire._content import read
 from latspan.wire._dialect import Dialect
 from latspan.wire.openai_chat import usage
 
 __all__ = ["OPENAI_EMBEDDINGS"]
+
+_JSON: Final = json.JSONDecoder()
+
+_LONGEST_MEMBER: Final = 4096
+"""Bytes of a member that are looked at."""
+
+_LONGEST_PARSED: Final = 1 << 16
+"""Bytes of an answer above which its vectors are not parsed, which would take milliseconds."""
 
 
 def _kind_of(chunk: Any) -> int:
@@ -21,16 +30,31 @@ def _kind_of(chunk: Any) -> int:
 
 
 def _body_of(answer: Any) -> Body:
+    if isinstance(answer, bytes) and len(answer) > _LONGEST_PARSED:
+        found = {name: _member(answer, name) for name in ("model", "usage")}
+        return {name: value for name, value in found.items() if value is not None}
     # Not the whole: its vectors are long, and only how long they are is asked for here.
     whole = plain(answer) if isinstance(answer, bytes) else answer
     vectors = read(whole, "data")
     vector = read(vectors[0], "embedding") if isinstance(vectors, list) and vectors else None
     return {
         "model": read(whole, "model"),
-        "usage": plain(read(whole, "usage")),
+        "usage": copied(read(whole, "usage")),
         # One in base64 has no dimensions that can be counted without decoding it.
         "dimensions": len(cast("list[object]", vector)) if isinstance(vector, list) else None,
     }
+
+
+def _member(answer: bytes, name: str) -> Any:
+    """Return a member of an answer that holds no text, so that no text can look like a name."""
+    _, found, rest = answer.rpartition(b'"%s"' % name.encode())
+    _, colon, value = rest[:_LONGEST_MEMBER].partition(b":")
+    if not found or not colon:
+        return None
+    try:
+        return _JSON.raw_decode(value.decode(errors="replace").lstrip())[0]
+    except ValueError:
+        return None
 
 
 def _attributes(bodies: Iterable[Body]) -> dict[str, str | int | bool]:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any, Final, cast
 
 from latspan import semconv
-from latspan.wire._body import Body, identity_in, named_in, plain
+from latspan.wire._body import Body, beside_text, identity_in, named_in, plain
 from latspan.wire._chunk import ChunkKind
 from latspan.wire._content import listed
 from latspan.wire._dialect import Dialect, Stream, all_finished
@@ -72,11 +72,32 @@ def _kind_of_event(event: bytes) -> int:
     return kind if kind is not None and _DELTA.search(event) else _EMPTY
 
 
+_TEXTS: Final = ("output", "input", "instructions", "tools", "text", "metadata", "prompt")
+"""The fields of a whole answer that may be long; it repeats most of its request."""
+
+
 def _body_of(answer: Any) -> Body:
-    body = plain(answer)
     # An event that tells of the whole answer holds it; a whole answer is that itself.
-    whole = body.get("response")
-    return cast("Body", whole) if isinstance(whole, dict) else body
+    if not hasattr(answer, "model_extra"):
+        body = plain(answer)
+        whole = body.get("response")
+        return cast("Body", whole) if isinstance(whole, dict) else body
+    whole = getattr(answer, "response", answer)
+    if hasattr(whole, "output"):
+        return {
+            **beside_text(whole, *_TEXTS),
+            "output": [_typed(each) for each in whole.output or ()],
+        }
+    kind = getattr(answer, "type", None)
+    if kind == "error":
+        return beside_text(answer)
+    item = getattr(answer, "item", None)
+    return {"type": kind} if item is None else {"type": kind, "item": _typed(item)}
+
+
+def _typed(item: Any) -> Body:
+    """Return what an item of an answer is, without what it holds."""
+    return {"type": getattr(item, "type", None)}
 
 
 def _fetched_body_of(answer: Any) -> Body:
@@ -169,6 +190,8 @@ OPENAI_RESPONSES: Final = Dialect(
     finish_reasons=_finish_reasons,
     usage=_usage,
     kind_of=_kind_of,
+    # An event that bears a token has nothing besides.
+    only_text=_kind_of,
     body_of=_body_of,
     content=OPENAI_RESPONSES_CONTENT,
     attributes=_attributes,
@@ -186,6 +209,7 @@ OPENAI_RESPONSES_FETCHED: Final = replace(
     name="openai.responses.fetched",
     operation="fetch_response",
     kind_of=_bears_nothing,
+    only_text=None,
     body_of=_fetched_body_of,
     content=None,
     attributes=_fetched_attributes,

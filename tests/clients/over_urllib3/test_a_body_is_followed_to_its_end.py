@@ -60,6 +60,7 @@ def into(raw: Any) -> None:
 
 READERS: dict[str, Callable[[requests.Response], object]] = {
     "iter_lines": lambda response: list(response.iter_lines()),
+    "iter_lines by bytes": lambda response: list(response.iter_lines(chunk_size=1)),
     "iter_content": lambda response: list(response.iter_content(None)),
     "iteration": list,
     "content": lambda response: response.content,
@@ -88,7 +89,10 @@ def test_every_way_to_read_it_all(clock: ManualClock, seen: Captured, reader: st
     assert record.duration_ns == WHOLE
 
 
-@pytest.mark.parametrize("reader", ["iter_lines", "raw.stream", "raw.read_chunked", "iteration"])
+@pytest.mark.parametrize(
+    "reader",
+    ["iter_lines", "iter_lines by bytes", "raw.stream", "raw.read_chunked", "iteration"],
+)
 def test_tokens_are_stamped_as_they_are_read(
     clock: ManualClock, seen: Captured, reader: str
 ) -> None:
@@ -131,6 +135,18 @@ def test_a_break_is_heard_at_once(clock: ManualClock, seen: Captured) -> None:
         assert only(seen) == record
     finally:
         gc.enable()
+
+
+def test_a_body_that_is_left_and_cannot_be_read_on(clock: ManualClock, seen: Captured) -> None:
+    """urllib3 closes a chunked body that is left, and another iteration finds nothing."""
+    response = post(clock)
+    for _ in response.iter_content(None):
+        break
+    clock.advance(3 * MS)
+    assert list(response.iter_content(None)) == []
+    record = only(seen)
+    assert record.outcome is Outcome.CLOSED_EARLY
+    assert record.duration_ns == TO_FIRST_TOKEN
 
 
 def test_inside_with_the_exit_is_the_end(clock: ManualClock, seen: Captured) -> None:

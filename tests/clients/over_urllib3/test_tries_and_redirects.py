@@ -162,7 +162,7 @@ def test_inside_a_call_each_try_is_an_attempt_of_it(clock: ManualClock, seen: Ca
     assert call is not None
     with call.active():
         answer = session.post(URL, json=BODY)
-    call.answer = answer.content
+    call.answered(answer.content)
     call.returned()
     call.finish(Outcome.COMPLETED)
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from latspan.clock import ManualClock
-from latspan.instrument import Exchange, SentRequest
-from latspan.segments import Outcome
+from latspan.instrument import Exchange, SentRequest, body_watch
+from latspan.segments import Kind, Outcome
 from latspan.testing import capture
 
 MS = 1_000_000
@@ -73,6 +74,9 @@ def test_the_address_of_a_host_without_a_name() -> None:
     assert (span.attributes or {})["server.address"] == "::1"
 
 
+EVENT = b'data: {"object":"chat.completion.chunk","choices":[{"delta":{"content":"Hi"}}]}\n\n'
+
+
 @pytest.mark.parametrize("decoded", [True, False])
 def test_a_body_that_is_decoded_by_who_reads_it(decoded: bool) -> None:
     """Only then are the events of a compressed body looked for in what is read."""
@@ -80,7 +84,86 @@ def test_a_body_that_is_decoded_by_who_reads_it(decoded: bool) -> None:
     with capture():
         exchange, response = begin(), Response()
         exchange.answered(200, headers, response, decoded=decoded)
-        assert (exchange.call.reads is not None) is decoded
+        watching = body_watch(response)
+        assert watching is not None
+        watching.read(watching.reading(), EVENT)
+        assert (exchange.call.kind is Kind.CALL) is decoded
+
+
+def test_a_body_that_its_library_decodes_after_each_read() -> None:
+    """Its events are looked for in what comes out, and stamped with the read."""
+    clock = ManualClock()
+    headers = {"content-type": "text/event-stream", "content-encoding": "br"}
+    with capture(clock=clock) as seen:
+        exchange, response = begin(), Response()
+        exchange.answered(200, headers, response)
+        watching = body_watch(response)
+        assert watching is not None
+        for data in (EVENT, EVENT, b"data: [DONE]\n\n"):
+            before = watching.reading()
+            clock.advance(20 * MS)
+            watching.read(before, b"coded")
+            clock.advance(3 * MS)
+            watching.decoded(data)
+        watching.ended(watching.reading())
+    (record,) = seen.records
+    assert (record.kind, record.outcome) == (Kind.CALL, Outcome.COMPLETED)
+    assert record.metrics["time_to_first_token"].value == 20 * MS
+    assert [gap.value for gap in record.chunk_gaps] == [23 * MS]
+
+
+def _gaps_when_read(parts_of: Callable[[bytes], list[bytes]]) -> list[int]:
+    """Return the gaps of three events, 20 ms apart, of which each first part is waited for."""
+    clock = ManualClock()
+    with capture(clock=clock) as seen:
+        exchange, response = begin(), Response()
+        exchange.answered(200, {"content-type": "text/event-stream"}, response)
+        watching = body_watch(response)
+        assert watching is not None
+        for event in (EVENT, EVENT, EVENT, b"data: [DONE]\n\n"):
+            for position, part in enumerate(parts_of(event)):
+                before = watching.reading()
+                clock.advance(20 * MS if position == 0 else 1_000)
+                watching.read(before, part)
+        reads = exchange.call.reads
+        assert reads is not None
+        assert len(reads.kinds) == 4
+        watching.ended(watching.reading())
+    (record,) = seen.records
+    assert record.outcome is Outcome.COMPLETED
+    return [gap.value for gap in record.chunk_gaps]
+
+
+def test_a_reader_by_lines_sees_the_gaps_of_the_events() -> None:
+    """The blank line behind an event comes with it, and is no arrival of its own."""
+    assert _gaps_when_read(lambda event: event.splitlines(keepends=True)) == [20_001_000] * 2
+
+
+def test_a_reader_by_bytes_keeps_one_instant_per_event() -> None:
+    """An event arrives when its reader has waited for its first byte; the rest was there."""
+    rest = (len(EVENT) - 1) * 1_000
+    assert (
+        _gaps_when_read(lambda event: [event[i : i + 1] for i in range(len(event))])
+        == [20 * MS + rest] * 2
+    )
+
+
+def test_an_event_that_comes_in_two_pieces_arrives_with_the_second() -> None:
+    """Its reader waited for both, and could not parse it before."""
+    clock = ManualClock()
+    with capture(clock=clock) as seen:
+        exchange, response = begin(), Response()
+        exchange.answered(200, {"content-type": "text/event-stream"}, response)
+        watching = body_watch(response)
+        assert watching is not None
+        for part in (EVENT[:30], EVENT[30:], EVENT[:30], EVENT[30:]):
+            before = watching.reading()
+            clock.advance(10 * MS)
+            watching.read(before, part)
+        watching.ended(watching.reading())
+    (record,) = seen.records
+    assert record.metrics["time_to_first_token"].value == 20 * MS
+    assert [gap.value for gap in record.chunk_gaps] == [20 * MS]
 
 
 @pytest.mark.parametrize("at_once", [True, False], ids=["at once", "again"])

@@ -58,7 +58,7 @@ def _open(
 def test_an_inference_call_knows_what_the_conventions_metrics_are_keyed_by(seen: Captured) -> None:
     """All of it, and what went wrong under the same word as on the span."""
     call = _open(server=("model.test", 8080))
-    call.answer = _Answer("m-2026")
+    call.answered(_Answer("m-2026"))
     call.finish(Outcome.TIMEOUT, error_type="ReadTimeout")
 
     (record,) = seen.records

@@ -306,7 +306,7 @@ def do_a_chat() -> None:
     call = open_call(operation="chat", provider="openai", model="m", dialect=OPENAI_CHAT)
     assert call is not None
     message = {"role": "assistant", "content": "hi"}
-    call.answer = {"choices": [{"index": 0, "finish_reason": "stop", "message": message}]}
+    call.answered({"choices": [{"index": 0, "finish_reason": "stop", "message": message}]})
     call.finish(Outcome.COMPLETED)
 
 

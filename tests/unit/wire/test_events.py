@@ -66,8 +66,25 @@ def test_a_long_event_that_comes_in_small_pieces_is_joined_once() -> None:
     first = b'data: {"object":"chat.completion.chunk","choices":[]}\n\n'
     assert reader.feed(first) == 0
     for _ in range(1000):
-        reader.feed(Piece(b"data: " if not looked_at else b"x" * 64))
+        reader.feed(Piece(b"data: " + b"x" * 64 + b"\n"))
     assert 0 < looked_at <= 3 * 1000
+
+
+def test_pieces_that_end_no_line_are_not_joined() -> None:
+    """A reader by bytes has hundreds of them per event."""
+
+    class Piece(bytes):
+        def __radd__(self, other: bytes) -> bytes:
+            raise AssertionError
+
+    kept: list[bytes] = []
+    reader = EventReader((OPENAI_CHAT,), kept.append)
+    event = b'data: {"object":"chat.completion.chunk","choices":[]}'
+    for position in range(len(event)):
+        assert reader.feed(Piece(event[position : position + 1])) == 0
+    reader.feed(b"\n")
+    reader.feed(b"\n")
+    assert kept == [event]
 
 
 @pytest.mark.parametrize("newline", [b"\n", b"\r\n"])

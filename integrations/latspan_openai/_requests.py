@@ -1,0 +1,71 @@
+"""
+Requests that reach the client without a patched method of a resource.
+
+An application may have taken a method before the SDK was instrumented: in a variable, or in
+``with_raw_response``, which keeps the methods of its resource from its first use. Such a method is
+not the patched one, but it still sends through ``request`` of its client.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, cast
+
+from latspan.instrument import Answers, Call, body_asked, with_names
+from latspan_openai._endpoints import CHAT, COMPLETIONS, EMBEDDINGS, RESPONSES, Endpoint
+
+__all__ = ["async_request", "request"]
+
+_BY_POSITION: Final = ("cast_to", "options")
+"""The arguments of a client's ``request`` that its other methods give without a name."""
+
+_BY_PATH: Final = {
+    "/chat/completions": CHAT,
+    "/responses": RESPONSES,
+    "/completions": COMPLETIONS,
+    "/embeddings": EMBEDDINGS,
+}
+
+
+def request(answers: Answers) -> Callable[..., Any]:
+    """Return what stands in for ``SyncAPIClient.request``."""
+    return with_names(answers.wrapper(_open, _asking, nested=False), *_BY_POSITION)
+
+
+def async_request(answers: Answers) -> Callable[..., Any]:
+    """Return what stands in for ``AsyncAPIClient.request``."""
+    return with_names(answers.async_wrapper(_open, _asking, nested=False), *_BY_POSITION)
+
+
+def _open(client: Any, kwargs: Mapping[str, Any]) -> Call | None:
+    endpoint = _endpoint_of(kwargs)
+    return None if endpoint is None else endpoint.open_for(client, _asked(kwargs))
+
+
+def _asking(kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a request, its stream asked for token counts."""
+    endpoint = _endpoint_of(kwargs)
+    if endpoint is None or endpoint.asking is None:
+        return kwargs
+    asked = _asked(kwargs)
+    more = endpoint.asking(asked)
+    options = kwargs["options"]
+    sent: object = options.json_data
+    if more is asked or not isinstance(sent, Mapping):
+        return kwargs
+    body = {**cast("Mapping[str, Any]", sent), **more}
+    return {**kwargs, "options": options.model_copy(update={"json_data": body})}
+
+
+def _endpoint_of(kwargs: Mapping[str, Any]) -> Endpoint | None:
+    options = kwargs.get("options")
+    if getattr(options, "method", None) != "post":
+        return None
+    return _BY_PATH.get(str(getattr(options, "url", "")).partition("?")[0])
+
+
+def _asked(kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    asked = dict(body_asked(kwargs["options"]))
+    if kwargs.get("stream"):
+        asked["stream"] = True
+    return asked

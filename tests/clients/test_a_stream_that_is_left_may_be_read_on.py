@@ -1,0 +1,196 @@
+"""A stream that was left and is read on is one call, which ends where reading ended."""
+
+from __future__ import annotations
+
+import gc
+from typing import Any
+
+import pytest
+
+import latspan
+from latspan._request import settle_left_calls
+from latspan.recording import RequestRecord
+from latspan.segments import Outcome
+from latspan.testing import Script
+from latspan.testing._capture import Captured
+from tests.clients.conftest import Driver, Leave, with_every_sdk
+
+MS = 1_000_000
+SCRIPT = Script.chat(tokens=5, prefill_ms=60, gap_ms=10, dialect="plain")
+
+
+def _leave(_: Any) -> None:
+    raise Leave
+
+
+def _only(seen: Captured) -> RequestRecord:
+    (record,) = seen.records
+    assert [span.name for span in seen.spans if span.name == "chat m"] == ["chat m"]
+    return record
+
+
+async def _peek(driver: Driver, stream: Any) -> None:
+    """Take the first chunk of a stream by an iterator that is dropped."""
+    _ = await anext(aiter(stream)) if driver.asynchronous else next(iter(stream))
+
+
+@with_every_sdk
+@pytest.mark.parametrize("peeks", [1, 3])
+def test_a_stream_that_is_peeked_at_and_then_read_is_completed(
+    driver: Driver, seen: Captured, peeks: int
+) -> None:
+    """Every chunk is recorded, by whichever iterator it was read."""
+
+    async def program(client: Any) -> None:
+        stream = await driver.create(client, stream=True)
+        for _ in range(peeks):
+            await _peek(driver, stream)
+        driver.clock.advance(7 * MS)
+        await driver.read(stream)
+
+    driver.run(driver.transport(SCRIPT), program)
+    record = _only(seen)
+    assert record.outcome is Outcome.COMPLETED
+    assert len(record.chunk_gaps) == 4
+    assert record.duration_ns == 100 * MS
+
+
+@with_every_sdk
+def test_a_stream_that_is_read_on_by_next_is_completed(driver: Driver, seen: Captured) -> None:
+    """By the stream's own `next`, after a loop was left."""
+
+    async def program(client: Any) -> None:
+        stream = await driver.create(client, stream=True)
+        await driver.read(stream, _leave)
+        while (
+            await anext(stream, None) if driver.asynchronous else next(stream, None)
+        ) is not None:
+            pass
+
+    driver.run(driver.transport(SCRIPT), program)
+    assert _only(seen).outcome is Outcome.COMPLETED
+
+
+@with_every_sdk
+def test_an_iterator_that_is_dropped_before_its_first_read_ends_nothing(
+    driver: Driver, seen: Captured
+) -> None:
+    """A framework may ask for an iterator to see whether there is one."""
+
+    async def program(client: Any) -> None:
+        stream = await driver.create(client, stream=True)
+        _ = aiter(stream) if driver.asynchronous else iter(stream)
+        del _
+        gc.collect()
+        await driver.read(stream)
+
+    driver.run(driver.transport(SCRIPT), program)
+    assert _only(seen).outcome is Outcome.COMPLETED
+
+
+@with_every_sdk
+def test_an_iterator_that_is_closed_late_leaves_nothing_that_another_reads(
+    driver: Driver, seen: Captured
+) -> None:
+    """An event loop closes what was dropped when the next loop is already reading."""
+
+    async def program(client: Any) -> None:
+        stream = await driver.create(client, stream=True)
+        first = aiter(stream) if driver.asynchronous else iter(stream)
+        _ = await anext(first) if driver.asynchronous else next(first)
+        second = aiter(stream) if driver.asynchronous else iter(stream)
+        _ = await anext(second) if driver.asynchronous else next(second)
+        if driver.asynchronous:
+            await first.aclose()
+        else:
+            first.close()
+        assert seen.records == ()
+        if driver.asynchronous:
+            async for _ in second:
+                pass
+        else:
+            for _ in second:
+                pass
+
+    driver.run(driver.transport(SCRIPT), program)
+    assert _only(seen).outcome is Outcome.COMPLETED
+
+
+@with_every_sdk
+def test_a_stream_that_is_left_and_held_is_counted_by_a_snapshot(
+    driver: Driver, seen: Captured
+) -> None:
+    """What is looked at then is final, and the rest of the stream is not recorded."""
+
+    async def program(client: Any) -> None:
+        stream = await driver.create(client, stream=True)
+        await driver.read(stream, _leave)
+        driver.clock.advance(10_000 * MS)
+        record = _only(seen)
+        assert (record.outcome, record.duration_ns) == (
+            Outcome.CLOSED_EARLY,
+            {"openai": 60 * MS, "anthropic": 60 * MS}[driver.sdk.name],
+        )
+        await driver.read(stream)
+
+    driver.run(driver.transport(SCRIPT), program)
+    assert _only(seen).outcome is Outcome.CLOSED_EARLY
+
+
+@with_every_sdk
+def test_a_stream_that_was_left_long_ago_is_counted_with_the_next_interval(
+    driver: Driver, seen: Captured
+) -> None:
+    """One that was left just now may still be read on."""
+
+    async def program(client: Any) -> None:
+        stream = await driver.create(client, stream=True)
+        await driver.read(stream, _leave)
+        driver.clock.advance(59_000 * MS)
+        settle_left_calls(60_000 * MS)
+        assert seen.recorder.snapshot().records == ()
+        driver.clock.advance(1_000 * MS)
+        settle_left_calls(60_000 * MS)
+        assert len(seen.recorder.snapshot().records) == 1
+        await driver.close(stream)
+
+    driver.run(driver.transport(SCRIPT), program)
+    assert _only(seen).outcome is Outcome.CLOSED_EARLY
+
+
+@with_every_sdk
+def test_a_unit_of_work_around_a_left_stream_has_its_segments(
+    driver: Driver, seen: Captured
+) -> None:
+    """The stream is still held when the request ends, and is read to its end after it."""
+    kept: list[Any] = []
+
+    async def program(client: Any) -> None:
+        with latspan.request("answer"):
+            kept.append(await driver.create(client, stream=True))
+            await driver.read(kept[0], _leave)
+            driver.clock.advance(5 * MS)
+        await driver.read(kept[0])
+
+    driver.run(driver.transport(SCRIPT), program)
+    request, call = seen.records
+    assert {total.name: total.duration_ns for total in request.segment_totals} == {
+        "server_wait": 60 * MS,
+        "postprocess": 5 * MS,
+    }
+    assert call.outcome is Outcome.COMPLETED
+
+
+@with_every_sdk
+def test_a_truthy_argument_asks_for_a_stream(driver: Driver, seen: Captured) -> None:
+    """The SDKs take ``stream=1`` for ``stream=True``."""
+
+    async def program(client: Any) -> None:
+        await driver.read(await driver.create(client, stream=1))
+
+    driver.run(driver.transport(SCRIPT), program)
+    record = _only(seen)
+    assert record.outcome is Outcome.COMPLETED
+    assert record.metrics["time_to_first_token"].value == 60 * MS
+    (span,) = [span for span in seen.spans if span.name == "chat m"]
+    assert (span.attributes or {})["gen_ai.request.stream"] is True
