@@ -111,19 +111,7 @@ def test_an_empty_finish_reason_is_none(
     assert reasons == (last or "error",)
 
 
-@pytest.mark.parametrize(
-    "parsed",
-    [
-        pytest.param(
-            True,
-            id="objects",
-            marks=pytest.mark.xfail(
-                strict=True, reason="a chunk with a token takes the place of the finish reason's"
-            ),
-        ),
-        pytest.param(False, id="bytes"),
-    ],
-)
+@pytest.mark.parametrize("parsed", [True, False], ids=["objects", "bytes"])
 def test_a_word_behind_the_finish_reason_does_not_hide_it(
     driver: Driver, seen: Captured, *, parsed: bool
 ) -> None:
