@@ -55,4 +55,5 @@ class _SdkSink(ApiSink):
     @property
     def inline(self) -> bool:
         """Whether somebody could tell that a span was ended later than its request."""
-        return not (self._sampler_is_known and self._processors.gather())
+        # First `gather`: with any sampler the processors wait for latspan when they flush.
+        return not (self._processors.gather() and self._sampler_is_known)

@@ -27,6 +27,9 @@ _DEAF: Final = frozenset(
 
 _COUNTS_NOTHING: Final = frozenset({"NoneType", "NoOpTracerMetrics"})
 
+_OF_THE_SDK: Final = (SynchronousMultiSpanProcessor, SimpleSpanProcessor, BatchSpanProcessor)
+"""Processors whose flush waits for latspan; the first is the one that a provider itself calls."""
+
 _WAITS: Final = "_latspan_waits"
 """The attribute of a processor that waits for latspan before it flushes."""
 
@@ -67,9 +70,10 @@ class Processors:
 
     def gather(self) -> bool:
         """
-        Return whether all of them gather spans, so that nobody can tell when one was ended.
+        Return whether all of them gather spans, so that the end of one is not noticed at once.
 
-        From then on each waits for latspan before it flushes or shuts down.
+        From then on the provider, and each of the SDK's own processors, waits for latspan before
+        it flushes or shuts down.
         """
         return self._look() and self._batch
 
@@ -82,8 +86,8 @@ class Processors:
         if self._looked_at is not processors:
             self._are_deaf = all(map(_is_deaf, processors))
             self._batch = {type(each) for each in processors} == {BatchSpanProcessor}
-            if self._batch:
-                for each in processors:
+            for each in (processor, *processors):
+                if type(each) in _OF_THE_SDK:
                     _have_wait(each)
             self._looked_at = processors
         return True

@@ -19,7 +19,7 @@ from opentelemetry.sdk.trace.sampling import (
 )
 
 from latspan import _runtime
-from latspan._request import LiveCall
+from latspan._request import LiveCall, settle_left_calls
 from latspan._runtime import Runtime
 from latspan.clock import ManualClock
 from latspan.export import application_sink
@@ -190,3 +190,41 @@ def test_when_latspan_is_off_nothing_is_waited_for(exporter: InMemorySpanExporte
     assert [span.name for span in exporter.get_finished_spans()] == ["theirs"]
     provider.shutdown()
     assert not provider.force_flush()
+
+
+class OfTheApplication(SpanProcessor):
+    """Keeps the names of the spans that have ended."""
+
+    def __init__(self) -> None:
+        self.ended: list[str] = []
+
+    def on_end(self, span: ReadableSpan) -> None:
+        """Keep the name of an ended span."""
+        self.ended.append(span.name)
+
+
+@pytest.mark.parametrize("sampler", [DEFAULT_ON, Moody(ALWAYS_ON)], ids=["known", "its own"])
+@pytest.mark.parametrize("flush", ["force_flush", "shutdown"])
+@pytest.mark.parametrize("simple", [True, False], ids=["simple", "its own"])
+def test_a_provider_that_is_flushed_has_the_calls_whose_stream_was_left(
+    exporter: InMemorySpanExporter, flush: str, sampler: Sampler, *, simple: bool
+) -> None:
+    """Such a call may go on as long as its stream is held; a flush counts it as ended."""
+    own = OfTheApplication()
+    provider = provider_of(SimpleSpanProcessor(exporter) if simple else own, sampler=sampler)
+    sink = application_sink(provider.get_tracer("test"))
+    clock = ManualClock()
+
+    def drain(_timeout_s: float | None) -> bool:
+        settle_left_calls()
+        return True
+
+    runtime = Runtime(
+        clock=clock, recorder=Recorder(clock), sink=lambda: sink, drain=drain, strict=True
+    )
+    with _runtime.overridden(runtime):
+        call = LiveCall(runtime, Context(), kind=Kind.CALL, name="chat", attributes={}, series={})
+        call.leave(Outcome.CLOSED_EARLY, done_ns=clock.monotonic_ns())
+        getattr(provider, flush)()
+    names = [span.name for span in exporter.get_finished_spans()] if simple else own.ended
+    assert names == ["chat"]
