@@ -542,7 +542,8 @@ class LiveCall:
             if around:
                 ended_with |= not_said_otherwise(around, {**self._started_with, **ended_with})
         self._finish_span(timeline, outcome, ended_with)
-        self._emit_event(timeline.done_ns, ended_with, said)
+        with guarded("the event of a call"):
+            self._emit_event(timeline.done_ns, ended_with, said)
         identity = self.span.span_context
         self._runtime.record(
             RequestRecord(

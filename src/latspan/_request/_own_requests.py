@@ -9,8 +9,9 @@ the call is open, a request is an attempt of it in three cases.
    builds, and the transport looks for that very object: an address that a hook rewrote changes
    nothing, and the token that an ``httpx.Auth`` or a credential fetches is another object. The
    request of another HTTP library, which carries the noted one where its own is not instrumented,
-   is known by :meth:`SentRequest.carries`. If nothing is noted, everything that goes to the
-   call's server is an attempt.
+   is known by :meth:`SentRequest.carries`. What is sent before the client has built a request is
+   no attempt. If it is unknown which client builds them, everything that goes to the call's
+   server is one.
 2. *It follows a redirect* with which an attempt was answered.
 3. *It is sent inside an attempt under way, and carries it on*: a transport inside a transport.
    In the task or thread of the call it may have another body, as long as the path is the same.
@@ -152,7 +153,8 @@ class OwnRequests:
             )
         if self._describe is not None:
             return sent.carries(self._describe())
-        return self._server in {None, (sent.host, sent.port)}
+        # A client that has built nothing so far fetches a token, for example.
+        return self._client is None and self._server in {None, (sent.host, sent.port)}
 
     def let_go(self) -> None:
         """Drop what is needed no longer: nothing more is sent."""

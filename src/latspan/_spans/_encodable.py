@@ -8,6 +8,7 @@ from typing import Any, Final, TypeVar, cast
 from latspan import semconv
 from latspan._spans._span import AttributeValue
 from latspan._text import LONGEST_NAME, text_of
+from latspan.wire import DEEPEST
 
 __all__ = ["LONGEST_CONTENT", "LONGEST_TEXT", "MOST_ITEMS", "encodable", "encodable_data"]
 
@@ -93,18 +94,22 @@ def _encodable_items(values: Sequence[object], longest: int) -> list[Any]:
     return items
 
 
-def encodable_data(value: object) -> Any:
+def encodable_data(value: object, deepest: int = DEEPEST) -> Any:
     """
     Return content of an event with each name and text in it encodable.
 
     Args:
         value: Lists and mappings of text, numbers and ``None``, nested in any way.
+        deepest: Levels of lists and mappings to keep; ``None`` stands for what is deeper.
     """
     if value is None:
         return None
+    if isinstance(value, (Mapping, list, tuple)) and deepest == 0:
+        return None
     if isinstance(value, Mapping):
         pairs = cast("Mapping[object, object]", value).items()
-        return {text_of(name): encodable_data(inner) for name, inner in pairs}
+        return {text_of(name): encodable_data(inner, deepest - 1) for name, inner in pairs}
     if isinstance(value, (list, tuple)):
-        return [encodable_data(inner) for inner in cast("Sequence[object]", value)]
+        items = cast("Sequence[object]", value)
+        return [encodable_data(inner, deepest - 1) for inner in items]
     return _encodable_item(value, LONGEST_CONTENT)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast, overload
 
 from latspan import _runtime, semconv
 from latspan._fork import this_process
@@ -44,8 +44,15 @@ def traced(function: Callable[..., Any] | None = None, /, *, name: str | None = 
 
 
 def _trace(function: Callable[..., Any], *, name: str | None) -> Callable[..., Any]:
-    span_name = name or f"{function.__module__}.{function.__qualname__}"
-    return wrapped(function, functools.partial(_open, span_name))
+    return wrapped(function, functools.partial(_open, name or _name_of(function)))
+
+
+def _name_of(function: Any) -> str:
+    """Return module and qualified name of a function, or of what another callable stands for."""
+    while isinstance(function, functools.partial):
+        function = cast("Any", function).func
+    named = function if hasattr(function, "__qualname__") else cast("object", function).__class__
+    return f"{named.__module__}.{named.__qualname__}"
 
 
 class _Traced:

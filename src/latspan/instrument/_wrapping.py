@@ -151,11 +151,17 @@ def wrapped(function: Callable[..., Any], begin: Begin) -> Callable[..., Any]:
     """
     if inspect.isasyncgenfunction(function):
         return _async_generator(function, begin)
-    if inspect.isgeneratorfunction(function):
+    if inspect.isgeneratorfunction(function) and not _is_awaited(function):
         return _generator(function, begin)
-    if inspect.iscoroutinefunction(function):
+    if inspect.iscoroutinefunction(function) or _is_awaited(function):
         return _coroutine(function, begin)
     return _function(function, begin)
+
+
+def _is_awaited(function: Any) -> bool:
+    """Return whether ``types.coroutine`` made an awaitable of what a generator function returns."""
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    return bool(getattr(code, "co_flags", 0) & inspect.CO_ITERABLE_COROUTINE)
 
 
 def _function(function: Callable[..., Any], begin: Begin) -> Callable[..., Any]:

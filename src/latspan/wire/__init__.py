@@ -8,7 +8,7 @@ client library, no clock and no OpenTelemetry.
 from __future__ import annotations
 
 from latspan.wire._answer import Answer
-from latspan.wire._body import Body, copied, error_in, events_in, plain
+from latspan.wire._body import DEEPEST, Body, copied, error_in, events_in, plain
 from latspan.wire._choices import choices_asked, choices_in
 from latspan.wire._chunk import ChunkKind
 from latspan.wire._content import (
@@ -30,6 +30,7 @@ from latspan.wire._sse import DONE, encode_comment, encode_event
 from latspan.wire._usage import Usage, at
 
 __all__ = [
+    "DEEPEST",
     "DONE",
     "Answer",
     "Body",

@@ -11,6 +11,7 @@ from latspan import semconv
 from latspan.wire._usage import at
 
 __all__ = [
+    "DEEPEST",
     "Body",
     "beside_text",
     "copied",
@@ -73,7 +74,7 @@ def _parsed(text: bytes) -> Body:
     ]
     try:
         value: object = json.loads(b"\n".join(lines) if lines else text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return _NOTHING
     return cast("Body", value) if isinstance(value, dict) else _NOTHING
 
@@ -87,19 +88,34 @@ def _decompressed(text: bytes) -> bytes:
     return whole if inflate.eof else b""
 
 
-def copied(value: Any) -> Any:
+DEEPEST: Final = 64
+"""
+Lists and mappings inside each other that are kept of what is asked and answered.
+
+Python and the encoders of OTLP recurse, and give up some hundred levels deep. Any client or model
+can send that.
+"""
+
+
+def copied(value: Any, deepest: int = DEEPEST) -> Any:
     """
     Return plain data that shares nothing changeable with ``value``.
 
     What is no plain data and no model of an SDK's is left out; an iterator is not consumed.
+
+    Args:
+        value: Data.
+        deepest: Levels of lists and mappings to keep; ``None`` stands for what is deeper.
     """
     if value is None or isinstance(value, str | int | float):
         return value
+    if deepest == 0:
+        return None
     if isinstance(value, Mapping):
         pairs = cast("Mapping[object, Any]", value).items()
-        return {str(name): copied(inner) for name, inner in pairs}
+        return {str(name): copied(inner, deepest - 1) for name, inner in pairs}
     if isinstance(value, list | tuple):
-        return [copied(inner) for inner in cast("Sequence[Any]", value)]
+        return [copied(inner, deepest - 1) for inner in cast("Sequence[Any]", value)]
     dump = getattr(value, "model_dump", None)
     return dump(warnings=False, exclude_unset=True) if callable(dump) else None
 

@@ -401,7 +401,7 @@ def _with_arguments(part: Part, joined: str) -> Part:
 def _as_data(arguments: str) -> Any:
     try:
         return json.loads(arguments)
-    except ValueError:
+    except (ValueError, RecursionError):
         return arguments
 
 

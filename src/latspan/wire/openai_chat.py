@@ -14,7 +14,7 @@ from typing import Any, Final
 from latspan import semconv
 from latspan.wire._body import Body, beside_text, identity_in, named_in, plain
 from latspan.wire._chunk import ChunkKind
-from latspan.wire._content import read
+from latspan.wire._content import listed, read
 from latspan.wire._dialect import Dialect, Stream, all_finished
 from latspan.wire._openai_chat_content import OPENAI_CHAT_CONTENT, REASONING_FIELDS
 from latspan.wire._usage import Usage, at
@@ -121,8 +121,10 @@ def finish_reasons(bodies: Iterable[Body]) -> dict[int, str | None]:
     """Return the finish reasons in ``bodies`` by choice, ``None`` for a choice without one."""
     reasons: dict[int, str | None] = {}
     for body in bodies:
-        for choice in body.get("choices") or ():
-            index, reason = int(choice.get("index") or 0), choice.get("finish_reason")
+        for choice in listed(body, "choices"):
+            index, reason = choice.get("index"), choice.get("finish_reason")
+            if not isinstance(index, int):
+                index = 0
             # Some servers send an empty one with each chunk. And after its last text a choice may
             # come again, in a chunk that has something else.
             reasons[index] = str(reason) if reason else reasons.get(index)

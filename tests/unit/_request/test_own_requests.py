@@ -107,3 +107,10 @@ def test_an_ipv6_address_stands_in_brackets() -> None:
     sent = SENT._replace(host="::1", port=8080)
     assert sent.url == "https://[::1]:8080/v1/chat"
     assert sent.target_of("/there") == ("https", "::1", "/there")
+
+
+def test_what_is_sent_before_the_client_has_built_a_request() -> None:
+    """It is not the call's, whatever its server: an SDK fetches a token, for example."""
+    own = OwnRequests(("model.test", 443), CLIENT)
+    assert not _includes(own, SENT._replace(method="GET", path="/oauth/token"))
+    assert _includes(OwnRequests(("model.test", 443)), SENT)

@@ -10,8 +10,9 @@ from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import SpanContext, SpanKind
 
-from latspan._spans import encodable
+from latspan._spans import encodable, encodable_data
 from latspan._spans._encodable import LONGEST_CONTENT, LONGEST_TEXT, MOST_ITEMS
+from latspan.wire import DEEPEST
 
 
 def test_what_is_fine_is_the_very_same() -> None:
@@ -76,3 +77,12 @@ def test_content_may_be_longer() -> None:
         "gen_ai.input.messages": content[:LONGEST_CONTENT],
         "other": content[:LONGEST_TEXT],
     }
+
+
+def test_content_of_an_event_that_is_nested_too_deep_is_cut() -> None:
+    """The encoder of OTLP recurses, and would lose the whole message."""
+    value: object = "m"
+    for _ in range(100_000):
+        value = {"a": value}
+
+    assert str(encodable_data({"b": 1, "deep": value})).count("{") == DEEPEST

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import inspect
-from collections.abc import AsyncGenerator, Generator, Iterator
+import types
+from collections.abc import AsyncGenerator, Callable, Generator, Iterator
 from contextvars import copy_context
 from typing import Any
 
@@ -206,3 +208,43 @@ def test_nothing_happens_until_configured() -> None:
     """The function runs as it is."""
     assert plain(1) == 0
     assert list(generator()) == [0, 0]
+
+
+class Echo:
+    """Returns what it is given."""
+
+    def __call__(self, value: int) -> int:
+        """Return it."""
+        return value
+
+
+def _echo(value: int) -> int:
+    return value
+
+
+@pytest.mark.parametrize(
+    ("called", "name"),
+    [(functools.partial(_echo, 3), "_echo"), (functools.partial(Echo(), 3), "Echo")],
+)
+def test_what_is_called_need_not_be_a_function(
+    seen: Captured, called: Callable[[], int], name: str
+) -> None:
+    """The span of a partial function has the function's name, that of an object its class's."""
+    assert latspan.traced(called)() == 3
+    assert [span.name for span in seen.spans] == [f"{__name__}.{name}"]
+
+
+def test_an_awaitable_of_the_older_kind_stays_one(seen: Captured) -> None:
+    """``types.coroutine`` makes one of a generator function."""
+
+    @latspan.traced(name="older")
+    @types.coroutine
+    def older() -> Generator[None, None, int]:
+        yield
+        return 5
+
+    async def program() -> int:
+        return await older()
+
+    assert asyncio.run(program()) == 5
+    assert [span.name for span in seen.spans] == ["older"]

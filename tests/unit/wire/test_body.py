@@ -6,7 +6,7 @@ import gzip
 import json
 import tracemalloc
 
-from latspan.wire import events_in, plain
+from latspan.wire import DEEPEST, copied, events_in, plain
 
 
 def test_a_compressed_body_is_read() -> None:
@@ -38,3 +38,21 @@ def test_a_whole_stream_is_cut_into_its_events() -> None:
         b"event: x\ndata: 2",
     )
     assert events_in(b'{"a":\n\n1}') == (b'{"a":\n\n1}',)
+
+
+def _nested(levels: int) -> list[object]:
+    value: list[object] = []
+    for _ in range(levels - 1):
+        value = [value]
+    return value
+
+
+def test_what_is_nested_too_deep_is_left_out() -> None:
+    """A client or a model may send any depth; recursion has an end."""
+    assert copied(_nested(DEEPEST)) == _nested(DEEPEST)
+    assert str(copied(_nested(100_000))).count("[") == DEEPEST
+
+
+def test_json_that_is_nested_too_deep_says_nothing() -> None:
+    """Python's parser gives up."""
+    assert plain(b'{"a": ' + b"[" * 100_000 + b"]" * 100_000 + b"}") == {}

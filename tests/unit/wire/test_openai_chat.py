@@ -146,3 +146,17 @@ def test_usage_is_the_last_one_and_a_missing_detail_is_not_zero() -> None:
 def test_without_usage_nobody_counted() -> None:
     """No number, and it says so."""
     assert counted_by_provider(OPENAI_CHAT.usage(({},))).source is TokenSource.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    "choices",
+    [[{"index": "zero", "finish_reason": "stop"}], [{"index": {}, "finish_reason": "stop"}, 7]],
+)
+def test_a_choice_without_a_number_is_the_first(choices: list[Any]) -> None:
+    """What is wrong with it costs no other field of the answer."""
+    assert OPENAI_CHAT.finish_reasons([{"choices": choices}]) == {0: "stop"}
+
+
+def test_choices_that_are_no_list_have_no_reasons() -> None:
+    """A server may send anything."""
+    assert OPENAI_CHAT.finish_reasons([{"choices": {"index": 0}}, {"choices": 5}]) == {}
