@@ -234,3 +234,20 @@ def test_what_the_caller_does_to_its_messages_later_is_not_captured(
 
     (message,) = json.loads(_attributes(seen)["gen_ai.input.messages"])
     assert message["parts"] == [{"type": "text", "content": "hello"}]
+
+
+def test_messages_that_can_be_read_only_once_are_captured_as_they_are_sent(
+    driver: Driver, seen: Captured
+) -> None:
+    """The client library reads an iterator, so it is the request's body that has them."""
+
+    async def program(client: Any) -> None:
+        messages = (dict(message) for message in MESSAGES)
+        stream = client.chat.completions.create(model="m", messages=messages, stream=True)
+        await driver.read(await stream if driver.asynchronous else stream)
+
+    with asked_for(captures_content=True):
+        driver.run(driver.transport(PLAIN), program)
+
+    (message,) = json.loads(_attributes(seen)["gen_ai.input.messages"])
+    assert message["parts"] == [{"type": "text", "content": "hello"}]

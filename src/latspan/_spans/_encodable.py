@@ -8,15 +8,12 @@ from typing import Any, Final, TypeVar, cast
 from latspan import semconv
 from latspan._spans._span import AttributeValue
 from latspan._text import LONGEST_NAME, text_of
-from latspan.wire import DEEPEST
+from latspan.wire import DEEPEST, LONGEST_CONTENT
 
-__all__ = ["LONGEST_CONTENT", "LONGEST_TEXT", "MOST_ITEMS", "encodable", "encodable_data"]
+__all__ = ["LONGEST_TEXT", "MOST_ITEMS", "encodable", "encodable_data"]
 
 LONGEST_TEXT: Final = 16_384
 """Characters of an attribute's text that are kept, or of all texts in its list."""
-
-LONGEST_CONTENT: Final = 1_048_576
-"""The same for what was asked and answered, which spans have only if it is configured."""
 
 MOST_ITEMS: Final = 128
 """Items of a list that are kept."""

@@ -18,20 +18,20 @@ from latspan.wire._content import (
     FragmentKind,
     Message,
     Part,
-    as_data,
-    as_json,
     said_in,
     taken_down,
 )
 from latspan.wire._decimals import as_number
 from latspan.wire._dialect import Dialect, Stream
 from latspan.wire._events import EventReader
+from latspan.wire._serialized import LONGEST_CONTENT, as_data, as_json
 from latspan.wire._sse import DONE, encode_comment, encode_event
 from latspan.wire._usage import Usage, at
 
 __all__ = [
     "DEEPEST",
     "DONE",
+    "LONGEST_CONTENT",
     "Answer",
     "Body",
     "ChunkKind",

@@ -97,7 +97,7 @@ can send that.
 """
 
 
-def copied(value: Any, deepest: int = DEEPEST) -> Any:
+def copied(value: Any, deepest: int = DEEPEST, left_out: list[object] | None = None) -> Any:
     """
     Return plain data that shares nothing changeable with ``value``.
 
@@ -106,6 +106,7 @@ def copied(value: Any, deepest: int = DEEPEST) -> Any:
     Args:
         value: Data.
         deepest: Levels of lists and mappings to keep; ``None`` stands for what is deeper.
+        left_out: Gets what is left out because of its type.
     """
     if value is None or isinstance(value, str | int | float):
         return value
@@ -113,11 +114,16 @@ def copied(value: Any, deepest: int = DEEPEST) -> Any:
         return None
     if isinstance(value, Mapping):
         pairs = cast("Mapping[object, Any]", value).items()
-        return {str(name): copied(inner, deepest - 1) for name, inner in pairs}
+        return {str(name): copied(inner, deepest - 1, left_out) for name, inner in pairs}
     if isinstance(value, list | tuple):
-        return [copied(inner, deepest - 1) for inner in cast("Sequence[Any]", value)]
+        items = cast("Sequence[Any]", value)
+        return [copied(inner, deepest - 1, left_out) for inner in items]
     dump = getattr(value, "model_dump", None)
-    return dump(warnings=False, exclude_unset=True) if callable(dump) else None
+    if callable(dump):
+        return dump(warnings=False, exclude_unset=True)
+    if left_out is not None:
+        left_out.append(value)
+    return None
 
 
 def beside_text(model: Any, *texts: str) -> dict[str, Any]:

@@ -6,14 +6,14 @@ Read only where somebody asked for it: to count tokens, or to put content on spa
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final, NamedTuple, cast
 
 from latspan.wire._body import Body, copied
-from latspan.wire._media import media_in, without_media
+from latspan.wire._media import media_in
+from latspan.wire._serialized import json_in
 
 __all__ = [
     "Content",
@@ -22,8 +22,6 @@ __all__ = [
     "FragmentKind",
     "Message",
     "Part",
-    "as_data",
-    "as_json",
     "compaction",
     "dumped",
     "listed",
@@ -123,13 +121,19 @@ class ContentShape:
     fragments: Callable[[Any], Iterable[Fragment]]
 
 
-def taken_down(request: Mapping[str, Any], names: Sequence[str]) -> Body:
+def taken_down(request: Mapping[str, Any], names: Sequence[str]) -> Body | None:
     """
     Return a copy of some fields of a request, made while it is still what is sent.
 
     A caller goes on with its list of messages, so a reference to it would not do.
+
+    Returns:
+        ``None`` if part of it can be read only once, an iterator for example: that is left to
+        whoever sends the request.
     """
-    return {name: copied(request[name]) for name in names if name in request}
+    left_out: list[object] = []
+    body = {name: copied(request[name], left_out=left_out) for name in names if name in request}
+    return None if any(isinstance(each, Iterable) for each in left_out) else body
 
 
 def read(value: Any, name: str) -> Any:
@@ -395,34 +399,4 @@ def _with_arguments(part: Part, joined: str) -> Part:
     """Return the call of a provider's tool with the arguments that came after it in a stream."""
     call: Mapping[str, Any] = part["server_tool_call"]
     field = "arguments" if "arguments" in call else "input"
-    return {**part, "server_tool_call": {**call, field: _as_data(joined)}}
-
-
-def _as_data(arguments: str) -> Any:
-    try:
-        return json.loads(arguments)
-    except (ValueError, RecursionError):
-        return arguments
-
-
-def as_data(content: Sequence[Mapping[str, Any]], *, media: bool) -> list[Any]:
-    """
-    Return messages, parts or tools as data, the arguments of tool calls too.
-
-    Args:
-        content: What a call was told or said.
-        media: Whether images, audio and files are in it, and not only that there were some.
-    """
-    return [_readable(each if media else without_media(each)) for each in content]
-
-
-def as_json(content: Sequence[Mapping[str, Any]], *, media: bool = True) -> str:
-    """Return the same as the text that a span's attribute holds."""
-    return json.dumps(as_data(content, media=media), separators=(",", ":"))
-
-
-def _readable(value: Mapping[str, Any]) -> Mapping[str, Any]:
-    if "parts" in value:
-        return {**value, "parts": [_readable(part) for part in value["parts"]]}
-    arguments = value.get("arguments")
-    return {**value, "arguments": _as_data(arguments)} if isinstance(arguments, str) else value
+    return {**part, "server_tool_call": {**call, field: json_in(joined)}}

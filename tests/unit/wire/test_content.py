@@ -89,7 +89,9 @@ REQUESTS: dict[str, tuple[Dialect, Any]] = {
 
 def _content_of(dialect: Dialect, request: Any) -> Any:
     assert dialect.content is not None
-    return dialect.content.asked(taken_down(request, dialect.content.request_fields))
+    taken = taken_down(request, dialect.content.request_fields)
+    assert taken is not None
+    return dialect.content.asked(taken)
 
 
 def _messages(messages: Any) -> Any:
@@ -488,17 +490,15 @@ def test_prompts_of_a_completion_may_be_texts_or_token_ids() -> None:
 
 
 def test_what_is_taken_down_is_what_was_sent() -> None:
-    """The caller's list may grow, its iterators are not consumed, and nothing else is read."""
+    """The caller's list may grow, and nothing else is read."""
     messages: list[Any] = [{"role": "user", "content": "hello"}]
-    contents = iter(["once"])
-    request: dict[str, Any] = {"messages": messages, "tools": contents, "api_key": "secret"}
+    request: dict[str, Any] = {"messages": messages, "tools": object(), "api_key": "secret"}
 
     body = taken_down(request, ("messages", "tools"))
     messages.append({"role": "assistant", "content": "later"})
     messages[0]["content"] = "changed"
 
     assert body == {"messages": [{"role": "user", "content": "hello"}], "tools": None}
-    assert list(contents) == ["once"]
 
 
 SENSELESS: list[Any] = [
@@ -702,3 +702,61 @@ def test_arguments_that_are_no_json_stay_text() -> None:
     assert said["parts"] == [
         {"type": "tool_call", "id": None, "name": "look_up", "arguments": '{"q":'}
     ]
+
+
+def _conversation(*texts: str) -> list[dict[str, Any]]:
+    return [{"role": "user", "parts": [{"type": "text", "content": each}]} for each in texts]
+
+
+def test_what_is_too_long_is_cut_inside_and_stays_json() -> None:
+    conversation = _conversation("short", "é" * 10_000, "last")
+
+    said = as_json(conversation, longest=9_000)
+
+    assert len(said) <= 9_000
+    short, cut, last = json.loads(said)
+    assert short == conversation[0]
+    assert cut["parts"][0]["content"] == "é" * 1_024
+    assert last == conversation[2]
+
+
+def test_of_too_many_messages_the_last_ones_are_kept() -> None:
+    conversation = _conversation(*(f"message {number}" for number in range(1_000)))
+
+    said = json.loads(as_json(conversation, longest=2_000))
+
+    assert said == conversation[-len(said) :]
+    assert len(said) > 20
+
+
+def test_media_are_left_out_before_any_text_is_cut() -> None:
+    kind = {"type": "blob", "mime_type": "image/png", "modality": "image"}
+    picture = {**kind, "content": "A" * 9_000}
+    text = {"type": "text", "content": "t" * 3_000}
+    conversation = [{"role": "user", "parts": [picture, text]}]
+
+    (message,) = json.loads(as_json(conversation, longest=4_000))
+
+    assert message["parts"] == [kind, text]
+
+
+def test_an_event_is_as_short_as_the_attribute() -> None:
+    conversation = _conversation("x" * 10_000, "last")
+
+    data = as_data(conversation, media=False, longest=1_000)
+
+    assert data == json.loads(as_json(conversation, longest=1_000))
+    assert len(json.dumps(data)) <= 1_000
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        iter([{"role": "user", "content": "hi"}]),
+        [{"role": "user", "content": iter([{"type": "text", "text": "hi"}])}],
+    ],
+)
+def test_what_can_be_read_only_once_is_left_to_its_reader(messages: Any) -> None:
+    assert taken_down({"messages": messages, "tools": []}, ("messages", "tools")) is None
+    (message,) = messages
+    assert list(message["content"]) in (list("hi"), [{"type": "text", "text": "hi"}])
