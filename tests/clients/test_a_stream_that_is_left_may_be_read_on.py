@@ -117,6 +117,23 @@ def test_an_iterator_that_is_closed_late_leaves_nothing_that_another_reads(
 
 
 @with_every_sdk
+def test_a_stream_that_is_left_as_its_loop_ends_is_closed_early(
+    driver: Driver, seen: Captured
+) -> None:
+    """The loop cancels what closes the iterator; nobody cancelled the caller."""
+
+    async def program(client: Any) -> Any:
+        stream = await driver.create(client, stream=True)
+        await driver.read(stream, _leave)
+        return stream
+
+    stream = driver.run(driver.transport(SCRIPT), program)
+    del stream
+    gc.collect()
+    assert _only(seen).outcome is Outcome.CLOSED_EARLY
+
+
+@with_every_sdk
 def test_a_stream_that_is_left_and_held_is_counted_by_a_snapshot(
     driver: Driver, seen: Captured
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import zlib
 from collections.abc import AsyncIterator, Iterator
@@ -151,6 +152,35 @@ def test_a_bare_client_reads_a_compressed_stream(
     record, _ = _only(seen)
     assert (record.name, record.outcome) == ("chat m", Outcome.COMPLETED)
     assert (record.tokens.input, record.tokens.output) == (7, 2)
+
+
+@with_every_sdk
+@pytest.mark.parametrize("read", ["bytes", "lines", "raw"])
+def test_a_body_that_is_left_as_its_loop_ends_is_closed_early(
+    driver: Driver, seen: Captured, read: str
+) -> None:
+    """The loop cancels what closes the iterator; nobody cancelled the caller."""
+
+    async def program(client: Any) -> Any:
+        sender: Any = client._client
+        request = sender.build_request(
+            "POST", f"{driver.sdk.base_url}/any", json={"model": "m", "stream": True}
+        )
+        if driver.asynchronous:
+            response = await sender.send(request, stream=True)
+            async for _ in getattr(response, f"aiter_{read}")():
+                break
+        else:
+            response = sender.send(request, stream=True)
+            for _ in getattr(response, f"iter_{read}")():
+                break
+        return response
+
+    response = driver.run(driver.sending(_events(driver)), program)
+    del response
+    gc.collect()
+    record, _ = _only(seen)
+    assert record.outcome is Outcome.CLOSED_EARLY
 
 
 @with_every_sdk

@@ -9,13 +9,15 @@ import pytest
 
 from latspan.segments import Outcome
 from latspan.testing._capture import Captured
-from tests.clients.conftest import Driver
+from tests.clients.conftest import Driver, Leave
 
 USED = {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10}
 
 
-def _streamed(driver: Driver, chunks: list[dict[str, Any]], **options: Any) -> list[Any]:
-    """Return what the client got of a stream of ``chunks``."""
+def _streamed(
+    driver: Driver, chunks: list[dict[str, Any]], *, leave_after: int | None = None, **options: Any
+) -> list[Any]:
+    """Return what the client got of a stream of ``chunks``, which may be left after some."""
     head = {"id": "a", "created": 1, "model": "m", "object": "chat.completion.chunk"}
     text = "".join(f"data: {json.dumps({**head, **chunk})}\n\n" for chunk in chunks)
 
@@ -25,8 +27,15 @@ def _streamed(driver: Driver, chunks: list[dict[str, Any]], **options: Any) -> l
 
     got: list[Any] = []
 
+    def take(chunk: Any) -> None:
+        got.append(chunk)
+        if len(got) == leave_after:
+            raise Leave
+
     async def program(client: Any) -> None:
-        await driver.read(await driver.create(client, stream=True, **options), got.append)
+        stream = await driver.create(client, stream=True, **options)
+        await driver.read(stream, take)
+        await driver.close(stream)
 
     driver.run(driver.http.MockTransport(respond), program)
     return got
@@ -37,9 +46,9 @@ def _word(index: int, word: str, finish_reason: str | None = None) -> dict[str, 
     return {"choices": [choice]}
 
 
-def _attributes(seen: Captured) -> dict[str, Any]:
+def _attributes(seen: Captured, outcome: Outcome = Outcome.COMPLETED) -> dict[str, Any]:
     (record,) = seen.records
-    assert record.outcome is Outcome.COMPLETED
+    assert record.outcome is outcome
     (span,) = [span for span in seen.spans if span.name == "chat m"]
     return dict(span.attributes or {})
 
@@ -78,6 +87,17 @@ def test_usage_that_comes_with_each_word_is_read_where_nothing_follows(
     _streamed(driver, [*words, {**_word(0, "w", "stop"), "usage": USED}])
 
     assert _attributes(seen)["gen_ai.usage.output_tokens"] == 3
+
+
+def test_usage_that_comes_with_each_word_is_read_of_a_stream_that_is_left(
+    driver: Driver, seen: Captured
+) -> None:
+    """No chunk with a finish reason came, and none without text."""
+    words = [{**_word(0, "w"), "usage": {**USED, "completion_tokens": n}} for n in (1, 2, 3)]
+
+    _streamed(driver, words, leave_after=2)
+
+    assert _attributes(seen, Outcome.CLOSED_EARLY)["gen_ai.usage.output_tokens"] == 2
 
 
 def _cut(driver: Driver, words: list[dict[str, Any]], *, parsed: bool) -> None:

@@ -460,5 +460,7 @@ async def _aiterate_body(
             await source.aclose()
         raise
     except BaseException as error:
-        watching.failed(before, error)
+        # At its end a loop cancels what closes the iterators that were dropped.
+        if watching.in_read:
+            watching.failed(before, error)
         raise

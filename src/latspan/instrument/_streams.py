@@ -66,14 +66,22 @@ class Watch:
 
     def look_closer(self, chunk: Any) -> int:
         """Take down a chunk that holds more than text, and return its kind."""
+        dialect, tail = self._dialect, self.call.tail
         if not self.call.finished:
-            self.call.take_down(self._dialect, chunk)
-        return self._dialect.kind_of(chunk)
+            is_first = tail.first is None
+            self.call.take_down(dialect, chunk)
+            if is_first and tail.first is not None and dialect.continuous_usage(tail.first):
+                self.only_text = self.first_look
+        return dialect.kind_of(chunk)
 
     def begins(self, reader: object) -> None:
         """Note that an iterator reads its first chunk, perhaps after another one was left."""
         self._reader = reader
         self.call.resume()
+
+    def is_read_by(self, reader: object) -> bool:
+        """Return whether that iterator reads the stream: it was not left, and none replaced it."""
+        return self._reader is reader and not self.call.left
 
     def read(self, before_ns: int, chunk: Any) -> None:
         """Stamp a read that gave ``chunk`` and was begun at ``before_ns``."""
@@ -196,16 +204,16 @@ def iterate(
     if reads is None or watching.call.finished:
         yield from source
         return
-    stamps, look_closer = reads.stamps, watching.look_closer
-    look, only_text = watching.look, watching.only_text
+    stamp, look_closer = reads.stamps.extend, watching.look_closer
+    look = watching.look
     reader = object()
     watching.begins(reader)
     before = now()
     try:
         for chunk in source:
-            stamps += (before, now(), look(chunk) or look_closer(chunk))
+            stamp((before, now(), look(chunk) or look_closer(chunk)))
             yield chunk
-            look = only_text
+            look = watching.only_text
             before = now()
         watching.ended(before)
     except GeneratorExit:
@@ -241,20 +249,22 @@ async def _aiterate(
         async for chunk in source:
             yield chunk
         return
-    stamps, look_closer = reads.stamps, watching.look_closer
-    look, only_text = watching.look, watching.only_text
+    stamp, look_closer = reads.stamps.extend, watching.look_closer
+    look = watching.look
     watching.begins(reader)
     before = now()
     try:
         async for chunk in source:
-            stamps += (before, now(), look(chunk) or look_closer(chunk))
+            stamp((before, now(), look(chunk) or look_closer(chunk)))
             yield chunk
-            look = only_text
+            look = watching.only_text
             before = now()
         watching.ended(before)
     except GeneratorExit:
         watching.left(reader)
         raise
     except BaseException as error:
-        watching.failed(before, error)
+        # At its end a loop cancels what closes the iterators that were dropped.
+        if watching.is_read_by(reader):
+            watching.failed(before, error)
         raise

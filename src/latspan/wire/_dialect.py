@@ -36,6 +36,11 @@ class Stream:
     closes: re.Pattern[bytes] | None = None
 
 
+def _never(first: Body) -> bool:
+    del first
+    return False
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dialect:
     """
@@ -50,9 +55,11 @@ class Dialect:
         usage: The provider's own token counts in bodies.
         kind_of: The :class:`~latspan.wire.ChunkKind` of a chunk object, as a plain integer.
             Never raises.
-        only_text: The same of a chunk object that holds text and no finish reason or usage, and 0
-            for every other. Called once per chunk on the caller's thread, so it must be fast and
-            never raise. ``None`` if all chunks need ``body_of``.
+        only_text: The same of a chunk object that holds text and no finish reason, and 0 for every
+            other. Called once per chunk on the caller's thread, so it must be fast and never
+            raise. ``None`` if all chunks need ``body_of``.
+        continuous_usage: Whether, by the body of a stream's first chunk, every chunk has usage:
+            then all need ``body_of``.
         body_of: The fields of a chunk or answer, object or bytes, as a plain mapping; ``{}`` if it
             has none. Called on the caller's thread for each chunk that is not ``only_text``. Of an
             object it must copy what the application may change later.
@@ -68,6 +75,7 @@ class Dialect:
     usage: Callable[[Iterable[Body]], Usage | None]
     kind_of: Callable[[Any], int]
     only_text: Callable[[Any], int] | None = None
+    continuous_usage: Callable[[Body], bool] = _never
     body_of: Callable[[Any], Body] = plain
     stream: Stream | None = None
     content: ContentShape | None = None

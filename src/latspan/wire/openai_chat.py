@@ -19,7 +19,15 @@ from latspan.wire._dialect import Dialect, Stream, all_finished
 from latspan.wire._openai_chat_content import OPENAI_CHAT_CONTENT, REASONING_FIELDS
 from latspan.wire._usage import Usage, at
 
-__all__ = ["OPENAI_CHAT", "attributes", "body_of", "ended", "finish_reasons", "usage"]
+__all__ = [
+    "OPENAI_CHAT",
+    "attributes",
+    "body_of",
+    "continuous_usage",
+    "ended",
+    "finish_reasons",
+    "usage",
+]
 
 # Plain ints: comparing and storing them costs a third of what enum members do.
 _EMPTY = int(ChunkKind.EMPTY)
@@ -74,19 +82,31 @@ def _kind_of_wordless(delta: Any) -> int:
 
 def only_text(chunk: Any) -> int:
     """
-    Return the same of a chunk that has one choice, and no finish reason or usage; else 0.
+    Return the same of a chunk that has one choice, and no finish reason; else 0.
 
-    Never raises.
+    Usage is not looked for, see :func:`continuous_usage`. Never raises.
     """
     try:
         (choice,) = chunk.choices
         # Some servers send an empty finish reason with each chunk.
-        if not choice.finish_reason and chunk.usage is None:
+        if not choice.finish_reason:
             delta = choice.delta
             return _VISIBLE if delta.content else _kind_of_wordless(delta)
     except (AttributeError, TypeError, ValueError):
         pass
     return _EMPTY
+
+
+def continuous_usage(first: Body) -> bool:
+    """
+    Return whether every chunk of a stream has usage, judged by the first one.
+
+    Otherwise it comes with the finish reason, or in a chunk without text, and the content test
+    saves a tenth of what a chunk costs by not asking for it.
+
+    Source: ``stream_options.continuous_usage_stats`` of vLLM.
+    """
+    return bool(first.get("usage"))
 
 
 # A quote inside a JSON string is escaped, so no text can look like a key. `(?!")`: not empty.
@@ -199,6 +219,7 @@ OPENAI_CHAT: Final = Dialect(
     usage=usage,
     kind_of=kind_of,
     only_text=only_text,
+    continuous_usage=continuous_usage,
     body_of=body_of,
     content=OPENAI_CHAT_CONTENT,
     attributes=attributes,

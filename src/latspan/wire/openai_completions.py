@@ -8,7 +8,14 @@ from typing import Any, Final
 from latspan.wire._chunk import ChunkKind
 from latspan.wire._dialect import Dialect, Stream
 from latspan.wire._openai_completions_content import OPENAI_COMPLETIONS_CONTENT
-from latspan.wire.openai_chat import attributes, body_of, ended, finish_reasons, usage
+from latspan.wire.openai_chat import (
+    attributes,
+    body_of,
+    continuous_usage,
+    ended,
+    finish_reasons,
+    usage,
+)
 
 __all__ = ["OPENAI_COMPLETIONS"]
 
@@ -31,7 +38,7 @@ def _kind_of(chunk: Any) -> int:
 def _only_text(chunk: Any) -> int:
     try:
         (choice,) = chunk.choices
-        if choice.text and not choice.finish_reason and chunk.usage is None:
+        if choice.text and not choice.finish_reason:
             return _VISIBLE
     except (AttributeError, TypeError, ValueError):
         pass
@@ -50,6 +57,7 @@ OPENAI_COMPLETIONS: Final = Dialect(
     usage=usage,
     kind_of=_kind_of,
     only_text=_only_text,
+    continuous_usage=continuous_usage,
     body_of=body_of,
     content=OPENAI_COMPLETIONS_CONTENT,
     attributes=attributes,

@@ -76,7 +76,6 @@ def _finish(reason: str | None) -> Any:
         (_said(choices=[_finish("")]), True),
         (_said(choices=[_finish("stop")]), False),
         (_said(choices=[_finish(None), _finish("length")]), False),
-        (_said(usage=SimpleNamespace(prompt_tokens=1)), False),
         (_said(choices=[]), False),
         (_said(choices=None), False),
         (b'data: {"choices":[]}', False),
