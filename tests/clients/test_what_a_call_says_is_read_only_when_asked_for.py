@@ -11,7 +11,7 @@ import pytest
 from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
 
 import latspan
-from latspan._request import _call
+from latspan._request import _open_calls
 from latspan._spans import ApiSink
 from latspan.recording import RequestRecord
 from latspan.sdk._worker import Worker
@@ -131,7 +131,7 @@ def test_by_default_nothing_is_kept_counted_or_captured(driver: Driver, seen: Ca
 
     def visit(_: Any) -> None:
         # The one way to see what a call holds while it is open.
-        (call,) = _call._open_calls.values()  # pyright: ignore[reportPrivateUsage]
+        (call,) = _open_calls._open_calls.values()  # pyright: ignore[reportPrivateUsage]
         held.append((call.gathered, call.request, len(call.tail.parts())))
 
     async def program(client: Any) -> None:

@@ -7,12 +7,7 @@ runtime's ``settle``, and what follows, evidence, timeline, spans and record, ha
 
 from __future__ import annotations
 
-from latspan._request._call import (
-    LiveCall,
-    abandon_open_calls,
-    active_call,
-    settle_left_calls,
-)
+from latspan._request._call import LiveCall
 from latspan._request._carried import Carried
 from latspan._request._context import (
     Entered,
@@ -23,6 +18,7 @@ from latspan._request._context import (
     with_attributes,
 )
 from latspan._request._enclosing import active_work, enclosing_works, is_left_over
+from latspan._request._open_calls import abandon_open_calls, active_call, settle_left_calls
 from latspan._request._own_requests import SentRequest
 from latspan._request._remarks import Generation, Remarks
 from latspan._request._work import Known, LiveWork

@@ -2,119 +2,26 @@
 
 from __future__ import annotations
 
-import itertools
-import os
 from collections.abc import Mapping
-from contextvars import ContextVar
-from typing import Any, NamedTuple
+from typing import Any
 
 from opentelemetry.context import Context
 from opentelemetry.trace import SpanKind
 
-from latspan import semconv
-from latspan._request._content import INFERENCES, details, with_content
-from latspan._request._context import (
-    Entered,
-    convention_labels,
-    series_attributes,
-    span_attributes,
-)
+from latspan._request._conclusion import Conclusion, Ending, ObservedCall
+from latspan._request._context import Entered, series_attributes, span_attributes
 from latspan._request._enclosing import current_unit, enclosing_works
+from latspan._request._open_calls import current_call, is_first_to_end, opened
 from latspan._request._own_requests import OwnRequests
-from latspan._request._said import Said, read_answer
 from latspan._request._tail import Tail
 from latspan._runtime import Runtime, guarded, nobody_observes
-from latspan._spans import (
-    AttributeValue,
-    FinishedSpan,
-    NoSink,
-    SpanSink,
-    attempt_spans,
-    latency_attributes,
-    not_said_otherwise,
-    segment_spans,
-    token_attributes,
-)
+from latspan._spans import AttributeValue, NoSink, SpanSink
 from latspan._text import text_of
-from latspan._timeline import (
-    Attempt,
-    CallObservation,
-    Interval,
-    Reads,
-    Timeline,
-    answering,
-    call_timeline,
-)
-from latspan.recording import RequestRecord
-from latspan.segments import Kind, Mark, Outcome, Side, Source
-from latspan.tokens import TokenCounts, TokenSource
-from latspan.wire import ChunkKind, Dialect, copied
+from latspan._timeline import Attempt, Interval, Reads, Timeline, answering
+from latspan.segments import Kind, Mark, Outcome, Source
+from latspan.wire import Dialect, copied
 
-__all__ = ["LiveCall", "abandon_open_calls", "active_call", "settle_left_calls"]
-
-_call: ContextVar[LiveCall | None] = ContextVar("latspan_call", default=None)
-
-# Strong references: a call that nobody finishes must still be there at shutdown.
-_open_calls: dict[int, LiveCall] = {}
-_serial = itertools.count()
-
-
-def _forget_the_parents() -> None:
-    """Leave what is open in the parent to the parent."""
-    for call in _open_calls.values():
-        call.finished = True
-    _open_calls.clear()
-
-
-os.register_at_fork(after_in_child=_forget_the_parents)
-
-
-def active_call() -> LiveCall | None:
-    """
-    Return the call that a client library is making in this context, if any.
-
-    A task that was begun inside a call carries it in its context, long after its end. A call
-    that has returned is over for transports, though its stream may still be read.
-    """
-    call = _call.get()
-    if call is None or call.finished or call.returned_ns is not None:
-        return None
-    return call
-
-
-def abandon_open_calls() -> None:
-    """End every call that is still open as ``abandoned``: the process is going down."""
-    settle_left_calls()
-    for call in list(_open_calls.values()):
-        call.finish(Outcome.ABANDONED)
-
-
-def settle_left_calls(left_for_ns: int = 0) -> None:
-    """
-    End the calls whose stream the caller has stopped reading; what is read later is not recorded.
-
-    Args:
-        left_for_ns: Only those whose last read returned at least so many nanoseconds ago.
-    """
-    for call in list(_open_calls.values()):
-        call.settle(left_for_ns)
-
-
-class _End(NamedTuple):
-    """
-    How a call will have ended if nothing more is read of it.
-
-    Args:
-        outcome: How.
-        done_ns: When, monotonic nanoseconds.
-        error_type: A status code or the name of an exception type.
-        last_read: Before and after the read that gave no chunk, if there was one.
-    """
-
-    outcome: Outcome
-    done_ns: int
-    error_type: str | None
-    last_read: tuple[int, int] | None
+__all__ = ["LiveCall"]
 
 
 class LiveCall:
@@ -229,7 +136,7 @@ class LiveCall:
         """Whether ``traceparent`` is to be added to what is sent."""
         self.returned_ns: int | None = None
         self._close_started_ns: int | None = None
-        self._left: _End | None = None
+        self._left: Ending | None = None
         self._timeline: Timeline | None = None
         self._convention_metrics = convention_metrics
         self._started_with = {**attributes, **span_attributes(kind, self.series)}
@@ -239,8 +146,7 @@ class LiveCall:
         if sink is None:
             sink = NoSink() if awaits_span else runtime.sink()
         self._open_span(sink, around)
-        self._handle = next(_serial)
-        _open_calls[self._handle] = self
+        self._handle = opened(self)
 
     def _join_enclosing_work(self) -> None:
         for work in enclosing_works():
@@ -307,7 +213,7 @@ class LiveCall:
 
     def active(self) -> Entered[LiveCall | None]:
         """Inside ``with`` be the call that transports find, and its span the current one."""
-        self._entered = Entered(_call, self, self.span.context)
+        self._entered = Entered(current_call, self, self.span.context)
         return self._entered
 
     def is_entered_here(self) -> bool:
@@ -379,7 +285,7 @@ class LiveCall:
             error_type: A status code or the name of an exception type.
             last_read: Before and after the read that gave no chunk, if there was one.
         """
-        self._left = _End(outcome, done_ns, error_type, last_read)
+        self._left = Ending(outcome, done_ns, error_type, last_read)
 
     def resume(self) -> None:
         """Note that the caller reads on after all."""
@@ -442,8 +348,7 @@ class LiveCall:
             finalizing: A finaliser says so. The collector may run it inside any lock, that of an
                 application's span processor too, so spans are finished on latspan's thread.
         """
-        # Popping is atomic: of several threads and a finaliser exactly one gets through.
-        if _open_calls.pop(self._handle, None) is None:
+        if not is_first_to_end(self._handle):
             return
         self.finished = True
         self._left = None
@@ -466,22 +371,15 @@ class LiveCall:
         # Content is read and events are emitted on latspan's thread, whatever waits for the span:
         # an application's exporter of logs may send at once.
         inline = inline and not self._runtime.concludes_apart
-        self._runtime.conclude("the end of a call", self._conclude_once, inline=inline)
-
-    def _conclude_once(self) -> None:
-        # Popping is atomic: the caller's thread and latspan's may both come to it.
-        try:
-            ending = self._ending.pop()
-        except IndexError:
-            return
-        self._conclude(*ending)
+        self._runtime.conclude("the end of a call", self._conclude, inline=inline)
 
     def interval(self, until_ns: int) -> Interval:
         """Return it as the unit of work around it sees it, which ended at ``until_ns``."""
         timeline, left = self._timeline, self._left
         if timeline is None and left is not None:
             # Left inside it, and it may be read on outside: as it is so far.
-            timeline = self._timeline_of(self._said(), left.outcome, left.done_ns)
+            observed = self._observed()
+            timeline = observed.timeline(observed.said(), left.outcome, left.done_ns)
         if timeline is None:
             return Interval(self.name, self._start_ns, until_ns)
         visible = timeline.metrics.get("time_to_first_visible_token")
@@ -494,77 +392,44 @@ class LiveCall:
             first_visible_source=Source.MEASURED if visible is None else visible.source,
         )
 
-    def _said(self) -> Said:
-        if self.dialect is None:
-            return Said()
-        streamed = self.reads is not None
-        return read_answer(self.dialect, self.tail.parts(), self.headers, streamed=streamed)
-
-    def _with_content(self, said: Said) -> Said:
-        if self.gathered is None or self.dialect is None or self.dialect.content is None:
-            return said
-        return with_content(
-            said,
-            self.dialect.content,
+    def _observed(self) -> ObservedCall:
+        return ObservedCall(
+            runtime=self._runtime,
+            kind=self.kind,
+            name=self.name,
+            start_ns=self._start_ns,
+            offset_ns=self._offset_ns,
+            server=self.server,
+            dialect=self.dialect,
+            choices=self.choices,
+            series=self.series,
+            started_with=self._started_with,
+            renamed=self._renamed,
+            convention_metrics=self._convention_metrics,
+            method=self.method,
+            headers=self.headers,
+            attempts=self.attempts,
+            returned_ns=self.returned_ns,
+            close_started_ns=self._close_started_ns,
+            # A stream of events that is no model's: its reads say nothing.
+            reads=None if self.dialect is None else self.reads,
+            end_marked=self.end_marked,
+            parts=self.tail.parts(),
             request=self.request,
             answer=self.gathered,
-            runtime=self._runtime,
-            model=self.series.get("model"),
-            sampled=self.span.span_context.trace_flags.sampled,
+            span=self.span,
+            observation=self._observation,
         )
 
-    def _conclude(self, outcome: Outcome, done_ns: int, error_type: str | None) -> None:
-        if self.dialect is None:
-            # A stream of events that is no model's: its reads say nothing.
-            self.reads = None
-        said = self._said()
-        if outcome is Outcome.COMPLETED and said.error_type is not None:
-            outcome, error_type = Outcome.ERROR, said.error_type
-        elif (
-            outcome is Outcome.COMPLETED
-            and self.reads is not None
-            and not (said.ended or self.end_marked)
-        ):
-            outcome, error_type = Outcome.TRUNCATED, semconv.ERROR_TYPE_OTHER
-        left = {Outcome.COMPLETED, Outcome.CLOSED_EARLY, Outcome.ABANDONED}
-        said = self._with_content(said.concluded(cut=self.reads is None or outcome not in left))
-        timeline = self._timeline = self._timeline_of(said, outcome, done_ns)
-        ended_with: dict[str, AttributeValue] = {
-            **self._renamed_attributes(),
-            **latency_attributes(timeline, outcome, said.reported),
-            **token_attributes(said.tokens),
-            **said.attributes,
-            **self._transport_attributes(),
-            **({} if error_type is None else {semconv.ERROR_TYPE: error_type}),
-        }
-        if self.kind is Kind.CALL:
-            around = self._observation(self._start_ns, timeline.done_ns, self.server, Side.CLIENT)
-            if around:
-                ended_with |= not_said_otherwise(around, {**self._started_with, **ended_with})
-        self._finish_span(timeline, outcome, ended_with)
-        with guarded("the event of a call"):
-            self._emit_event(timeline.done_ns, ended_with, said)
-        identity = self.span.span_context
-        self._runtime.record(
-            RequestRecord(
-                name=self.name,
-                kind=self.kind,
-                outcome=outcome,
-                start_epoch_ns=self._start_ns + self._offset_ns,
-                duration_ns=timeline.duration_ns,
-                segments=timeline.segments,
-                metrics=timeline.metrics,
-                chunk_gaps=timeline.chunk_gaps,
-                tokens=said.tokens,
-                attributes=self.series,
-                trace_id=identity.trace_id,
-                span_id=identity.span_id,
-                sampled=self.span.kept,
-                convention=self._convention(ended_with),
-                output_chunk_gaps_ns=() if self.reads is None else self.reads.gaps_ns(),
-            ),
-            self.span,
-        )
+    def _conclude(self) -> None:
+        # Popping is atomic: the caller's thread and latspan's may both come to it.
+        try:
+            ending = self._ending.pop()
+        except IndexError:
+            return
+        conclusion = Conclusion(self._observed(), *ending)
+        self._timeline = conclusion.timeline
+        conclusion.publish()
         # A unit of work around it may hold on to the call; it needs the timeline alone.
         self.tail.clear()
         self.reads = self.request = self.gathered = None
@@ -572,84 +437,3 @@ class LiveCall:
         self._started_with = {}
         # As long as somebody holds it, its loop is watched.
         self._observation = nobody_observes()
-
-    def _emit_event(
-        self, done_ns: int, ended_with: Mapping[str, AttributeValue], said: Said
-    ) -> None:
-        # Whoever counts the call in the conventions' metrics emits its event as well.
-        if self._runtime.emit is None or self.dialect is None or not self._convention_metrics:
-            return
-        if self.dialect.operation in INFERENCES:
-            self._runtime.emit(
-                semconv.EVENT_INFERENCE_DETAILS,
-                done_ns + self._offset_ns,
-                details({**self._started_with, **ended_with}, said.content, self._runtime),
-                self.span.context,
-            )
-
-    def _timeline_of(self, said: Said, outcome: Outcome, done_ns: int) -> Timeline:
-        return call_timeline(
-            CallObservation(
-                start_ns=self._start_ns,
-                done_ns=done_ns,
-                outcome=outcome,
-                attempts=self.attempts,
-                returned_ns=self.returned_ns,
-                reads=self.reads,
-                close_started_ns=self._close_started_ns,
-                reported=said.reported,
-                output_tokens=self._streamed_tokens(said.tokens),
-                tokens_estimated=said.tokens.source is TokenSource.ESTIMATED,
-                choices=max(self.choices, said.choices),
-                body_is_the_callers=self.kind is Kind.HTTP,
-                expected=self._runtime.expected,
-            )
-        )
-
-    def _renamed_attributes(self) -> Mapping[str, AttributeValue]:
-        """Return what the span was not begun with because nobody knew what it would be."""
-        return self._started_with if self._renamed else {}
-
-    def _convention(self, ended_with: Mapping[str, AttributeValue]) -> dict[str, str]:
-        if not self._convention_metrics:
-            return {}
-        return convention_labels({**self._started_with, **ended_with})
-
-    def _streamed_tokens(self, tokens: TokenCounts) -> int | None:
-        """Return how many tokens the stream showed; a provider may count hidden reasoning."""
-        if tokens.output is None or not tokens.reasoning or self.reads is None:
-            return tokens.output
-        shown = ChunkKind.REASONING in self.reads.kinds
-        return tokens.output if shown else tokens.output - tokens.reasoning
-
-    def _finish_span(
-        self, timeline: Timeline, outcome: Outcome, attributes: Mapping[str, AttributeValue]
-    ) -> None:
-        self.span.finish(
-            FinishedSpan(
-                end_epoch_ns=timeline.done_ns + self._offset_ns,
-                attributes=attributes,
-                failed=outcome.failed,
-                name=self.name if self._renamed else None,
-                children=(
-                    *attempt_spans(
-                        self.attempts,
-                        method=self.method,
-                        epoch_offset_ns=self._offset_ns,
-                        done_ns=timeline.done_ns,
-                    ),
-                    *segment_spans(timeline.segments, timeline.start_ns + self._offset_ns),
-                ),
-            )
-        )
-
-    def _transport_attributes(self) -> dict[str, AttributeValue]:
-        last = self.answering
-        if last is None:
-            return {}
-        attributes: dict[str, AttributeValue] = {semconv.LATSPAN_ATTEMPT_COUNT: len(self.attempts)}
-        if last.reused is not None:
-            attributes[semconv.LATSPAN_CONNECTION_REUSED] = last.reused
-        if self.kind is Kind.HTTP and last.status is not None:
-            attributes[semconv.HTTP_RESPONSE_STATUS_CODE] = last.status
-        return attributes
