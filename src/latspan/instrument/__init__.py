@@ -32,11 +32,10 @@ if TYPE_CHECKING:
     from latspan.instrument._bodies import (
         BODIES_ARE_FOLLOWED,
         BodyWatch,
-        aiterate_body,
         body_watch,
-        iterate_body,
         watch_body,
     )
+    from latspan.instrument._body_iterators import aiterate_body, iterate_body
     from latspan.instrument._clients import body_asked, port_of, sent_request, server_of
     from latspan.instrument._closing import aclosing_of, closing_of
     from latspan.instrument._coroutines import stand_in
@@ -148,7 +147,7 @@ _FOR_INTEGRATIONS = {
     "Watch": "_streams",
     "active_call": "_hooks",
     "aiterate": "_streams",
-    "aiterate_body": "_bodies",
+    "aiterate_body": "_body_iterators",
     "asks_for_usage": "_hooks",
     "body_asked": "_clients",
     "body_watch": "_bodies",
@@ -158,7 +157,7 @@ _FOR_INTEGRATIONS = {
     "is_on": "_beside",
     "is_switched_on": "_hooks",
     "iterate": "_streams",
-    "iterate_body": "_bodies",
+    "iterate_body": "_body_iterators",
     "open_call": "_hooks",
     "patch_request_builder": "_hooks",
     "patch_stream_classes": "_stream_classes",

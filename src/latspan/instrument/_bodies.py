@@ -13,9 +13,9 @@ SDK (see ``_streams.py``), leaving an iteration notes an end, and reading on rev
 from __future__ import annotations
 
 import weakref
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import Generator
 from contextlib import contextmanager
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from latspan import _runtime
 from latspan._request import LiveCall
@@ -28,18 +28,15 @@ from latspan.wire import EventReader
 __all__ = [
     "BODIES_ARE_FOLLOWED",
     "BodyWatch",
-    "aiterate_body",
     "body_watch",
     "claim_body",
     "follows_bodies",
-    "iterate_body",
     "watch_body",
 ]
 
 BODIES_ARE_FOLLOWED: Final = "_latspan_follows_bodies"
 """The attribute of a response's class that says so."""
 
-_T = TypeVar("_T", bound=bytes)
 
 _WATCH: Final = "_latspan_body"
 """The attribute of a response that holds who follows its body."""
@@ -406,61 +403,3 @@ def claim_body(response: object) -> LiveCall | None:
         return None
     watching.silent = True
     return watching.call
-
-
-def iterate_body(source: Generator[_T], watching: BodyWatch) -> Generator[_T]:
-    """
-    Yield what ``source`` yields, stamped. Exceptions pass through as they are.
-
-    Args:
-        source: The client library's own iteration over the body.
-        watching: Follows it.
-    """
-    iterator = object()
-    watching.begins(iterator)
-    before = watching.reading()
-    try:
-        for data in source:
-            watching.read(before, data)
-            yield data
-            before = watching.reading()
-        watching.ended(before)
-    except GeneratorExit:
-        watching.left(iterator)
-        with watching.closing_itself():
-            source.close()
-        raise
-    except BaseException as error:
-        watching.failed(before, error)
-        raise
-
-
-def aiterate_body(source: AsyncGenerator[_T], watching: BodyWatch) -> AsyncGenerator[_T]:
-    """Yield the same asynchronously, and notice a ``break`` at once; see ``aiterate``."""
-    iterator = object()
-    generator = _aiterate_body(source, watching, iterator)
-    weakref.finalize(generator, watching.left, iterator).atexit = False
-    return generator
-
-
-async def _aiterate_body(
-    source: AsyncGenerator[_T], watching: BodyWatch, iterator: object
-) -> AsyncGenerator[_T]:
-    watching.begins(iterator)
-    before = watching.reading()
-    try:
-        async for data in source:
-            watching.read(before, data)
-            yield data
-            before = watching.reading()
-        watching.ended(before)
-    except GeneratorExit:
-        watching.left(iterator)
-        with watching.closing_itself():
-            await source.aclose()
-        raise
-    except BaseException as error:
-        # At its end a loop cancels what closes the iterators that were dropped.
-        if watching.in_read:
-            watching.failed(before, error)
-        raise
