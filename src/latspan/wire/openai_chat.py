@@ -225,9 +225,10 @@ OPENAI_CHAT: Final = Dialect(
     attributes=attributes,
     stream=Stream(
         # Some servers leave `object` out. An error in place of an answer has no shape but this.
+        # Behind each "choices" is looked up to the next one: the time grows with the length alone.
         opens=re.compile(
             rb'"object"\s*:\s*"chat\.completion\.chunk"|\{"error"\s*:'
-            rb'|"choices"\s*:\s*\[\s*\{.*?"delta"\s*:\s*\{',
+            rb'|"choices"\s*:\s*\[\s*\{(?:(?!"choices").)*?"delta"\s*:\s*\{',
             re.DOTALL,
         ),
         kind_of=_kind_of_event,
