@@ -74,8 +74,7 @@ class Endpoint:
         choices = asked.get("n")
         attributes: dict[str, Any] = {**self.attributes}
         for argument, name, read in self.said_by:
-            value = read(asked.get(argument))
-            if value is not None:
+            if argument in asked and (value := read(asked[argument])) is not None:
                 attributes[name] = value
         if isinstance(choices, int) and choices != 1:
             attributes[semconv.GEN_AI_REQUEST_CHOICE_COUNT] = choices

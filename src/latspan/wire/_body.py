@@ -97,6 +97,9 @@ can send that.
 """
 
 
+_UNCHANGEABLE: Final = frozenset({str, int, float, bool})
+
+
 def copied(value: Any, deepest: int = DEEPEST, left_out: list[object] | None = None) -> Any:
     """
     Return plain data that shares nothing changeable with ``value``.
@@ -137,7 +140,12 @@ def beside_text(model: Any, *texts: str) -> dict[str, Any]:
     fields: dict[str, Any] = {**vars(model), **(model.model_extra or {})}
     for name in texts:
         fields.pop(name, None)
-    return {name: copied(value) for name, value in fields.items() if value is not None}
+    return {
+        # Most are text and numbers, and this is done for several chunks of each stream.
+        name: value if type(value) in _UNCHANGEABLE else copied(value)
+        for name, value in fields.items()
+        if value is not None
+    }
 
 
 def named_in(bodies: Iterable[Body], names: Mapping[str, str]) -> dict[str, str | int | bool]:
