@@ -40,7 +40,16 @@ class Events:
             timestamp=epoch_ns, context=context, event_name=name, attributes=attributes
         )
         provider = get_logger_provider()
-        if not isinstance(provider, (ProxyLoggerProvider, NoOpLoggerProvider)):
+        if _is_the_applications(provider):
             provider.get_logger("latspan", __version__, schema_url=SCHEMA_URL).emit(record)
         elif self._private is not None:
             self._private(record)
+
+
+def _is_the_applications(provider: object) -> bool:
+    """Return whether anybody gets a provider's events; so if its inside is not known."""
+    if isinstance(provider, (ProxyLoggerProvider, NoOpLoggerProvider)):
+        return False
+    processor = getattr(provider, "_multi_log_record_processor", None)
+    processors = getattr(processor, "_log_record_processors", None)
+    return processors is None or bool(processors)

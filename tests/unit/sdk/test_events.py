@@ -64,6 +64,23 @@ def test_latspans_own_until_the_application_has_one(*, does_nothing: bool) -> No
         assert len(private) == 1
 
 
+def test_a_provider_without_processors_is_none() -> None:
+    """What is handed to it goes nowhere, until it has one."""
+    private: list[LogRecord] = []
+    exporter = InMemoryLogRecordExporter()
+    provider = LoggerProvider(shutdown_on_exit=False)
+    set_logger_provider(provider)
+    events = Events(private.append)
+
+    _emit(events)
+    assert len(private) == 1
+
+    provider.add_log_record_processor(SimpleLogRecordProcessor(exporter))
+    _emit(events)
+    assert len(exporter.get_finished_logs()) == 1
+    assert len(private) == 1
+
+
 def test_without_an_export_nothing_is_kept() -> None:
     """An application without a provider and an endpoint has no events."""
     _emit(Events(None))
