@@ -39,7 +39,8 @@ def _fit(value: object) -> object:
     if value is None or isinstance(value, int | float):
         return value
     try:
-        return foreign(str(value))
+        # An error of latspan's has a hint, on a line of its own elsewhere.
+        return foreign(str(value).replace("\nhint: ", "; hint: "))
     except Exception:  # noqa: BLE001 - whatever an exception of others raises when it is printed
         return f"<{type(value).__name__} that cannot be printed>"
 

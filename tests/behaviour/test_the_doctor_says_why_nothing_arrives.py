@@ -140,10 +140,17 @@ def test_a_receiver_that_says_nothing_is_not_waited_for() -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "word"), [(404, "without a path"), (401, "OTEL_EXPORTER_OTLP_HEADERS")]
+    ("status", "word"),
+    [
+        (302, "name the receiver itself"),
+        (400, "look into its log"),
+        (401, "OTEL_EXPORTER_OTLP_HEADERS"),
+        (404, "without a path"),
+        (413, "raise its limit"),
+    ],
 )
 def test_a_status_is_told_with_a_way_to_mend_it(status: int, word: str) -> None:
-    """A web server that is no receiver, and one that does not know who asks."""
+    """A web server that is no receiver, a login page, and one that does not know who asks."""
     with refusing(status) as url:
         code, found = document(LATSPAN_ENDPOINT=url)
 
@@ -151,6 +158,45 @@ def test_a_status_is_told_with_a_way_to_mend_it(status: int, word: str) -> None:
     for each in found["deliveries"]:
         assert str(status) in each["answer"]
         assert word in each["hint"]
+
+
+@pytest.mark.parametrize(
+    ("status", "reason"), [(503, "Service Unavailable"), (429, "Too Many Requests")]
+)
+def test_a_receiver_that_has_too_much_to_do_is_told_from_silence(status: int, reason: str) -> None:
+    """The exporter is still trying again when the time is up."""
+    with refusing(status) as url:
+        code, found = document("--timeout", "2", LATSPAN_ENDPOINT=url)
+
+    assert code == 1
+    for each in found["deliveries"]:
+        assert reason in each["answer"]
+        assert "send again" in each["hint"]
+
+
+def test_a_receiver_without_tls_is_told_from_silence() -> None:
+    """An address with `https` where `http` is meant."""
+    with refusing(500) as url:
+        code, found = document("--timeout", "2", LATSPAN_ENDPOINT=url.replace("http:", "https:"))
+
+    assert code == 1
+    assert ["http://" in each["hint"] for each in found["deliveries"]] == [True, True]
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [("OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT", "abc"), ("OTEL_PROPAGATORS", "nope")],
+)
+def test_a_value_that_opentelemetry_refuses_is_a_mistake_in_its_use(
+    variable: str, value: str
+) -> None:
+    """OpenTelemetry raises as soon as it is imported."""
+    done = doctor(**{variable: value})
+
+    assert done.returncode == 2
+    assert value in done.stderr
+    assert "hint: mend the variable" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_what_is_not_to_be_sent_is_no_trouble() -> None:

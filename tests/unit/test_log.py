@@ -10,6 +10,7 @@ import pytest
 
 from latspan._log import logger
 from latspan._warn_once import warn_once
+from latspan.errors import ConfigError
 
 HOSTILE = "http://user:S3CRET@host \x1b]0;x\x07\n2026-01-01 ERROR forged \u202e"
 SOURCES = [
@@ -35,6 +36,13 @@ def test_what_a_line_quotes_is_fit_to_be_shown(caplog: pytest.LogCaptureFixture)
         "http://***@host \\x1b]0;x\\x07\\n2026-01-01 ERROR forged \\u202e was asked 7 times"
     )
     assert record.msg == "%s was asked %d times"
+
+
+def test_the_hint_of_an_error_stands_behind_it(caplog: pytest.LogCaptureFixture) -> None:
+    """On a terminal it has a line of its own."""
+    logger.warning("no telemetry: %s", ConfigError("it is wrong", hint="mend it"))
+
+    assert caplog.messages == ["no telemetry: it is wrong; hint: mend it"]
 
 
 def test_no_line_goes_past_it(caplog: pytest.LogCaptureFixture) -> None:

@@ -9,9 +9,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Final
 
-from latspan._shown import printable
+from latspan._shown import foreign, printable
 from latspan.cli._command import Command
 from latspan.cli._say import output
+from latspan.errors import ConfigError
 
 if TYPE_CHECKING:
     from latspan.instrument import Integration
@@ -45,7 +46,9 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SECONDS",
         help="how long to wait for each answer (default: %(default)g)",
     )
-    parser.add_argument("--all", action="store_true", help="also the settings that have no value")
+    parser.add_argument(
+        "--all", action="store_true", help="also the settings that are at their default"
+    )
     parser.add_argument(
         "--json",
         action="store_true",
@@ -54,15 +57,25 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from latspan.sdk._doctor import examine
-
-    examination = examine(arguments.timeout)
+    examination = _examined(arguments.timeout)
     with output() as out:
         if arguments.json:
             print(json.dumps(_document(examination), indent=2), file=out)
         else:
             print("\n".join(_lines(examination, every_setting=arguments.all)), file=out)
     return 0 if examination.fine else _TROUBLE
+
+
+def _examined(timeout_s: float) -> Examination:
+    try:
+        from latspan.sdk._doctor import examine
+    except ValueError as error:
+        # OpenTelemetry reads some variables, and refuses their values, while it is imported.
+        raise ConfigError(
+            f"OpenTelemetry refuses the environment: {foreign(str(error))}",
+            hint="mend the variable, or remove it; without that no program can use OpenTelemetry",
+        ) from error
+    return examine(timeout_s)
 
 
 def _document(examination: Examination) -> dict[str, object]:

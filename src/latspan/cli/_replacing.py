@@ -34,7 +34,8 @@ def replacing(output: str) -> Generator[Path]:
     """
     with _refused(output):
         target = Path(output).resolve()
-        mode = _mode_of(target)
+        # Not the target's: a link in /dev/fd to a pipe leads to no path.
+        mode = _mode_of(Path(output))
         if mode is not None and stat.S_ISDIR(mode):
             raise ConfigError(f"{output} is a folder", hint="name a file in it")
         is_file = mode is None or stat.S_ISREG(mode)

@@ -64,7 +64,7 @@ class HttpSession(requests.Session):
         self.body = response.content
         if response.status_code in _ELSEWHERE:
             # The SDK's exporters would take that for a success.
-            where = _shown.address(response.headers.get("Location", ""))
+            where = _shown.address(response.headers.get("Location", "")) or "nowhere"
             raise requests.RequestException(f"HTTP {response.status_code}, which leads to {where}")
         return response
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from latspan.sdk._config import Protocol
 
 __all__ = [
+    "check_base",
     "check_choice",
     "check_endpoint",
     "check_folder",
@@ -30,6 +31,7 @@ __all__ = [
 ]
 
 _WEB: Final = frozenset({"http", "https"})
+_PATHS: Final = ("/v1/traces", "/v1/metrics", "/v1/logs")
 
 
 def check_number(name: str, value: object, least: float, most: float) -> None:
@@ -135,7 +137,7 @@ def check_endpoint(name: str, endpoint: object, protocol: Protocol = "http/proto
         parts = urlsplit(str(endpoint))
         resolved = protocol == "grpc" and parts.scheme not in _WEB
         usable &= resolved or (parts.scheme in _WEB and bool(parts.hostname))
-        _ = parts.port
+        usable &= parts.port != 0
     except ValueError:
         usable = False
     if not usable:
@@ -143,7 +145,26 @@ def check_endpoint(name: str, endpoint: object, protocol: Protocol = "http/proto
         raise ConfigError(
             f"{name} is '{shown}', which is no http:// or https:// address",
             hint="for example http://localhost:4318 (OTLP over HTTP) or http://localhost:4317"
-            " (gRPC)",
+            " (gRPC); a port is a number from 1 to 65535",
+        )
+
+
+def check_base(name: str, endpoint: object) -> None:
+    """Refuse what no exporter can send to, and what its path cannot be added to."""
+    check_endpoint(name, endpoint)
+    parts = urlsplit(str(endpoint))
+    if parts.query or parts.fragment:
+        raise ConfigError(
+            f"{name} is '{_shown.address(str(endpoint))}' and a query, behind which no path can be",
+            hint="leave out what begins with ? or #; credentials belong in"
+            " OTEL_EXPORTER_OTLP_HEADERS",
+        )
+    path = parts.path.rstrip("/")
+    if path.endswith(_PATHS):
+        raise ConfigError(
+            f"{name} is '{_shown.address(str(endpoint))}', the address of one signal",
+            hint=f"leave out {path[path.rindex('/v1/') :]}: it is added, and that of each other"
+            " signal",
         )
 
 

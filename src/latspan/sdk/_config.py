@@ -13,6 +13,7 @@ from latspan._warn_once import warn_once
 from latspan.errors import ConfigError, UnknownNameError
 from latspan.metrics import Expectations
 from latspan.sdk._checks import (
+    check_base,
     check_choice,
     check_endpoint,
     check_folder,
@@ -224,7 +225,7 @@ class Config:
             ConfigError: With the value that is wrong, and how to mend it.
         """
         if self.endpoint is not None:
-            check_endpoint("endpoint", self.endpoint)
+            check_base("endpoint", self.endpoint)
         check_choice("protocol", self.protocol, get_args(Protocol))
         for name, (least, most) in _NUMBERS.items():
             value = getattr(self, name)

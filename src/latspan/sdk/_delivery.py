@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final, Literal
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
@@ -29,22 +29,42 @@ from latspan._shown import address as shown_address
 from latspan._shown import foreign
 from latspan.export import (
     MetricsExporter,
+    http_session,
     otlp_metric_exporter,
     otlp_span_exporter,
     resource_of,
 )
 from latspan.sdk._config import Config, Protocol, Signal
 
+if TYPE_CHECKING:
+    from latspan.export._http_session import HttpSession
+
 __all__ = ["Delivery", "deliveries"]
 
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
+_ELSEWHERE: Final = "that is a login page or a proxy: name the receiver itself"
+_TOO_BUSY: Final = "the receiver takes nothing at the moment; programs wait and send again"
 _HINTS: Final = {
+    "301": _ELSEWHERE,
+    "302": _ELSEWHERE,
+    "303": _ELSEWHERE,
+    "307": _ELSEWHERE,
+    "308": _ELSEWHERE,
+    "400": "the receiver cannot read what was sent: look into its log",
     "401": "say who you are in OTEL_EXPORTER_OTLP_HEADERS",
     "403": "say who you are in OTEL_EXPORTER_OTLP_HEADERS",
     "404": "name the receiver without a path: /v1/traces and /v1/metrics are added",
     "405": "that is no OTLP receiver: they listen on 4318 (HTTP) and 4317 (gRPC)",
+    "413": "the receiver, or a proxy before it, takes no message of this size: raise its limit",
+    "429": _TOO_BUSY,
+    "503": _TOO_BUSY,
+    "Too Many Requests": _TOO_BUSY,
+    "Service Unavailable": _TOO_BUSY,
+    "WRONG_VERSION_NUMBER": "nothing speaks TLS there: write http:// instead of https://",
     "415": "the receiver wants another LATSPAN_PROTOCOL: http/protobuf or grpc",
 }
+"""How to mend what an answer says, by a word in it."""
+
 _NOTHING_LISTENS: Final = "start a collector there, or set LATSPAN_ENDPOINT to where one listens"
 _NO_ADDRESS: Final = "an address is http://HOST:PORT; write @ and : of a password as %40 and %3A"
 _OTHER_PROTOCOL: Final = "look into the receiver's log; does it speak LATSPAN_PROTOCOL there?"
@@ -104,10 +124,13 @@ def _delivery(config: Config, signal: Signal, send: _Send, timeout_s: float) -> 
         arrived = _within(timeout_s, lambda: send(config, protocol, endpoint))
     if arrived:
         return told(True, "arrived")
+    if words:
+        # An exporter that tries again and again has no result yet, but says what it was answered.
+        answer = foreign(words[-1])
+        return told(False, answer, _hint_for(answer))
     if arrived is None:
         return told(False, f"no answer within {timeout_s:g} s", _OTHER_PROTOCOL)
-    answer = foreign(words[-1]) if words else "the exporter says no more than that it failed"
-    return told(False, answer, _hint_for(answer))
+    return told(False, "the exporter says no more than that it failed", _OTHER_PROTOCOL)
 
 
 def _switched_off_by(config: Config, signal: Signal) -> str | None:
@@ -181,12 +204,14 @@ def _within(timeout_s: float, send: Callable[[], bool]) -> bool | None:
 
 
 def _hint_for(answer: str) -> str:
-    code = re.search(r"\b[45]\d\d\b", answer)
-    return _OTHER_PROTOCOL if code is None else _HINTS.get(code[0], _OTHER_PROTOCOL)
+    return next(
+        (hint for mark, hint in _HINTS.items() if re.search(rf"\b{mark}\b", answer)),
+        _OTHER_PROTOCOL,
+    )
 
 
 def _send_span(config: Config, protocol: Protocol, endpoint: str | None) -> bool:
-    exporter = otlp_span_exporter(protocol, endpoint)
+    exporter = otlp_span_exporter(protocol, endpoint, _session(protocol, "TRACES"))
     return exporter.export([_span(config)]) is SpanExportResult.SUCCESS
 
 
@@ -207,7 +232,13 @@ def _send_metric(config: Config, protocol: Protocol, endpoint: str | None) -> bo
     data = reader.get_metrics_data()
     if data is None:
         return False
-    return _takes(otlp_metric_exporter(protocol, endpoint), data)
+    session = _session(protocol, "METRICS")
+    return _takes(otlp_metric_exporter(protocol, endpoint, session), data)
+
+
+def _session(protocol: Protocol, signal: Literal["TRACES", "METRICS"]) -> HttpSession | None:
+    """Return what an application sends with: a redirect is no success for it."""
+    return None if protocol == "grpc" else http_session(signal)
 
 
 def _takes(exporter: MetricsExporter, data: MetricsData) -> bool:

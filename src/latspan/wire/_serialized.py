@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, cast
 
 from latspan._text import text_of
@@ -14,8 +14,8 @@ __all__ = ["LONGEST_CONTENT", "as_data", "as_json", "json_in"]
 LONGEST_CONTENT: Final = 1_048_576
 """Characters of JSON that are kept of the messages, instructions or tools of a call."""
 
-_CUTS: Final = (262_144, 65_536, 16_384, 4_096, 1_024, 256)
-"""How long a text, and how many items a list may have, tried in this order."""
+_SHORTEST: Final = 256
+"""Characters of JSON that each text may have, before whole items are left out instead."""
 
 
 def as_data(
@@ -24,8 +24,9 @@ def as_data(
     """
     Return messages, parts or tools as data, the arguments of tool calls too.
 
-    What would be longer than ``longest`` as JSON is shortened, and stays whole JSON: media are left
-    out first, then long texts and lists are cut, and in the end the first items are left out.
+    What would be longer than ``longest`` as JSON is shortened, and stays whole JSON. Media are left
+    out first. Then the longest texts are cut, all of them at the same length of their JSON. If that
+    were less than 256 characters, the first items are left out.
 
     Args:
         content: What a call was told or said.
@@ -51,14 +52,42 @@ def _fitting(
     if len(written) > longest:
         data = without_media(data)
         written = _written(data)
-    whole = data
-    for most in _CUTS:
+    if len(written) <= longest:
+        return data, written
+    lengths = list(_lengths(data))
+    most = _share(lengths, longest - len(written) + sum(lengths))
+    # Of one text some parts may take more room than others: a cut is not exactly as long.
+    while most >= _SHORTEST:
+        cut = _cut(data, most)
+        written = _written(cut)
         if len(written) <= longest:
-            return data, written
-        data = _cut(whole, most)
-        written = _written(data)
-    data = _last_items(data, longest)
+            return cut, written
+        most -= most // 8
+    data = _last_items(_cut(data, _SHORTEST), longest)
     return data, _written(data)
+
+
+def _lengths(value: object) -> Iterator[int]:
+    """Yield how long the JSON of each text in ``value`` is, names apart."""
+    if isinstance(value, str):
+        yield len(_written(value))
+    elif isinstance(value, Mapping):
+        for inner in cast("Mapping[str, object]", value).values():
+            yield from _lengths(inner)
+    elif isinstance(value, (list, tuple)):
+        for inner in cast("Sequence[object]", value):
+            yield from _lengths(inner)
+
+
+def _share(lengths: list[int], room: int) -> int:
+    """Return the length up to which every text may be, so that all of them have room."""
+    lengths.sort()
+    for shorter, length in enumerate(lengths):
+        left = len(lengths) - shorter
+        if length * left > room:
+            return room // left
+        room -= length
+    return room
 
 
 def _written(data: object) -> str:
@@ -66,13 +95,16 @@ def _written(data: object) -> str:
 
 
 def _cut(value: object, most: int) -> Any:
+    """Return a value whose texts take ``most`` characters of JSON each, or little more."""
     if isinstance(value, str):
-        return value[:most]
+        length = len(_written(value))
+        quotes = len('""')
+        return value if length <= most else value[: len(value) * (most - quotes) // length]
     if isinstance(value, Mapping):
-        pairs = list(cast("Mapping[str, object]", value).items())[:most]
-        return {name[:most]: _cut(inner, most) for name, inner in pairs}
+        pairs = cast("Mapping[str, object]", value).items()
+        return {name: _cut(inner, most) for name, inner in pairs}
     if isinstance(value, (list, tuple)):
-        return [_cut(inner, most) for inner in cast("Sequence[object]", value)[-most:]]
+        return [_cut(inner, most) for inner in cast("Sequence[object]", value)]
     return value
 
 

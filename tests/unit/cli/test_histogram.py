@@ -298,6 +298,21 @@ def test_a_fifo_gets_the_log_and_stays_one(host1: str, tmp_path: Path) -> None:
     assert totals_of(got).series == totals_of(host1).series
 
 
+def test_a_pipe_gets_the_log(host1: str, tmp_path: Path) -> None:
+    """As `/dev/stdout` is one in a shell: a link that leads to no path."""
+    got = tmp_path / "got.hlog"
+    read_end, write_end = os.pipe()
+    try:
+        code = main(["histogram", "merge", host1, "-o", f"/dev/fd/{write_end}"])
+    finally:
+        os.close(write_end)
+    with os.fdopen(read_end, "rb") as pipe:
+        got.write_bytes(pipe.read())
+
+    assert code == 0
+    assert totals_of(got).series == totals_of(host1).series
+
+
 def test_a_device_stays_one(host1: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Beneath a link to it too; one without room is an error."""
     link = tmp_path / "null"

@@ -94,12 +94,25 @@ def test_all_records_can_be_kept() -> None:
 
 
 @pytest.mark.parametrize(
+    "endpoint", ["http://localhost:4318?token=abc", "http://localhost:4318/otlp#abc"]
+)
+def test_an_endpoint_with_a_query_is_refused_and_the_query_not_shown(endpoint: str) -> None:
+    """The path of a signal cannot be added behind it."""
+    with pytest.raises(ConfigError, match="a query") as refused:
+        Config(endpoint=endpoint).validate({})
+    assert "abc" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
     ("field", "value"),
     [
         ("endpoint", "localhost:4318"),
         ("endpoint", "ftp://localhost"),
         ("endpoint", "http://"),
         ("endpoint", "http://localhost:99999"),
+        ("endpoint", "http://localhost:0"),
+        ("endpoint", "http://localhost:4318/v1/traces"),
+        ("endpoint", "http://localhost:4318/otlp/v1/metrics/"),
         ("endpoint", "http://[::1"),
         ("endpoint", ""),
         ("endpoint", 4318),

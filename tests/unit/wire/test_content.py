@@ -713,11 +713,23 @@ def test_what_is_too_long_is_cut_inside_and_stays_json() -> None:
 
     said = as_json(conversation, longest=9_000)
 
-    assert len(said) <= 9_000
+    assert 8_900 < len(said) <= 9_000
     short, cut, last = json.loads(said)
-    assert short == conversation[0]
-    assert cut["parts"][0]["content"] == "é" * 1_024
-    assert last == conversation[2]
+    assert (short, last) == (conversation[0], conversation[2])
+    assert cut["parts"][0]["content"] in "é" * 10_000
+
+
+def test_the_longest_texts_are_cut_and_the_others_are_whole() -> None:
+    conversation = _conversation("a" * 4_000, "b" * 400, "c" * 4_000, '"' * 4_000)
+
+    said = as_json(conversation, longest=6_000)
+
+    assert len(said) <= 6_000
+    a, b, c, quotes = (each["parts"][0]["content"] for each in json.loads(said))
+    assert b == "b" * 400
+    assert 1_500 < len(a) == len(c) < 2_000
+    # Each takes two characters of JSON.
+    assert len(a) // 2 - 2 <= len(quotes) <= len(a) // 2
 
 
 def test_of_too_many_messages_the_last_ones_are_kept() -> None:
@@ -746,7 +758,7 @@ def test_an_event_is_as_short_as_the_attribute() -> None:
     data = as_data(conversation, media=False, longest=1_000)
 
     assert data == json.loads(as_json(conversation, longest=1_000))
-    assert len(json.dumps(data)) <= 1_000
+    assert len(json.dumps(data, separators=(",", ":"))) <= 1_000
 
 
 @pytest.mark.parametrize(
