@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import gc
+import json
+import threading
+from collections.abc import Iterator
+from importlib import import_module
 from typing import Any
 
 import pytest
 
 import latspan
-from latspan._request import settle_left_calls
+from latspan._request import LiveCall, settle_left_calls
 from latspan.recording import RequestRecord
 from latspan.segments import Outcome
 from latspan.testing import Script
 from latspan.testing._capture import Captured
-from tests.clients.conftest import Driver, Leave, with_every_sdk
+from tests.clients.conftest import LIBRARY, Driver, Leave, with_every_sdk
 
 MS = 1_000_000
 SCRIPT = Script.chat(tokens=5, prefill_ms=60, gap_ms=10, dialect="plain")
@@ -211,3 +215,109 @@ def test_a_truthy_argument_asks_for_a_stream(driver: Driver, seen: Captured) -> 
     assert record.metrics["time_to_first_token"].value == 60 * MS
     (span,) = [span for span in seen.spans if span.name == "chat m"]
     assert (span.attributes or {})["gen_ai.request.stream"] is True
+
+
+@with_every_sdk
+def test_a_stream_that_one_iterator_leaves_and_another_reads_is_open(
+    driver: Driver, seen: Captured
+) -> None:
+    """A look ahead by a second iterator ends nothing for the first."""
+
+    async def program(client: Any) -> None:
+        stream = await driver.create(client, stream=True)
+        first = aiter(stream) if driver.asynchronous else iter(stream)
+        _ = await anext(first) if driver.asynchronous else next(first)
+        await _peek(driver, stream)
+        latspan.snapshot()
+        settle_left_calls()
+        assert seen.records == ()
+        if driver.asynchronous:
+            async for _ in first:
+                pass
+        else:
+            for _ in first:
+                pass
+
+    driver.run(driver.transport(SCRIPT), program)
+    assert _only(seen).outcome is Outcome.COMPLETED
+
+
+def test_the_failure_of_an_iterator_counts_after_another_was_left(
+    driver: Driver, seen: Captured
+) -> None:
+    """The first reads on, and its read fails."""
+
+    async def program(client: Any) -> None:
+        stream = await driver.create(client, stream=True)
+        first = aiter(stream) if driver.asynchronous else iter(stream)
+        _ = await anext(first) if driver.asynchronous else next(first)
+        await _peek(driver, stream)
+        if driver.asynchronous:
+            async for _ in first:
+                pass
+        else:
+            for _ in first:
+                pass
+
+    cut = Script.chat(tokens=5, prefill_ms=60, gap_ms=10, dialect="plain", ending="reset")
+    with pytest.raises(driver.errors.APIConnectionError):
+        driver.run(driver.transport(cut), program)
+    assert _only(seen).outcome is Outcome.ERROR
+
+
+def test_a_second_reader_that_is_refused_ends_nothing(seen: Captured) -> None:
+    """A generator refuses to be read while it is read, and the first reader reads on."""
+    openai, library = pytest.importorskip("openai"), import_module(LIBRARY)
+    reading, refused = threading.Event(), threading.Event()
+
+    def body() -> Iterator[bytes]:
+        head = {"id": "a", "created": 1, "model": "m", "object": "chat.completion.chunk"}
+        for number, reason in enumerate((None, None, "stop")):
+            choice = {"index": 0, "delta": {"content": str(number)}, "finish_reason": reason}
+            yield f"data: {json.dumps({**head, 'choices': [choice]})}\n\n".encode()
+            reading.set()
+            assert refused.wait(30)
+        yield b"data: [DONE]\n\n"
+
+    def respond(_request: Any) -> Any:
+        fields = {"content-type": "text/event-stream"}
+        return library.Response(200, headers=fields, content=body())
+
+    client = openai.OpenAI(
+        api_key="none",
+        base_url="http://model.test",
+        http_client=library.Client(transport=library.MockTransport(respond)),
+    )
+    stream = client.chat.completions.create(model="m", messages=[], stream=True)
+    read: list[Any] = []
+    first = threading.Thread(target=lambda: read.extend(stream))
+    first.start()
+    assert reading.wait(30)
+    with pytest.raises(ValueError, match="already"):
+        next(iter(stream))
+    refused.set()
+    first.join()
+
+    assert len(read) == 3
+    assert _only(seen).outcome is Outcome.COMPLETED
+
+
+def test_a_call_that_ends_while_a_chunk_is_noted_costs_no_chunk(
+    driver: Driver, seen: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another thread may ask for what has ended at any instant."""
+    resume = LiveCall.resume
+
+    def ended_meanwhile(call: LiveCall) -> None:
+        call.settle()
+        resume(call)
+
+    async def program(client: Any) -> None:
+        stream = await driver.create(client, stream=True)
+        await driver.read(stream, _leave)
+        monkeypatch.setattr(LiveCall, "resume", ended_meanwhile)
+        chunk = await anext(stream) if driver.asynchronous else next(stream)
+        assert chunk.choices
+
+    driver.run(driver.transport(SCRIPT), program)
+    assert _only(seen).outcome is Outcome.CLOSED_EARLY

@@ -11,7 +11,7 @@ import pytest
 from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
 
 import latspan
-from latspan._request import _open_calls
+from latspan._request import _open_calls, abandon_open_calls
 from latspan._spans import ApiSink
 from latspan.recording import RequestRecord
 from latspan.sdk._worker import Worker
@@ -251,3 +251,31 @@ def test_messages_that_can_be_read_only_once_are_captured_as_they_are_sent(
 
     (message,) = json.loads(_attributes(seen)["gen_ai.input.messages"])
     assert message["parts"] == [{"type": "text", "content": "hello"}]
+
+
+def test_a_request_that_cannot_be_copied_costs_its_content_alone(
+    driver: Driver, seen: Captured
+) -> None:
+    """The call ends once, and nothing of it stays open."""
+    asked_before: list[bool] = []
+
+    class Odd(dict[str, Any]):
+        def items(self) -> Any:
+            """Refuse the first who asks, which is latspan."""
+            if not asked_before:
+                asked_before.append(True)
+                raise ZeroDivisionError
+            return super().items()
+
+    async def program(client: Any) -> None:
+        stream = client.chat.completions.create(
+            model="m", messages=[Odd(message) for message in MESSAGES], stream=True
+        )
+        await driver.read(await stream if driver.asynchronous else stream)
+
+    with asked_for(captures_content=True, strict=False):
+        driver.run(driver.transport(PLAIN), program)
+    abandon_open_calls()
+
+    assert _only(seen).outcome is Outcome.COMPLETED
+    assert "text0" in _attributes(seen)["gen_ai.output.messages"]

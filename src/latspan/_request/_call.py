@@ -310,8 +310,9 @@ class LiveCall:
         left = self._left
         if left is None or self.finished or self.now() - left.done_ns < left_for_ns:
             return
-        if self.reads is not None and self.reads.end is None:
-            self.reads.end = left.last_read
+        reads = self.reads
+        if reads is not None and reads.end is None:
+            reads.end = left.last_read
         self.finish(
             left.outcome,
             done_ns=left.done_ns,

@@ -16,6 +16,7 @@ from latspan.wire import (
     Content,
     ContentShape,
     Fragment,
+    Message,
     as_data,
     as_json,
     events_in,
@@ -48,10 +49,14 @@ def with_content(
         model: The model asked for, where known.
         sampled: Whether anybody is to see the span.
     """
-    with _runtime.guarded("reading what a call says"):
-        fragments = tuple(chain.from_iterable(_fragments(shape, each) for each in answer))
+    asked, fragments, output = Content(), tuple[Fragment, ...](), tuple[Message, ...]()
+    with _runtime.guarded("reading what a call asks"):
         asked = shape.asked(plain(request))
-        content = replace(asked, output=said_in(fragments, said.known_reasons))
+    with _runtime.guarded("reading what a call is answered"):
+        fragments = tuple(chain.from_iterable(_fragments(shape, each) for each in answer))
+        output = said_in(fragments, said.known_reasons)
+    with _runtime.guarded("the content of a call"):
+        content = replace(asked, output=output)
         # Nothing was used up where nothing was answered.
         answered = bool(fragments) or said.ended
         if runtime.captures_content and sampled:

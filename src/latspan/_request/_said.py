@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, cast
 
 from latspan import _runtime, evidence, semconv
@@ -79,7 +79,7 @@ def read_answer(
     """
     Return what an answer said; nothing where it cannot be read.
 
-    A server may send anything. What it sends may cost its own evidence, never the span.
+    A server may send anything. What cannot be read costs itself, and nothing beside it.
 
     Args:
         dialect: How to read it.
@@ -88,18 +88,25 @@ def read_answer(
         headers: Response headers.
         streamed: Whether it came in chunks.
     """
+    bodies: tuple[Body, ...] = ()
     with _runtime.guarded("reading an answer"):
         bodies = tuple([body for answer in answers for body in _bodies_of(dialect, answer)])
-        return Said(
-            ended=dialect.ended(bodies),
-            error_type=error_in(bodies),
-            tokens=counted_by_provider(dialect.usage(bodies)),
-            reported=evidence.read(Answer(streamed, bodies, _lowered(headers))),
-            attributes=dialect.attributes(bodies),
-            finish_reasons=dialect.finish_reasons(bodies),
-            choices=choices_in(bodies),
-        )
-    return Said()
+    readings: dict[str, Callable[[], Any]] = {
+        "ended": lambda: dialect.ended(bodies),
+        "error_type": lambda: error_in(bodies),
+        "tokens": lambda: counted_by_provider(dialect.usage(bodies)),
+        "reported": lambda: evidence.read(Answer(streamed, bodies, _lowered(headers))),
+        "attributes": lambda: dialect.attributes(bodies),
+        "finish_reasons": lambda: dialect.finish_reasons(bodies),
+        "choices": lambda: choices_in(bodies),
+    }
+    said: dict[str, Any] = {}
+    for name, reading in readings.items():
+        try:
+            said[name] = reading()
+        except Exception as error:  # noqa: BLE001 - latspan's own
+            _runtime.report_bug(error, "reading an answer")
+    return Said(**said)
 
 
 def _bodies_of(dialect: Dialect, answer: Any) -> Sequence[Body]:

@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar, cast
 from latspan import semconv
 from latspan._spans._span import AttributeValue
 from latspan._text import LONGEST_NAME, text_of
-from latspan.wire import DEEPEST, LONGEST_CONTENT
+from latspan.wire import LONGEST_CONTENT, written
 
 __all__ = ["LONGEST_TEXT", "MOST_ITEMS", "encodable", "encodable_data"]
 
@@ -91,18 +91,31 @@ def _encodable_items(values: Sequence[object], longest: int) -> list[Any]:
     return items
 
 
-def encodable_data(value: object, deepest: int = DEEPEST) -> Any:
+_DEEPEST_IN_EVENTS: Final = 20
+"""
+Lists and mappings inside each other that an event has as data; what is deeper is JSON text in it.
+
+protobuf refuses the whole message, with all that others put into it, at 100 messages inside each
+other: a mapping is three, and the record itself six.
+"""
+
+
+def encodable_data(value: object, deepest: int = _DEEPEST_IN_EVENTS) -> Any:
     """
     Return content of an event with each name and text in it encodable.
 
     Args:
         value: Lists and mappings of text, numbers and ``None``, nested in any way.
-        deepest: Levels of lists and mappings to keep; ``None`` stands for what is deeper.
+        deepest: Levels of lists and mappings to keep as they are; what is deeper becomes text, and
+            ``None`` if it is deeper than Python can write.
     """
     if value is None:
         return None
     if isinstance(value, (Mapping, list, tuple)) and deepest == 0:
-        return None
+        try:
+            return text_of(written(cast("object", value)), LONGEST_CONTENT)
+        except RecursionError:
+            return None
     if isinstance(value, Mapping):
         pairs = cast("Mapping[object, object]", value).items()
         return {text_of(name): encodable_data(inner, deepest - 1) for name, inner in pairs}

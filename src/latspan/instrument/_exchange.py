@@ -308,6 +308,8 @@ class Exchange:
             )
 
 
-def _has_status(attempt: Attempt, status: int) -> None:
-    attempt.status = status
-    attempt.error_type = str(status) if is_error(status) else None
+def _has_status(attempt: Attempt, status: object) -> None:
+    # A mock's, or a transport of the application's own, may have text here or anything else.
+    known = status if isinstance(status, int) else None
+    attempt.status = known
+    attempt.error_type = str(known) if known is not None and is_error(known) else None

@@ -144,11 +144,12 @@ def open_call(
             sink=None if beside is None else EnrichingSink(runtime.sink(), beside),
             awaits_span=awaits_span and beside is None,
         )
-        if call.gathered is not None and request is not None and dialect.content is not None:
-            call.request = taken_down(request, dialect.content.request_fields)
     except Exception as error:  # noqa: BLE001 - latspan's own
         _runtime.report_bug(error, "the start of a call")
         return None
+    if call.gathered is not None and request is not None and dialect.content is not None:
+        with _runtime.guarded("the content of a request"):
+            call.request = taken_down(request, dialect.content.request_fields)
     return call
 
 

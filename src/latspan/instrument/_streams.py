@@ -12,15 +12,15 @@ names the model.
 A caller that stops reading may read on later, with another iterator over the same stream: after
 ``next(iter(stream))`` for example. Leaving an iteration therefore notes an end without ending the
 call. The call ends when the stream is closed or finalised, or when somebody wants to see what has
-ended so far (``settle_left_calls``). Of several iterators over a stream only the one that read last
-can leave it: an asynchronous one is closed by the event loop when another may be reading already.
+ended so far (``settle_left_calls``). Of several iterators over a stream the last one that is open
+leaves it.
 """
 
 from __future__ import annotations
 
 import weakref
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from latspan import _runtime
 from latspan._request import LiveCall
@@ -32,6 +32,9 @@ __all__ = ["Watch", "aiterate", "iterate", "watch"]
 
 _T = TypeVar("_T")
 
+_REFUSALS: Final = (RuntimeError, ValueError)
+"""What a generator raises that is asked while it runs, asynchronous or not."""
+
 
 class Watch:
     """
@@ -42,13 +45,13 @@ class Watch:
         dialect: How to read its chunks.
     """
 
-    __slots__ = ("_dialect", "_entered", "_reader", "call", "first_look", "only_text")
+    __slots__ = ("_dialect", "_entered", "_readers", "call", "first_look", "only_text")
 
     def __init__(self, call: LiveCall, dialect: Dialect) -> None:
         self.call = call
         self._dialect = dialect
         self._entered = False
-        self._reader: object = None
+        self._readers: set[object] = set()
         self.only_text = dialect.only_text or _never
         """Returns the kind of a chunk that holds only text, and 0 for every other."""
         self.first_look: Callable[[Any], int] = _never
@@ -76,20 +79,22 @@ class Watch:
 
     def begins(self, reader: object) -> None:
         """Note that an iterator reads its first chunk, perhaps after another one was left."""
-        self._reader = reader
+        self._readers.add(reader)
         self.call.resume()
 
     def is_read_by(self, reader: object) -> bool:
-        """Return whether that iterator reads the stream: it was not left, and none replaced it."""
-        return self._reader is reader and not self.call.left
+        """Return whether that iterator reads the stream, and was not left."""
+        return reader in self._readers
 
     def read(self, before_ns: int, chunk: Any) -> None:
-        """Stamp a read that gave ``chunk`` and was begun at ``before_ns``."""
+        """Stamp a read of the stream itself that gave ``chunk`` and was begun at ``before_ns``."""
         call = self.call
         after_ns = call.now()
-        if call.reads is not None and not call.finished:
-            self.begins(None)
-            call.reads.add(before_ns, after_ns, self.look(chunk) or self.look_closer(chunk))
+        # Once: another thread may end the call meanwhile, and that lets go of them.
+        reads = call.reads
+        if reads is not None and not call.finished:
+            call.resume()
+            reads.add(before_ns, after_ns, self.look(chunk) or self.look_closer(chunk))
 
     def entered(self) -> None:
         """Note that the stream is used in ``with``: its exit ends the call, and no loop does."""
@@ -99,17 +104,27 @@ class Watch:
         """Note that the read begun at ``before_ns`` found the end of the stream."""
         self._finish(Outcome.COMPLETED, before_ns)
 
-    def failed(self, before_ns: int, error: BaseException) -> None:
-        """Note that the read begun at ``before_ns`` raised."""
+    def failed(self, before_ns: int, error: BaseException, reader: object = None) -> None:
+        """
+        Note that a read raised; that is no end if it came while another one was under way.
+
+        Args:
+            before_ns: When it began, monotonic nanoseconds.
+            error: What it raised.
+            reader: The iterator whose read it was, ``None`` for the stream itself.
+        """
+        self._readers.discard(reader)
+        if self._readers and isinstance(error, _REFUSALS) and "already" in str(error):
+            return
         self._finish(outcome_of(error), before_ns, error_type_of(error))
 
     def _finish(self, outcome: Outcome, before_ns: int, error_type: str | None = None) -> None:
         call = self.call
         if call.finished:
             return
-        after_ns = call.now()
-        if call.reads is not None:
-            call.reads.end = (before_ns, after_ns)
+        after_ns, reads = call.now(), call.reads
+        if reads is not None:
+            reads.end = (before_ns, after_ns)
         call.finish(outcome, done_ns=after_ns, error_type=error_type)
 
     def left(self, reader: object) -> None:
@@ -120,21 +135,24 @@ class Watch:
         unless the caller reads on.
 
         Args:
-            reader: Whichever iterator it was. One that was never read, or that another has
-                replaced, leaves nothing.
+            reader: Whichever iterator it was. One that was never read leaves nothing, and neither
+                does one beside which another is open.
         """
-        call = self.call
-        if self._entered or self._reader is not reader or call.reads is None:
+        call, reads = self.call, self.call.reads
+        if reader not in self._readers:
             return
-        last_ns = call.reads.last_return_ns
+        self._readers.discard(reader)
+        if self._entered or self._readers or reads is None:
+            return
+        last_ns = reads.last_return_ns
         if last_ns is not None:
             call.leave(Outcome.CLOSED_EARLY, done_ns=last_ns)
 
     def dropped(self) -> None:
         """End the call at the last read's return: its stream was finalised and cannot be read."""
         with _runtime.guarded("the finalisation of a stream"):
-            call = self.call
-            last_ns = None if call.reads is None else call.reads.last_return_ns
+            call, reads = self.call, self.call.reads
+            last_ns = None if reads is None else reads.last_return_ns
             if last_ns is None:
                 call.finish(Outcome.ABANDONED, done_ns=call.returned_ns, finalizing=True)
             else:
@@ -220,7 +238,7 @@ def iterate(
         watching.left(reader)
         raise
     except BaseException as error:
-        watching.failed(before, error)
+        watching.failed(before, error, reader)
         raise
 
 
@@ -266,5 +284,5 @@ async def _aiterate(
     except BaseException as error:
         # At its end a loop cancels what closes the iterators that were dropped.
         if watching.is_read_by(reader):
-            watching.failed(before, error)
+            watching.failed(before, error, reader)
         raise

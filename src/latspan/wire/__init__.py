@@ -24,7 +24,7 @@ from latspan.wire._content import (
 from latspan.wire._decimals import as_number
 from latspan.wire._dialect import Dialect, Stream
 from latspan.wire._events import EventReader
-from latspan.wire._serialized import LONGEST_CONTENT, as_data, as_json
+from latspan.wire._serialized import LONGEST_CONTENT, as_data, as_json, written
 from latspan.wire._sse import DONE, encode_comment, encode_event
 from latspan.wire._usage import Usage, at
 
@@ -59,4 +59,5 @@ __all__ = [
     "plain",
     "said_in",
     "taken_down",
+    "written",
 ]

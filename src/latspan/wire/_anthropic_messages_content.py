@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -22,6 +21,7 @@ from latspan.wire._content import (
     server_tool_in,
     tool,
 )
+from latspan.wire._serialized import written
 
 __all__ = ["ANTHROPIC_MESSAGES_CONTENT"]
 
@@ -69,7 +69,7 @@ def _of_block(block: Any, index: int, *, begun: bool = False) -> Iterator[Fragme
     elif kind == "tool_use":
         yield Fragment(
             FragmentKind.TOOL_CALL,
-            "" if begun else json.dumps(read(block, "input")),
+            "" if begun else written(read(block, "input")),
             slot=index,
             id=read(block, "id"),
             name=read(block, "name"),

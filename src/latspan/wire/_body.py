@@ -100,7 +100,12 @@ can send that.
 _UNCHANGEABLE: Final = frozenset({str, int, float, bool})
 
 
-def copied(value: Any, deepest: int = DEEPEST, left_out: list[object] | None = None) -> Any:
+def copied(
+    value: Any,
+    deepest: int = DEEPEST,
+    left_out: list[object] | None = None,
+    path: tuple[int, ...] = (),
+) -> Any:
     """
     Return plain data that shares nothing changeable with ``value``.
 
@@ -110,20 +115,28 @@ def copied(value: Any, deepest: int = DEEPEST, left_out: list[object] | None = N
         value: Data.
         deepest: Levels of lists and mappings to keep; ``None`` stands for what is deeper.
         left_out: Gets what is left out because of its type.
+        path: The identities of what ``value`` is in.
+
+    Raises:
+        ValueError: Something is inside itself, which no client can send as JSON.
     """
     if value is None or isinstance(value, str | int | float):
         return value
     if deepest == 0:
         return None
+    identity = id(value)
+    if identity in path:
+        raise ValueError("a list or a mapping is inside itself")
+    path = (*path, identity)
     if isinstance(value, Mapping):
         pairs = cast("Mapping[object, Any]", value).items()
-        return {str(name): copied(inner, deepest - 1, left_out) for name, inner in pairs}
+        return {str(name): copied(inner, deepest - 1, left_out, path) for name, inner in pairs}
     if isinstance(value, list | tuple):
         items = cast("Sequence[Any]", value)
-        return [copied(inner, deepest - 1, left_out) for inner in items]
+        return [copied(inner, deepest - 1, left_out, path) for inner in items]
     dump = getattr(value, "model_dump", None)
     if callable(dump):
-        return dump(warnings=False, exclude_unset=True)
+        return dump(mode="json", warnings=False, exclude_unset=True)
     if left_out is not None:
         left_out.append(value)
     return None

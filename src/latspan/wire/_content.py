@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple, cast
 
 from latspan.wire._body import Body, copied
 from latspan.wire._media import media_in
-from latspan.wire._serialized import json_in
+from latspan.wire._serialized import json_in, written
 
 __all__ = [
     "Content",
@@ -28,6 +28,7 @@ __all__ = [
     "message",
     "messages_in",
     "parts_of",
+    "position_of",
     "read",
     "said_in",
     "server_tool_call",
@@ -128,11 +129,14 @@ def taken_down(request: Mapping[str, Any], names: Sequence[str]) -> Body | None:
     A caller goes on with its list of messages, so a reference to it would not do.
 
     Returns:
-        ``None`` if part of it can be read only once, an iterator for example: that is left to
-        whoever sends the request.
+        ``None`` if part of it can be read only once, an iterator for example, or is inside itself:
+        that is left to whoever sends the request.
     """
     left_out: list[object] = []
-    body = {name: copied(request[name], left_out=left_out) for name in names if name in request}
+    try:
+        body = {name: copied(request[name], left_out=left_out) for name in names if name in request}
+    except ValueError:
+        return None
     return None if any(isinstance(each, Iterable) for each in left_out) else body
 
 
@@ -142,6 +146,11 @@ def read(value: Any, name: str) -> Any:
     if isinstance(value, dict):
         return cast("dict[str, Any]", value).get(name)
     return getattr(value, name, None)
+
+
+def position_of(index: object) -> int:
+    """Return the position of a choice; of one whose index is no number, the first."""
+    return index if isinstance(index, int) else 0
 
 
 def dumped(value: Any) -> dict[str, Any]:
@@ -367,7 +376,7 @@ def said_in(
     choices: dict[int, dict[Hashable, list[Fragment]]] = {each: {} for each in finish_reasons}
     for each in fragments:
         parts = choices.setdefault(each.choice, {})
-        parts.setdefault((each.kind, each.slot), []).append(each)
+        parts.setdefault((each.kind, _hashable(each.slot)), []).append(each)
     return tuple(
         _said(choices[choice].values(), finish_reasons.get(choice)) for choice in sorted(choices)
     )
@@ -380,9 +389,22 @@ def _said(parts: Iterable[list[Fragment]], finish_reason: str | None) -> Message
     return {**said, "finish_reason": _FINISH_REASONS.get(finish_reason, finish_reason)}
 
 
+def _hashable(slot: Hashable) -> Hashable:
+    try:
+        hash(slot)
+    except TypeError:
+        return str(slot)
+    return slot
+
+
+def _words(said: object) -> str:
+    return said if isinstance(said, str) else written(said)
+
+
 def _joined(fragments: Sequence[Fragment]) -> Part | None:
     """Return the part that fragments make, ``None`` for text or reasoning that is empty."""
-    joined = "".join(each.text for each in fragments)
+    # A server may have data where the API has text, the arguments of a tool for example.
+    joined = "".join(_words(each.text) for each in fragments)
     whole = next((each.part for each in fragments if each.part is not None), None)
     if whole is not None:
         return _with_arguments(whole, joined) if joined else whole

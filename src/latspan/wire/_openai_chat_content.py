@@ -17,6 +17,7 @@ from latspan.wire._content import (
     message,
     messages_in,
     parts_of,
+    position_of,
     read,
     text,
     tool,
@@ -72,7 +73,7 @@ def _fragments(answer: Any) -> Iterator[Fragment]:
     for choice in read(answer, "choices") or ():
         said = read(choice, "delta") or read(choice, "message")
         if said is not None:
-            yield from _of_choice(said, int(read(choice, "index") or 0))
+            yield from _of_choice(said, position_of(read(choice, "index")))
 
 
 def _of_choice(said: Any, choice: int) -> Iterator[Fragment]:

@@ -14,6 +14,7 @@ from latspan.wire._content import (
     Message,
     message,
     parts_of,
+    position_of,
     read,
 )
 
@@ -35,7 +36,7 @@ def _fragments(answer: Any) -> Iterator[Fragment]:
     for choice in read(answer, "choices") or ():
         words = read(choice, "text")
         if isinstance(words, str) and words:
-            yield Fragment(FragmentKind.TEXT, words, int(read(choice, "index") or 0))
+            yield Fragment(FragmentKind.TEXT, words, position_of(read(choice, "index")))
 
 
 OPENAI_COMPLETIONS_CONTENT: Final = ContentShape(

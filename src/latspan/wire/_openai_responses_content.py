@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -28,6 +27,7 @@ from latspan.wire._content import (
     tool_response,
 )
 from latspan.wire._media import blob
+from latspan.wire._serialized import written
 
 __all__ = ["OPENAI_RESPONSES_CONTENT", "TOOL_CALLS"]
 
@@ -180,7 +180,7 @@ def _of_item(item: Any, index: int) -> Iterator[Fragment]:
     kind = str(read(item, "type"))
     if kind in TOOL_CALLS:
         arguments = _arguments(kind, item)
-        words = arguments if isinstance(arguments, str) else json.dumps(arguments)
+        words = arguments if isinstance(arguments, str) else written(arguments)
         yield _tool_call(item, words, index)
     elif kind == "reasoning":
         for words, place in _thoughts(item):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final, cast
+from typing import Any, Final, NoReturn, cast
 
 from latspan._text import text_of
 from latspan.wire._media import without_media
 
-__all__ = ["LONGEST_CONTENT", "as_data", "as_json", "json_in"]
+__all__ = ["LONGEST_CONTENT", "as_data", "as_json", "json_in", "written"]
 
 LONGEST_CONTENT: Final = 1_048_576
 """Characters of JSON that are kept of the messages, instructions or tools of a call."""
@@ -48,29 +49,29 @@ def _fitting(
 ) -> tuple[list[Any], str]:
     """Return content as data and as text, shortened until its text fits."""
     data: list[Any] = [_readable(each) for each in (content if media else without_media(content))]
-    written = _written(data)
-    if len(written) > longest:
+    text = written(data)
+    if len(text) > longest:
         data = without_media(data)
-        written = _written(data)
-    if len(written) <= longest:
-        return data, written
+        text = written(data)
+    if len(text) <= longest:
+        return data, text
     lengths = list(_lengths(data))
-    most = _share(lengths, longest - len(written) + sum(lengths))
+    most = _share(lengths, longest - len(text) + sum(lengths))
     # Of one text some parts may take more room than others: a cut is not exactly as long.
     while most >= _SHORTEST:
         cut = _cut(data, most)
-        written = _written(cut)
-        if len(written) <= longest:
-            return cut, written
+        text = written(cut)
+        if len(text) <= longest:
+            return cut, text
         most -= most // 8
     data = _last_items(_cut(data, _SHORTEST), longest)
-    return data, _written(data)
+    return data, written(data)
 
 
 def _lengths(value: object) -> Iterator[int]:
     """Yield how long the JSON of each text in ``value`` is, names apart."""
     if isinstance(value, str):
-        yield len(_written(value))
+        yield len(written(value))
     elif isinstance(value, Mapping):
         for inner in cast("Mapping[str, object]", value).values():
             yield from _lengths(inner)
@@ -90,14 +91,34 @@ def _share(lengths: list[int], room: int) -> int:
     return room
 
 
-def _written(data: object) -> str:
-    return json.dumps(data, separators=(",", ":"), default=text_of)
+def written(data: object) -> str:
+    """Return the JSON of any data; what JSON has no form for is text in it."""
+    try:
+        return _dumped(data)
+    except ValueError:
+        return _dumped(_finite(data))
+
+
+def _dumped(data: object) -> str:
+    return json.dumps(data, separators=(",", ":"), default=text_of, allow_nan=False)
+
+
+def _finite(value: object) -> Any:
+    """Return data in which a number that is none, or infinite, is text."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if isinstance(value, Mapping):
+        pairs = cast("Mapping[str, object]", value).items()
+        return {name: _finite(inner) for name, inner in pairs}
+    if isinstance(value, (list, tuple)):
+        return [_finite(inner) for inner in cast("Sequence[object]", value)]
+    return value
 
 
 def _cut(value: object, most: int) -> Any:
     """Return a value whose texts take ``most`` characters of JSON each, or little more."""
     if isinstance(value, str):
-        length = len(_written(value))
+        length = len(written(value))
         quotes = len('""')
         return value if length <= most else value[: len(value) * (most - quotes) // length]
     if isinstance(value, Mapping):
@@ -112,7 +133,7 @@ def _last_items(data: list[Any], longest: int) -> list[Any]:
     """Return as many items as fit, the last ones: they are what was answered."""
     room = longest - len("[]")
     for count, item in enumerate(reversed(data)):
-        room -= len(_written(item)) + len(",")
+        room -= len(written(item)) + len(",")
         if room < 0:
             return data[len(data) - count :]
     return data
@@ -128,6 +149,11 @@ def _readable(value: Mapping[str, Any]) -> Mapping[str, Any]:
 def json_in(text: str) -> Any:
     """Return the data that a text is the JSON of, the text itself where it is none."""
     try:
-        return json.loads(text)
+        return json.loads(text, parse_constant=_refused)
     except (ValueError, RecursionError):
         return text
+
+
+def _refused(constant: str) -> NoReturn:
+    # Python reads NaN and infinities, which are no JSON.
+    raise ValueError(constant)

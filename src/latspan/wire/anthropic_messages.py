@@ -112,11 +112,13 @@ def _usage(bodies: Iterable[Body]) -> Usage | None:
     """
     counted: dict[str, Any] = {}
     for body in bodies:
-        said: dict[str, Any] = body.get("usage") or {}
+        said: object = body.get("usage")
+        if not isinstance(said, Mapping):
+            continue
         over = bool(body.get("stop_reason"))
         counted |= {
             name: value
-            for name, value in said.items()
+            for name, value in cast("Mapping[str, Any]", said).items()
             if value is not None and (over or name not in _COUNTED_LAST)
         }
     if not counted:

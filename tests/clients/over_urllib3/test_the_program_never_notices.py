@@ -268,3 +268,19 @@ def test_beside_the_official_instrumentation(
     sent = [visit.request.raw.count(b"traceparent:") for visit in server.visits]
     assert sent == [1, 1]
     assert [record.outcome for record in watched.records] == [Outcome.COMPLETED] * exchanges
+
+
+@pytest.mark.parametrize("status", ["200", "503", 200])
+def test_a_response_may_have_any_status(status: Any) -> None:
+    """A pool of the application's own answers as it likes."""
+
+    class Pool(urllib3.HTTPConnectionPool):
+        def _make_request(self, *_args: Any, **_kwargs: Any) -> Any:
+            return urllib3.HTTPResponse(body=b"x", status=status, preload_content=False)
+
+    with capture() as seen:
+        response: Any = Pool("model.test").urlopen("GET", "/", retries=False)
+        assert (response.status, response.data) == (status, b"x")
+        response.close()
+
+    assert len(seen.records) == 1

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import json
 from collections import UserList
 from typing import Any
 
 import pytest
+from opentelemetry._logs import LogRecord
+from opentelemetry.exporter.otlp.proto.common._log_encoder import encode_logs
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
+from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import SpanContext, SpanKind
 
 from latspan._spans import encodable, encodable_data
-from latspan._spans._encodable import LONGEST_CONTENT, LONGEST_TEXT, MOST_ITEMS
-from latspan.wire import DEEPEST
+from latspan._spans._encodable import LONGEST_TEXT, MOST_ITEMS
+from latspan.export import event_record
+from latspan.wire import DEEPEST, LONGEST_CONTENT
 
 
 def test_what_is_fine_is_the_very_same() -> None:
@@ -79,10 +85,32 @@ def test_content_may_be_longer() -> None:
     }
 
 
-def test_content_of_an_event_that_is_nested_too_deep_is_cut() -> None:
-    """The encoder of OTLP recurses, and would lose the whole message."""
-    value: object = "m"
-    for _ in range(100_000):
-        value = {"a": value}
+def _nested(levels: int, *, in_lists: bool = False) -> Any:
+    value: Any = "m"
+    for _ in range(levels):
+        value = [value] if in_lists else {"a": value}
+    return value
 
-    assert str(encodable_data({"b": 1, "deep": value})).count("{") == DEEPEST
+
+@pytest.mark.parametrize("in_lists", [False, True])
+@pytest.mark.parametrize("levels", [1, 19, 20, 21, 30, 50, DEEPEST])
+def test_an_encoder_takes_content_of_any_depth(levels: int, *, in_lists: bool) -> None:
+    """It refuses the whole message, with whatever others put into it."""
+    value = encodable_data([{"parts": [{"arguments": _nested(levels, in_lists=in_lists)}]}])
+
+    record = LogRecord(attributes={"gen_ai.output.messages": value, "other": 1})
+    message = encode_logs([event_record(record, Resource({}))])
+
+    read = ExportLogsServiceRequest.FromString(message.SerializeToString())
+    (got,) = read.resource_logs[0].scope_logs[0].log_records
+    assert {each.key for each in got.attributes} == {"gen_ai.output.messages", "other"}
+
+
+def test_what_is_deeper_in_an_event_is_text() -> None:
+    """And what is deeper than Python can write is left out."""
+    value = encodable_data(_nested(30))
+
+    for _ in range(20):
+        value = value["a"]
+    assert json.loads(value) == _nested(10)
+    assert "m" not in str(encodable_data(_nested(100_000)))

@@ -108,3 +108,11 @@ def test_the_reasoning_of_a_message_that_was_left_is_not_known() -> None:
     assert left is not None
     assert whole is not None
     assert (left.reasoning, whole.reasoning) == (None, 4)
+
+
+@pytest.mark.parametrize("usage", [[3], True, "4"])
+def test_usage_that_is_no_object_counts_nothing(usage: Any) -> None:
+    """And costs nothing else."""
+    bodies = ({"role": "assistant", "usage": usage}, {"stop_reason": "end_turn", "usage": usage})
+    assert ANTHROPIC_MESSAGES.usage(bodies) is None
+    assert ANTHROPIC_MESSAGES.ended(bodies)

@@ -772,3 +772,53 @@ def test_what_can_be_read_only_once_is_left_to_its_reader(messages: Any) -> None
     assert taken_down({"messages": messages, "tools": []}, ("messages", "tools")) is None
     (message,) = messages
     assert list(message["content"]) in (list("hi"), [{"type": "text", "text": "hi"}])
+
+
+def test_what_is_inside_itself_is_left_to_its_reader() -> None:
+    """No client can send it, and copying it would take for ever."""
+    node: dict[str, Any] = {"role": "user"}
+    node["children"] = [{"parent": node, "siblings": node} for _ in range(3)]
+
+    assert taken_down({"messages": [node]}, ("messages",)) is None
+
+
+def test_the_same_twice_is_not_inside_itself() -> None:
+    text = {"role": "user", "content": "hi"}
+    assert taken_down({"messages": [text, text]}, ("messages",)) == {"messages": [text, text]}
+
+
+@pytest.mark.parametrize("arguments", ['{"a":NaN}', "[Infinity, 1]"])
+def test_numbers_that_json_does_not_have_stay_text(arguments: str) -> None:
+    part = {"type": "tool_call", "arguments": arguments}
+
+    (message,) = json.loads(as_json([{"role": "assistant", "parts": [part]}]))
+
+    assert message["parts"][0]["arguments"] == arguments
+
+
+def test_a_number_of_a_caller_that_json_does_not_have_is_text() -> None:
+    said = as_json([{"role": "user", "parts": [{"type": "x", "n": float("nan"), "m": 1.5}]}])
+
+    assert json.loads(said)[0]["parts"] == [{"type": "x", "n": "nan", "m": 1.5}]
+
+
+def _call_of(**call: Any) -> Any:
+    delta = {"tool_calls": [{"index": 0, "id": "c1", "function": {"name": "look_up"}, **call}]}
+    return {"choices": [{"index": 0, "delta": {"content": "So.", **delta}}]}
+
+
+@pytest.mark.parametrize(
+    "chunk",
+    [
+        _call_of(function={"name": "look_up", "arguments": {"q": "it"}}),
+        _call_of(index={"odd": []}, function={"name": "look_up", "arguments": ARGUMENTS}),
+    ],
+)
+def test_an_odd_tool_call_costs_no_other_content(chunk: Any) -> None:
+    """Some servers have data where the API has text, or an index that is no number."""
+    assert OPENAI_CHAT.content is not None
+    (said,) = said_in(OPENAI_CHAT.content.fragments(chunk), {})
+
+    text, call = json.loads(as_json([said]))[0]["parts"]
+    assert text == {"type": "text", "content": "So."}
+    assert (call["name"], call["arguments"]) == ("look_up", {"q": "it"})
