@@ -98,7 +98,7 @@ def _reading_of(original: Callable[..., Awaitable[bytes]]) -> Callable[..., Awai
         try:
             data = await original(self, *args, **kwargs)
         except BaseException as error:
-            _failed(watching, before, error)
+            _failed(watching, self, before, error)
             raise
         _heard(watching, self, before, data)
         return data
@@ -131,7 +131,7 @@ def _readchunk_of(
         try:
             chunk = await original(self)
         except BaseException as error:
-            _failed(watching, before, error)
+            _failed(watching, self, before, error)
             raise
         _heard(watching, self, before, chunk[0])
         return chunk
@@ -163,12 +163,19 @@ def _heard(watching: BodyWatch, content: StreamReader, before_ns: int, data: byt
         watching.ended(before_ns)
 
 
-def _failed(watching: BodyWatch, before_ns: int, error: BaseException) -> None:
-    """Tell of a read that failed; of one that was cancelled a reader takes no harm."""
+def _failed(
+    watching: BodyWatch, content: StreamReader, before_ns: int, error: BaseException
+) -> None:
+    """Tell of a read that failed; of one that was cancelled or refused a reader takes no harm."""
     if isinstance(error, asyncio.CancelledError | GeneratorExit):
         watching.interrupted(before_ns, error)
-    else:
+    elif not (isinstance(error, RuntimeError) and _is_waited_for(content)):
         watching.failed(before_ns, error)
+
+
+def _is_waited_for(content: StreamReader) -> bool:
+    """Return whether a read waits for data, beside which every other one is refused."""
+    return getattr(content, "_waiter", None) is not None
 
 
 class _Iterated:
@@ -176,24 +183,32 @@ class _Iterated:
     What an iterator over a body reads through: it lives for as long as somebody iterates.
 
     Args:
-        read: The reader's own method.
+        read: A method of the reader's.
+        content: The reader itself.
         response: Kept alive, as by whoever reads to the end.
         watching: Follows its body.
     """
 
-    __slots__ = ("__weakref__", "_iterator", "_read", "_response", "_watching")
+    __slots__ = ("__weakref__", "_content", "_iterator", "_read", "_response", "_watching")
 
     def __init__(
-        self, read: Callable[[], Awaitable[Any]], response: ClientResponse, watching: BodyWatch
+        self,
+        read: Callable[[], Awaitable[Any]],
+        content: StreamReader,
+        response: ClientResponse,
+        watching: BodyWatch,
     ) -> None:
         self._read = read
+        self._content = content
         self._response = response
         self._watching = watching
         self._iterator = object()
         weakref.finalize(self, watching.left, self._iterator).atexit = False
 
     def __call__(self) -> Awaitable[Any]:
-        self._watching.begins(self._iterator)
+        if not _is_waited_for(self._content):
+            # Otherwise it is refused, and dropping it leaves nothing.
+            self._watching.begins(self._iterator)
         return self._read()
 
     readchunk = __call__
@@ -212,9 +227,8 @@ def _iteration_of(original: Callable[..., Any], *, held_in: str) -> Callable[...
         with guarded("the iteration of a body"):
             held: Any = getattr(iterator, held_in)
             # A method to read by, or the reader itself, of which one method is called.
-            setattr(
-                iterator, held_in, _Iterated(getattr(held, "readchunk", held), response, found[0])
-            )
+            read = getattr(held, "readchunk", held)
+            setattr(iterator, held_in, _Iterated(read, self, response, found[0]))
         return iterator
 
     return iteration

@@ -83,9 +83,10 @@ class Answer:
         if isinstance(status, int):
             self._served.answering(status, headers)
         if self._holds and "content-length" not in headers:
-            events = headers.get("content-type", "").startswith("text/event-stream")
+            events = headers.get("content-type", "").lower().startswith("text/event-stream")
             # What is compressed takes no text behind it.
-            self._streams = events and headers.get("content-encoding", "identity") == "identity"
+            coding = headers.get("content-encoding", "identity").lower()
+            self._streams = events and coding == "identity"
             self._head = message
         else:
             await self._hand_over(self._told(message))

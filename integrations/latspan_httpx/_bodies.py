@@ -79,20 +79,48 @@ class _FollowedDecoder:
 
     def decode(self, data: bytes) -> bytes | Iterator[bytes]:
         """Return ``data`` without its content coding: in one piece in httpx, in parts in httpx2."""
-        decoded: bytes | Iterable[bytes] = self._decoder.decode(data)
+        self._watching.decoding = True
+        try:
+            decoded: bytes | Iterable[bytes] = self._decoder.decode(data)
+        except BaseException as error:
+            _undecodable(self._watching, error)
+            raise
         if not isinstance(decoded, bytes):
             return self._parts(decoded)
         self._watching.decoded(decoded)
         return decoded
 
-    def _parts(self, decoded: Iterable[bytes]) -> Iterator[bytes]:
-        for part in decoded:
-            self._watching.decoded(part)
-            yield part
-
-    def flush(self) -> Any:
+    def flush(self) -> bytes | Iterator[bytes]:
         """Return what is left at the end of the body."""
-        return self._decoder.flush()
+        try:
+            decoded: bytes | Iterable[bytes] = self._decoder.flush()
+        except BaseException as error:
+            _undecodable(self._watching, error)
+            raise
+        if not isinstance(decoded, bytes):
+            return self._parts(decoded, last=True)
+        self._watching.decoded(decoded)
+        self._watching.flushed()
+        return decoded
+
+    def _parts(self, decoded: Iterable[bytes], *, last: bool = False) -> Iterator[bytes]:
+        try:
+            for part in decoded:
+                self._watching.decoded(part)
+                yield part
+        except GeneratorExit:
+            # The caller stops reading, between two parts.
+            raise
+        except BaseException as error:
+            _undecodable(self._watching, error)
+            raise
+        if last:
+            self._watching.flushed()
+
+
+def _undecodable(watching: BodyWatch, error: BaseException) -> None:
+    """Tell of a decoder that raised: the read that brought the data had returned."""
+    watching.failed(watching.call.now(), error)
 
 
 def _decoder_of(original: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -104,8 +132,14 @@ def _decoder_of(original: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
     @functools.wraps(original)
     def get_content_decoder(self: Any) -> Any:
-        decoder = original(self)
         watching = body_watch(self)
+        try:
+            decoder = original(self)
+        except BaseException as error:
+            # So httpx2 refuses a body in too many codings.
+            if watching is not None:
+                _undecodable(watching, error)
+            raise
         if watching is None or not watching.coded:
             return decoder
         return _FollowedDecoder(decoder, watching)

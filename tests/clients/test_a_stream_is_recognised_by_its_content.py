@@ -71,3 +71,44 @@ def test_what_precedes_an_answer_does_not_hide_it(
     assert (record.kind, record.name, record.outcome) == (Kind.CALL, "chat m", Outcome.COMPLETED)
     assert record.metrics["time_to_first_token"].value == 30 * MS
     assert record.tokens.output == 2
+
+
+LINE_ENDS = {
+    "CR": (b"\r", b"\r"),
+    "CRLF": (b"\r\n", b"\r\n"),
+    "LF, blank lines in CRLF": (b"\n", b"\r\n"),
+    "LF, blank lines in CR": (b"\n", b"\r"),
+}
+
+
+@pytest.mark.parametrize("read", [_bare, _lines])
+@pytest.mark.parametrize(("end", "blank"), LINE_ENDS.values(), ids=LINE_ENDS)
+def test_lines_may_end_as_the_specification_allows(
+    driver: Driver, seen: Captured, end: bytes, blank: bytes, read: Way
+) -> None:
+    """In CR, LF or CRLF, and not all alike."""
+    pieces = [piece.removesuffix(b"\n\n") + end + blank for piece in NAMED]
+    driver.run(driver.sending(pieces), lambda client: read(driver, client))
+    (record,) = seen.records
+    assert (record.kind, record.name, record.outcome) == (Kind.CALL, "chat m", Outcome.COMPLETED)
+    assert record.metrics["time_to_first_token"].value == 20 * MS
+    assert record.tokens.output == 2
+
+
+@pytest.mark.parametrize("read", [_bare, _lines])
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"content-type": "Text/Event-Stream; charset=utf-8"},
+        {"content-encoding": "Identity"},
+        {"content-encoding": "IDENTITY", "content-type": "TEXT/EVENT-STREAM"},
+    ],
+)
+def test_the_case_of_a_header_says_nothing(
+    driver: Driver, seen: Captured, fields: dict[str, Any], read: Way
+) -> None:
+    """A media type and a content coding are the same in any case (RFC 9110, 8.3.1 and 8.4.1)."""
+    driver.run(driver.sending(NAMED, **fields), lambda client: read(driver, client))
+    (record,) = seen.records
+    assert (record.kind, record.name, record.outcome) == (Kind.CALL, "chat m", Outcome.COMPLETED)
+    assert record.tokens.output == 2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 import pytest
@@ -460,3 +460,34 @@ async def test_nothing_is_held_of_a_body_that_is_over() -> None:
         gc.collect()
         assert followed == {}
         assert len(here.seen.records) == 60
+
+
+@pytest.mark.parametrize("first", [_lines, _any, _chunks, _readany])
+@pytest.mark.parametrize("second", ["__aiter__", "iter_any", "readany"])
+async def test_a_reader_that_is_refused_leaves_the_call_to_the_one_that_waits(
+    first: Callable[[Any, Callable[[], None]], Coroutine[Any, Any, bytes]], second: str
+) -> None:
+    """It gets aiohttp's exception, and the first reads on to the end."""
+    events = chat_events("a", "b")
+
+    async def ask(content: Any) -> None:
+        asked = getattr(content, second)()
+        with pytest.raises(RuntimeError, match="already waiting"):
+            await (anext(asked) if hasattr(asked, "__anext__") else asked)
+
+    with world() as here:
+        async with here.site(here.streaming(*events)) as url, here.session() as session:
+            response = await session.post(url, json=REQUEST)
+            reading = asyncio.create_task(first(response, lambda: None))
+            await asyncio.sleep(0)
+            # Before the first byte, between two events, and before the end.
+            for _ in range(len(events) + 1):
+                await ask(response.content)
+                gc.collect()
+                assert here.seen.records == ()
+                here.turns.release()
+                await asyncio.sleep(0.01)
+            assert await reading == b"".join(events)
+        record = only(here.seen)
+    assert (record.kind, record.outcome) == (Kind.CALL, Outcome.COMPLETED)
+    assert len(record.chunk_gaps) == 1

@@ -60,17 +60,20 @@ class BodyWatch:
         "_arrival",
         "_attempt",
         "_decoded",
+        "_end_ns",
         "_entered",
         "_events",
         "_interrupted",
-        "_iterator",
         "_kept",
         "_last_return_ns",
+        "_readers",
         "_reading",
+        "_reading_before",
         "_request_body",
         "_whole",
         "call",
         "coded",
+        "decoding",
         "silent",
     )
 
@@ -80,16 +83,19 @@ class BodyWatch:
         self.call = call
         self._attempt = attempt
         self._request_body = request_body
-        self._entered = self._reading = False
+        self._entered = self._reading = self._reading_before = False
         self._last_return_ns: int | None = None
         self._arrival: tuple[int, int] | None = None
         self._interrupted: tuple[int, int, Outcome, str] | None = None
-        self._iterator: object = None
+        self._end_ns: int | None = None
+        self._readers: set[object] = set()
         self._events: EventReader | None = None
         self._kept = False
         self._decoded = False
         self.coded = not decoded and _is_coded(call.headers)
         """Whether reads bring the body in its content coding, and :meth:`decoded` the rest."""
+        self.decoding = False
+        """Whether the body is being decoded: then :meth:`flushed` comes after its last read."""
         self.silent = False
         """Whether the body is followed elsewhere, as the stream of a client library's."""
         if call.reads is not None or _is_event_stream(call.headers):
@@ -119,7 +125,8 @@ class BodyWatch:
 
     def begins(self, iterator: object) -> None:
         """Note that an iterator reads on, perhaps after another one was left."""
-        self._iterator = iterator
+        self._readers.add(iterator)
+        self._reading_before = self._reading
 
     def read(self, before_ns: int, data: bytes) -> None:
         """Stamp the read that was begun at ``before_ns`` and gave ``data``."""
@@ -199,18 +206,34 @@ class BodyWatch:
             self._let_go()
             self.call.settle()
             return
-        after_ns = self._stamp_end(before_ns)
-        self._attempt.body_end_ns = after_ns
-        if self._whole is not None and self._whole.body:
-            self.call.answered(self._whole.body)
-        self._finish(Outcome.COMPLETED, after_ns)
+        self._end_ns = self._attempt.body_end_ns = self._stamp_end(before_ns)
+        if not self.decoding:
+            self._finish(Outcome.COMPLETED, self._end_ns)
 
-    def failed(self, before_ns: int, error: BaseException) -> None:
-        """Note that the read begun at ``before_ns`` raised."""
-        if not self.call.finished:
-            after_ns = self._stamp_end(before_ns)
-            self._let_go()
-            self.call.finish(outcome_of(error), done_ns=after_ns, error_type=error_type_of(error))
+    def flushed(self) -> None:
+        """Note that the decoder holds nothing back: now a body that has ended is whole."""
+        if self._end_ns is not None and not self.call.finished:
+            self._finish(Outcome.COMPLETED, self._end_ns)
+
+    def failed(self, before_ns: int, error: BaseException, iterator: object = None) -> None:
+        """
+        Note that a read raised; that is no end if it was refused beside another reader.
+
+        Args:
+            before_ns: When it began, monotonic nanoseconds.
+            error: What it raised.
+            iterator: Whose first read it was, ``None`` for any other.
+        """
+        if self.call.finished:
+            return
+        self._readers.discard(iterator)
+        # A library's word for a misuse is one, and never what it says of the network.
+        if iterator is not None and self._readers and isinstance(error, RuntimeError):
+            self._reading = self._reading_before
+            return
+        after_ns = self._stamp_end(before_ns)
+        self._let_go()
+        self.call.finish(outcome_of(error), done_ns=after_ns, error_type=error_type_of(error))
 
     def interrupted(self, before_ns: int, error: BaseException) -> None:
         """Note that the read begun at ``before_ns`` was cancelled, and another may go on."""
@@ -221,12 +244,17 @@ class BodyWatch:
     def _stamp_end(self, before_ns: int) -> int:
         self._reading = False
         after_ns = self.call.now()
-        if self.call.reads is not None:
+        if self.call.reads is not None and self._end_ns is None:
             self.call.reads.end = (before_ns, after_ns)
         return after_ns
 
     def _finish(self, outcome: Outcome, done_ns: int | None, *, finalizing: bool = False) -> None:
         """End the call as its status says, and as ``outcome`` where that says nothing."""
+        if self._end_ns is not None:
+            # Also if it is closed before its decoder is flushed.
+            outcome, done_ns = Outcome.COMPLETED, self._end_ns
+            if self._whole is not None and self._whole.body:
+                self.call.answered(self._whole.body)
         if outcome is not Outcome.COMPLETED and self._interrupted is not None:
             # No other read came after it.
             self._note_early_end()
@@ -272,11 +300,16 @@ class BodyWatch:
         Note that the caller stopped iterating; inside ``with`` the exit is still to come.
 
         Args:
-            iterator: Whichever it was. One that was never read, or that another has replaced,
-                leaves nothing.
+            iterator: Whichever it was. One that was never read leaves nothing, and neither does
+                one beside which another is open, or that came to the end.
         """
+        if iterator not in self._readers:
+            return
+        self._readers.discard(iterator)
+        if self._readers:
+            return
         self._reading = False
-        if not self._entered and self._iterator is iterator and not self.call.finished:
+        if not self._entered and self._end_ns is None and not self.call.finished:
             with _runtime.guarded("the end of an iteration"):
                 self._note_early_end()
 
@@ -348,11 +381,11 @@ class _Whole:
 
 
 def _is_event_stream(headers: Any) -> bool:
-    return str(headers.get("content-type") or "").startswith("text/event-stream")
+    return str(headers.get("content-type") or "").strip().lower().startswith("text/event-stream")
 
 
 def _is_coded(headers: Any) -> bool:
-    return headers.get("content-encoding") not in {None, "", "identity"}
+    return str(headers.get("content-encoding") or "").strip().lower() not in {"", "identity"}
 
 
 def watch_body(

@@ -23,10 +23,11 @@ def iterate_body(source: Generator[_T], watching: BodyWatch) -> Generator[_T]:
     """
     iterator = object()
     watching.begins(iterator)
-    before = watching.reading()
+    before, fresh = watching.reading(), True
     try:
         for data in source:
             watching.read(before, data)
+            fresh = False
             yield data
             before = watching.reading()
         watching.ended(before)
@@ -36,7 +37,7 @@ def iterate_body(source: Generator[_T], watching: BodyWatch) -> Generator[_T]:
             source.close()
         raise
     except BaseException as error:
-        watching.failed(before, error)
+        watching.failed(before, error, iterator if fresh else None)
         raise
 
 
@@ -52,10 +53,11 @@ async def _aiterate_body(
     source: AsyncGenerator[_T], watching: BodyWatch, iterator: object
 ) -> AsyncGenerator[_T]:
     watching.begins(iterator)
-    before = watching.reading()
+    before, fresh = watching.reading(), True
     try:
         async for data in source:
             watching.read(before, data)
+            fresh = False
             yield data
             before = watching.reading()
         watching.ended(before)
@@ -67,5 +69,5 @@ async def _aiterate_body(
     except BaseException as error:
         # At its end a loop cancels what closes the iterators that were dropped.
         if watching.in_read:
-            watching.failed(before, error)
+            watching.failed(before, error, iterator if fresh else None)
         raise

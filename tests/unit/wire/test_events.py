@@ -28,7 +28,7 @@ def _reader() -> tuple[EventReader, list[bytes]]:
 
 
 @pytest.mark.parametrize(("opening", "end"), ENDS, ids=["chat", "messages", "responses"])
-@pytest.mark.parametrize("newline", [b"\n", b"\r\n"], ids=["LF", "CRLF"])
+@pytest.mark.parametrize("newline", [b"\n", b"\r\n", b"\r"], ids=["LF", "CRLF", "CR"])
 @pytest.mark.parametrize("blank", [True, False], ids=["whole", "without its blank line"])
 def test_a_stream_has_ended_with_its_end_mark(
     opening: bytes, end: bytes, newline: bytes, blank: bool
@@ -87,17 +87,55 @@ def test_pieces_that_end_no_line_are_not_joined() -> None:
     assert kept == [event]
 
 
-@pytest.mark.parametrize("newline", [b"\n", b"\r\n"])
-def test_a_blank_line_may_be_cut_anywhere(newline: bytes) -> None:
-    """Byte by byte it is the same stream."""
+LINE = b'data: {"object":"chat.completion.chunk","choices":[{"delta":{"content":"x"}}]}'
+
+
+def _two_line_ends() -> list[bytes]:
+    """Return what two line ends in a row are; a CR before an LF is one with it."""
+    one = (b"\n", b"\r\n", b"\r")
+    return [first + second for first in one for second in one if first + second != b"\r\n"]
+
+
+@pytest.mark.parametrize("ends", _two_line_ends())
+@pytest.mark.parametrize("step", [1, 2, 3, 5, 1000])
+def test_a_blank_line_may_be_cut_anywhere(ends: bytes, step: int) -> None:
+    """Byte by byte it is the same stream, whatever ends its lines."""
     kept: list[bytes] = []
     reader = EventReader((OPENAI_CHAT,), kept.append)
-    line = b'data: {"object":"chat.completion.chunk","choices":[{"delta":{"content":"x"}}]}'
-    text = (line + newline + newline) * 3 + b"data: [DONE]" + newline + newline
-    kinds = [reader.feed(text[at : at + 1]) for at in range(len(text))]
-    assert sum(1 for kind in kinds if kind) == 3
-    assert kept == [line] * 3
+    text = (LINE + ends) * 3 + b"data: [DONE]" + ends
+    kinds = [reader.feed(text[at : at + step]) for at in range(0, len(text), step)]
+    assert sum(1 for kind in kinds if kind) == (3 if step < len(LINE) else 1)
+    assert kept == [LINE] * 3
     assert reader.done
+
+
+def test_line_ends_may_differ_from_line_to_line() -> None:
+    """Also within one read, and behind a read that ends in LF."""
+    reader, kept = _reader()
+    reader.feed(LINE + b"\n\n")
+    reader.feed(LINE + b"\r\r" + LINE + b"\r\n\n" + LINE + b"\n\r\n" + LINE + b"\n\n")
+    assert kept == [LINE] * 5
+
+
+def test_a_line_end_that_is_cut_in_two_is_no_blank_line() -> None:
+    """A read may end between the CR and the LF of one line end."""
+    event = b"event: x\r\n" + LINE
+    reader, kept = _reader()
+    reader.feed(b"event: x\r")
+    reader.feed(b"\n" + LINE + b"\r")
+    reader.feed(b"\n")
+    assert kept == []
+    reader.feed(b"\r\n")
+    assert kept == [event.replace(b"\r\n", b"\n")]
+
+
+def test_an_event_is_whole_as_soon_as_its_blank_line_has_a_cr() -> None:
+    """The LF that may follow belongs to the same line end, and says nothing."""
+    reader, kept = _reader()
+    assert reader.feed(LINE + b"\r\n\r")
+    assert reader.feed(b"\n") == 0
+    assert reader.feed(LINE + b"\r\r")
+    assert kept == [LINE] * 2
 
 
 AZURE = (
