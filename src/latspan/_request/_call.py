@@ -234,6 +234,11 @@ class LiveCall:
     def returned(self) -> None:
         """Note that the client library has handed over the stream or the answer."""
         self.returned_ns = self.now()
+        self._let_go()
+
+    def _let_go(self) -> None:
+        # What was entered refers to the call: a cycle of each call, for Python's collector alone.
+        self._entered = None
         self.own_requests.let_go()
 
     def answered(self, answer: Any) -> None:
@@ -357,7 +362,7 @@ class LiveCall:
         self.finished = True
         self._left = None
         self.outcome = outcome
-        self.own_requests.let_go()
+        self._let_go()
         ended_ns = self.now() if done_ns is None else done_ns
         if self._awaits_span:
             # Whoever was to open one inside did not come to it.

@@ -1,0 +1,55 @@
+"""What a call held is freed when it has ended, and not when Python's collector runs."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from latspan.testing import Script
+from latspan.testing._capture import Captured
+from tests.clients.conftest import Driver, with_every_sdk
+
+SCRIPT = Script.chat(tokens=3, prefill_ms=1, gap_ms=1, dialect="plain")
+
+
+@contextmanager
+def _garbage() -> Generator[list[Any]]:
+    """Yield what the collector finds of latspan's inside the block, and nothing else would free."""
+    found: list[Any] = []
+    gc.collect()
+    gc.disable()
+    gc.set_debug(gc.DEBUG_SAVEALL)
+    try:
+        yield found
+        gc.collect()
+        found += [each for each in gc.garbage if type(each).__module__.startswith("latspan")]
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
+        gc.enable()
+
+
+@with_every_sdk
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_call_is_freed_at_its_end(driver: Driver, seen: Captured, *, stream: bool) -> None:
+    """A collector that runs more often is paid for by the application."""
+
+    async def program(client: Any) -> None:
+        for _ in range(3):
+            answer = await driver.create(client, stream=stream)
+            if stream:
+                await driver.read(answer)
+            del answer
+        with _garbage() as found:
+            answer = await driver.create(client, stream=stream)
+            if stream:
+                await driver.read(answer)
+            del answer
+        assert sorted({type(each).__qualname__ for each in found}) == []
+
+    driver.run(driver.transport(SCRIPT), program)
+    assert len(seen.records) == 4
