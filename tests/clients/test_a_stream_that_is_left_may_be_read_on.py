@@ -260,7 +260,8 @@ def test_the_failure_of_an_iterator_counts_after_another_was_left(
                 pass
 
     cut = Script.chat(tokens=5, prefill_ms=60, gap_ms=10, dialect="plain", ending="reset")
-    with pytest.raises(driver.errors.APIConnectionError):
+    # Older SDKs hand on what the HTTP library raises in a stream.
+    with pytest.raises((driver.errors.APIConnectionError, driver.http.ReadError)):
         driver.run(driver.transport(cut), program)
     assert _only(seen).outcome is Outcome.ERROR
 
