@@ -166,7 +166,7 @@ def _heard(watching: BodyWatch, content: StreamReader, before_ns: int, data: byt
 def _failed(
     watching: BodyWatch, content: StreamReader, before_ns: int, error: BaseException
 ) -> None:
-    """Tell of a read that failed; of one that was cancelled or refused a reader takes no harm."""
+    """Report a failed read; after a cancelled or refused one the body can still be read."""
     if isinstance(error, asyncio.CancelledError | GeneratorExit):
         watching.interrupted(before_ns, error)
     elif not (isinstance(error, RuntimeError) and _is_waited_for(content)):

@@ -119,7 +119,7 @@ class _FollowedDecoder:
 
 
 def _undecodable(watching: BodyWatch, error: BaseException) -> None:
-    """Tell of a decoder that raised: the read that brought the data had returned."""
+    """Report an exception of the decoder, raised after the read that returned the data."""
     watching.failed(watching.call.now(), error)
 
 

@@ -33,9 +33,26 @@ def _only(seen: Captured) -> RequestRecord:
     return record
 
 
+async def _begun(driver: Driver, stream: Any) -> Any:
+    """Return a new iterator over a stream that has given a chunk."""
+    iterator: Any = aiter(stream) if driver.asynchronous else iter(stream)
+    _ = await anext(iterator) if driver.asynchronous else next(iterator)
+    return iterator
+
+
+async def _read_on(driver: Driver, iterator: Any) -> None:
+    """Read what an iterator has left."""
+    if driver.asynchronous:
+        async for _ in iterator:
+            pass
+    else:
+        for _ in iterator:
+            pass
+
+
 async def _peek(driver: Driver, stream: Any) -> None:
-    """Take the first chunk of a stream by an iterator that is dropped."""
-    _ = await anext(aiter(stream)) if driver.asynchronous else next(iter(stream))
+    """Take a chunk of a stream by an iterator that is dropped."""
+    await _begun(driver, stream)
 
 
 @with_every_sdk
@@ -100,21 +117,14 @@ def test_an_iterator_that_is_closed_late_leaves_nothing_that_another_reads(
 
     async def program(client: Any) -> None:
         stream = await driver.create(client, stream=True)
-        first = aiter(stream) if driver.asynchronous else iter(stream)
-        _ = await anext(first) if driver.asynchronous else next(first)
-        second = aiter(stream) if driver.asynchronous else iter(stream)
-        _ = await anext(second) if driver.asynchronous else next(second)
+        first = await _begun(driver, stream)
+        second = await _begun(driver, stream)
         if driver.asynchronous:
             await first.aclose()
         else:
             first.close()
         assert seen.records == ()
-        if driver.asynchronous:
-            async for _ in second:
-                pass
-        else:
-            for _ in second:
-                pass
+        await _read_on(driver, second)
 
     driver.run(driver.transport(SCRIPT), program)
     assert _only(seen).outcome is Outcome.COMPLETED
@@ -225,18 +235,12 @@ def test_a_stream_that_one_iterator_leaves_and_another_reads_is_open(
 
     async def program(client: Any) -> None:
         stream = await driver.create(client, stream=True)
-        first = aiter(stream) if driver.asynchronous else iter(stream)
-        _ = await anext(first) if driver.asynchronous else next(first)
+        first = await _begun(driver, stream)
         await _peek(driver, stream)
         latspan.snapshot()
         settle_left_calls()
         assert seen.records == ()
-        if driver.asynchronous:
-            async for _ in first:
-                pass
-        else:
-            for _ in first:
-                pass
+        await _read_on(driver, first)
 
     driver.run(driver.transport(SCRIPT), program)
     assert _only(seen).outcome is Outcome.COMPLETED
@@ -249,15 +253,9 @@ def test_the_failure_of_an_iterator_counts_after_another_was_left(
 
     async def program(client: Any) -> None:
         stream = await driver.create(client, stream=True)
-        first = aiter(stream) if driver.asynchronous else iter(stream)
-        _ = await anext(first) if driver.asynchronous else next(first)
+        first = await _begun(driver, stream)
         await _peek(driver, stream)
-        if driver.asynchronous:
-            async for _ in first:
-                pass
-        else:
-            for _ in first:
-                pass
+        await _read_on(driver, first)
 
     cut = Script.chat(tokens=5, prefill_ms=60, gap_ms=10, dialect="plain", ending="reset")
     # Older SDKs hand on what the HTTP library raises in a stream.

@@ -45,22 +45,23 @@ class ObservedCall(NamedTuple):
         start_ns: When the client library was called, monotonic nanoseconds.
         offset_ns: What to add to a monotonic reading to get Unix time.
         server: Host and port it went to, ``None`` if unknown.
-        dialect: How to read the answer; ``None`` where it is nobody's business.
+        dialect: How to read the answer; ``None`` if it is not read.
         choices: How many answers were asked for at once.
         series: What series are keyed by.
         started_with: The span's attributes at its start.
-        renamed: Whether it turned out later what it was, so that its span has neither.
+        renamed: Whether it became a call after its span had started, so that the span still needs
+            its name and these attributes.
         convention_metrics: Whether its values belong in the metrics of the GenAI conventions.
         method: The HTTP method of its attempts.
         headers: The response headers.
         attempts: The tries on the transport.
         returned_ns: When the client library handed over the stream or the answer.
         close_started_ns: When the caller began to close the stream.
-        reads: The reads of its stream; ``None`` where it has none, or is no model's.
+        reads: The reads of its stream; ``None`` if there is none, or it is not a model's.
         end_marked: Whether the stream's end mark was read.
         parts: What is kept of the answer beside its text.
         request: What was asked, where content is read.
-        answer: What was answered, ``None`` where nobody reads content.
+        answer: What was answered, ``None`` if content is not read.
         span: Its span.
         observation: What else went on in the process meanwhile.
     """

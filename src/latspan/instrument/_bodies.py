@@ -37,7 +37,6 @@ __all__ = [
 BODIES_ARE_FOLLOWED: Final = "_latspan_follows_bodies"
 """The attribute of a response's class that says so."""
 
-
 _WATCH: Final = "_latspan_body"
 """The attribute of a response that holds who follows its body."""
 

@@ -92,8 +92,8 @@ DEEPEST: Final = 64
 """
 Lists and mappings inside each other that are kept of what is asked and answered.
 
-Python and the encoders of OTLP recurse, and give up some hundred levels deep. Any client or model
-can send that.
+Python recurses, and fails some hundred levels deep; any client or model can send that. An event
+keeps fewer levels as data, see :func:`~latspan._spans.encodable_data`.
 """
 
 
