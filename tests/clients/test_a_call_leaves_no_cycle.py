@@ -18,9 +18,11 @@ SCRIPT = Script.chat(tokens=3, prefill_ms=1, gap_ms=1, dialect="plain")
 
 @contextmanager
 def _garbage() -> Generator[list[Any]]:
-    """Yield what the collector finds of latspan's inside the block, and nothing else would free."""
+    """Yield what of latspan's is made inside the block and freed by the collector alone."""
     found: list[Any] = []
     gc.collect()
+    # What an earlier test left to a thread of its own may end inside the block, and is not of it.
+    earlier = {id(each) for each in gc.get_objects()}
     gc.disable()
     gc.set_debug(gc.DEBUG_SAVEALL)
     try:
@@ -28,7 +30,11 @@ def _garbage() -> Generator[list[Any]]:
         gc.collect()
         if any(type(each).__name__ == "Request" for each in gc.garbage):
             pytest.skip("the HTTP library's own request is a cycle, and holds what listens to it")
-        found += [each for each in gc.garbage if type(each).__module__.startswith("latspan")]
+        found += [
+            each
+            for each in gc.garbage
+            if type(each).__module__.startswith("latspan") and id(each) not in earlier
+        ]
     finally:
         gc.set_debug(0)
         gc.garbage.clear()
