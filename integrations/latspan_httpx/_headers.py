@@ -35,7 +35,11 @@ class Loan:
         listed = _listed(headers)
         if listed is None:
             return
-        present = next((at for at, each in enumerate(listed) if each[1] == _TRACEPARENT), None)
+        present: int | None = None
+        for at, each in enumerate(listed):
+            if each[1] == _TRACEPARENT:
+                present = at
+                break
         if present is not None and listed[present][2] not in _lent:
             return
         for name, value in exchange.trace_context():

@@ -12,7 +12,7 @@ import functools
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from latspan.instrument import Patches, guarded, report_bug
+from latspan.instrument import Patches, report_bug
 from latspan_httpx._sending import Send, Sending
 
 __all__ = ["patch_pools"]
@@ -33,11 +33,9 @@ def _handle_request_of(original: Callable[..., Any]) -> Callable[..., Any]:
         try:
             response = original(self, request)
         except BaseException as error:
-            with guarded("the failure of a send"):
-                send.failed(error)
+            send.failed(error)
             raise
-        with guarded("the response to a send"):
-            send.answered(response.status)
+        send.answered(response)
         return response
 
     return handle_request
@@ -54,11 +52,9 @@ def _handle_async_request_of(
         try:
             response = await original(self, request)
         except BaseException as error:
-            with guarded("the failure of a send"):
-                send.failed(error)
+            send.failed(error)
             raise
-        with guarded("the response to a send"):
-            send.answered(response.status)
+        send.answered(response)
         return response
 
     return handle_async_request

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
-from contextvars import ContextVar
+from contextvars import ContextVar, Token
 from typing import Any
 
 from latspan.instrument import Exchange, body_watch, guarded, report_bug
@@ -14,6 +13,15 @@ from latspan_httpx._headers import Loan
 __all__ = ["Aside", "Send", "Sending"]
 
 _current: ContextVar[Sending | None] = ContextVar("latspan_httpx_sending", default=None)
+
+
+def _undo(token: Token[Sending | None]) -> None:
+    # By hand: `suppress` is three calls, for each request. A coroutine that nobody awaits to its
+    # end may be closed from another context.
+    try:  # noqa: SIM105
+        _current.reset(token)
+    except ValueError:
+        pass
 
 
 class Aside:
@@ -35,9 +43,7 @@ class Aside:
         self._leave()
 
     def _leave(self) -> None:
-        # A coroutine that nobody awaits to its end may be closed from another context.
-        with suppress(ValueError):
-            _current.reset(self._token)
+        _undo(self._token)
 
 
 class Sending:
@@ -111,9 +117,7 @@ class Sending:
         self._over = True
         if self._active is not None:
             self._active.leave()
-        # A coroutine that nobody awaits to its end may be closed from another context.
-        with suppress(ValueError):
-            _current.reset(self._token)
+        _undo(self._token)
         self._loan.give_back(self._request.headers)
 
 
@@ -147,13 +151,18 @@ class Send:
         # httpcore looks for the callback anew at each step.
         self._request.extensions = self._extensions
 
-    def answered(self, status: int) -> None:
-        """Hear that the pool returned a response."""
-        self._exchange.try_answered(status, self._listener.attempt)
+    def answered(self, response: Any) -> None:
+        """Hear that the pool returned ``response``, httpcore's own."""
+        # By hand: `guarded` is three calls, for each request.
+        try:
+            self._exchange.try_answered(response.status, self._listener.attempt)
+        except Exception as error:  # noqa: BLE001 - latspan's own
+            report_bug(error, "the response to a send")
 
     def failed(self, error: BaseException) -> None:
         """Hear that the pool raised ``error``."""
-        self._exchange.send_failed(error, self._listener.attempt)
+        with guarded("the failure of a send"):
+            self._exchange.send_failed(error, self._listener.attempt)
 
 
 def _hearing(

@@ -36,7 +36,9 @@ def asked_of(kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
         kwargs: The arguments of the SDK's method.
     """
     extra: object = kwargs.get("extra_body")
-    return {**kwargs, **cast("Mapping[str, Any]", extra)} if isinstance(extra, Mapping) else kwargs
+    if extra is None or not isinstance(extra, Mapping):
+        return kwargs
+    return {**kwargs, **cast("Mapping[str, Any]", extra)}
 
 
 # What was not given is a sentinel of the SDK's, or absent; each of these returns `None` for it.

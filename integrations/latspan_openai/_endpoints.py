@@ -50,6 +50,11 @@ class Endpoint:
     said_by: Sequence[tuple[str, str, Reading]]
     attributes: Mapping[str, str] = field(default_factory=dict[str, str])
     asking: Callable[[dict[str, Any]], dict[str, Any]] | None = None
+    _arguments: frozenset[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        arguments = frozenset(argument for argument, _, _ in self.said_by)
+        object.__setattr__(self, "_arguments", arguments)
 
     def open(self, instance: Any, kwargs: Mapping[str, Any]) -> Call | None:
         """
@@ -73,7 +78,8 @@ class Endpoint:
         model = asked.get("model")
         choices = asked.get("n")
         attributes: dict[str, Any] = {**self.attributes}
-        for argument, name, read in self.said_by:
+        # Most calls give none of them.
+        for argument, name, read in () if self._arguments.isdisjoint(asked) else self.said_by:
             if argument in asked and (value := read(asked[argument])) is not None:
                 attributes[name] = value
         if isinstance(choices, int) and choices != 1:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final, cast
 
-from latspan.instrument import Answers, Call, body_asked, with_names
+from latspan.instrument import Answers, Call, body_asked, unless_inside, with_names
 from latspan_openai._endpoints import CHAT, COMPLETIONS, EMBEDDINGS, RESPONSES, Endpoint
 
 __all__ = ["async_request", "request"]
@@ -29,12 +29,12 @@ _BY_PATH: Final = {
 
 def request(answers: Answers) -> Callable[..., Any]:
     """Return what stands in for ``SyncAPIClient.request``."""
-    return with_names(answers.wrapper(_open, _asking, nested=False), *_BY_POSITION)
+    return unless_inside(with_names(answers.wrapper(_open, _asking), *_BY_POSITION))
 
 
 def async_request(answers: Answers) -> Callable[..., Any]:
     """Return what stands in for ``AsyncAPIClient.request``."""
-    return with_names(answers.async_wrapper(_open, _asking, nested=False), *_BY_POSITION)
+    return unless_inside(with_names(answers.async_wrapper(_open, _asking), *_BY_POSITION))
 
 
 def _open(client: Any, kwargs: Mapping[str, Any]) -> Call | None:

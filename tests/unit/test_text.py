@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from latspan._text import LONGEST_NAME, text_of
+from latspan._text import LONGEST_NAME, text_of, texts_of
 
 
 class Plain(Enum):
@@ -66,6 +66,8 @@ def test_a_value_becomes_valid_text(value: object, text: str) -> None:
     """A lone surrogate is replaced, long text is cut, and what is no text is written as text."""
     assert text_of(value) == text
     assert type(text_of(value)) is str
+    assert texts_of({"name": value}) == {"name": text}
+    assert type(texts_of({"name": value})["name"]) is str
 
 
 @given(st.text(st.characters(codec=None, categories=None)), st.integers(1, 20))

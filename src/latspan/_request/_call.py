@@ -268,7 +268,7 @@ class LiveCall:
         # Not `with guarded(…)`: for several chunks of each stream that would be half of the cost.
         try:
             part = answer if isinstance(answer, bytes) else dialect.body_of(answer)
-            if isinstance(answer, Mapping):
+            if not isinstance(answer, bytes) and not hasattr(answer, "model_dump"):
                 # What an SDK gives as its own mapping the application may change as well.
                 part = copied(part)
             if part:

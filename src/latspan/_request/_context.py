@@ -14,7 +14,7 @@ from opentelemetry.context import Context
 from latspan import semconv
 from latspan._runtime import Runtime
 from latspan._spans import AttributeValue
-from latspan._text import text_of
+from latspan._text import texts_of
 from latspan.segments import Kind
 
 __all__ = [
@@ -209,7 +209,7 @@ def series_attributes(runtime: Runtime, own: Mapping[str, str]) -> dict[str, str
         if path:
             series["path"] = path
     # They are held by each record, and as long as their series: a server may name a model of 5 MB.
-    return {name: text_of(value) for name, value in series.items()}
+    return texts_of(series)
 
 
 def span_attributes(kind: Kind, series: Mapping[str, str]) -> dict[str, AttributeValue]:
@@ -223,8 +223,10 @@ def span_attributes(kind: Kind, series: Mapping[str, str]) -> dict[str, Attribut
 
 def convention_labels(attributes: Mapping[str, AttributeValue]) -> dict[str, str]:
     """Return what the conventions' metrics are keyed by, of all that a call's span says."""
-    return {
-        name: text_of(attributes[key])
-        for name, key in semconv.CONVENTION_ATTRIBUTES.items()
-        if key in attributes
-    }
+    return texts_of(
+        {
+            name: attributes[key]
+            for name, key in semconv.CONVENTION_ATTRIBUTES.items()
+            if key in attributes
+        }
+    )

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, NamedTuple, cast
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, NamedTuple
 
 from latspan import _runtime, evidence, semconv
 from latspan._spans import AttributeValue
@@ -48,8 +48,7 @@ class Said(NamedTuple):
     @property
     def known_reasons(self) -> dict[int, str]:
         """The finish reasons that are known, by choice and in their order."""
-        ordered = sorted(self.finish_reasons.items())
-        return {choice: reason for choice, reason in ordered if reason is not None}
+        return _known(self.finish_reasons)
 
     def concluded(self, *, cut: bool) -> Said:
         """
@@ -65,12 +64,14 @@ class Said(NamedTuple):
         reasons = self.finish_reasons
         if cut:
             reasons = {choice: reason or _CUT for choice, reason in reasons.items()}
-        said = self._replace(finish_reasons=reasons)
-        known = tuple(said.known_reasons.values())
-        if not known:
-            return said
-        named = {semconv.GEN_AI_RESPONSE_FINISH_REASONS: known}
-        return said._replace(attributes={**said.attributes, **named})
+        attributes, known = self.attributes, tuple(_known(reasons).values())
+        if known:
+            attributes = {**attributes, semconv.GEN_AI_RESPONSE_FINISH_REASONS: known}
+        return self._replace(finish_reasons=reasons, attributes=attributes)
+
+
+def _known(reasons: Mapping[int, str | None]) -> dict[int, str]:
+    return {choice: reason for choice, reason in sorted(reasons.items()) if reason is not None}
 
 
 def read_answer(
@@ -90,7 +91,7 @@ def read_answer(
     """
     bodies: tuple[Body, ...] = ()
     with _runtime.guarded("reading an answer"):
-        bodies = tuple([body for answer in answers for body in _bodies_of(dialect, answer)])
+        bodies = tuple(_bodies_of(dialect, answers))
     readings: dict[str, Callable[[], Any]] = {
         "ended": lambda: dialect.ended(bodies),
         "error_type": lambda: error_in(bodies),
@@ -109,15 +110,19 @@ def read_answer(
     return Said(**said)
 
 
-def _bodies_of(dialect: Dialect, answer: Any) -> Sequence[Body]:
+def _bodies_of(dialect: Dialect, answers: Iterable[Any]) -> list[Body]:
     """Return the parts of an answer that say more than its text."""
-    if not isinstance(answer, bytes):
-        # What was copied from a client library's object is a body already.
-        return (cast("Body", answer) if isinstance(answer, dict) else dialect.body_of(answer),)
-    events = events_in(answer)
-    # What a stream that is read event by event keeps, too.
-    kept = events if len(events) <= _ENDS else (events[0], *events[1 - _ENDS :])
-    return tuple(map(dialect.body_of, kept))
+    bodies: list[Body] = []
+    for answer in answers:
+        if isinstance(answer, bytes):
+            events = events_in(answer)
+            # What a stream that is read event by event keeps, too.
+            kept = events if len(events) <= _ENDS else (events[0], *events[1 - _ENDS :])
+            bodies += map(dialect.body_of, kept)
+        else:
+            # It was copied from a client library's object, and is a body already.
+            bodies.append(answer)
+    return bodies
 
 
 def _lowered(headers: Mapping[str, str]) -> dict[str, str]:

@@ -19,9 +19,10 @@ from latspan._spans._attributes import (
 )
 from latspan._spans._children import attempt_spans, segment_spans
 from latspan._spans._current import current_span, with_current_span
-from latspan._spans._encodable import encodable, encodable_data
+from latspan._spans._encodable import encodable, encodable_data, measured
 from latspan._spans._enriching import EnrichingSink
 from latspan._spans._none import NoSink
+from latspan._spans._sizes import size_of_attributes, size_of_parts, size_of_text
 from latspan._spans._span import (
     AttributeValue,
     ChildSpan,
@@ -50,9 +51,13 @@ __all__ = [
     "gen_ai_latency",
     "interleaved_attributes",
     "latency_attributes",
+    "measured",
     "metric_attributes",
     "not_said_otherwise",
     "segment_spans",
+    "size_of_attributes",
+    "size_of_parts",
+    "size_of_text",
     "start_and_end",
     "token_attributes",
     "with_current_span",

@@ -5,11 +5,12 @@ from __future__ import annotations
 import functools
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from opentelemetry.trace import SpanKind
 
 from latspan import semconv
+from latspan._spans._sizes import size_of_parts
 from latspan._spans._span import AttributeValue, ChildSpan
 from latspan._text import text_of
 from latspan._timeline import Attempt
@@ -35,10 +36,11 @@ def segment_spans(segments: Sequence[Segment], start_epoch_ns: int) -> tuple[Chi
     return tuple(
         [
             ChildSpan(
-                text_of(name),
+                (said := _said_of_segment(name, source)).name,
                 start_epoch_ns + start_ns,
                 start_epoch_ns + end_ns,
-                _segment_attributes(name, source),
+                said.attributes,
+                most_bytes=said.most_bytes,
             )
             for name, start_ns, end_ns, source in segments
             if start_ns < end_ns and source is not _UNKNOWN and name not in interleaved
@@ -46,10 +48,18 @@ def segment_spans(segments: Sequence[Segment], start_epoch_ns: int) -> tuple[Chi
     )
 
 
+class _SaidOfSegment(NamedTuple):
+    name: str
+    attributes: Mapping[str, AttributeValue]
+    most_bytes: int
+
+
 # Of the same few segments all calls are made: one mapping each, which nobody changes.
 @functools.lru_cache(maxsize=256)
-def _segment_attributes(name: str, source: Source) -> Mapping[str, AttributeValue]:
-    return {semconv.LATSPAN_SEGMENT: text_of(name), semconv.LATSPAN_SOURCE: source.value}
+def _said_of_segment(name: str, source: Source) -> _SaidOfSegment:
+    text = text_of(name)
+    attributes = {semconv.LATSPAN_SEGMENT: text, semconv.LATSPAN_SOURCE: source.value}
+    return _SaidOfSegment(text, attributes, size_of_parts(text, attributes))
 
 
 def interleaved_names(segments: Sequence[Segment]) -> frozenset[str]:

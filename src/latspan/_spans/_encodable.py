@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeVar, cast
 
 from latspan import semconv
+from latspan._spans._sizes import ATTRIBUTE_BYTES, NUMBER_BYTES, size_of_attributes
 from latspan._spans._span import AttributeValue
 from latspan._text import LONGEST_NAME, text_of
 from latspan.wire import LONGEST_CONTENT, written
 
-__all__ = ["LONGEST_TEXT", "MOST_ITEMS", "encodable", "encodable_data"]
+__all__ = ["LONGEST_TEXT", "MOST_ITEMS", "encodable", "encodable_data", "measured"]
 
 LONGEST_TEXT: Final = 16_384
 """Characters of an attribute's text that are kept, or of all texts in its list."""
@@ -64,6 +65,38 @@ def encodable(attributes: _Attributes) -> _Attributes | dict[str, AttributeValue
         if value is not None:
             mended[text_of(name)] = _encodable_value(value, longest)
     return mended
+
+
+def measured(attributes: Mapping[str, Any]) -> tuple[Mapping[str, Any], int]:
+    """Return attributes as :func:`encodable` has them, and how many bytes they take at most."""
+    # Nearly always there is nothing to mend, and this is done for each call: one pass without a
+    # call of a function of Python's own.
+    try:
+        names = "".join(attributes)
+        is_fine = names.isascii() and max(map(len, attributes), default=0) <= LONGEST_NAME
+    except TypeError:
+        names, is_fine = "", False
+    size = ATTRIBUTE_BYTES * len(attributes) + len(names)
+    for value in attributes.values():
+        kind = value.__class__
+        if kind is str:
+            is_fine = is_fine and value.isascii() and len(value) <= LONGEST_TEXT
+            size += len(value)
+        elif kind is float or kind is bool:
+            size += NUMBER_BYTES
+        elif kind is int:
+            is_fine = is_fine and _LEAST_INT <= value <= _MOST_INT
+            size += NUMBER_BYTES
+        elif kind is tuple and len(value) == 1 and value[0].__class__ is str:
+            # As the finish reason of nearly every call.
+            is_fine = is_fine and value[0].isascii() and len(value[0]) <= LONGEST_TEXT
+            size += ATTRIBUTE_BYTES + len(value[0])
+        else:
+            is_fine = False
+    if is_fine:
+        return attributes, size
+    mended = encodable(attributes)
+    return mended, size_of_attributes(mended)
 
 
 def _encodable_value(value: object, longest: int) -> AttributeValue:

@@ -22,7 +22,18 @@ AttributeValue = str | bool | int | float | Sequence[str]
 
 
 class ChildSpan(NamedTuple):
-    """A child that is known only after its parent has ended. Instants are Unix nanoseconds."""
+    """
+    A child that is known only after its parent has ended.
+
+    Args:
+        name: Its name.
+        start_epoch_ns: Unix nanoseconds.
+        end_epoch_ns: Unix nanoseconds.
+        attributes: All of them.
+        kind: Its kind.
+        failed: Whether its status is an error.
+        most_bytes: How many bytes it takes at most when encoded, ``None`` where that is not known.
+    """
 
     name: str
     start_epoch_ns: int
@@ -30,6 +41,7 @@ class ChildSpan(NamedTuple):
     attributes: Mapping[str, AttributeValue]
     kind: SpanKind = SpanKind.INTERNAL
     failed: bool = False
+    most_bytes: int | None = None
 
 
 class FinishedSpan(NamedTuple):

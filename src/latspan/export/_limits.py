@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from itertools import islice
 from typing import Any
@@ -9,7 +10,14 @@ from typing import Any
 from opentelemetry.attributes import BoundedAttributes
 from opentelemetry.sdk.trace import SpanLimits
 
-__all__ = ["limited"]
+__all__ = ["always_within", "limited"]
+
+
+def always_within(limits: SpanLimits) -> float:
+    """Return how many attributes are within the limits whatever they are; -1 for none."""
+    if limits.max_span_attribute_length is not None:
+        return -1
+    return math.inf if limits.max_span_attributes is None else limits.max_span_attributes
 
 
 def limited(attributes: Mapping[str, Any], limits: SpanLimits) -> Mapping[str, Any]:

@@ -21,11 +21,11 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
 from latspan import semconv
+from latspan._spans import size_of_attributes
 from latspan._version import __version__
 from latspan.export._exponential import DEFAULT_MAX_BUCKETS, DEFAULT_SCALE, check_resolution
 from latspan.export._forms import FORMS, Form
 from latspan.export._points import DataPoint, data_point, largest_size
-from latspan.export._sizes import size_of_attributes
 from latspan.recording import Exemplar, SeriesKey, Snapshot
 
 __all__ = ["PART_BYTES", "SCOPE", "MetricsPart", "metrics_parts"]

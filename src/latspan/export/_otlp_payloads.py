@@ -12,10 +12,10 @@ from opentelemetry.sdk._logs.export import LogRecordExporter, LogRecordExportRes
 from opentelemetry.sdk.resources import Resource
 
 from latspan import semconv
+from latspan._spans import size_of_attributes
 from latspan.export._about import Reading, refused
 from latspan.export._metrics import PART_BYTES, SCOPE
 from latspan.export._sending import Sending
-from latspan.export._sizes import size_of_attributes
 from latspan.export._unsent import Unsent
 from latspan.histogram import encode
 from latspan.recording import Series, SeriesKey, Snapshot, tag_of

@@ -13,10 +13,10 @@ from opentelemetry.sdk.metrics.export import (
 )
 
 from latspan import semconv
+from latspan._spans import size_of_attributes
 from latspan.export._explicit import explicit_counts
 from latspan.export._exponential import exponential_buckets
 from latspan.export._forms import Form
-from latspan.export._sizes import size_of_attributes
 from latspan.recording import Exemplar, Series, SeriesKey
 from latspan.units import NS_PER_S, MetricUnit, in_metric_unit
 

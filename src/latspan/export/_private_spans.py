@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import cast
 
 from opentelemetry import trace
@@ -10,7 +10,7 @@ from opentelemetry.context import Context
 from opentelemetry.sdk.trace import ReadableSpan, SpanLimits, TracerProvider
 from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
-from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode
+from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, TraceState
 
 from latspan._spans import (
     AttributeValue,
@@ -20,11 +20,14 @@ from latspan._spans import (
     OpenSpan,
     current_span,
     encodable,
+    measured,
+    size_of_parts,
     with_current_span,
 )
 from latspan._version import __version__
-from latspan.export._limits import limited
+from latspan.export._limits import always_within, limited
 from latspan.export._samplers import standing
+from latspan.export._sizes import MeasuredSpan, size_of_state
 from latspan.export._trace_flags import TRACE_FLAGS, has_random_id
 from latspan.semconv import SCHEMA_URL
 
@@ -56,6 +59,7 @@ class PrivateSink:
     ) -> None:
         self._resource = provider.resource
         self._limits = SpanLimits()
+        self._within = always_within(self._limits)
         self._sampler = provider.sampler
         self._standing = standing(provider.sampler)
         self._ids = provider.id_generator
@@ -120,21 +124,20 @@ class PrivateSink:
         finished: FinishedSpan,
     ) -> None:
         """Hand over a finished span, its children before it."""
+        said, said_bytes = measured(attributes)
+        own = ChildSpan(
+            name,
+            start_epoch_ns,
+            finished.end_epoch_ns,
+            said,
+            kind,
+            finished.failed,
+            size_of_parts(name, {}) + said_bytes,
+        )
         self._take(
             [
                 *self._children(finished.children, span_context),
-                ReadableSpan(
-                    name,
-                    context=span_context,
-                    parent=parent,
-                    resource=self._resource,
-                    attributes=limited(encodable(attributes), self._limits),
-                    kind=kind,
-                    instrumentation_scope=_SCOPE,
-                    status=_FAILED if finished.failed else _FINE,
-                    start_time=start_epoch_ns,
-                    end_time=finished.end_epoch_ns,
-                ),
+                *self._spans([(own, span_context)], parent, span_context.trace_state),
             ]
         )
 
@@ -146,22 +149,39 @@ class PrivateSink:
 
     def _children(self, children: Sequence[ChildSpan], parent: SpanContext) -> list[ReadableSpan]:
         trace_id, flags, state = parent.trace_id, parent.trace_flags, parent.trace_state
-        span_id, resource, limits = self._ids.generate_span_id, self._resource, self._limits
-        return [
-            ReadableSpan(
+        span_id = self._ids.generate_span_id
+        contexts = [SpanContext(trace_id, span_id(), False, flags, state) for _ in children]
+        return self._spans(zip(children, contexts, strict=True), parent, state)
+
+    def _spans(
+        self,
+        ended: Iterable[tuple[ChildSpan, SpanContext]],
+        parent: SpanContext | None,
+        trace_state: TraceState,
+    ) -> list[ReadableSpan]:
+        """Return the spans of what has ended in a trace, each with its identity."""
+        resource, limits, within = self._resource, self._limits, self._within
+        state_bytes = size_of_state(trace_state)
+        spans: list[ReadableSpan] = []
+        for (name, start_ns, end_ns, attributes, kind, failed, most_bytes), identity in ended:
+            said = attributes if len(attributes) <= within else limited(attributes, limits)
+            span = MeasuredSpan(
                 name,
-                context=SpanContext(trace_id, span_id(), False, flags, state),
+                context=identity,
                 parent=parent,
                 resource=resource,
-                attributes=limited(attributes, limits),
+                attributes=said,
                 kind=kind,
                 instrumentation_scope=_SCOPE,
                 status=_FAILED if failed else _FINE,
-                start_time=start_epoch_ns,
-                end_time=end_epoch_ns,
+                start_time=start_ns,
+                end_time=end_ns,
             )
-            for name, start_epoch_ns, end_epoch_ns, attributes, kind, failed in children
-        ]
+            if most_bytes is None or said is not attributes:
+                most_bytes = size_of_parts(name, said)  # noqa: PLW2901 - of this one
+            span.most_bytes = state_bytes + most_bytes
+            spans.append(span)
+        return spans
 
 
 class _PrivateSpan(DecidedAtStart):

@@ -27,7 +27,7 @@ from latspan.instrument._traced import traced
 from latspan.instrument._wrapping import Scope
 
 if TYPE_CHECKING:
-    from latspan.instrument._answers import Answers, with_names
+    from latspan.instrument._answers import Answers, unless_inside, with_names
     from latspan.instrument._beside import is_on
     from latspan.instrument._bodies import (
         BODIES_ARE_FOLLOWED,
@@ -121,6 +121,7 @@ __all__ = [
     "stand_in",
     "traced",
     "uninstrument",
+    "unless_inside",
     "warm",
     "watch",
     "watch_body",
@@ -171,6 +172,7 @@ _FOR_INTEGRATIONS = {
     "warm": "_warm",
     "watch": "_streams",
     "watch_body": "_bodies",
+    "unless_inside": "_answers",
     "with_names": "_answers",
 }
 

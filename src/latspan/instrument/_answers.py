@@ -13,7 +13,7 @@ from latspan.instrument._outcomes import error_type_of, outcome_of
 from latspan.instrument._stream_classes import follow
 from latspan.segments import Outcome
 
-__all__ = ["Answers", "Asking", "Opener", "with_names"]
+__all__ = ["Answers", "Asking", "Opener", "unless_inside", "with_names"]
 
 _RAW: Final = "x-stainless-raw-response"
 _INSIDE_WITH: Final = "stream"
@@ -55,6 +55,27 @@ def with_names(wrapper: Callable[..., Any], *names: str) -> Callable[..., Any]:
     return call_method
 
 
+def unless_inside(wrapper: Callable[..., Any]) -> Callable[..., Any]:
+    """
+    Return a wrapper that leaves alone what is called inside an open call.
+
+    Args:
+        wrapper: Stands in for a method that others, which open a call, call in turn.
+    """
+
+    def call_method(
+        wrapped: Callable[..., Any],
+        instance: Any,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> Any:
+        if active_call() is not None:
+            return wrapped(*args, **kwargs)
+        return wrapper(wrapped, instance, args, kwargs)
+
+    return call_method
+
+
 class Answers:
     """
     Follows the methods of one SDK whose answer is a model's.
@@ -66,9 +87,7 @@ class Answers:
     def __init__(self, *, streams: tuple[type, ...]) -> None:
         self._streams = streams
 
-    def wrapper(
-        self, opener: Opener, asking: Asking | None = None, *, nested: bool = True
-    ) -> Callable[..., Any]:
+    def wrapper(self, opener: Opener, asking: Asking | None = None) -> Callable[..., Any]:
         """
         Return what stands in for a synchronous method, as wrapt calls it.
 
@@ -76,8 +95,6 @@ class Answers:
             opener: Opens its calls.
             asking: What is asked in place of its keyword arguments where ``include_usage`` is
                 configured; just these, if not given.
-            nested: Whether it opens a call inside another one that is open. Not for a method that
-                others, which open one, call in turn.
         """
 
         def call_method(
@@ -91,7 +108,7 @@ class Answers:
                 return wrapped(*args, **kwargs)
             if asking is not None and runtime.include_usage:
                 kwargs = asking(kwargs)
-            call = self._open(opener, instance, kwargs, nested=nested)
+            call = _opened(opener, instance, kwargs)
             if call is None:
                 return wrapped(*args, **kwargs)
             inside = call.active()
@@ -108,12 +125,12 @@ class Answers:
         return call_method
 
     def async_wrapper(
-        self, opener: Opener, asking: Asking | None = None, *, nested: bool = True
+        self, opener: Opener, asking: Asking | None = None
     ) -> Callable[..., Awaitable[Any]]:
         """Return what stands in for an asynchronous method; a call begins when it is awaited."""
 
         async def await_method(begun: Awaitable[Any], instance: Any, kwargs: dict[str, Any]) -> Any:
-            call = self._open(opener, instance, kwargs, nested=nested)
+            call = _opened(opener, instance, kwargs)
             if call is None:
                 return await begun
             inside = call.active()
@@ -144,17 +161,6 @@ class Answers:
 
         return call_method
 
-    def _open(
-        self, opener: Opener, instance: Any, kwargs: Mapping[str, Any], *, nested: bool
-    ) -> LiveCall | None:
-        if not nested and active_call() is not None:
-            return None
-        try:
-            return opener(instance, kwargs)
-        except Exception as error:  # noqa: BLE001 - latspan's own
-            report_bug(error, "the start of a call")
-            return None
-
     def _hand_over(self, call: LiveCall, answer: Any) -> None:
         """End the call where its answer is whole, or follow the stream that it is."""
         call.returned()
@@ -165,6 +171,14 @@ class Answers:
                 follow(call, call.dialect, answer)
         except Exception as error:  # noqa: BLE001 - latspan's own
             report_bug(error, "the answer of a call")
+
+
+def _opened(opener: Opener, instance: Any, kwargs: Mapping[str, Any]) -> LiveCall | None:
+    try:
+        return opener(instance, kwargs)
+    except Exception as error:  # noqa: BLE001 - latspan's own
+        report_bug(error, "the start of a call")
+        return None
 
 
 def _fail(call: LiveCall, error: BaseException) -> None:

@@ -34,7 +34,7 @@ class SpanQueue:
     Args:
         room: How many may wait, at least 1.
         room_bytes: How large all that wait may be.
-        size_of: Returns how large a span is.
+        size_of: Returns how large a span is: the same each time.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class SpanQueue:
         self._room = room
         self._room_bytes = room_bytes
         self._size_of = size_of
-        self._waiting: deque[tuple[Sent, int]] = deque()
+        self._waiting: deque[Sent] = deque()
         self._lock = threading.RLock()
         self._bytes = 0
         self._taken_out = 0
@@ -74,9 +74,9 @@ class SpanQueue:
 
     def put(self, spans: Sequence[Sent]) -> bool:
         """Add some, and say whether there was room without losing others."""
-        sized, size = self._sized(spans)
+        size = sum(map(self._size_of, spans))
         with self._lock:
-            self._waiting.extend(sized)
+            self._waiting.extend(spans)
             self._bytes += size
             return not self._make_room()
 
@@ -91,9 +91,10 @@ class SpanQueue:
         with self._lock:
             taken: list[Sent] = []
             while self._waiting and len(taken) < most:
-                span, size = self._waiting.popleft()
+                span = self._waiting.popleft()
+                size = self._size_of(span)
                 if taken and size > most_bytes:
-                    self._waiting.appendleft((span, size))
+                    self._waiting.appendleft(span)
                     break
                 self._bytes -= size
                 most_bytes -= size
@@ -108,22 +109,18 @@ class SpanQueue:
 
     def give_back(self, spans: Sequence[Sent]) -> bool:
         """Put what was taken out in front again, and say whether there was room for all of it."""
-        sized, size = self._sized(spans)
+        size = sum(map(self._size_of, spans))
         with self._lock:
             self.settled(spans)
-            self._waiting.extendleft(reversed(sized))
+            self._waiting.extendleft(reversed(spans))
             self._bytes += size
             return not self._make_room()
-
-    def _sized(self, spans: Sequence[Sent]) -> tuple[list[tuple[Sent, int]], int]:
-        sized = [(span, self._size_of(span)) for span in spans]
-        return sized, sum(size for _, size in sized)
 
     def _make_room(self) -> int:
         """Return how many had to go."""
         gone = 0
         while self._waiting and (len(self._waiting) > self._room or self._bytes > self._room_bytes):
-            _, size = self._waiting.popleft()
+            size = self._size_of(self._waiting.popleft())
             self._bytes -= size
             self._lost += 1
             gone += 1

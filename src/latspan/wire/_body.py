@@ -98,6 +98,7 @@ keeps fewer levels as data, see :func:`~latspan._spans.encodable_data`.
 
 
 _UNCHANGEABLE: Final = frozenset({str, int, float, bool})
+_SCALARS: Final = (str, int, float)
 
 
 def copied(
@@ -120,7 +121,7 @@ def copied(
     Raises:
         ValueError: Something is inside itself, which no client can send as JSON.
     """
-    if value is None or isinstance(value, str | int | float):
+    if value is None or isinstance(value, _SCALARS):
         return value
     if deepest == 0:
         return None
@@ -128,9 +129,15 @@ def copied(
     if identity in path:
         raise ValueError("a list or a mapping is inside itself")
     path = (*path, identity)
-    if isinstance(value, Mapping):
+    # Asking an abstract class takes ten times as long, and this is done for the usage of each call.
+    if isinstance(value, dict) or (not hasattr(value, "model_dump") and isinstance(value, Mapping)):
         pairs = cast("Mapping[object, Any]", value).items()
-        return {str(name): copied(inner, deepest - 1, left_out, path) for name, inner in pairs}
+        return {
+            str(name): inner
+            if type(inner) in _UNCHANGEABLE
+            else copied(inner, deepest - 1, left_out, path)
+            for name, inner in pairs
+        }
     if isinstance(value, list | tuple):
         items = cast("Sequence[Any]", value)
         return [copied(inner, deepest - 1, left_out, path) for inner in items]
@@ -142,23 +149,37 @@ def copied(
     return None
 
 
-def beside_text(model: Any, *texts: str) -> dict[str, Any]:
+_NO_MODEL: Final = object()
+
+
+def beside_text(model: Any, *texts: str) -> dict[str, Any] | None:
     """
     Return the fields of an SDK's object, without those that hold text, which may be long.
 
     Args:
         model: The object; what a server adds to it is where the SDK keeps unknown fields.
         texts: The names of the fields to leave out.
+
+    Returns:
+        ``None`` for what is no object of an SDK's. What is ``None`` in the object is left out.
     """
-    fields: dict[str, Any] = {**vars(model), **(model.model_extra or {})}
-    for name in texts:
-        fields.pop(name, None)
-    return {
-        # Most are text and numbers, and this is done for several chunks of each stream.
-        name: value if type(value) in _UNCHANGEABLE else copied(value)
-        for name, value in fields.items()
-        if value is not None
-    }
+    # pydantic's own name: its property `model_extra` is a call, and this is done for several chunks
+    # of each stream, on the caller's thread.
+    extra: Any = getattr(model, "__pydantic_extra__", _NO_MODEL)
+    if extra is _NO_MODEL:
+        return None
+    own: dict[str, Any] = model.__dict__
+    kept: dict[str, Any] = {}
+    fields: dict[str, Any]
+    for fields in (own, extra) if extra else (own,):
+        for name, value in fields.items():
+            if value.__class__ in _UNCHANGEABLE:
+                if name not in texts:
+                    kept[name] = value
+            elif value is not None and name not in texts:
+                inner = beside_text(value)
+                kept[name] = copied(value) if inner is None else inner
+    return kept
 
 
 def named_in(bodies: Iterable[Body], names: Mapping[str, str]) -> dict[str, str | int | bool]:

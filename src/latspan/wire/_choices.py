@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
 from latspan.wire._body import Body
+from latspan.wire._content import listed
 
 __all__ = ["choices_asked", "choices_in"]
 
@@ -20,7 +21,7 @@ def choices_asked(request: Mapping[str, Any]) -> int:
     each = request.get("n")
     each = each if isinstance(each, int) and each > 1 else 1
     prompts: object = request.get("prompt")
-    if not isinstance(prompts, list | tuple):
+    if prompts is None or not isinstance(prompts, list | tuple):
         return each
     several = cast("list[object] | tuple[object, ...]", prompts)
     # A list of numbers is one prompt, in tokens.
@@ -31,9 +32,8 @@ def choices_in(bodies: Iterable[Body]) -> int:
     """Return how many answers there are at least by the indices in ``bodies``; 1 without any."""
     most = 0
     for body in bodies:
-        choices: object = body.get("choices")
-        for choice in cast("list[object]", choices) if isinstance(choices, list) else ():
-            index = cast("Body", choice).get("index") if isinstance(choice, dict) else None
-            if isinstance(index, int):
-                most = max(most, index)
+        for choice in listed(body, "choices"):
+            index = choice.get("index")
+            if isinstance(index, int) and index > most:
+                most = index
     return most + 1

@@ -171,11 +171,11 @@ def _without_none(value: Any) -> Any:
 
 def listed(body: Body, name: str) -> list[dict[str, Any]]:
     """Return the mappings in a list of ``body``, empty where it has no such list."""
-    value: object = body.get(name)
+    value: Any = body.get(name)
     if not isinstance(value, list):
         return []
-    items = cast("list[object]", value)
-    return [cast("dict[str, Any]", item) for item in items if isinstance(item, dict)]
+    # Not by `cast`, which is a call of its own: this is done several times for each answer.
+    return [item for item in value if isinstance(item, dict)]  # pyright: ignore[reportUnknownVariableType]
 
 
 def text(content: str) -> Part:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple, cast
+from typing import Any, Final, NamedTuple
 
-__all__ = ["Usage", "at"]
+__all__ = ["Usage", "at", "mapping"]
 
 
 class Usage(NamedTuple):
@@ -33,6 +33,16 @@ class Usage(NamedTuple):
     audio_output: object = None
 
 
+_NOTHING: Final[Mapping[str, Any]] = {}
+
+
+def mapping(value: Any) -> Mapping[str, Any]:
+    """Return ``value`` if it is a mapping, and an empty one for anything else."""
+    if isinstance(value, dict) or (value is not None and isinstance(value, Mapping)):
+        return value  # pyright: ignore[reportUnknownVariableType] - not by `cast`, which is a call
+    return _NOTHING
+
+
 def at(body: Mapping[str, Any], *path: str) -> Any:
     """Return what stands in ``body`` at ``path``, ``None`` where the way to it is missing."""
     value: Any = body
@@ -40,5 +50,6 @@ def at(body: Mapping[str, Any], *path: str) -> Any:
         # Nearly always a dict or nothing, and asking an abstract class takes ten times as long.
         if value is None or (not isinstance(value, dict) and not isinstance(value, Mapping)):
             return None
-        value = cast("Mapping[str, Any]", value).get(name)
-    return value
+        # Not by `cast`, which is a call of its own: this is done many times for each answer.
+        value = value.get(name)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+    return value  # pyright: ignore[reportUnknownVariableType]

@@ -65,15 +65,13 @@ def _kind_of_event(event: bytes) -> int:
 
 def _body_of(answer: Any) -> Body:
     """Return events and whole messages in one shape, the message's."""
-    if not hasattr(answer, "model_extra"):
-        return _of_event(plain(answer))
     kind = getattr(answer, "type", None)
-    if kind == "message":
-        return beside_text(answer, "content")
-    if kind == "message_start":
-        return beside_text(answer.message, "content")
-    # The events of a block hold text alone.
-    return {} if kind in _OF_A_BLOCK else _of_event(beside_text(answer))
+    if kind in _OF_A_BLOCK:
+        # These events hold text alone.
+        return {}
+    message = answer.message if kind == "message_start" else answer
+    body = beside_text(message, "content")
+    return _of_event(plain(answer) if body is None else body)
 
 
 def _of_event(body: Body) -> Body:

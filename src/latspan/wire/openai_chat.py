@@ -17,7 +17,7 @@ from latspan.wire._chunk import ChunkKind
 from latspan.wire._content import listed, read
 from latspan.wire._dialect import Dialect, Stream, all_finished
 from latspan.wire._openai_chat_content import OPENAI_CHAT_CONTENT, REASONING_FIELDS
-from latspan.wire._usage import Usage, at
+from latspan.wire._usage import Usage, mapping
 
 __all__ = [
     "OPENAI_CHAT",
@@ -77,6 +77,8 @@ def _kind_of_wordless(delta: Any) -> int:
                 return _REASONING
     # A field of the SDK's own from openai 3 on, and an unknown one before.
     audio = getattr(delta, "audio", None)
+    if audio is None:
+        return _EMPTY
     return _VISIBLE if read(audio, "data") or read(audio, "transcript") else _EMPTY
 
 
@@ -170,23 +172,26 @@ def usage(bodies: Iterable[Body]) -> Usage | None:
         found = body.get("usage") or found
     if found is None:
         return None
+    counts = mapping(found)
+    asked = mapping(counts.get("prompt_tokens_details"))
+    said = mapping(counts.get("completion_tokens_details"))
     return Usage(
-        input=at(found, "prompt_tokens"),
-        cached=at(found, "prompt_tokens_details", "cached_tokens"),
-        cache_write=at(found, "prompt_tokens_details", "cache_write_tokens"),
-        output=at(found, "completion_tokens"),
-        reasoning=at(found, "completion_tokens_details", "reasoning_tokens"),
-        total=at(found, "total_tokens"),
-        audio_input=at(found, "prompt_tokens_details", "audio_tokens"),
-        audio_output=at(found, "completion_tokens_details", "audio_tokens"),
+        input=counts.get("prompt_tokens"),
+        cached=asked.get("cached_tokens"),
+        cache_write=asked.get("cache_write_tokens"),
+        output=counts.get("completion_tokens"),
+        reasoning=said.get("reasoning_tokens"),
+        total=counts.get("total_tokens"),
+        audio_input=asked.get("audio_tokens"),
+        audio_output=said.get("audio_tokens"),
     )
 
 
 def body_of(answer: Any) -> Body:
     """Return the fields of a chunk or a completion beside its text."""
-    if not hasattr(answer, "model_extra"):
-        return plain(answer)
     body = beside_text(answer, "choices")
+    if body is None:
+        return plain(answer)
     body["choices"] = [
         {
             "index": getattr(choice, "index", None),
@@ -206,9 +211,10 @@ def ended(bodies: Iterable[Body]) -> bool:
     is kept.
     """
     bodies = tuple(bodies)
-    return all_finished(finish_reasons(bodies)) or any(
-        body.get("usage") and not body.get("choices") for body in bodies
-    )
+    for body in bodies:
+        if body.get("usage") and not body.get("choices"):
+            return True
+    return all_finished(finish_reasons(bodies))
 
 
 OPENAI_CHAT: Final = Dialect(

@@ -85,12 +85,12 @@ def _body_of(answer: Any) -> Body:
     whole = getattr(answer, "response", answer)
     if hasattr(whole, "output"):
         return {
-            **beside_text(whole, *_TEXTS),
+            **(beside_text(whole, *_TEXTS) or {}),
             "output": [_typed(each) for each in whole.output or ()],
         }
     kind = getattr(answer, "type", None)
     if kind == "error":
-        return beside_text(answer)
+        return beside_text(answer) or {}
     item = getattr(answer, "item", None)
     return {"type": kind} if item is None else {"type": kind, "item": _typed(item)}
 

@@ -15,7 +15,7 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import SpanContext, SpanKind
 
-from latspan._spans import encodable, encodable_data
+from latspan._spans import encodable, encodable_data, measured, size_of_attributes
 from latspan._spans._encodable import LONGEST_TEXT, MOST_ITEMS
 from latspan.export import event_record
 from latspan.wire import DEEPEST, LONGEST_CONTENT
@@ -26,6 +26,8 @@ def test_what_is_fine_is_the_very_same() -> None:
     attributes = {"a": "b", "c": 1, "d": 1.5, "e": True, "f": float("nan")}
 
     assert encodable(attributes) is attributes
+    assert measured(attributes)[0] is attributes
+    assert measured(attributes)[1] == size_of_attributes(attributes)
 
 
 @pytest.mark.parametrize(
@@ -50,9 +52,11 @@ def test_what_is_fine_is_the_very_same() -> None:
 )
 def test_a_bad_value_costs_itself(value: Any, kept: Any) -> None:
     """What stands beside it is as it was, and a span with both can be encoded."""
-    mended = encodable({"odd": value, "beside": "it"})
+    attributes = {"odd": value, "beside": "it"}
+    mended = encodable(attributes)
 
     assert mended == {"odd": kept, "beside": "it"}
+    assert measured(attributes)[0] == mended
     span = ReadableSpan("x", context=SpanContext(1, 2, False), attributes=mended)
     [resource_spans] = encode_spans([span]).resource_spans
     [encoded] = resource_spans.scope_spans[0].spans
@@ -66,11 +70,13 @@ def test_a_bad_name_costs_itself() -> None:
     mended = encodable(attributes)
 
     assert mended == {"a?": 1, "b" * 256: 2, "3": 4}
+    assert measured(attributes)[0] == mended
 
 
 def test_what_is_none_is_left_out() -> None:
     """It says nothing."""
     assert encodable({"a": None, "b": 1}) == {"b": 1}
+    assert measured({"a": None, "b": 1})[0] == {"b": 1}
 
 
 def test_content_may_be_longer() -> None:
