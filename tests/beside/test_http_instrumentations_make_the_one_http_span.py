@@ -11,9 +11,9 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from latspan.segments import Kind, Outcome
-from latspan.testing import Script
-from latspan.testing._capture import Captured
+from latspan.testing import Captured, Script, spans_as_dict
 from tests.clients.conftest import LIBRARY, MESSAGES, Driver, http
+from tests.support.traces import OUTCOME
 
 official: Any = pytest.importorskip(
     "opentelemetry.instrumentation.httpx",
@@ -102,3 +102,29 @@ def test_an_exchange_that_turns_out_to_be_a_call_has_a_span_of_ours(
 def test_the_http_library_is_the_one_that_the_sdk_sits_on() -> None:
     """Otherwise the tests above would prove nothing."""
     assert http.__name__ == LIBRARY
+
+
+def test_a_call_beside_theirs_as_a_whole_trace(
+    driver: Driver, seen: Captured, theirs: InMemorySpanExporter
+) -> None:
+    """Their HTTP span lies inside the call's, next to the segments."""
+
+    async def program(client: Any) -> None:
+        await driver.read(await driver.create(client, stream=True))
+
+    driver.run(driver.transport(SCRIPT, connect_ns=5_000_000), program)
+
+    spans = [*seen.spans, *theirs.get_finished_spans()]
+    assert spans_as_dict(spans, times=False, attributes=OUTCOME) == [
+        {
+            "name": "chat m",
+            "kind": "CLIENT",
+            "attributes": {"latspan.outcome": "completed"},
+            "children": [
+                {"name": "connect", "kind": "INTERNAL", "attributes": {}},
+                {"name": "prefill", "kind": "INTERNAL", "attributes": {}},
+                {"name": "decode", "kind": "INTERNAL", "attributes": {}},
+                {"name": "POST", "kind": "CLIENT", "attributes": {}},
+            ],
+        }
+    ]

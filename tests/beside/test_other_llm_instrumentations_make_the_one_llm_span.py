@@ -17,9 +17,9 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 import latspan
 from latspan.segments import Kind, Outcome
-from latspan.testing import Script
-from latspan.testing._capture import Captured
+from latspan.testing import Captured, Script, spans_as_dict
 from tests.clients.conftest import Driver, Leave
+from tests.support.traces import OUTCOME
 
 SCRIPT = Script.chat(tokens=5, prefill_ms=60, gap_ms=10, dialect="plain")
 
@@ -123,3 +123,27 @@ def test_the_others_are_of_the_versions_that_were_meant() -> None:
     """One name, three packages: each is its own module."""
     found = [name for name, module in OTHERS.items() if find_spec(module)]
     assert found == list(OTHERS)
+
+
+def test_a_call_beside_theirs_as_a_whole_trace(
+    driver: Driver, seen: Captured, theirs: InMemorySpanExporter
+) -> None:
+    """Their LLM span is the only one; latspan's segments lie inside it."""
+
+    async def program(client: Any) -> None:
+        await driver.read(await driver.create(client, stream=True))
+
+    driver.run(driver.transport(SCRIPT), program)
+
+    spans = [*seen.spans, *theirs.get_finished_spans()]
+    (trace,) = spans_as_dict(spans, times=False, attributes=OUTCOME)
+    assert trace["attributes"] == {"latspan.outcome": "completed"}
+    assert [trace] == [
+        {
+            **trace,
+            "children": [
+                {"name": "server_wait", "kind": "INTERNAL", "attributes": {}},
+                {"name": "decode", "kind": "INTERNAL", "attributes": {}},
+            ],
+        }
+    ]

@@ -14,8 +14,7 @@ import pytest
 
 from latspan.clock import ManualClock
 from latspan.recording import RequestRecord
-from latspan.testing import capture
-from latspan.testing._capture import Captured
+from latspan.testing import Captured, capture
 from tests.support.tls import server_context, trusting_context
 
 # The types of one version are not those of another, and an environment may have none.

@@ -25,9 +25,8 @@ import pytest
 import latspan
 from latspan import _runtime
 from latspan.clock import ManualClock
-from latspan.testing import Script, capture
+from latspan.testing import Captured, Script, capture
 from latspan.testing import scripted_transport as _scripted_transport
-from latspan.testing._capture import Captured
 from latspan.units import NS_PER_MS
 
 openai = pytest.importorskip("openai", reason="the openai client is not installed")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from latspan.segments import Outcome
-from latspan.testing._capture import Captured
+from latspan.testing import Captured
 from tests.clients.conftest import Driver, with_every_sdk
 
 BODY = json.dumps({"some": "answer", "of": list(range(200))}).encode()

@@ -19,7 +19,7 @@ from pydantic import BaseModel
 import latspan
 from latspan import semconv
 from latspan.segments import Outcome
-from latspan.testing._capture import Captured
+from latspan.testing import Captured
 from tests.clients.conftest import MESSAGES, Driver
 
 HOST = {"server.address": "model.test", "server.port": 443}

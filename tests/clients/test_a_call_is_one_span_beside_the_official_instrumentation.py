@@ -14,8 +14,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 import latspan
 from latspan.segments import Kind, Outcome
-from latspan.testing import Script
-from latspan.testing._capture import Captured
+from latspan.testing import Captured, Script
 from tests.clients.conftest import Driver
 
 official: Any = pytest.importorskip(

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from latspan.testing import Script
-from latspan.testing._capture import Captured
+from latspan.testing import Captured, Script
 from tests.clients.conftest import Driver, with_every_sdk
 
 SCRIPT = Script.chat(tokens=3, prefill_ms=1, gap_ms=1, dialect="plain")

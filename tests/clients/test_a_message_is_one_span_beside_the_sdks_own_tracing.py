@@ -14,8 +14,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from latspan.segments import Kind, Outcome
-from latspan.testing import Script
-from latspan.testing._capture import Captured
+from latspan.testing import Captured, Script
 from tests.clients.conftest import Driver, Leave, with_anthropic
 
 MS = 1_000_000

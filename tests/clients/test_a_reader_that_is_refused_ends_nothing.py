@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from latspan.segments import Kind, Outcome
-from latspan.testing._capture import Captured
+from latspan.testing import Captured
 from tests.clients.conftest import Driver
 from tests.clients.test_a_stream_is_recognised_by_its_content import ASKS, NAMED
 

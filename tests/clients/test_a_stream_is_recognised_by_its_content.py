@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from latspan.segments import Kind, Outcome
-from latspan.testing._capture import Captured
+from latspan.testing import Captured
 from latspan.units import NS_PER_MS as MS
 from tests.clients.conftest import MESSAGES, Driver
 

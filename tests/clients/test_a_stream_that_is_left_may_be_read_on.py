@@ -15,8 +15,7 @@ import latspan
 from latspan._request import LiveCall, settle_left_calls
 from latspan.recording import RequestRecord
 from latspan.segments import Outcome
-from latspan.testing import Script
-from latspan.testing._capture import Captured
+from latspan.testing import Captured, Script
 from tests.clients.conftest import LIBRARY, Driver, Leave, with_every_sdk
 
 MS = 1_000_000

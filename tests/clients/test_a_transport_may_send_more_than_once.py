@@ -11,8 +11,7 @@ import pytest
 import latspan
 from latspan.recording import RequestRecord
 from latspan.segments import Kind, Outcome
-from latspan.testing import Script
-from latspan.testing._capture import Captured
+from latspan.testing import Captured, Script
 from tests.clients.conftest import OPENAI, Driver, openai
 from tests.clients.transports import built_on, step
 

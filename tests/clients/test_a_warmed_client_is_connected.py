@@ -13,8 +13,7 @@ import latspan
 from latspan.errors import ConfigError, InstrumentationError
 from latspan.instrument import Warmed
 from latspan.segments import Outcome
-from latspan.testing import Script, ScriptedServer, capture
-from latspan.testing._capture import Captured
+from latspan.testing import Captured, Script, ScriptedServer, capture
 from tests.clients.conftest import Driver, http, openai, with_every_sdk
 from tests.support.road import Conditions, road_to
 from tests.support.tls import trusting_context

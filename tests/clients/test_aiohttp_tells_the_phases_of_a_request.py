@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from latspan.segments import Kind, Outcome
-from tests.clients.aiohttp_site import MS, World, aiohttp, only, totals, web, world
+from tests.clients.aiohttp_site import MS, World, aiohttp, chat_events, only, totals, web, world
+from tests.support.traces import OUTCOME, call, segment
 
 
 def _answer(here: World, *, after_ms: int = 20, **response: Any) -> Any:
@@ -337,3 +338,27 @@ async def test_a_websocket_is_an_exchange_that_ends_when_the_protocol_is_switche
             assert only(here.seen).outcome is Outcome.COMPLETED
             assert await socket.receive_str() == "hello"
         assert only(here.seen).duration_ns == 7 * MS
+
+
+async def test_a_streamed_chat_as_a_whole_trace() -> None:
+    """The call, its phases and how it ended."""
+    with world() as here:
+        async with (
+            here.site(here.streaming(*chat_events("a", "b"))) as url,
+            here.session() as session,
+            session.post(url, json={"model": "m", "stream": True}) as response,
+        ):
+            here.turns.release()
+            async for _ in response.content.iter_any():
+                here.turns.release()
+        assert here.seen.spans_as_dict(attributes=OUTCOME) == [
+            call(
+                0,
+                47,
+                "completed",
+                segment("dns", 0, 7),
+                segment("server_wait", 7, 17),
+                segment("decode", 17, 27),
+                segment("stream_close", 27, 47),
+            )
+        ]

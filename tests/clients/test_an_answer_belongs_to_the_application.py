@@ -12,8 +12,7 @@ from latspan._runtime import Runtime
 from latspan._spans import NoSink
 from latspan.recording import Recorder, RequestRecord
 from latspan.segments import Outcome
-from latspan.testing import Script
-from latspan.testing._capture import Captured
+from latspan.testing import Captured, Script
 from tests.clients.conftest import Driver, with_every_sdk
 
 SCRIPT = Script.chat(tokens=5, prefill_ms=60, gap_ms=10, dialect="plain")

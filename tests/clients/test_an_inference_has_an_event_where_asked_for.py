@@ -18,8 +18,7 @@ from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.trace import TracerProvider
 
 import latspan
-from latspan.testing import Script
-from latspan.testing._capture import Captured
+from latspan.testing import Captured, Script
 from tests.clients.conftest import MESSAGES, Driver, asked_for
 
 SCRIPT = Script.chat(tokens=3, tool_call_tokens=1, prefill_ms=1, gap_ms=1, dialect="plain")

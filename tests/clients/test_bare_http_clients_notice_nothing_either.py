@@ -17,8 +17,7 @@ from opentelemetry.trace import SpanContext, TraceFlags, TraceState
 import latspan
 from latspan.instrument import Instrumentor, Patches
 from latspan.segments import Kind, Outcome
-from latspan.testing import Script, ScriptedServer, capture
-from latspan.testing._capture import Captured
+from latspan.testing import Captured, Script, ScriptedServer, capture
 from tests.clients.conftest import LIBRARY, MESSAGES, Driver, http, openai
 from tests.clients.contract.conftest import switched_off
 

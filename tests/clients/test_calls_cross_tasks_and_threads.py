@@ -14,8 +14,7 @@ from opentelemetry import context
 import latspan
 from latspan.recording import RequestRecord
 from latspan.segments import Kind, Outcome
-from latspan.testing import Script
-from latspan.testing._capture import Captured
+from latspan.testing import Captured, Script
 from tests.clients.conftest import ANTHROPIC, OPENAI, Driver
 from tests.clients.transports import built_on
 

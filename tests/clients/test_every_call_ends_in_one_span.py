@@ -21,8 +21,7 @@ from latspan._runtime import Runtime
 from latspan._spans import ApiSink, NoSink
 from latspan.recording import Recorder, RequestRecord
 from latspan.segments import Outcome
-from latspan.testing import Script
-from latspan.testing._capture import Captured
+from latspan.testing import Captured, Script
 from tests.clients.conftest import MESSAGES, Driver, Leave, with_every_sdk
 
 MS = 1_000_000

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from latspan.segments import Kind, Outcome
-from latspan.testing import Script, capture
-from latspan.testing._capture import Captured
+from latspan.testing import Captured, Script, capture
 from tests.clients.conftest import ANTHROPIC, Driver, with_anthropic
 
 MS = 1_000_000

@@ -12,8 +12,7 @@ import pytest
 from pydantic import BaseModel
 
 from latspan.segments import Kind, Outcome
-from latspan.testing import Script
-from latspan.testing._capture import Captured
+from latspan.testing import Captured, Script
 from tests.clients.conftest import MESSAGES, Driver
 
 MS = 1_000_000

@@ -10,8 +10,7 @@ import pytest
 
 import latspan
 from latspan.segments import Kind, Outcome
-from latspan.testing import Script
-from latspan.testing._capture import Captured
+from latspan.testing import Captured, Script
 from tests.clients.conftest import OPENAI, Driver, asked_for, with_every_sdk
 
 SCRIPT = Script.chat(tokens=5, prefill_ms=60, gap_ms=10, dialect="plain")

@@ -12,8 +12,7 @@ import pytest
 
 from latspan.recording import RequestRecord
 from latspan.segments import Outcome
-from latspan.testing import capture
-from latspan.testing._capture import Captured
+from latspan.testing import Captured, capture
 from tests.support.loopback import Loopback, whole
 from tests.support.tls import CERTIFICATE, trusting_context
 

@@ -12,7 +12,7 @@ import pytest
 
 from latspan.recording import RequestRecord
 from latspan.segments import Outcome, Source
-from latspan.testing._capture import Captured
+from latspan.testing import Captured
 from tests.clients.conftest import Driver, with_every_sdk
 
 MS = 1_000_000

@@ -10,8 +10,7 @@ import pytest
 from latspan.metrics import MetricValue
 from latspan.recording import RequestRecord
 from latspan.segments import Kind, Outcome, Source
-from latspan.testing import Script
-from latspan.testing._capture import Captured
+from latspan.testing import Captured, Script
 from latspan.tokens import TokenSource
 from latspan.units import BILLIONTHS
 from tests.clients.conftest import Driver

@@ -9,8 +9,7 @@ import pytest
 import latspan
 from latspan.instrument import open_call
 from latspan.segments import Kind, Outcome
-from latspan.testing import Script
-from latspan.testing._capture import Captured
+from latspan.testing import Captured, Script
 from latspan.wire.openai_chat import OPENAI_CHAT
 from tests.clients.conftest import LIBRARY, Driver, with_every_sdk
 

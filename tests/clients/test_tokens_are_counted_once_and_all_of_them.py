@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from latspan.recording import RequestRecord
-from latspan.testing._capture import Captured
+from latspan.testing import Captured
 from latspan.units import NS_PER_MS as MS
 from tests.clients.conftest import Driver
 

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from latspan.testing import Script
-from latspan.testing._capture import Captured
+from latspan.testing import Captured, Script
 from latspan.tokens import TokenSource
 from tests.clients.conftest import Driver, asked_for, openai
 

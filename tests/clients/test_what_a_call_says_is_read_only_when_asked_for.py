@@ -16,8 +16,7 @@ from latspan._spans import ApiSink
 from latspan.recording import RequestRecord
 from latspan.sdk._worker import Worker
 from latspan.segments import Outcome, Source
-from latspan.testing import Script, capture
-from latspan.testing._capture import Captured
+from latspan.testing import Captured, Script, capture
 from latspan.tokens import Estimator, TokenCounts, TokenSource
 from latspan.wire import Content
 from support.encodings import BYTES

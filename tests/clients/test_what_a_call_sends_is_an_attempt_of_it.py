@@ -9,8 +9,7 @@ import pytest
 
 from latspan.recording import RequestRecord
 from latspan.segments import Kind, Outcome
-from latspan.testing import Script
-from latspan.testing._capture import Captured
+from latspan.testing import Captured, Script
 from tests.clients.conftest import Driver, with_every_sdk
 from tests.clients.transports import built_on, step
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from latspan.segments import Outcome
-from latspan.testing._capture import Captured
+from latspan.testing import Captured
 from tests.clients.conftest import Driver, Leave
 
 USED = {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10}

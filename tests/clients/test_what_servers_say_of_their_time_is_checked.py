@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from latspan.segments import Outcome
-from latspan.testing._capture import Captured
+from latspan.testing import Captured
 from support.reports import GATEWAYS, SERVERS, Said, name_of
 from tests.clients.conftest import Driver
 

@@ -8,7 +8,7 @@ from typing import Any, get_args, get_origin
 
 import pytest
 
-from latspan.testing._capture import Captured
+from latspan.testing import Captured
 from latspan.units import NS_PER_MS as MS
 from latspan.wire import ChunkKind
 from latspan.wire.anthropic_messages import ANTHROPIC_MESSAGES

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from latspan.clock import ManualClock
-from latspan.testing import capture
-from latspan.testing._capture import Captured
+from latspan.testing import Captured, capture
 from latspan_asgi import LatspanMiddleware
 
 MS = 1_000_000

@@ -22,8 +22,7 @@ from opentelemetry import trace
 import latspan
 from latspan.recording import RequestRecord
 from latspan.segments import Kind, Outcome, Side, Source
-from latspan.testing import capture
-from latspan.testing._capture import Captured
+from latspan.testing import Captured, capture
 from latspan_asgi import LatspanMiddleware
 from tests.conftest import Measured
 from tests.support.stillness import when_still

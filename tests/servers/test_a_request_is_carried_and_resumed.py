@@ -26,8 +26,7 @@ from latspan._request._contents import KEPT_ONE_BY_ONE
 from latspan.clock import ManualClock
 from latspan.recording import RequestRecord
 from latspan.segments import Kind, Outcome, Segment, Side, Source
-from latspan.testing import capture
-from latspan.testing._capture import Captured
+from latspan.testing import Captured, capture
 from tests.servers.conftest import MS, App, Server
 
 DEADLINE_S = 30.0

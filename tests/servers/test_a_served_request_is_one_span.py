@@ -17,6 +17,7 @@ from latspan.segments import Kind, Outcome, Side
 from latspan.testing import capture
 from latspan_asgi import LatspanMiddleware
 from tests.servers.conftest import ASKED, MS, App, Client, Server, answering
+from tests.support.traces import span
 
 TRACEPARENT = (b"traceparent", b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
 
@@ -391,3 +392,58 @@ def test_a_request_whose_url_is_excluded(server: Server, monkeypatch: pytest.Mon
     (span,) = server.seen.spans
     assert (span.attributes or {})["url.path"] == "/chat"
     assert record.kind is Kind.REQUEST
+
+
+def test_a_served_request_as_a_whole_trace(server: Server) -> None:
+    """Stages of the application, and the sending of the answer, inside the caller's trace."""
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await receive()
+        with latspan.stage("retrieve"):
+            server.clock.advance(8 * MS)
+        server.clock.advance(3 * MS)
+        await answering(b"one", b"two")(scope, receive, send)
+
+    server.serve(app, Client(server.clock, takes_ms=5), headers=[TRACEPARENT])
+
+    assert server.seen.spans_as_dict() == [
+        {
+            **span(
+                "POST",
+                "SERVER",
+                0,
+                26,
+                {
+                    "http.request.method": "POST",
+                    "http.response.status_code": 200,
+                    "latspan.kind": "request",
+                    "latspan.outcome": "completed",
+                    "server.address": "model.test",
+                    "server.port": 80,
+                    "url.path": "/chat",
+                    "url.scheme": "http",
+                },
+                span(
+                    "retrieve",
+                    "INTERNAL",
+                    0,
+                    8,
+                    {
+                        "latspan.kind": "stage",
+                        "latspan.outcome": "completed",
+                        "latspan.segment": "retrieve",
+                        "latspan.source": "measured",
+                        "latspan.stage.kind": "retrieve",
+                    },
+                ),
+                span(
+                    "send_stream",
+                    "INTERNAL",
+                    11,
+                    26,
+                    {"latspan.segment": "send_stream", "latspan.source": "measured"},
+                ),
+            ),
+            "remote_parent": 0xB7AD6B7169203331,
+        }
+    ]

@@ -14,7 +14,7 @@ from latspan import _warn_once
 from latspan.errors import UnknownNameError
 from latspan.recording import RequestRecord
 from latspan.segments import Kind, Outcome
-from latspan.testing._capture import Captured
+from latspan.testing import Captured
 from tests.servers.conftest import MS, App, Server, answering
 
 

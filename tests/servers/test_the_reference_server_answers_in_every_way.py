@@ -16,8 +16,7 @@ import pytest
 import latspan
 from latspan.recording import RequestRecord
 from latspan.segments import Kind, Outcome, Side
-from latspan.testing import LlamaServer, capture
-from latspan.testing._capture import Captured
+from latspan.testing import Captured, LlamaServer, capture
 from support.daemons import listens, running
 from support.otlp import free_port
 from support.receivers import receiving

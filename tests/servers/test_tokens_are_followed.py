@@ -17,7 +17,7 @@ from latspan.clock import ManualClock
 from latspan.evidence.gen_ai_latency import read_span
 from latspan.recording import RequestRecord
 from latspan.segments import Kind, Outcome, Segment, Side
-from latspan.testing._capture import Captured
+from latspan.testing import Captured
 from tests.servers.conftest import MS, App, Client, Server, answering
 
 EVENTS = (b"content-type", b"text/event-stream")

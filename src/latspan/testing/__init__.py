@@ -12,14 +12,16 @@ from typing import TYPE_CHECKING, Final
 from latspan._lazy import fetched_when_used
 
 if TYPE_CHECKING:
-    from latspan.testing._capture import capture
+    from latspan.testing._capture import Captured, capture
     from latspan.testing._llama import LlamaServer
     from latspan.testing._script import Dialect, Ending, Piece, Script, Step
     from latspan.testing._served import ServedRequest, Write
     from latspan.testing._server import ScriptedServer
+    from latspan.testing._span_dicts import spans_as_dict
     from latspan.testing._transport import scripted_transport
 
 __all__ = [
+    "Captured",
     "Dialect",
     "Ending",
     "LlamaServer",
@@ -31,9 +33,11 @@ __all__ = [
     "Write",
     "capture",
     "scripted_transport",
+    "spans_as_dict",
 ]
 
 _HOMES: Final = {
+    "Captured": "_capture",
     "Dialect": "_script",
     "Ending": "_script",
     "LlamaServer": "_llama",
@@ -45,6 +49,7 @@ _HOMES: Final = {
     "Write": "_served",
     "capture": "_capture",
     "scripted_transport": "_transport",
+    "spans_as_dict": "_span_dicts",
 }
 
 __getattr__ = fetched_when_used(__name__, _HOMES)

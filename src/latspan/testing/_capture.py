@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Collection, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
@@ -18,6 +19,7 @@ from latspan.export import PrivateSink
 from latspan.metrics import DEFAULT_EXPECTATIONS, Expectations
 from latspan.recording import Recorder, RequestRecord, Snapshot
 from latspan.sdk._propagation import propagates
+from latspan.testing._span_dicts import SequentialIds, spans_as_dict
 
 __all__ = ["Captured", "capture"]
 
@@ -54,6 +56,12 @@ class Captured:
         settle_left_calls()
         return tuple(self.exporter.get_finished_spans())
 
+    def spans_as_dict(
+        self, *, times: bool = True, attributes: Collection[str] | None = None
+    ) -> list[dict[str, Any]]:
+        """Return :attr:`spans` as trees of plain values; see :func:`spans_as_dict`."""
+        return spans_as_dict(self.spans, times=times, attributes=attributes)
+
 
 @contextmanager
 def capture(
@@ -62,7 +70,8 @@ def capture(
     """
     Record into memory inside the block, whatever the application configures meanwhile.
 
-    Nothing is exported. Bugs of latspan's own are logged and reach no test, as in an application.
+    Nothing is exported. Trace ids and span ids count from 1. Bugs of latspan's own are logged and
+    reach no test, as in an application.
 
     Args:
         clock: Where time is read; the machine's clock, if not given.
@@ -70,7 +79,9 @@ def capture(
     """
     clock = clock or SystemClock()
     exporter = InMemorySpanExporter()
-    provider = TracerProvider(resource=Resource.get_empty(), shutdown_on_exit=False)
+    provider = TracerProvider(
+        resource=Resource.get_empty(), id_generator=SequentialIds(), shutdown_on_exit=False
+    )
     sink = PrivateSink(provider, exporter.export)
     recorder = Recorder(clock, keep=None)
     runtime = Runtime(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Collection, Generator
 from contextlib import contextmanager
 from typing import Any
 
@@ -35,6 +35,12 @@ class LatspanFixture:
     def records(self) -> tuple[RequestRecord, ...]:
         """Every finished request of this test, in the order in which they ended."""
         return self._captured.records
+
+    def spans_as_dict(
+        self, *, times: bool = True, attributes: Collection[str] | None = None
+    ) -> list[dict[str, Any]]:
+        """Return this test's finished spans as trees; see ``latspan.testing.spans_as_dict``."""
+        return self._captured.spans_as_dict(times=times, attributes=attributes)
 
     def percentile(
         self,

@@ -15,8 +15,7 @@ from latspan._request import abandon_open_calls
 from latspan.clock import ManualClock
 from latspan.recording import RequestRecord
 from latspan.segments import Kind, Outcome
-from latspan.testing import Script
-from latspan.testing._capture import Captured
+from latspan.testing import Captured, Script
 from tests.clients.over_urllib3.scripted import MS, URL, manager_over, network_of, session_over
 
 BODY = {"model": "m", "stream": True, "messages": [{"role": "user", "content": "hello"}]}

@@ -19,9 +19,10 @@ from urllib3.connectionpool import HTTPConnectionPool
 from latspan.clock import ManualClock
 from latspan.recording import RequestRecord
 from latspan.segments import Kind, Outcome
-from latspan.testing._capture import Captured
+from latspan.testing import Captured
 from tests.support.loopback import Ending, Loopback, Visit, chunked, whole
 from tests.support.tls import CERTIFICATE
+from tests.support.traces import OUTCOME, segment, span
 
 MS = 1_000_000
 
@@ -297,3 +298,14 @@ def test_many_threads_of_one_session(watched: Captured) -> None:
     assert {record.outcome for record, _ in pairs} == {Outcome.COMPLETED}
     connecting = sum("tcp" in names(record) for record, _ in pairs)
     assert connecting == connections
+
+
+def test_a_request_as_a_whole_trace(seen: Captured, resolver: list[str]) -> None:
+    """The exchange, its phases and how it ended."""
+    with Loopback([whole()]) as server, requests.Session() as session:
+        session.get(f"http://server.test:{server.port}/", timeout=5)
+
+    assert resolver == ["server.test"]
+    assert seen.spans_as_dict(attributes=OUTCOME) == [
+        span("GET", "CLIENT", 0, 40, {"latspan.outcome": "completed"}, segment("dns", 0, 40))
+    ]

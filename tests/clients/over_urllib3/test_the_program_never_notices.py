@@ -15,8 +15,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 
 from latspan.segments import Outcome
-from latspan.testing import capture
-from latspan.testing._capture import Captured
+from latspan.testing import Captured, capture
 from latspan_requests import RequestsInstrumentor, URLLib3Instrumentor
 from tests.support.loopback import Loopback, Reply, chunked, whole
 

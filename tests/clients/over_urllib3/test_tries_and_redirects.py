@@ -15,8 +15,7 @@ from latspan.clock import ManualClock
 from latspan.instrument import open_call
 from latspan.recording import RequestRecord
 from latspan.segments import Kind, Outcome
-from latspan.testing import Script
-from latspan.testing._capture import Captured
+from latspan.testing import Captured, Script
 from latspan.testing._network import Network
 from latspan.wire.openai_chat import OPENAI_CHAT
 from tests.clients.over_urllib3.scripted import MS, URL, manager_over, network_of, session_over

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from latspan.clock import ManualClock
-from latspan.testing import capture
-from latspan.testing._capture import Captured
+from latspan.testing import Captured, capture
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from latspan._request._work import LiveWork
 from latspan.clock import ManualClock
 from latspan.instrument import open_call
 from latspan.segments import Kind, Outcome
-from latspan.testing._capture import Captured
+from latspan.testing import Captured
 from latspan.wire.openai_chat import OPENAI_CHAT
 
 MS = 1_000_000

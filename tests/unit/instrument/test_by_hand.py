@@ -15,7 +15,7 @@ from latspan.errors import UnknownNameError
 from latspan.instrument import Call, open_call
 from latspan.recording import RequestRecord
 from latspan.segments import Kind, Outcome
-from latspan.testing._capture import Captured
+from latspan.testing import Captured
 from latspan.wire.openai_chat import OPENAI_CHAT
 
 MS = 1_000_000

@@ -20,7 +20,7 @@ from latspan.instrument._hooks import open_exchange
 from latspan.recording import Recorder, RequestRecord
 from latspan.recording._recorder import PENDING_LIMIT
 from latspan.segments import Outcome
-from latspan.testing._capture import Captured
+from latspan.testing import Captured
 from latspan.wire.openai_chat import OPENAI_CHAT
 
 INFERENCE_KEY = "opentelemetry.genai.client.inference.context"

@@ -11,7 +11,7 @@ import pytest
 
 from latspan.instrument import Patches, follow, open_call, patch_stream_classes
 from latspan.segments import Outcome
-from latspan.testing._capture import Captured
+from latspan.testing import Captured
 from latspan.wire.openai_chat import OPENAI_CHAT
 
 

@@ -15,8 +15,7 @@ from opentelemetry import trace
 
 import latspan
 from latspan.clock import ManualClock
-from latspan.testing import capture
-from latspan.testing._capture import Captured
+from latspan.testing import Captured, capture
 
 MS = 1_000_000
 

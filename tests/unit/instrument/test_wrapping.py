@@ -13,8 +13,7 @@ from opentelemetry import trace
 import latspan
 from latspan._request import active_work, ambient_attributes
 from latspan.instrument import Scope
-from latspan.testing import capture
-from latspan.testing._capture import Captured
+from latspan.testing import Captured, capture
 
 Around = Callable[[], Scope[Any]]
 
