@@ -163,9 +163,7 @@ def beside_text(model: Any, *texts: str) -> dict[str, Any] | None:
     Returns:
         ``None`` for what is no object of an SDK's. What is ``None`` in the object is left out.
     """
-    # pydantic's own name: its property `model_extra` is a call, and this is done for several chunks
-    # of each stream, on the caller's thread.
-    extra: Any = getattr(model, "__pydantic_extra__", _NO_MODEL)
+    extra: Any = getattr(model, "model_extra", _NO_MODEL)
     if extra is _NO_MODEL:
         return None
     own: dict[str, Any] = model.__dict__
