@@ -15,6 +15,7 @@ VENV_BESIDE ?= .venv-beside
 VENV_VLLM ?= .venv-vllm
 VENV_PHOENIX ?= .venv-phoenix
 ARGS ?=
+JOBS ?=
 
 PIP := -m pip install --quiet --disable-pip-version-check
 BIN := $(VENV)/bin
@@ -117,8 +118,10 @@ demo: $(READY) ## Start a model server, send it chats, show where their time wen
 .PHONY: test
 test: $(READY) $(OLDEST_READY) $(READY_BESIDE) ## Run every test, and those of the clients with old ones too
 	@$(if $(OLDEST_READY),,echo 'the oldest clients need Python 3.11: their suite is left out')
-	@$(BIN)/python scripts/run_tests.py $(BIN)/python tests $(OLDEST_SUITE) \
-		$(VENV_BESIDE)/bin/python tests/clients $(VENV_BESIDE)/bin/python tests/beside -- $(ARGS)
+	@$(BIN)/python scripts/run_tests.py --alone $(if $(JOBS),--jobs $(JOBS)) \
+		$(BIN)/python tests/behaviour $(OLDEST_SUITE) $(VENV_BESIDE)/bin/python tests/clients,tests/beside \
+		$(BIN)/python tests/clients $(BIN)/python tests/unit \
+		$(BIN)/python tests/faults,tests/servers,tests/backends,tests/gateways,tests/interop -- $(ARGS)
 
 .PHONY: test-vllm
 test-vllm: $(READY_VLLM) ## Run the tests with a real vLLM; no part of `test`: installs several gigabytes

@@ -1,24 +1,37 @@
 #!/usr/bin/env python3
 """
-Run suites of tests in several environments and say their sum: one line, the last.
+Run suites of tests in several environments, several at a time, and print their sum last.
 
-``run_tests.py PYTHON FOLDER [PYTHON FOLDER ...] -- [PYTEST ARGUMENT ...]``
+``run_tests.py [--jobs N] [--alone] PYTHON FOLDER[,FOLDER...] [...] -- [PYTEST ARGUMENT ...]``
 
-The last line has the form ``12 passed, 0 failed, 3 skipped``. A test that could not be set up or
-torn down counts as failed, and so does a suite that ended before its tests; an expected failure
-counts as skipped. The exit status is 0 only when every suite's was.
+A suite is what one pytest process runs: some folders, with the interpreter of one environment. At
+most N suites run at once, in the order given, so name the longest first. The output of a suite is
+printed when the suite ends, so suites do not interleave.
+
+Tests that measure milliseconds need the machine to themselves. With ``--alone`` the suites run
+without them, and each environment runs them at the end, one suite after the other. The variable
+``LATSPAN_TESTS`` is ``together`` or ``alone`` then: see ``tests/conftest.py``.
+
+The last line has the form ``12 passed, 0 failed, 3 skipped``. A test that cannot be set up or torn
+down counts as failed, and so does a suite that ends before its tests; an expected failure counts as
+skipped. The exit status is 0 only if that of every suite is 0.
 """
 
 from __future__ import annotations
 
+import argparse
+import os
 import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+from collections.abc import Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 from xml.etree import ElementTree as ET
 
 if TYPE_CHECKING:
@@ -26,10 +39,12 @@ if TYPE_CHECKING:
 
 NO_TESTS_COLLECTED = 5
 
+Phase = Literal["together", "alone"] | None
+
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """How the tests of a suite ended."""
+    """Number of tests by result."""
 
     passed: int = 0
     failed: int = 0
@@ -44,8 +59,46 @@ class Counts:
         return f"{self.passed} passed, {self.failed} failed, {self.skipped} skipped"
 
 
+@dataclass(frozen=True, slots=True)
+class Suite:
+    """
+    The tests of one pytest process.
+
+    Args:
+        python: Interpreter of the environment.
+        folders: What pytest runs.
+        phase: Which of the tests in them; all, if ``None``.
+    """
+
+    python: str
+    folders: tuple[str, ...]
+    phase: Phase
+
+    def __str__(self) -> str:
+        alone = ", tests that run alone" if self.phase == "alone" else ""
+        return f"{' '.join(self.folders)} with {self.python}{alone}"
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """
+    The result of a suite.
+
+    Args:
+        counts: Its tests by result.
+        is_well: Whether pytest's exit status stands for success.
+        output: What pytest printed.
+        took_s: Seconds.
+    """
+
+    counts: Counts
+    is_well: bool
+    output: str
+    took_s: float
+
+
 def counts_in(report: Path) -> Counts:
-    """Return the counts of a JUnit report; none where pytest did not come to write one."""
+    """Return the counts of a JUnit report; none if pytest did not write one."""
     if not report.exists():
         return Counts()
     total = Counts()
@@ -57,61 +110,120 @@ def counts_in(report: Path) -> Counts:
     return total
 
 
-def run(command: list[str]) -> int:
+class Runner:
     """
-    Run a command in the foreground and return its exit status.
+    Runs suites as child processes and ends them if it is interrupted.
 
-    Whoever stops this stops the child too, gently, so that it can end its own servers: an
-    interrupt reaches it from the terminal, a termination as an interrupt.
+    Args:
+        arguments: Passed on to every pytest.
     """
-    child = subprocess.Popen(command)  # noqa: S603 - the caller is the Makefile
-    try:
-        return child.wait()
-    except KeyboardInterrupt:
-        child.wait()
-        raise
-    except SystemExit:
-        child.send_signal(signal.SIGINT)
-        child.wait()
-        raise
+
+    def __init__(self, arguments: Sequence[str]) -> None:
+        self._arguments = list(arguments)
+        self._children: set[subprocess.Popen[bytes]] = set()
+        self._lock = threading.Lock()
+        self._interrupted = False
+
+    def run(self, suite: Suite) -> Result:
+        """Run the tests of one suite."""
+        began = time.monotonic()
+        with tempfile.TemporaryDirectory() as scratch:
+            report, log = Path(scratch, "report.xml"), Path(scratch, "output")
+            command = [suite.python, "-m", "pytest", *suite.folders, f"--junit-xml={report}"]
+            with log.open("wb") as output:
+                status = self._run([*command, *self._arguments], suite.phase, output.fileno())
+            counts = counts_in(report)
+            text = log.read_text(errors="replace")
+        # A selection such as -k can leave a suite without tests, and few suites have such that
+        # run alone.
+        is_empty = status == NO_TESTS_COLLECTED
+        is_well = status == 0 or (is_empty and (bool(self._arguments) or suite.phase == "alone"))
+        if not is_well and counts.failed == 0:
+            counts += Counts(failed=1)
+        return Result(counts, is_well, text, time.monotonic() - began)
+
+    def _run(self, command: list[str], phase: Phase, output: int) -> int:
+        environment = {**os.environ, "LATSPAN_TESTS": phase or ""}
+        with self._lock:
+            if self._interrupted:
+                return 128 + signal.SIGINT
+            child = subprocess.Popen(  # noqa: S603 - the caller is the Makefile
+                command, stdout=output, stderr=subprocess.STDOUT, env=environment
+            )
+            self._children.add(child)
+        try:
+            return child.wait()
+        finally:
+            with self._lock:
+                self._children.discard(child)
+
+    def interrupt(self) -> None:
+        """Interrupt what runs, gently, so that it can end its own servers, and start no more."""
+        with self._lock:
+            self._interrupted = True
+            for child in self._children:
+                child.send_signal(signal.SIGINT)
 
 
 def _end(_signal: int, _frame: FrameType | None) -> None:
     sys.exit(128 + signal.SIGTERM)
 
 
-def run_suite(python: str, folder: str, arguments: list[str]) -> tuple[Counts, bool]:
-    """Run the tests of one folder and return their counts, and whether all is well."""
-    with tempfile.TemporaryDirectory() as scratch:
-        report = Path(scratch, "report.xml")
-        status = run([python, "-m", "pytest", folder, f"--junit-xml={report}", *arguments])
-        counts = counts_in(report)
-    # A selection such as -k may leave one of the suites with nothing to do.
-    if status == NO_TESTS_COLLECTED and arguments:
-        return counts, True
-    if status != 0 and counts.failed == 0:
-        counts += Counts(failed=1)
-    return counts, status == 0
+def _print(text: str) -> None:
+    sys.stdout.write(text)
+    sys.stdout.flush()
+
+
+def run_all(runner: Runner, suites: Iterable[Suite], jobs: int) -> Iterable[Result]:
+    """Run suites, at most ``jobs`` at once, and yield their results as they come."""
+    with ThreadPoolExecutor(jobs) as pool:
+        pending: dict[Future[Result], Suite] = {
+            pool.submit(runner.run, suite): suite for suite in suites
+        }
+        try:
+            for done in as_completed(pending):
+                result = done.result()
+                _print(f"\n== {pending[done]}\n{result.output}")
+                _print(f"== {pending[done]}: {result.counts} in {result.took_s:.0f} s\n")
+                yield result
+        except BaseException:
+            runner.interrupt()
+            raise
 
 
 def main(arguments: list[str]) -> int:
     """Run every suite, print the sum last, and return the exit status."""
     signal.signal(signal.SIGTERM, _end)
     split = arguments.index("--") if "--" in arguments else len(arguments)
-    named, passed_on = arguments[:split], arguments[split + 1 :]
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--jobs", type=int, default=(os.cpu_count() or 1), metavar="N")
+    parser.add_argument("--alone", action="store_true")
+    parser.add_argument("suites", nargs="+", metavar="PYTHON FOLDER[,FOLDER...]")
+    options = parser.parse_args(arguments[:split])
+    runner = Runner(arguments[split + 1 :])
+    named = [
+        (python, tuple(folders.split(",")))
+        for python, folders in zip(options.suites[::2], options.suites[1::2], strict=True)
+    ]
+    phase: Phase = "together" if options.alone else None
+    together = [Suite(python, folders, phase) for python, folders in named]
+    by_python: dict[str, tuple[str, ...]] = {}
+    for python, folders in named:
+        by_python[python] = (*by_python.get(python, ()), *folders)
+    alone = [
+        Suite(python, folders, "alone") for python, folders in by_python.items() if options.alone
+    ]
     total, well = Counts(), True
     began = time.monotonic()
-    for python, folder in zip(named[::2], named[1::2], strict=True):
-        sys.stdout.write(f"\n{folder} with {python}\n")
-        sys.stdout.flush()
-        try:
-            counts, suite_well = run_suite(python, folder, passed_on)
-        except KeyboardInterrupt:
-            sys.stderr.write("interrupted\n")
-            return 128 + signal.SIGINT
-        total += counts
-        well = well and suite_well
-    sys.stdout.write(f"\nall suites took {time.monotonic() - began:.0f} s\n{total}\n")
+    try:
+        for suites, jobs in ((together, options.jobs), (alone, 1)):
+            for result in run_all(runner, suites, jobs):
+                total += result.counts
+                well = well and result.is_well
+    except KeyboardInterrupt:
+        sys.stderr.write("interrupted\n")
+        return 128 + signal.SIGINT
+    _print(f"\nall suites took {time.monotonic() - began:.0f} s\n{total}\n")
     return 0 if well else 1
 
 

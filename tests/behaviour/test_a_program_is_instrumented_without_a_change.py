@@ -107,11 +107,13 @@ def by_hand() -> tuple[str, list[Told]]:
     return told("is_instrumented_by_hand")
 
 
+@pytest.mark.alone
 def test_its_traces_under_latspan_run(by_hand: tuple[str, list[Told]]) -> None:
     """Names, parents, attributes and outcomes are those of the one instrumented by hand."""
     assert told("asks_a_model", *RUN) == by_hand
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("outside", [(), RUN], ids=["alone", "inside latspan run"])
 @pytest.mark.parametrize("inside", [(), RUN], ids=["alone", "around latspan run"])
 def test_its_traces_under_opentelemetrys_own_command(
@@ -123,6 +125,7 @@ def test_its_traces_under_opentelemetrys_own_command(
     assert told("asks_a_model", *under) == by_hand
 
 
+@pytest.mark.alone
 def test_a_program_that_configures_latspan_itself_is_as_it_says(
     by_hand: tuple[str, list[Told]],
 ) -> None:

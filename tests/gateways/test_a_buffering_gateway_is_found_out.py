@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from latspan import semconv
 from latspan.recording import RequestRecord
 from latspan.segments import Source
@@ -68,6 +70,7 @@ def test_a_saved_up_stream_is_flagged(
         assert -most_cut_ms(record) <= off <= 1e-6
 
 
+@pytest.mark.alone
 def test_the_same_gateway_that_sends_on_is_not(
     model: LlamaServer, nginx: Path, tmp_path: Path
 ) -> None:

@@ -1,14 +1,20 @@
-"""Suites run one after the other, and the last line is their sum."""
+"""Suites run several at a time, and the last line is their sum."""
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-SCRIPT = Path(__file__).resolve().parents[3] / "scripts" / "run_tests.py"
+ROOT = Path(__file__).resolve().parents[3]
+SCRIPT = ROOT / "scripts" / "run_tests.py"
+CONFTEST = ROOT / "tests" / "conftest.py"
+
+APART = {"pages", "vllm"}
+"""Folders of tests that are no part of ``make test``."""
 
 PASSES = "def test_passes():\n    pass\n"
 FAILS = "def test_fails():\n    assert False\n"
@@ -33,11 +39,13 @@ def suite(folder: Path, *tests: str) -> str:
     return str(folder)
 
 
-def run(*folders: str, arguments: tuple[str, ...] = ()) -> tuple[int, str]:
+def run(
+    *folders: str, arguments: tuple[str, ...] = (), options: tuple[str, ...] = ()
+) -> tuple[int, str]:
     """Return the exit status and the last line."""
     named = [part for folder in folders for part in (sys.executable, folder)]
     done = subprocess.run(
-        [sys.executable, SCRIPT, *named, "--", "-p", "no:cacheprovider", *arguments],
+        [sys.executable, SCRIPT, *options, *named, "--", "-p", "no:cacheprovider", *arguments],
         capture_output=True,
         text=True,
     )
@@ -80,3 +88,33 @@ def test_a_selection_may_leave_a_suite_empty(tmp_path: Path) -> None:
     two = suite(tmp_path / "two", SKIPS)
 
     assert run(one, two, arguments=("-k", "passes")) == (0, "1 passed, 0 failed, 0 skipped")
+
+
+def test_tests_that_measure_run_alone_and_once(tmp_path: Path) -> None:
+    (tmp_path / "conftest.py").write_text(CONFTEST.read_text())
+    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = alone: measures\n")
+    measures = """
+import os, pytest
+
+@pytest.mark.alone
+def test_marked():
+    assert os.environ["LATSPAN_TESTS"] == "alone"
+
+def test_with_the_fixture(measured):
+    assert os.environ["LATSPAN_TESTS"] == "alone"
+
+def test_any_other():
+    assert os.environ["LATSPAN_TESTS"] == "together"
+"""
+    one = suite(tmp_path / "one", measures, PASSES)
+    two = suite(tmp_path / "two", PASSES)
+
+    assert run(f"{one},{two}", options=("--alone",)) == (0, "5 passed, 0 failed, 0 skipped")
+
+
+def test_every_folder_of_tests_is_run() -> None:
+    with_tests = {
+        path.relative_to(ROOT / "tests").parts[0] for path in (ROOT / "tests").rglob("test_*.py")
+    }
+    makefile = (ROOT / "Makefile").read_text()
+    assert set(re.findall(r"tests/(\w+)[ ,]", makefile)) - APART == with_tests - APART
