@@ -14,14 +14,14 @@ from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
+from latspan._clock import SystemClock
+from latspan._export import OtlpSpans, PrivateSink
+from latspan._recording import Recorder
 from latspan._runtime import Runtime
+from latspan._sdk._span_export import SpanExport
+from latspan._sdk._span_routing import Sinks
+from latspan._sdk._worker import Worker
 from latspan._spans import NoSink, SpanSink
-from latspan.clock import SystemClock
-from latspan.export import OtlpSpans, PrivateSink
-from latspan.recording import Recorder
-from latspan.sdk._sinks import Sinks
-from latspan.sdk._span_export import SpanExport
-from latspan.sdk._worker import Worker
 
 __all__ = ["On", "application_provider", "own_provider"]
 

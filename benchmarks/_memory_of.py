@@ -20,9 +20,9 @@ from opentelemetry.sdk.metrics.export import AggregationTemporality
 from opentelemetry.sdk.resources import Resource
 
 from _series import METRICS, VALUES, EncodingExporter, fill, lognormal_ns, new_recorder
-from latspan.export import OtlpMetrics
-from latspan.recording import Recorder
-from latspan.units import NS_PER_S
+from latspan._export import OtlpMetrics
+from latspan._recording import Recorder
+from latspan._units import NS_PER_S
 
 __all__ = ["main"]
 

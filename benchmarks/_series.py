@@ -17,11 +17,11 @@ from typing import Any, Final, cast
 from opentelemetry.exporter.otlp.proto.common.metrics_encoder import encode_metrics
 from opentelemetry.sdk.metrics.export import MetricExportResult, MetricsData
 
-from latspan.clock import SystemClock
-from latspan.recording import Recorder
-from latspan.recording import _waiting as waiting_module
-from latspan.recording._values import Shape, Values
-from latspan.units import NS_PER_S
+from latspan._clock import SystemClock
+from latspan._recording import Recorder
+from latspan._recording import _waiting as waiting_module
+from latspan._recording._values import Shape, Values
+from latspan._units import NS_PER_S
 
 __all__ = ["METRICS", "VALUES", "EncodingExporter", "fill", "lognormal_ns", "new_recorder"]
 

@@ -56,10 +56,10 @@ from _bench import (
 from _latspan_on import On, application_provider, own_provider
 from _openai import MESSAGES, client, stream_of
 from latspan import _runtime
+from latspan._clock import SystemClock
+from latspan._recording import Recorder, RequestRecord
 from latspan._runtime import Runtime
 from latspan._spans import AttributeValue, NoSink, OpenSpan, SpanSink
-from latspan.clock import SystemClock
-from latspan.recording import Recorder, RequestRecord
 
 if TYPE_CHECKING:
     from openai import OpenAI

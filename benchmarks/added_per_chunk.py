@@ -3,8 +3,8 @@ What latspan adds to each chunk of a streamed answer, on the caller's thread.
 
 How: the real OpenAI client 3 reads long streams through a transport that ``latspan_httpx`` patches
 (a subclass of ``httpx2.HTTPTransport`` over bytes in this process, see ``_openai.py``), with no
-delays. Streams are open side by side: one that was asked for with latspan on (``auto_instrument()``
-and ``configure(export=False)``), and one that was asked for with it off (``uninstrument()``), whose
+delays. Two streams are open side by side: one requested with latspan on (``auto_instrument()`` and
+``configure(export_enabled=False)``), and one requested with it off (``uninstrument()``), whose
 iterator is the client's own. A hundred chunks of the one are read, then the same hundred of the
 other, and so on; CPU time of the thread. Who reads looks at the text of each, as a program does.
 Beginning and end of a stream are not counted. A third stream, without latspan like the first, takes
@@ -45,12 +45,12 @@ import latspan
 from _bench import Row, Scale, Target, added, figure, interleaved, scattered_heap, settled_heap
 from _openai import MESSAGES, async_client, client, stream_of
 from latspan import _runtime
+from latspan._clock import SystemClock
+from latspan._instrument import aiterate, iterate, open_call, watch
+from latspan._recording import Recorder
 from latspan._runtime import Runtime
 from latspan._spans import NoSink
-from latspan.clock import SystemClock
-from latspan.instrument import aiterate, iterate, open_call, watch
-from latspan.recording import Recorder
-from latspan.wire.openai_chat import OPENAI_CHAT
+from latspan._wire.openai_chat import OPENAI_CHAT
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI, OpenAI
@@ -89,7 +89,7 @@ def measure(scale: Scale) -> Iterator[Row]:
             rival_name="the client alone",
             target=_TARGET,
         )
-    latspan.configure(export=False)
+    latspan.configure(export_enabled=False)
     chunks: list[Any] = list(islice(_ask(client(stream_of(_LOOP))), 1, _LOOP + 1))
     with asyncio.Runner() as runner:
         for what, bare_loop, traced_loop in (
@@ -155,7 +155,7 @@ class _Turns:
 
 def _read_in_turns() -> list[Results]:
     """Read streams in this process, those with latspan in each place once."""
-    latspan.configure(export=False)
+    latspan.configure(export_enabled=False)
     openai = client(_ANSWER)
     _read(openai, 0)
     settled_heap()
@@ -164,7 +164,7 @@ def _read_in_turns() -> list[Results]:
 
 def _aread_in_turns() -> list[Results]:
     """Do the same with asynchronous streams."""
-    latspan.configure(export=False)
+    latspan.configure(export_enabled=False)
     openai = async_client(_ANSWER)
     with asyncio.Runner() as runner:
         runner.run(_aread(openai, 0))

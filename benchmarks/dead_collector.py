@@ -55,7 +55,7 @@ def measure(scale: Scale) -> Iterator[Row]:
     _percentiles(openai)
     settled_heap()
     yield from _rows("control: nothing", _pairs(openai, latspan.uninstrument, scale))
-    latspan.configure(export=False)
+    latspan.configure(export_enabled=False)
     yield from _rows("nothing is exported", _pairs(openai, latspan.auto_instrument, scale))
     for what, collector in COLLECTORS.items():
         with collector() as address:

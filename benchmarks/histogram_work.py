@@ -48,10 +48,10 @@ from opentelemetry.sdk.resources import Resource
 
 from _bench import Figure, Row, Scale, figure, interleaved, without_numpy
 from _series import METRICS, VALUES, EncodingExporter, fill, lognormal_ns, new_recorder
-from latspan.export import OtlpMetrics, metrics_parts
-from latspan.export._points import attributes_of
+from latspan._export import OtlpMetrics, metrics_parts
+from latspan._export._points import attributes_of
+from latspan._recording import Recorder, SeriesKey
 from latspan.histogram import HIGHEST_NS, Histogram, encode
-from latspan.recording import Recorder, SeriesKey
 
 __all__ = ["measure"]
 

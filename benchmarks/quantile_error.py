@@ -40,7 +40,7 @@ from opentelemetry.sdk.metrics.view import ExponentialBucketHistogramAggregation
 
 from _bench import Figure, Row, Scale, Target
 from latspan import semconv
-from latspan.export._exponential import exponential_buckets
+from latspan._export._exponential import exponential_buckets
 from latspan.histogram import Histogram, decode, encode
 from latspan.histogram._rank import rank_of
 

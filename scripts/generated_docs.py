@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import fields
 from pathlib import Path
 
-from latspan.metrics import (
+from latspan._metrics import (
     CONVENTION_METRICS,
     EVIDENCE_METRICS,
     LATENCY_METRICS,
@@ -24,7 +24,7 @@ from latspan.metrics import (
     TOKEN_METRICS,
     Metric,
 )
-from latspan.sdk import Config
+from latspan._sdk import Config
 
 
 def row(*cells: str) -> str:

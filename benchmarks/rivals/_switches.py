@@ -115,7 +115,7 @@ def _latspan(telemetry: Telemetry) -> On:
     collecting = telemetry.mode is Mode.COLLECTOR
     latspan.configure(
         tracer_provider=telemetry.tracer_provider,
-        export=collecting,
+        export_enabled=collecting,
         endpoint=telemetry.collector if collecting else None,
         metrics_interval_s=METRICS_INTERVAL_S,
     )
@@ -147,7 +147,7 @@ def _latspan_alone(telemetry: Telemetry) -> On:
 
 def _latspan_totals() -> Callable[[], Mapping[str, Total]]:
     import latspan
-    from latspan.units import in_unit
+    from latspan._units import in_unit
 
     before = latspan.snapshot()
 

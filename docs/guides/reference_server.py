@@ -84,7 +84,7 @@ class ReferenceServer:
         chat = await request.json()
         asked = chat.get("max_tokens") or self.longest_answer
         if asked > self.longest_answer:
-            latspan.degraded("output_cut")
+            latspan.mark_degraded("output_cut")
         return {**chat, "max_tokens": min(asked, self.longest_answer), "stream": True}
 
     @latspan.stage("tokenize")
@@ -105,7 +105,7 @@ class ReferenceServer:
         if self.waiting >= self.longest_queue:
             raise HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, headers={"Retry-After": "1"})
         if self.waiting >= self.hurried_from and self.fallback:
-            latspan.degraded("fallback_model")
+            latspan.mark_degraded("fallback_model")
             return self.fallback
         return self.model
 
@@ -114,7 +114,7 @@ class ReferenceServer:
         """Wait for a slot, and have it for as long as the block takes."""
         await self.wait()
         self.running += 1
-        latspan.describe(requests_running=self.running, requests_waiting=self.waiting)
+        latspan.annotate(requests_running=self.running, requests_waiting=self.waiting)
         try:
             yield
         finally:
@@ -145,11 +145,11 @@ class ReferenceServer:
         """Answer with a stream of events, the last of which says where the time went."""
         async with (
             self.turn(),
-            aclosing(latspan.generated(self.tokens(url, chat))) as tokens,
+            aclosing(latspan.track_tokens(self.tokens(url, chat))) as tokens,
         ):
             async for text in tokens:
                 yield event(chat, {"content": text})
-        took = latspan.carry(waits=None).server_timing()
+        took = latspan.handoff(waits=None).server_timing()
         yield event(chat, {}, finish_reason="stop", server_timing=took)
         yield "data: [DONE]\n\n"
 
@@ -159,7 +159,7 @@ class ReferenceServer:
         chat = await self.parse(request)
         prompt = "\n".join(message["content"] for message in chat["messages"])
         url = await self.route()
-        latspan.describe(
+        latspan.annotate(
             model=self.name,
             provider="llama_cpp",
             input_tokens=await self.tokenize(prompt),
@@ -167,7 +167,7 @@ class ReferenceServer:
         if self.waiting < self.hurried_from:
             await self.check(prompt)
         else:
-            latspan.degraded("feature_off")
+            latspan.mark_degraded("feature_off")
         return Events(self.events(url, chat), media_type="text/event-stream")
 
 

@@ -10,11 +10,17 @@ from typing import Any, Final
 
 from aiohttp import ClientResponse, StreamReader, client
 
-from latspan.instrument import BodyWatch, Exchange, Patches, body_watch, guarded
+from latspan.integrations import (
+    BodyTracker,
+    Exchange,
+    Patches,
+    body_tracker,
+    handle_internal_errors,
+)
 
 __all__ = ["follow_content", "followed", "patch_bodies"]
 
-followed: Final[dict[int, tuple[BodyWatch, weakref.ref[ClientResponse]]]] = {}
+followed: Final[dict[int, tuple[BodyTracker, weakref.ref[ClientResponse]]]] = {}
 """
 Who follows which body, by the identity of its reader.
 
@@ -64,7 +70,7 @@ def follow_content(response: ClientResponse, exchange: Exchange) -> None:
     """
     content = response.content
     content.on_eof(functools.partial(_received, exchange))
-    watching = body_watch(response)
+    watching = body_tracker(response)
     if watching is None:
         return
     if content.at_eof() or response.status == _SWITCHING_PROTOCOLS:
@@ -81,7 +87,7 @@ def _received(exchange: Exchange) -> None:
     exchange.attempt.body_end_ns = exchange.call.now()
 
 
-def _watching(content: StreamReader) -> BodyWatch | None:
+def _watching(content: StreamReader) -> BodyTracker | None:
     found = followed.get(id(content))
     return None if found is None else found[0]
 
@@ -155,7 +161,7 @@ def _read_nowait_of(original: Callable[..., bytes]) -> Callable[..., bytes]:
     return read_nowait
 
 
-def _heard(watching: BodyWatch, content: StreamReader, before_ns: int, data: bytes) -> None:
+def _heard(watching: BodyTracker, content: StreamReader, before_ns: int, data: bytes) -> None:
     """Tell of a read that did not fail."""
     if data:
         watching.read(before_ns, data)
@@ -164,7 +170,7 @@ def _heard(watching: BodyWatch, content: StreamReader, before_ns: int, data: byt
 
 
 def _failed(
-    watching: BodyWatch, content: StreamReader, before_ns: int, error: BaseException
+    watching: BodyTracker, content: StreamReader, before_ns: int, error: BaseException
 ) -> None:
     """Report a failed read; after a cancelled or refused one the body can still be read."""
     if isinstance(error, asyncio.CancelledError | GeneratorExit):
@@ -196,7 +202,7 @@ class _Iterated:
         read: Callable[[], Awaitable[Any]],
         content: StreamReader,
         response: ClientResponse,
-        watching: BodyWatch,
+        watching: BodyTracker,
     ) -> None:
         self._read = read
         self._content = content
@@ -224,7 +230,7 @@ def _iteration_of(original: Callable[..., Any], *, held_in: str) -> Callable[...
         response = None if found is None else found[1]()
         if found is None or response is None:
             return iterator
-        with guarded("the iteration of a body"):
+        with handle_internal_errors("the iteration of a body"):
             held: Any = getattr(iterator, held_in)
             # A method to read by, or the reader itself, of which one method is called.
             read = getattr(held, "readchunk", held)
@@ -239,7 +245,7 @@ def _closing_of(original: Callable[[ClientResponse], Any]) -> Callable[[ClientRe
 
     @functools.wraps(original)
     def close(self: ClientResponse) -> Any:
-        watching = body_watch(self)
+        watching = body_tracker(self)
         if watching is None:
             return original(self)
         # An answer that is not read to its end mark is whole nevertheless if nothing is left of
@@ -263,7 +269,7 @@ def _entering_of(original: Callable[[Any], Awaitable[Any]]) -> Callable[[Any], A
     @functools.wraps(original)
     async def enter(self: Any) -> Any:
         entered = await original(self)
-        watching = body_watch(entered)
+        watching = body_tracker(entered)
         if watching is not None:
             watching.entered()
         return entered

@@ -10,16 +10,16 @@ from typing import Any, Final
 
 from aiohttp import BaseConnector, ClientRequest, ClientResponse, ClientSession, TCPConnector
 
-from latspan.instrument import (
+from latspan.integrations import (
     Exchange,
     Patches,
+    SegmentName,
     SentRequest,
-    guarded,
+    handle_internal_errors,
+    impersonate,
     is_excluded,
     port_of,
-    stand_in,
 )
-from latspan.segments import SegmentName
 from latspan_aiohttp import _try
 from latspan_aiohttp._bodies import follow_content
 from latspan_aiohttp._try import Try
@@ -67,7 +67,7 @@ class _Journey:
 
 
 def _failed(exchange: Exchange, error: BaseException) -> None:
-    with guarded("the failure of a request"):
+    with handle_internal_errors("the failure of a request"):
         exchange.failed(error)
 
 
@@ -82,7 +82,7 @@ def _request(
 ) -> Awaitable[Any]:
     """Stand in for ``ClientSession._request``."""
     begun = wrapped(*args, **kwargs)
-    return stand_in(_travelled(begun), begun)
+    return impersonate(_travelled(begun), begun)
 
 
 async def _travelled(begun: Awaitable[Any]) -> Any:
@@ -127,7 +127,7 @@ def _begin(request: Any) -> Try | None:
     # A request that is sent again is a try of its own.
     if not _try.put(request, None):
         return None
-    with guarded("the start of a request"):
+    with handle_internal_errors("the start of a request"):
         url = request.url
         if is_excluded(lambda: str(url), "AIOHTTP_CLIENT"):
             return None
@@ -225,7 +225,7 @@ async def _send(wrapped: Wrapped, instance: Any, args: Positional, kwargs: Named
 def _lent(exchange: Exchange, headers: Any) -> Generator[None]:
     """Lend ``headers`` our trace context: what the caller sees of a request does not hold it."""
     ours: dict[str, str] = {}
-    with guarded("the trace context of a request"):
+    with handle_internal_errors("the trace context of a request"):
         if "traceparent" not in headers:
             ours.update(exchange.trace_context())
     added = {name: value for name, value in ours.items() if name not in headers}
@@ -246,7 +246,7 @@ def _write_bytes(
     if tried is None:
         return written
     tried.writes_body = True
-    return stand_in(_written(written, tried), written)
+    return impersonate(_written(written, tried), written)
 
 
 async def _written(written: Awaitable[Any], tried: Try) -> Any:
@@ -262,7 +262,7 @@ async def _start(wrapped: Wrapped, instance: Any, args: Positional, kwargs: Name
         return await wrapped(*args, **kwargs)
     with _failing(tried):
         started = await wrapped(*args, **kwargs)
-    with guarded("the response headers"):
+    with handle_internal_errors("the response headers"):
         exchange = tried.exchange
         exchange.attempt.headers_ns = exchange.call.now()
         exchange.answered(

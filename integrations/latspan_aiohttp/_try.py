@@ -8,8 +8,7 @@ from typing import Any, Final, cast
 from aiohttp import ClientSession, TraceConfig
 from aiohttp.tracing import Trace
 
-from latspan.instrument import Exchange
-from latspan.segments import SegmentName
+from latspan.integrations import Exchange, SegmentName
 
 __all__ = ["Try", "of", "put"]
 

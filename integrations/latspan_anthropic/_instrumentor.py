@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from latspan.instrument import (
+from latspan.integrations import (
     Answers,
-    Beneath,
     Instrumentor,
     Patches,
+    UnderlyingClient,
     patch_request_builder,
     patch_stream_classes,
     patch_stream_wrappers,
@@ -36,8 +36,8 @@ class AnthropicInstrumentor(Instrumentor):
         from latspan_anthropic import _messages
 
         answers = Answers(streams=(Stream, AsyncStream))
-        patches.wrap_beneath(SyncAPIClient, "request", _messages.request(answers))
-        patches.wrap_beneath(AsyncAPIClient, "request", _messages.async_request(answers))
+        patches.wrap_innermost(SyncAPIClient, "request", _messages.request(answers))
+        patches.wrap_innermost(AsyncAPIClient, "request", _messages.async_request(answers))
         patch_request_builder(patches, BaseClient)
         patch_stream_classes(patches, Stream, AsyncStream)
         for prefix in ("", "Beta"):
@@ -46,7 +46,7 @@ class AnthropicInstrumentor(Instrumentor):
             if wrapper is not None and async_wrapper is not None:
                 patch_stream_wrappers(patches, wrapper, async_wrapper)
 
-    def warmer(self, client: Any, url: str | None, timeout_s: float) -> Beneath | None:
+    def warmer(self, client: Any, url: str | None, timeout_s: float) -> UnderlyingClient | None:
         """Return the HTTP client that a client of the SDK sends through."""
         del url, timeout_s
         from latspan_anthropic._warm import beneath

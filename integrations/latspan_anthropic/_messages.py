@@ -7,11 +7,18 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, cast
 
 from latspan import semconv
-from latspan.instrument import Answers, Call, body_asked, open_call, server_of, with_names
-from latspan.wire import at
-from latspan.wire.anthropic_messages import ANTHROPIC_MESSAGES
+from latspan.integrations import (
+    ANTHROPIC_MESSAGES,
+    Answers,
+    Call,
+    at,
+    body_asked,
+    open_call,
+    server_of,
+    with_names,
+)
 from latspan_anthropic._own_tracing import (
-    out_of_its_sight,
+    hide_current_span,
     out_of_its_sight_async,
     records_spans,
 )
@@ -36,7 +43,7 @@ _PROVIDERS: Final = {"Bedrock": "aws.bedrock", "Vertex": "gcp.vertex_ai"}
 
 def request(answers: Answers) -> Callable[..., Any]:
     """Return what stands in for ``SyncAPIClient.request``."""
-    return _unseen(answers.wrapper(open_messages), out_of_its_sight)
+    return _unseen(answers.wrapper(open_messages), hide_current_span)
 
 
 def async_request(answers: Answers) -> Callable[..., Any]:

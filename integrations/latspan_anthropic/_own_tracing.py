@@ -13,9 +13,9 @@ from typing import Any, cast
 
 from opentelemetry import context, trace
 
-from latspan.instrument import inside, stand_in
+from latspan.integrations import impersonate, inside
 
-__all__ = ["out_of_its_sight", "out_of_its_sight_async", "records_spans"]
+__all__ = ["hide_current_span", "out_of_its_sight_async", "records_spans"]
 
 
 def _tracer_of(client: Any) -> Any:
@@ -40,7 +40,7 @@ def _propagation_of(client: Any) -> bool | None:
     return None
 
 
-def out_of_its_sight(client: Any, request: Callable[..., Any]) -> Callable[..., Any]:
+def hide_current_span(client: Any, request: Callable[..., Any]) -> Callable[..., Any]:
     """
     Return ``request`` so that ``client`` sees the span that is current now, and none of ours.
 
@@ -72,7 +72,7 @@ def out_of_its_sight_async(
     def unseen(*args: Any, **kwargs: Any) -> Awaitable[Any]:
         # The SDK refuses wrong arguments here and now.
         begun = request(*args, **kwargs)
-        return stand_in(_awaited(begun, context.get_current(), propagates), begun)
+        return impersonate(_awaited(begun, context.get_current(), propagates), begun)
 
     return unseen
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterator, Mapping, MutableMapping
 from typing import Any, Final
 
-from latspan.instrument import Served, Timings, guarded
+from latspan.integrations import ServerRequest, ServerTimingHeader, handle_internal_errors
 from latspan_asgi._headers import as_text
 
 __all__ = ["Answer"]
@@ -33,9 +33,9 @@ class Answer:
 
     def __init__(
         self,
-        served: Served,
+        served: ServerRequest,
         send: Callable[[Message], Awaitable[None]],
-        timings: Timings,
+        timings: ServerTimingHeader,
         *,
         hold_headers: bool,
     ) -> None:
@@ -77,7 +77,7 @@ class Answer:
             # It can be read once, and the server reads it too.
             message = {**message, "headers": [*given]}
         headers: Mapping[str, str] = {}
-        with guarded("the head of an answer"):
+        with handle_internal_errors("the head of an answer"):
             headers = as_text(message.get("headers", ()))
         status = message.get("status")
         if isinstance(status, int):
@@ -119,12 +119,12 @@ class Answer:
         """Return what tells, behind the last event, where the time went in the end."""
         # In the middle of an event it would become a part of it, or end it.
         told = self._timings.of_answer(self._served) if self._end.endswith(_EVENT_ENDS) else ""
-        return f": {Timings.header} {told}\n\n".encode() if told else b""
+        return f": {ServerTimingHeader.header} {told}\n\n".encode() if told else b""
 
     def _told(self, head: Message) -> Message:
         """Return the head with the header in it, where there is anything to tell."""
         told = self._timings.of_answer(self._served)
         if not told:
             return head
-        field = (Timings.header.encode(), told.encode())
+        field = (ServerTimingHeader.header.encode(), told.encode())
         return {**head, "headers": [*head.get("headers", ()), field]}

@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection, MutableMapping
 from typing import Any, Final
 
-from latspan.instrument import Served, Timings, guarded, is_excluded
+from latspan.integrations import (
+    ServerRequest,
+    ServerTimingHeader,
+    handle_internal_errors,
+    is_excluded,
+)
 from latspan_asgi._answer import Answer
 from latspan_asgi._headers import as_text
 from latspan_asgi._routes import route_of
@@ -56,7 +61,7 @@ class LatspanMiddleware:
         hold_headers: bool = False,
     ) -> None:
         self.app = app
-        self._timings = Timings.of(server_timing)
+        self._timings = ServerTimingHeader.of(server_timing)
         self._hold_headers = hold_headers
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -94,12 +99,12 @@ class LatspanMiddleware:
         finally:
             served.leave()
 
-    def _begin(self, scope: Scope) -> Served | None:
-        with guarded("the start of a served request"):
+    def _begin(self, scope: Scope) -> ServerRequest | None:
+        with handle_internal_errors("the start of a served request"):
             server = scope.get("server")
             if is_excluded(lambda: _url_of(scope), *_FRAMEWORKS):
                 return None
-            return Served.begin(
+            return ServerRequest.begin(
                 scope["method"],
                 scheme=scope.get("scheme", "http"),
                 path=scope["path"],

@@ -12,15 +12,15 @@ from contextlib import (
 )
 from typing import Any
 
-from latspan.instrument import (
+from latspan.integrations import (
     BODIES_ARE_FOLLOWED,
-    BodyWatch,
+    BodyTracker,
     Patches,
     aclosing_of,
-    aiterate_body,
-    body_watch,
+    aiter_tracked_body,
+    body_tracker,
     closing_of,
-    iterate_body,
+    iter_tracked_body,
 )
 
 __all__ = ["patch_bodies"]
@@ -32,8 +32,8 @@ def patch_bodies(patches: Patches, library: Any) -> None:
     patches.replace(library.Response, "iter_raw", _iter_raw_of)
     patches.replace(library.Response, "aiter_raw", _aiter_raw_of)
     patches.replace(library.Response, "_get_content_decoder", _decoder_of)
-    patches.replace(library.Response, "close", closing_of(body_watch))
-    patches.replace(library.Response, "aclose", aclosing_of(body_watch))
+    patches.replace(library.Response, "close", closing_of(body_tracker))
+    patches.replace(library.Response, "aclose", aclosing_of(body_tracker))
     patches.replace(library.Client, "stream", _stream_of)
     patches.replace(library.AsyncClient, "stream", _astream_of)
 
@@ -43,9 +43,9 @@ def _iter_raw_of(
 ) -> Callable[..., Generator[bytes]]:
     @functools.wraps(original)
     def iter_raw(self: Any, *args: Any, **kwargs: Any) -> Generator[bytes]:
-        watching = body_watch(self)
+        watching = body_tracker(self)
         source = original(self, *args, **kwargs)
-        return source if watching is None else iterate_body(source, watching)
+        return source if watching is None else iter_tracked_body(source, watching)
 
     return iter_raw
 
@@ -55,9 +55,9 @@ def _aiter_raw_of(
 ) -> Callable[..., AsyncGenerator[bytes]]:
     @functools.wraps(original)
     def aiter_raw(self: Any, *args: Any, **kwargs: Any) -> AsyncGenerator[bytes]:
-        watching = body_watch(self)
+        watching = body_tracker(self)
         source = original(self, *args, **kwargs)
-        return source if watching is None else aiterate_body(source, watching)
+        return source if watching is None else aiter_tracked_body(source, watching)
 
     return aiter_raw
 
@@ -73,7 +73,7 @@ class _FollowedDecoder:
 
     __slots__ = ("_decoder", "_watching")
 
-    def __init__(self, decoder: Any, watching: BodyWatch) -> None:
+    def __init__(self, decoder: Any, watching: BodyTracker) -> None:
         self._decoder = decoder
         self._watching = watching
 
@@ -118,7 +118,7 @@ class _FollowedDecoder:
             self._watching.flushed()
 
 
-def _undecodable(watching: BodyWatch, error: BaseException) -> None:
+def _undecodable(watching: BodyTracker, error: BaseException) -> None:
     """Report an exception of the decoder, raised after the read that returned the data."""
     watching.failed(watching.call.now(), error)
 
@@ -132,7 +132,7 @@ def _decoder_of(original: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
     @functools.wraps(original)
     def get_content_decoder(self: Any) -> Any:
-        watching = body_watch(self)
+        watching = body_tracker(self)
         try:
             decoder = original(self)
         except BaseException as error:
@@ -148,7 +148,7 @@ def _decoder_of(original: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 def _entered(response: Any) -> None:
-    watching = body_watch(response)
+    watching = body_tracker(response)
     if watching is not None:
         watching.entered()
 

@@ -19,8 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from latspan.instrument import Attempt, Exchange
-from latspan.segments import SegmentName
+from latspan.integrations import Attempt, Exchange, SegmentName
 
 __all__ = ["Listener"]
 

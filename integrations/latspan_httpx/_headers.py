@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from latspan.instrument import Exchange
+from latspan.integrations import Exchange
 
 __all__ = ["Loan"]
 

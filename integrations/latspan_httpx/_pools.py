@@ -12,7 +12,7 @@ import functools
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from latspan.instrument import Patches, report_bug
+from latspan.integrations import Patches, log_internal_error
 from latspan_httpx._sending import Send, Sending
 
 __all__ = ["patch_pools"]
@@ -67,5 +67,5 @@ def _begin(request: Any, *, asynchronous: bool) -> Send | None:
     try:
         return sending.send(request, asynchronous=asynchronous)
     except Exception as error:  # noqa: BLE001 - latspan's own
-        report_bug(error, "the start of a send")
+        log_internal_error(error, "the start of a send")
         return None

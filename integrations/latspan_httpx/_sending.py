@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from contextvars import ContextVar, Token
 from typing import Any
 
-from latspan.instrument import Exchange, body_watch, guarded, report_bug
+from latspan.integrations import Exchange, body_tracker, handle_internal_errors, log_internal_error
 from latspan_httpx._events import Listener
 from latspan_httpx._headers import Loan
 
@@ -90,7 +90,7 @@ class Sending:
 
     def failed(self, error: BaseException) -> None:
         """Hear that the transport raised ``error``."""
-        with guarded("the failure of a request"):
+        with handle_internal_errors("the failure of a request"):
             self._leave()
             self._exchange.failed(error)
 
@@ -106,12 +106,12 @@ class Sending:
                 # The reads of a stream say all there is to know of its body.
                 for send in self._sends:
                     send.silence()
-            watching = body_watch(response)
+            watching = body_tracker(response)
             if watching is not None and response.is_closed:
                 # Made in memory, by a mock or a cache: it was whole before anybody could read it.
                 watching.ended(watching.reading())
         except Exception as error:  # noqa: BLE001 - latspan's own
-            report_bug(error, "the response headers")
+            log_internal_error(error, "the response headers")
 
     def _leave(self) -> None:
         self._over = True
@@ -153,15 +153,15 @@ class Send:
 
     def answered(self, response: Any) -> None:
         """Hear that the pool returned ``response``, httpcore's own."""
-        # By hand: `guarded` is three calls, for each request.
+        # By hand: `handle_internal_errors` is three calls, for each request.
         try:
             self._exchange.try_answered(response.status, self._listener.attempt)
         except Exception as error:  # noqa: BLE001 - latspan's own
-            report_bug(error, "the response to a send")
+            log_internal_error(error, "the response to a send")
 
     def failed(self, error: BaseException) -> None:
         """Hear that the pool raised ``error``."""
-        with guarded("the failure of a send"):
+        with handle_internal_errors("the failure of a send"):
             self._exchange.send_failed(error, self._listener.attempt)
 
 

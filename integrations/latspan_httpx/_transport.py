@@ -8,7 +8,13 @@ from collections.abc import Awaitable, Callable
 from importlib import import_module
 from typing import Any
 
-from latspan.instrument import Exchange, is_excluded, is_switched_on, report_bug, sent_request
+from latspan.integrations import (
+    Exchange,
+    is_excluded,
+    is_switched_on,
+    log_internal_error,
+    sent_request,
+)
 from latspan_httpx._sending import Aside, Sending
 
 __all__ = ["send", "send_async"]
@@ -88,7 +94,7 @@ def _begin(
                 return Sending(exchange, request)
         return None if Sending.current() is None else Aside()
     except Exception as error:  # noqa: BLE001 - latspan's own
-        report_bug(error, "the start of a request")
+        log_internal_error(error, "the start of a request")
         return None
 
 

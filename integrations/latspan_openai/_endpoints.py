@@ -7,12 +7,19 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from latspan import semconv
-from latspan.instrument import Call, is_on, open_call, server_of
-from latspan.wire import Dialect, choices_asked
-from latspan.wire.openai_chat import OPENAI_CHAT
-from latspan.wire.openai_completions import OPENAI_COMPLETIONS
-from latspan.wire.openai_embeddings import OPENAI_EMBEDDINGS
-from latspan.wire.openai_responses import OPENAI_RESPONSES, OPENAI_RESPONSES_FETCHED
+from latspan.integrations import (
+    OPENAI_CHAT,
+    OPENAI_COMPLETIONS,
+    OPENAI_EMBEDDINGS,
+    OPENAI_RESPONSES,
+    OPENAI_RESPONSES_FETCHED,
+    Call,
+    Dialect,
+    choices_asked,
+    is_instrumented,
+    open_call,
+    server_of,
+)
 from latspan_openai._arguments import (
     Reading,
     as_it_is,
@@ -42,8 +49,8 @@ class Endpoint:
         said_by: The attributes of the span, and where each is read from the arguments; of two for
             the same attribute the later wins.
         attributes: What every call of it is.
-        asking: What is asked where ``include_usage`` is configured; just the arguments given,
-            if ``None``.
+        asking: Returns the arguments to send if ``request_stream_usage`` is configured. If
+            ``None``, those of the caller are sent.
     """
 
     dialect: Dialect
@@ -96,7 +103,9 @@ class Endpoint:
             attributes=attributes,
             request=asked,
             # It patches what the methods call, so its span is opened inside.
-            awaits_span=is_on("openinference.instrumentation.openai", "OpenAIInstrumentor"),
+            awaits_span=is_instrumented(
+                "openinference.instrumentation.openai", "OpenAIInstrumentor"
+            ),
         )
 
 

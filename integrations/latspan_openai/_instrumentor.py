@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from latspan.instrument import (
+from latspan.integrations import (
     Answers,
-    Beneath,
     Instrumentor,
     Patches,
+    UnderlyingClient,
     patch_request_builder,
     patch_stream_classes,
     patch_stream_wrappers,
@@ -53,22 +53,22 @@ class OpenAIInstrumentor(Instrumentor):
         ):
             for method in methods:
                 asked = endpoint.open, endpoint.asking
-                patches.wrap_beneath(resource, method, answers.wrapper(*asked))
-                patches.wrap_beneath(async_resource, method, answers.async_wrapper(*asked))
+                patches.wrap_innermost(resource, method, answers.wrapper(*asked))
+                patches.wrap_innermost(async_resource, method, answers.async_wrapper(*asked))
         for resource, wrapper in (
             (Responses, answers.wrapper),
             (AsyncResponses, answers.async_wrapper),
         ):
             fetch = with_names(wrapper(FETCHED_RESPONSES.open), "response_id")
-            patches.wrap_beneath(resource, "retrieve", fetch)
-        patches.wrap_beneath(SyncAPIClient, "request", _requests.request(answers))
-        patches.wrap_beneath(AsyncAPIClient, "request", _requests.async_request(answers))
+            patches.wrap_innermost(resource, "retrieve", fetch)
+        patches.wrap_innermost(SyncAPIClient, "request", _requests.request(answers))
+        patches.wrap_innermost(AsyncAPIClient, "request", _requests.async_request(answers))
         patch_request_builder(patches, BaseClient)
         patch_stream_classes(patches, Stream, AsyncStream)
         patch_stream_wrappers(patches, ChatCompletionStream, AsyncChatCompletionStream)
         patch_stream_wrappers(patches, ResponseStream, AsyncResponseStream)
 
-    def warmer(self, client: Any, url: str | None, timeout_s: float) -> Beneath | None:
+    def warmer(self, client: Any, url: str | None, timeout_s: float) -> UnderlyingClient | None:
         """Return the HTTP client that a client of the SDK sends through."""
         del url, timeout_s
         from latspan_openai._warm import beneath

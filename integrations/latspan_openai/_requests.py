@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final, cast
 
-from latspan.instrument import Answers, Call, body_asked, unless_inside, with_names
+from latspan.integrations import Answers, Call, body_asked, unless_inside, with_names
 from latspan_openai._endpoints import CHAT, COMPLETIONS, EMBEDDINGS, RESPONSES, Endpoint
 
 __all__ = ["async_request", "request"]

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from openai import NotGiven, Omit
 
-from latspan.instrument import asks_for_usage
+from latspan.integrations import asks_for_usage
 
 __all__ = ["with_usage"]
 
@@ -16,9 +16,9 @@ def with_usage(kwargs: dict[str, Any]) -> dict[str, Any]:
     """
     Return the arguments of a chat or a completion, its stream asked for token counts.
 
-    They are those that were given, unless ``include_usage`` is configured, the answer is to be
-    streamed, and the caller said nothing of ``stream_options``. Nothing of the caller's is
-    changed. A stream so asked ends with a chunk more, which has ``usage`` and no choices, and
+    These are the caller's, unless ``request_stream_usage`` is configured, the answer is streamed,
+    and the caller does not set ``stream_options``. The caller's own objects are not changed.
+    Such a stream ends with one more chunk, which has ``usage`` and no choices, and
     which the caller gets like any other.
 
     Args:

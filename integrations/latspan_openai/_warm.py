@@ -6,12 +6,12 @@ from typing import Any
 
 from openai import AsyncOpenAI, OpenAI
 
-from latspan.instrument import Beneath
+from latspan.integrations import UnderlyingClient
 
 __all__ = ["beneath"]
 
 
-def beneath(client: Any) -> Beneath | None:
+def beneath(client: Any) -> UnderlyingClient | None:
     """Return the HTTP client that a client of the SDK sends through, ``None`` for any other."""
     if not isinstance(client, OpenAI | AsyncOpenAI):
         return None
@@ -21,4 +21,4 @@ def beneath(client: Any) -> Beneath | None:
         _ = client.chat.completions
         client.platform_headers()
 
-    return Beneath(client._client, str(client.base_url), prepare)  # pyright: ignore[reportPrivateUsage] - there is no public way to it
+    return UnderlyingClient(client._client, str(client.base_url), prepare)  # pyright: ignore[reportPrivateUsage] - there is no public way to it

@@ -8,7 +8,7 @@ from typing import Any
 
 from urllib3.response import HTTPResponse
 
-from latspan.instrument import Patches, body_watch, closing_of, iterate_body
+from latspan.integrations import Patches, body_tracker, closing_of, iter_tracked_body
 
 __all__ = ["at_its_end", "entering", "patch_bodies"]
 
@@ -45,7 +45,7 @@ def entering(original: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(original)
     def enter(self: Any) -> Any:
-        watching = body_watch(getattr(self, "raw", self))
+        watching = body_tracker(getattr(self, "raw", self))
         if watching is not None:
             watching.entered()
         return original(self)
@@ -61,10 +61,10 @@ def _reading(*, gives_all: bool) -> Callable[[Callable[..., Any]], Callable[...,
         gives_all: Whether it reads to the end where no amount is asked for.
     """
 
-    def stand_in(original: Callable[..., Any]) -> Callable[..., Any]:
+    def impersonate(original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
         def read(self: Any, amt: int | None = None, *args: Any, **kwargs: Any) -> Any:
-            watching = body_watch(self)
+            watching = body_tracker(self)
             if watching is None or watching.in_read or watching.call.finished or amt == 0:
                 return original(self, amt, *args, **kwargs)
             before = watching.reading()
@@ -83,7 +83,7 @@ def _reading(*, gives_all: bool) -> Callable[[Callable[..., Any]], Callable[...,
 
         return read
 
-    return stand_in
+    return impersonate
 
 
 def _iterating(original: Callable[..., Generator[bytes]]) -> Callable[..., Generator[bytes]]:
@@ -92,10 +92,10 @@ def _iterating(original: Callable[..., Generator[bytes]]) -> Callable[..., Gener
     @functools.wraps(original)
     def iterating(self: Any, *args: Any, **kwargs: Any) -> Generator[bytes]:
         source = original(self, *args, **kwargs)
-        watching = body_watch(self)
+        watching = body_tracker(self)
         if watching is None or watching.in_read or watching.call.finished:
             return source
-        return iterate_body(source, watching)
+        return iter_tracked_body(source, watching)
 
     return iterating
 
@@ -103,7 +103,7 @@ def _iterating(original: Callable[..., Generator[bytes]]) -> Callable[..., Gener
 def _drain_conn_of(original: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(original)
     def drain_conn(self: Any) -> None:
-        watching = body_watch(self)
+        watching = body_tracker(self)
         if watching is None or watching.in_read or watching.call.finished:
             original(self)
             return
@@ -120,7 +120,7 @@ def _drain_conn_of(original: Callable[..., None]) -> Callable[..., None]:
 def _release_conn_of(original: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(original)
     def release_conn(self: Any) -> None:
-        watching = body_watch(self)
+        watching = body_tracker(self)
         # A read that meets the end releases the connection itself.
         if watching is not None and not watching.in_read:
             watching.released()
@@ -130,7 +130,7 @@ def _release_conn_of(original: Callable[..., None]) -> Callable[..., None]:
 
 
 def _close_of(original: Callable[..., None]) -> Callable[..., None]:
-    heard = closing_of(body_watch)(original)
+    heard = closing_of(body_tracker)(original)
 
     @functools.wraps(original)
     def close(self: Any) -> None:
@@ -138,7 +138,7 @@ def _close_of(original: Callable[..., None]) -> Callable[..., None]:
         if not getattr(self, "_finalizing", False):
             heard(self)
             return
-        watching = body_watch(self)
+        watching = body_tracker(self)
         if watching is not None:
             watching.dropped()
         original(self)

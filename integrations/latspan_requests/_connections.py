@@ -10,7 +10,7 @@ from urllib3.connection import HTTPConnection
 from urllib3.response import HTTPResponse
 from urllib3.util import connection as sockets
 
-from latspan.instrument import Patches, guarded
+from latspan.integrations import Patches, handle_internal_errors
 from latspan_requests._sending import Sending
 
 __all__ = ["patch_connections"]
@@ -110,7 +110,7 @@ def _response_of(original: Callable[..., None]) -> Callable[..., None]:
         except BaseException as error:
             sending.step_failed(error)
             raise
-        with guarded("the response headers"):
+        with handle_internal_errors("the response headers"):
             sending.came(self, preloaded=kwargs.get("preload_content", True))
 
     return init

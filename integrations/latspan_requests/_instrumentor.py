@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from latspan.instrument import Instrumentor, Patches
+from latspan.integrations import Instrumentor, Patches
 
 __all__ = ["RequestsInstrumentor", "URLLib3Instrumentor"]
 

@@ -11,17 +11,18 @@ from typing import Any, Final
 from urllib3 import exceptions
 from urllib3.util import parse_url
 
-from latspan.instrument import (
+from latspan.integrations import (
     Exchange,
+    Outcome,
+    SegmentName,
     SentRequest,
-    body_watch,
-    guarded,
+    body_tracker,
+    handle_internal_errors,
     is_excluded,
     outcome_of,
     outcome_of_status,
     port_of,
 )
-from latspan.segments import Outcome, SegmentName
 from latspan_requests._bodies import at_its_end
 
 __all__ = ["Sending", "is_open"]
@@ -84,7 +85,7 @@ class Sending:
     @classmethod
     def begin(cls, pool: Any, method: object, url: object, body: object) -> Sending | None:
         """Begin to follow a call of ``urlopen``, now; ``None`` where there is nothing to do."""
-        with guarded("the start of a request"):
+        with handle_internal_errors("the start of a request"):
             # A body may be read from another response, which is sent for in the midst of a try.
             exchange = _exchange(pool, method, url, body, apart=cls.current() is not None)
             return None if exchange is None else cls(exchange, pool)
@@ -111,7 +112,7 @@ class Sending:
         Returns:
             Whether that is another exchange: a redirect, not another try.
         """
-        with guarded("another try of a request"):
+        with handle_internal_errors("another try of a request"):
             answer = self._answer
             redirected = (
                 answer is not None
@@ -139,7 +140,7 @@ class Sending:
 
     def leave(self) -> None:
         """Hear that ``urlopen`` is left."""
-        with guarded("the end of a request"):
+        with handle_internal_errors("the end of a request"):
             if not self.over:
                 self._leave_exchange()
                 self._stop()
@@ -160,7 +161,7 @@ class Sending:
         Args:
             headers: Of the request, in whatever mapping the caller has.
         """
-        with guarded("the trace context of a request"):
+        with handle_internal_errors("the trace context of a request"):
             if not hasattr(headers, "copy"):
                 return headers
             carrier: MutableMapping[Any, Any] = headers.copy()
@@ -178,7 +179,7 @@ class Sending:
 
     def answered(self, response: Any) -> None:
         """Hear that ``urlopen`` returns ``response``."""
-        with guarded("the answer to a request"):
+        with handle_internal_errors("the answer to a request"):
             if not self.over:
                 self._hand_over(response, at_end=at_its_end(response))
 
@@ -191,7 +192,7 @@ class Sending:
             request_body=exchange.sent.body,
             decoded=True,
         )
-        watching = body_watch(response)
+        watching = body_tracker(response)
         if watching is None or watching.call is not exchange.call:
             return
         if self._preloaded and response.tell():
@@ -202,7 +203,7 @@ class Sending:
 
     def failed(self, error: BaseException) -> None:
         """Hear that ``urlopen`` raises ``error``."""
-        with guarded("the failure of a request"):
+        with handle_internal_errors("the failure of a request"):
             if self.over:
                 return
             exchange, cause, answer = self.exchange, self._failure, self._answer

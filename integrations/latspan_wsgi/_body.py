@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from latspan.instrument import Served
+from latspan.integrations import ServerRequest
 
 __all__ = ["Body", "SizedBody"]
 
@@ -19,7 +19,7 @@ class Body:
         served: The request that it answers.
     """
 
-    def __init__(self, parts: Iterable[bytes], served: Served) -> None:
+    def __init__(self, parts: Iterable[bytes], served: ServerRequest) -> None:
         self._parts = parts
         self._served = served
         self._begun = False

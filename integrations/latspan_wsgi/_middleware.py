@@ -6,7 +6,12 @@ from collections.abc import Callable, Collection, Iterable, Sized
 from typing import Any, Final
 from wsgiref.util import request_uri
 
-from latspan.instrument import Served, Timings, guarded, is_excluded
+from latspan.integrations import (
+    ServerRequest,
+    ServerTimingHeader,
+    handle_internal_errors,
+    is_excluded,
+)
 from latspan_wsgi._body import Body, SizedBody
 from latspan_wsgi._routes import route_of
 
@@ -36,7 +41,7 @@ class LatspanMiddleware:
 
     def __init__(self, app: App, *, server_timing: bool | Collection[str] = False) -> None:
         self.app = app
-        self._timings = Timings.of(server_timing)
+        self._timings = ServerTimingHeader.of(server_timing)
 
     def __call__(
         self, environ: dict[str, Any], start_response: Callable[..., Any]
@@ -48,11 +53,11 @@ class LatspanMiddleware:
         environ[_SEEN] = True
 
         def start(status: str, headers: list[tuple[str, str]], *more: Any) -> Any:
-            with guarded("the head of an answer"):
+            with handle_internal_errors("the head of an answer"):
                 served.answering(int(status[:3]), {name.lower(): value for name, value in headers})
                 told = self._timings.of_answer(served)
                 if told:
-                    headers = [*headers, (Timings.header, told)]
+                    headers = [*headers, (ServerTimingHeader.header, told)]
             return start_response(status, headers, *more)
 
         try:
@@ -69,12 +74,12 @@ class LatspanMiddleware:
             return body
         return SizedBody(body, served) if isinstance(body, Sized) else Body(body, served)
 
-    def _begin(self, environ: dict[str, Any]) -> Served | None:
-        with guarded("the start of a served request"):
+    def _begin(self, environ: dict[str, Any]) -> ServerRequest | None:
+        with handle_internal_errors("the start of a served request"):
             if is_excluded(lambda: request_uri(environ), *_FRAMEWORKS):
                 return None
             port: str = environ.get("SERVER_PORT", "")
-            return Served.begin(
+            return ServerRequest.begin(
                 environ["REQUEST_METHOD"],
                 scheme=environ.get("wsgi.url_scheme", "http"),
                 path=f"{environ.get('SCRIPT_NAME', '')}{environ.get('PATH_INFO', '')}" or "/",

@@ -1,88 +1,101 @@
 """
-latspan shows where an LLM request's time went, segment by segment.
+latspan shows where the time of an LLM request went, segment by segment.
 
-Importing this package loads nothing but this file: every name is fetched when it is first used.
+Importing this package is cheap: it imports each name on first use.
 """
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from latspan._lazy import lazy_getattr
 from latspan._version import __version__
 
 if TYPE_CHECKING:
-    from latspan.errors import LatspanError
-    from latspan.instrument import attributes, auto_instrument, request, traced, uninstrument, warm
-    from latspan.sdk import configure, force_flush, shutdown, snapshot
-    from latspan.stages import (
-        Carried,
-        batch,
-        carry,
-        degraded,
-        describe,
-        generated,
-        rejected,
-        resume,
-        stage,
+    from latspan._instrument import (
+        WarmupResult,
+        attributes,
+        auto_instrument,
+        request,
+        traced,
+        uninstrument,
+        warm,
     )
+    from latspan._recording import Distribution, Snapshot, read_snapshots, write_interval
+    from latspan._sdk import Config, configure, force_flush, shutdown, snapshot
+    from latspan._stages import (
+        Handoff,
+        annotate,
+        attach,
+        batch,
+        handoff,
+        mark_degraded,
+        mark_rejected,
+        stage,
+        track_tokens,
+    )
+    from latspan.errors import LatspanError
 
 __all__ = [
-    "Carried",
+    "Config",
+    "Distribution",
+    "Handoff",
     "LatspanError",
+    "Snapshot",
+    "WarmupResult",
     "__version__",
+    "annotate",
+    "attach",
     "attributes",
     "auto_instrument",
     "batch",
-    "carry",
     "configure",
-    "degraded",
-    "describe",
     "force_flush",
-    "generated",
-    "rejected",
+    "handoff",
+    "mark_degraded",
+    "mark_rejected",
+    "read_snapshots",
     "request",
-    "resume",
     "shutdown",
     "snapshot",
     "stage",
     "traced",
+    "track_tokens",
     "uninstrument",
     "warm",
+    "write_interval",
 ]
 
-_HOME = {
-    "Carried": "latspan.stages",
+_HOMES: Final = {
+    "write_interval": "latspan._recording",
+    "read_snapshots": "latspan._recording",
+    "WarmupResult": "latspan._instrument",
+    "Snapshot": "latspan._recording",
+    "Distribution": "latspan._recording",
+    "Config": "latspan._sdk",
+    "Handoff": "latspan._stages",
     "LatspanError": "latspan.errors",
-    "attributes": "latspan.instrument",
-    "auto_instrument": "latspan.instrument",
-    "batch": "latspan.stages",
-    "carry": "latspan.stages",
-    "configure": "latspan.sdk",
-    "degraded": "latspan.stages",
-    "describe": "latspan.stages",
-    "force_flush": "latspan.sdk",
-    "generated": "latspan.stages",
-    "rejected": "latspan.stages",
-    "request": "latspan.instrument",
-    "resume": "latspan.stages",
-    "shutdown": "latspan.sdk",
-    "snapshot": "latspan.sdk",
-    "stage": "latspan.stages",
-    "traced": "latspan.instrument",
-    "uninstrument": "latspan.instrument",
-    "warm": "latspan.instrument",
+    "attributes": "latspan._instrument",
+    "auto_instrument": "latspan._instrument",
+    "batch": "latspan._stages",
+    "handoff": "latspan._stages",
+    "configure": "latspan._sdk",
+    "mark_degraded": "latspan._stages",
+    "annotate": "latspan._stages",
+    "force_flush": "latspan._sdk",
+    "track_tokens": "latspan._stages",
+    "mark_rejected": "latspan._stages",
+    "request": "latspan._instrument",
+    "attach": "latspan._stages",
+    "shutdown": "latspan._sdk",
+    "snapshot": "latspan._sdk",
+    "stage": "latspan._stages",
+    "traced": "latspan._instrument",
+    "uninstrument": "latspan._instrument",
+    "warm": "latspan._instrument",
 }
 
-
-def __getattr__(name: str) -> object:
-    try:
-        home = _HOME[name]
-    except KeyError:
-        raise AttributeError(f"module 'latspan' has no attribute '{name}'") from None
-    value = getattr(import_module(home), name)
-    globals()[name] = value
-    return value
+__getattr__ = lazy_getattr(__name__, _HOMES)
 
 
 def __dir__() -> list[str]:

@@ -13,7 +13,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any, Final
 
-__all__ = ["begin_again_in_child", "is_child_of", "this_process"]
+__all__ = ["is_child_of", "register_after_fork", "this_process"]
 
 _this_process = object()
 
@@ -51,7 +51,7 @@ _begins: Final[dict[int, weakref.WeakMethod[Callable[[], None]]]] = {}
 _serial: Final = itertools.count()
 
 
-def begin_again_in_child(begin: Callable[[], None]) -> None:
+def register_after_fork(begin: Callable[[], None]) -> None:
     """
     Call ``begin`` in each forked child.
 

@@ -1,4 +1,4 @@
-"""Names that are fetched when they are first used, so that nobody pays for what they do not use."""
+"""Names that a package imports on first use, so that importing the package stays cheap."""
 
 from __future__ import annotations
 
@@ -7,23 +7,24 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
 
-__all__ = ["fetched_when_used"]
+__all__ = ["lazy_getattr"]
 
 
-def fetched_when_used(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
+def lazy_getattr(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
     """
-    Return a package's ``__getattr__``.
+    Return the ``__getattr__`` of a package, which imports a name on first use.
 
     Args:
-        package: Its name.
-        homes: Which of its modules each name is from.
+        package: Name of the package.
+        homes: Module of each name: one of the package's own, or an absolute ``latspan.`` name.
     """
 
     def fetch(name: str) -> Any:
         home = homes.get(name)
         if home is None:
             raise AttributeError(f"module '{package}' has no attribute '{name}'")
-        value = getattr(import_module(f"{package}.{home}"), name)
+        module = home if home.startswith("latspan.") else f"{package}.{home}"
+        value = getattr(import_module(module), name)
         setattr(sys.modules[package], name, value)
         return value
 

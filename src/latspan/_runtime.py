@@ -17,18 +17,18 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from latspan._log import logger
-from latspan.metrics import DEFAULT_EXPECTATIONS, Expectations
+from latspan._metrics import DEFAULT_EXPECTATIONS, Expectations
 
 if TYPE_CHECKING:
     # Whoever decorates a function pays for this module, and not for what it is told of.
     from opentelemetry.context import Context
 
+    from latspan._clock import Clock
+    from latspan._recording import Recorder, RequestRecord
+    from latspan._segments import Side
     from latspan._spans import AttributeValue, OpenSpan, SpanSink
-    from latspan.clock import Clock
-    from latspan.recording import Recorder, RequestRecord
-    from latspan.segments import Side
-    from latspan.tokens import TokenCounts
-    from latspan.wire import Content
+    from latspan._tokens import TokenCounts
+    from latspan._wire import Content
 
 __all__ = [
     "EmitEvent",
@@ -37,11 +37,11 @@ __all__ = [
     "current",
     "expect",
     "expect_nothing",
-    "guarded",
+    "handle_internal_errors",
     "install",
+    "log_internal_error",
     "nobody_observes",
     "overridden",
-    "report_bug",
     "start_if_expected",
 ]
 
@@ -61,7 +61,9 @@ class Observation(Protocol):
         self, start_ns: int, done_ns: int, server: tuple[str, int] | None, side: Side, /
     ) -> Mapping[str, AttributeValue]:
         """
-        Return attributes of its span; those that are samples are listed under ``latspan.sampled``.
+        Return attributes of its span.
+
+        ``latspan.sampled_attributes`` lists those that are samples.
 
         Args:
             start_ns: When it began, monotonic nanoseconds.
@@ -124,8 +126,8 @@ class Runtime:
         captures_media: Whether what is captured has images, audio and files in it.
         emit: Emits an event for each inference; ``None`` if no events are asked for.
         captures_in_events: Whether events say what was asked and answered.
-        include_usage: Whether streams are asked for their token counts.
-        gen_ai_latency: Whether a model's requests say ``gen_ai.latency.*`` too.
+        request_stream_usage: Whether streams are asked for their token counts.
+        emit_gen_ai_latency: Whether a model's requests say ``gen_ai.latency.*`` too.
         observe: Begins to observe what happens around a request; called on its thread.
     """
 
@@ -143,8 +145,8 @@ class Runtime:
     captures_media: bool = False
     emit: EmitEvent | None = None
     captures_in_events: bool = False
-    include_usage: bool = False
-    gen_ai_latency: bool = False
+    request_stream_usage: bool = False
+    emit_gen_ai_latency: bool = False
     observe: Callable[[], Observation] = nobody_observes
     reads_content: bool = field(init=False)
     """Whether what is asked and answered is gathered, for whatever purpose."""
@@ -198,7 +200,7 @@ class Runtime:
 
 
 def _run_guarded(doing: str, conclude: Callable[..., None], *observed: Any) -> None:
-    with guarded(doing):
+    with handle_internal_errors(doing):
         conclude(*observed)
 
 
@@ -275,7 +277,7 @@ def overridden(runtime: Runtime) -> Generator[None]:
 _reported_bugs: set[tuple[type[BaseException], str]] = set()
 
 
-def report_bug(error: Exception, doing: str) -> None:
+def log_internal_error(error: Exception, doing: str) -> None:
     """
     Log a bug of latspan's own once; in a strict runtime raise it.
 
@@ -290,7 +292,7 @@ def report_bug(error: Exception, doing: str) -> None:
         logger.error("latspan failed at %s; the call is not affected", doing, exc_info=error)
 
 
-class guarded:  # noqa: N801 - read as a statement: `with guarded("…"):`
+class handle_internal_errors:  # noqa: N801 - read as a statement: `with guarded("…"):`
     """
     Keep a bug of latspan's own from reaching the application.
 
@@ -314,5 +316,5 @@ class guarded:  # noqa: N801 - read as a statement: `with guarded("…"):`
     ) -> bool:
         if not isinstance(error, Exception):
             return False
-        report_bug(error, self._doing)
+        log_internal_error(error, self._doing)
         return True

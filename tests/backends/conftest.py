@@ -157,7 +157,7 @@ def watched(backends: Backends) -> Iterator[Watched]:
             LATSPAN_ENDPOINT=backends.otlp_url,
             LATSPAN_SERVICE_NAME=WATCHED,
             LATSPAN_PATH=_VARIABLES["path"],
-            LATSPAN_STALL_MS="50",
+            LATSPAN_STALL_THRESHOLD_MS="50",
         ) as app,
     ):
         *_, calls = [app.do("more") for _ in range(_EXPORTS)]

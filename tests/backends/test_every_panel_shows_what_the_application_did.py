@@ -212,7 +212,7 @@ def test_what_was_lost_is_shown(backends: Backends) -> None:
             OTEL_BSP_MAX_QUEUE_SIZE="1",
             OTEL_BSP_MAX_EXPORT_BATCH_SIZE="1",
             LATSPAN_SERVICE_NAME="crowded",
-            LATSPAN_SERIES_LIMIT="1",
+            LATSPAN_CARDINALITY_LIMIT="1",
         ) as app,
     ):
         assert app.do("more")

@@ -25,10 +25,10 @@ from typing import Any, Final
 import pytest
 
 from latspan import auto_instrument, uninstrument
-from latspan.recording import RequestRecord
-from latspan.segments import Outcome, Segment, SegmentName, Source
+from latspan._recording import RequestRecord
+from latspan._segments import Outcome, Segment, SegmentName, Source
+from latspan._tokens import TokenSource
 from latspan.testing import LlamaServer, capture
-from latspan.tokens import TokenSource
 
 openai = pytest.importorskip("openai", reason="the openai client is not installed")
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from behaviour.programs.forks_recorders import RECORDS, WORKERS, durations_ns
+from latspan._recording import Snapshot, read_snapshots, read_tag
 from latspan.histogram import Histogram, decode
-from latspan.recording import Snapshot, read_snapshots, read_tag
 from support.otlp import attributes_of
 from support.programs import run_program
 from support.receivers import Receiver, receiving

@@ -32,7 +32,7 @@ CHANCE: Final = ("network", "consumer")
 """Parts of a call that may take no time, and what takes none has no span."""
 LEFT_TO_CHANCE: Final = frozenset(
     # A chunk that its reader came late for has come at the latest then: an estimate.
-    {"latspan.estimated", *(f"latspan.{part}.duration" for part in CHANCE)}
+    {"latspan.estimated_attributes", *(f"latspan.{part}.duration" for part in CHANCE)}
 )
 
 

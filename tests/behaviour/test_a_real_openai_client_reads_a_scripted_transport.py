@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from latspan.clock import ManualClock
-from latspan.testing import Script
+from latspan.testing import ManualClock, Script
 from latspan.testing import scripted_transport as _scripted_transport
 
 openai = pytest.importorskip("openai", reason="the openai client is not installed")

@@ -17,11 +17,11 @@ from opentelemetry.sdk.metrics.export import (
 )
 from opentelemetry.sdk.resources import Resource
 
-from latspan.clock import SystemClock
-from latspan.export import HistogramLogs, IntervalExport, OtlpMetrics
-from latspan.metrics import MetricValue
-from latspan.recording import Recorder, RequestRecord, Snapshot, read_snapshots
-from latspan.segments import Kind, Outcome, Segment
+from latspan._clock import SystemClock
+from latspan._export import HistogramLogs, IntervalExport, OtlpMetrics
+from latspan._metrics import MetricValue
+from latspan._recording import Recorder, RequestRecord, Snapshot, read_snapshots
+from latspan._segments import Kind, Outcome, Segment
 
 WRITERS = 16
 SECONDS = 10.0

@@ -18,11 +18,11 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
 import latspan
-from latspan.instrument import open_call
-from latspan.instrument._hooks import open_exchange
-from latspan.recording import read_snapshots
-from latspan.segments import Outcome
-from latspan.wire.openai_chat import OPENAI_CHAT
+from latspan._instrument import open_call
+from latspan._instrument._hooks import open_exchange
+from latspan._recording import read_snapshots
+from latspan._segments import Outcome
+from latspan._wire.openai_chat import OPENAI_CHAT
 from latspan_asgi import LatspanMiddleware as AsgiMiddleware
 from latspan_wsgi import LatspanMiddleware as WsgiMiddleware
 from support.receivers import Receiver, receiving
@@ -79,8 +79,8 @@ def exporting(
         latspan.configure(
             endpoint=receiver.url,
             tracer_provider=provider,
-            histogram_payloads=True,
-            histogram_log=str(tmp_path / "logs"),
+            export_raw_histograms=True,
+            histogram_log_dir=str(tmp_path / "logs"),
         )
         own = provider or TracerProvider(shutdown_on_exit=False)
         for _ in range(OWN):
@@ -121,8 +121,8 @@ def check(receiver: Receiver, logs: Path, *, spans: int, requests: int) -> None:
             assert all(len(text) <= LONGEST["name"] for text in texts_of(label.value))
     assert receiver.all_logs
     written = [snapshot for log in logs.iterdir() for snapshot in read_snapshots(log)]
-    assert sum(snapshot.count(of="request") for snapshot in written) == requests
-    assert latspan.snapshot().count(of="request") == requests
+    assert sum(snapshot.count(kind="request") for snapshot in written) == requests
+    assert latspan.snapshot().count(kind="request") == requests
 
 
 def texts_of(value: AnyValue) -> list[str]:
@@ -143,14 +143,14 @@ def test_what_a_caller_says(exporting: Callable[[], tuple[Receiver, Path]], what
     odd: Any = HOSTILE[what]
     with latspan.request(odd):
         with latspan.stage(odd):
-            latspan.describe(model=odd, provider=odd, operation=odd)
-        carried = latspan.carry(waits=odd)
-        with latspan.resume(carried.headers()), latspan.stage("elsewhere"):
+            latspan.annotate(model=odd, provider=odd, operation=odd)
+        carried = latspan.handoff(waits=odd)
+        with latspan.attach(carried.headers()), latspan.stage("elsewhere"):
             pass
     with latspan.attributes(path=odd, route=odd, traffic_class=odd, tenant=odd):
         with latspan.request("about it"):
             pass
-        latspan.carry().headers()
+        latspan.handoff().headers()
     with suppress(TypeError):
         # What is no text is not a name of a function's span either; whatever happens, no other
         # span is lost.
@@ -195,7 +195,7 @@ def test_what_a_client_library_says(
 
     receiver, logs = exporting()
     check(receiver, logs, spans=3, requests=1)
-    assert latspan.snapshot().count(of="call") == 1
+    assert latspan.snapshot().count(kind="call") == 1
 
 
 def odd_name(odd: Any) -> Any:
@@ -272,7 +272,7 @@ def test_what_a_server_answers(exporting: Callable[[], tuple[Receiver, Path]], w
 
     receiver, logs = exporting()
     check(receiver, logs, spans=4, requests=1)
-    assert latspan.snapshot().count(of="call") == 3
+    assert latspan.snapshot().count(kind="call") == 3
 
 
 @pytest.mark.parametrize("what", TEXTS)

@@ -74,12 +74,12 @@ def test_names_used_in_application_code_load_neither_sdk_nor_wrapt() -> None:
     """Decorating, naming stages and the function that configures are cheap to import."""
     loaded = loaded_by("from latspan import traced, request, stage, configure")
 
-    assert among(loaded, "latspan.sdk") != set()
+    assert among(loaded, "latspan._sdk") != set()
     assert among(loaded, "opentelemetry.sdk", "opentelemetry.exporter", "wrapt", *CLIENTS) == set()
-    assert among(loaded, "latspan_openai", "latspan_httpx", "latspan.export") == set()
+    assert among(loaded, "latspan_openai", "latspan_httpx", "latspan._export") == set()
 
 
-@pytest.mark.parametrize("statement", ["import latspan.sdk", "import latspan.instrument"])
+@pytest.mark.parametrize("statement", ["import latspan._sdk", "import latspan._instrument"])
 def test_looking_at_the_packages_loads_no_sdk(statement: str) -> None:
     """Configuring imports the SDK; importing what configures does not."""
     assert among(loaded_by(statement), "opentelemetry.sdk", "wrapt", *CLIENTS) == set()
@@ -87,11 +87,11 @@ def test_looking_at_the_packages_loads_no_sdk(statement: str) -> None:
 
 def test_recording_loads_nothing_that_reads_or_writes_files() -> None:
     """An application that writes no log pays for none of it."""
-    loaded = loaded_by("import latspan.recording, latspan.histogram")
+    loaded = loaded_by("import latspan._recording, latspan.histogram")
 
     files = {module for module in loaded if module.startswith("latspan.histogram._log")}
     assert files == set()
-    assert among(loaded, "latspan.histogram._codec", "latspan.recording._log", "pyhdrh") == set()
+    assert among(loaded, "latspan.histogram._codec", "latspan._recording._log", "pyhdrh") == set()
 
 
 def test_configuring_loads_only_what_it_was_asked_for() -> None:

@@ -10,8 +10,8 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 
 import latspan
-from latspan.export import resource_of
-from latspan.export._resource import resource_beside
+from latspan._export import resource_of
+from latspan._export._resource import resource_beside
 from support.receivers import receiving
 
 SHOP = Resource({"service.name": "shop", "team": "search"})
@@ -27,7 +27,7 @@ def no_names(monkeypatch: pytest.MonkeyPatch) -> None:
 def what_leaves(**settings: Any) -> list[dict[str, str]]:
     """Return the resource of each message with metrics or exact histograms."""
     with receiving() as receiver:
-        latspan.configure(endpoint=receiver.url, histogram_payloads=True, **settings)
+        latspan.configure(endpoint=receiver.url, export_raw_histograms=True, **settings)
         try:
             with latspan.request("ask"):
                 pass

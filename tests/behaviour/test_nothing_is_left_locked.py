@@ -7,9 +7,9 @@ import sys
 
 FORK = """
 import os, threading
-from latspan.clock import SystemClock
-from latspan.recording import Recorder, RequestRecord
-from latspan.segments import Kind, Outcome
+from latspan._clock import SystemClock
+from latspan._recording import Recorder, RequestRecord
+from latspan._segments import Kind, Outcome
 
 recorder = Recorder(SystemClock())
 record = RequestRecord(
@@ -65,10 +65,10 @@ INTERRUPTED = """
 import os, signal, sys, tempfile, threading
 import latspan
 from latspan import _runtime
-from latspan.recording import RequestRecord
-from latspan.segments import Kind, Outcome
+from latspan._recording import RequestRecord
+from latspan._segments import Kind, Outcome
 
-latspan.configure(export=False, histogram_log=tempfile.mkdtemp())
+latspan.configure(export_enabled=False, histogram_log_dir=tempfile.mkdtemp())
 with latspan.request("answer"):
     pass
 assert latspan.force_flush()
@@ -103,7 +103,7 @@ recorder.record(
     )
 )
 recorder.drain()
-print(recorder.snapshot().count(of="call"))
+print(recorder.snapshot().count(kind="call"))
 os._exit(0)
 """
 
@@ -140,7 +140,7 @@ def test_a_signal_handler_may_shut_down_where_it_interrupts_the_recorder() -> No
 def test_a_signal_handler_may_ask_for_a_snapshot_where_it_interrupts_the_recorder() -> None:
     """The worker waits for the recorder; the handler does not wait for the worker."""
     program = INTERRUPTED.replace("WAITS", "runtime.settle(recorder.drain)").replace(
-        "HANDLED", "latspan.snapshot().count(of='request')"
+        "HANDLED", "latspan.snapshot().count(kind='request')"
     )
 
     assert _run(program) == "1\n1"

@@ -291,8 +291,8 @@ def left(
     caplog.set_level(logging.DEBUG, logger="latspan")
     with receiving() as receiver:
         monkeypatch.setenv("LATSPAN_ENDPOINT", receiver.url)
-        monkeypatch.setenv("LATSPAN_HISTOGRAM_LOG", str(tmp_path))
-        monkeypatch.setenv("LATSPAN_HISTOGRAM_PAYLOADS", "true")
+        monkeypatch.setenv("LATSPAN_HISTOGRAM_LOG_DIR", str(tmp_path))
+        monkeypatch.setenv("LATSPAN_EXPORT_RAW_HISTOGRAMS", "true")
         yield Left(receiver, tmp_path, caplog)
         latspan.shutdown()
 

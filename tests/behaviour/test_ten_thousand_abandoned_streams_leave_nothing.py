@@ -17,10 +17,10 @@ from tests.clients import conftest
 from tests.clients.conftest import MESSAGES, Driver, Leave, openai
 
 from latspan import _runtime
+from latspan._recording import Recorder
 from latspan._runtime import Runtime
+from latspan._segments import Outcome
 from latspan._spans import ApiSink
-from latspan.recording import Recorder
-from latspan.segments import Outcome
 from latspan.testing import Script, ScriptedServer
 
 # A fixture is found by its name in the module.

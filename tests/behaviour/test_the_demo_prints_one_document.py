@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from latspan.metrics import LATENCY_METRICS
-from latspan.segments import Outcome, Source
+from latspan._metrics import LATENCY_METRICS
+from latspan._segments import Outcome, Source
 
 REQUESTS = 8
 

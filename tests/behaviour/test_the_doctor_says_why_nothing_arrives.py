@@ -227,7 +227,7 @@ def test_no_secret_is_shown() -> None:
     assert "hush" not in done.stdout + done.stderr + json.dumps(found)
     origins = {each["name"]: each["origin"] for each in found["settings"]}
     assert origins["endpoint"] == "LATSPAN_ENDPOINT"
-    assert origins["stall_ms"] == "default"
+    assert origins["stall_threshold_ms"] == "default"
 
 
 @pytest.mark.parametrize(
@@ -245,7 +245,7 @@ def test_no_secret_is_shown() -> None:
             "OTEL_EXPORTER_OTLP_ENDPOINT": "user:hush@127.0.0.1:9",
             "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf",
         },
-        {"LATSPAN_SAMPLE_SERVERS": "http://user:hush@127.0.0.1:9"},
+        {"LATSPAN_SCRAPE_SERVERS": "http://user:hush@127.0.0.1:9"},
         {"OTEL_RESOURCE_ATTRIBUTES": "api_key=hush,deployment.environment.name=test"},
     ],
     ids=lambda variables: " ".join(variables.values()),

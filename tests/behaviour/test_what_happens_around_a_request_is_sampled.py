@@ -21,8 +21,8 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 import latspan
+from latspan._instrument import ServerRequest
 from latspan.errors import ConfigError, MissingExtraError
-from latspan.instrument import Served
 from latspan.testing import LlamaServer, Script, ScriptedServer
 from support.loopback import Loopback, Reply, whole
 from support.otlp import free_port
@@ -73,13 +73,13 @@ def spans() -> Iterator[Spans]:
 
 
 def configure(spans: Spans, **settings: Any) -> None:
-    latspan.configure(export=False, tracer_provider=spans.provider, **settings)
+    latspan.configure(export_enabled=False, tracer_provider=spans.provider, **settings)
     latspan.auto_instrument()
 
 
 def sampled(attributes: Attributes) -> dict[str, Any]:
     """Return the samples on a span."""
-    return {name: attributes[name] for name in attributes.get("latspan.sampled", ())}
+    return {name: attributes[name] for name in attributes.get("latspan.sampled_attributes", ())}
 
 
 def ask(base_url: str, **options: Any) -> None:
@@ -110,7 +110,7 @@ def until(happened: Callable[[], bool]) -> None:
 def test_a_full_server_shows_on_the_calls_that_went_to_it(spans: Spans) -> None:
     """Twice as many clients as slots: two requests are worked on, and others wait."""
     with LlamaServer(slots=SLOTS) as server:
-        configure(spans, sample_servers=[server.url], sample_interval_s=INTERVAL_S)
+        configure(spans, scrape_servers=[server.url], scrape_interval_s=INTERVAL_S)
         with ThreadPoolExecutor(CLIENTS) as clients:
             for answer in [
                 clients.submit(ask, server.base_url, max_tokens=60) for _ in range(CLIENTS)
@@ -131,7 +131,7 @@ def test_a_full_server_shows_on_the_calls_that_went_to_it(spans: Spans) -> None:
 def test_only_calls_to_a_sampled_server_have_its_samples(spans: Spans) -> None:
     """What this process serves has them too: the server is its engine."""
     with ScriptedServer(Script.chat(tokens=3)) as server, Loopback([whole(METRICS)]) as engine:
-        configure(spans, sample_servers=[f"{engine.url}/metrics"], sample_interval_s=LONG_S)
+        configure(spans, scrape_servers=[f"{engine.url}/metrics"], scrape_interval_s=LONG_S)
         until(lambda: bool(sampled_by(spans)))
         ask(server.base_url)
         latspan.shutdown()
@@ -145,7 +145,7 @@ def test_only_calls_to_a_sampled_server_have_its_samples(spans: Spans) -> None:
 
 def sampled_by(spans: Spans) -> dict[str, Any]:
     """Serve one request, and return the samples on its span."""
-    served = Served.begin("GET", scheme="http", path="/", headers={}, route=lambda: "/probe")
+    served = ServerRequest.begin("GET", scheme="http", path="/", headers={}, route=lambda: "/probe")
     assert served is not None
     served.answering(200, {})
     served.sent()
@@ -156,7 +156,7 @@ def sampled_by(spans: Spans) -> dict[str, Any]:
 
 def test_a_blocked_loop_shows_as_lag(spans: Spans) -> None:
     """On the request that was open then; the timer is gone with it, and no task is left."""
-    configure(spans, sample_host=True)
+    configure(spans, monitor_host=True)
 
     async def main() -> None:
         with latspan.request("blocked"):
@@ -176,7 +176,7 @@ def test_a_blocked_loop_shows_as_lag(spans: Spans) -> None:
 def test_a_call_whose_reader_blocks_the_loop_shows_it_too(spans: Spans) -> None:
     """Of an asynchronous client, in the middle of its answer."""
     with ScriptedServer(Script.chat(tokens=3)) as server:
-        configure(spans, sample_host=True)
+        configure(spans, monitor_host=True)
 
         async def main() -> None:
             async with openai.AsyncOpenAI(base_url=server.base_url, api_key="none") as client:
@@ -193,7 +193,7 @@ def test_a_call_whose_reader_blocks_the_loop_shows_it_too(spans: Spans) -> None:
 
 def test_a_collection_shows_as_a_pause(spans: Spans) -> None:
     """Exactly, so it is no sample; of the request in which it was."""
-    configure(spans, sample_host=True)
+    configure(spans, monitor_host=True)
     gc.disable()
     try:
         with latspan.request("collected"), latspan.stage("a stage"):
@@ -206,7 +206,7 @@ def test_a_collection_shows_as_a_pause(spans: Spans) -> None:
 
     collected = spans.one("collected")
     assert collected["latspan.host.gc.duration"] > 0
-    assert "latspan.host.gc.duration" not in collected.get("latspan.sampled", ())
+    assert "latspan.host.gc.duration" not in collected.get("latspan.sampled_attributes", ())
     assert spans.one("not collected")["latspan.host.gc.duration"] == 0
     assert not [name for name in spans.one("a stage") if name.startswith("latspan.host.")]
 
@@ -214,7 +214,7 @@ def test_a_collection_shows_as_a_pause(spans: Spans) -> None:
 @pytest.mark.skipif(not Path("/proc/pressure/memory").exists(), reason="no pressure information")
 def test_memory_pressure_is_sampled(spans: Spans) -> None:
     """From the second sample on, as it is a difference."""
-    configure(spans, sample_host=True, sample_interval_s=INTERVAL_S)
+    configure(spans, monitor_host=True, scrape_interval_s=INTERVAL_S)
 
     def pressure() -> float | None:
         with latspan.request("pressed"):
@@ -229,7 +229,7 @@ def test_memory_pressure_is_sampled(spans: Spans) -> None:
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_a_forked_child_samples_from_its_first_request_on(spans: Spans) -> None:
     """Until then it has no thread; its pauses are its own."""
-    configure(spans, sample_host=True, sample_interval_s=LONG_S)
+    configure(spans, monitor_host=True, scrape_interval_s=LONG_S)
     child = os.fork()
     if not child:
         failed = True
@@ -266,7 +266,7 @@ def test_a_hostile_or_dead_server_changes_nothing(spans: Spans, what: str) -> No
     replies = [HOSTILE[what]] if what in HOSTILE else []
     with ScriptedServer(Script.chat(tokens=3)) as server, Loopback(replies) as engine:
         address = engine.url if replies else f"http://127.0.0.1:{free_port()}"
-        configure(spans, sample_servers=[f"{address}/metrics"], sample_interval_s=LONG_S)
+        configure(spans, scrape_servers=[f"{address}/metrics"], scrape_interval_s=LONG_S)
         until(lambda: bool(engine.visits) or not replies)
         ask(server.base_url)
         assert sampled_by(spans) == {}
@@ -281,9 +281,9 @@ def test_sampling_is_neither_traced_nor_counted(spans: Spans) -> None:
     with Loopback([whole(METRICS)]) as engine:
         configure(
             spans,
-            sample_servers=[f"{engine.url}/metrics"],
-            sample_host=True,
-            sample_interval_s=LONG_S,
+            scrape_servers=[f"{engine.url}/metrics"],
+            monitor_host=True,
+            scrape_interval_s=LONG_S,
         )
         until(lambda: bool(engine.visits))
         assert latspan.snapshot().count() == 0
@@ -296,18 +296,18 @@ def test_sampling_is_neither_traced_nor_counted(spans: Spans) -> None:
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"sample_servers": "http://127.0.0.1:8080"},
-        {"sample_servers": ["127.0.0.1:8080"]},
-        {"sample_servers": ["http://me:secret@gpu"]},
-        {"sample_host": 1},
-        {"sample_interval_s": 0},
+        {"scrape_servers": "http://127.0.0.1:8080"},
+        {"scrape_servers": ["127.0.0.1:8080"]},
+        {"scrape_servers": ["http://me:secret@gpu"]},
+        {"monitor_host": 1},
+        {"scrape_interval_s": 0},
     ],
     ids=str,
 )
 def test_what_cannot_be_sampled_is_refused(wrong: dict[str, Any]) -> None:
     """With what to write instead, and no password."""
     with pytest.raises(ConfigError, match="hint:") as refused:
-        latspan.configure(export=False, **wrong)
+        latspan.configure(export_enabled=False, **wrong)
 
     assert "secret" not in str(refused.value)
 
@@ -319,7 +319,7 @@ def test_without_the_extra_it_is_named_before_anything_is_shut_down(
     configure(spans)
     monkeypatch.setitem(sys.modules, "prometheus_client.parser", None)
     with pytest.raises(MissingExtraError, match=r"latspan\[sampler\]"):
-        configure(spans, sample_servers=["http://127.0.0.1:8080"])
+        configure(spans, scrape_servers=["http://127.0.0.1:8080"])
     with latspan.request("still"):
         pass
     latspan.force_flush()

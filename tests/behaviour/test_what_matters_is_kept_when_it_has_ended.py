@@ -18,12 +18,11 @@ from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags
 
 import latspan
 from latspan import _runtime
+from latspan._export import PrivateSink
+from latspan._recording import Recorder
 from latspan._runtime import Runtime
-from latspan.clock import ManualClock
-from latspan.export import PrivateSink
-from latspan.recording import Recorder
-from latspan.sampling import SamplingSink
-from latspan.testing import Script, scripted_transport
+from latspan._sampling import SamplingSink
+from latspan.testing import ManualClock, Script, scripted_transport
 from support.fleet import instances_of
 from support.programs import run_program
 from support.receivers import Receiver, receiving
@@ -70,7 +69,7 @@ def readings(receiver: Receiver, name: str) -> list[int]:
 
 def test_a_request_its_calls_and_stages_are_kept_together(receiver: Receiver) -> None:
     """Failures are there, exemplars lead to traces that are, and nothing counts as lost."""
-    latspan.configure(keep_ratio=0.05)
+    latspan.configure(tail_sampling_ratio=0.05)
     latspan.auto_instrument()
     with client() as model:
         for number in range(REQUESTS):
@@ -97,8 +96,8 @@ def test_a_request_its_calls_and_stages_are_kept_together(receiver: Receiver) ->
     ]
     assert len(failed) == len(FAILING)
 
-    assert counted.count(of="call") == REQUESTS
-    assert readings(receiver, "latspan.traces.left_out") == [REQUESTS - len(traces)]
+    assert counted.count(kind="call") == REQUESTS
+    assert readings(receiver, "latspan.traces.sampled_out") == [REQUESTS - len(traces)]
     assert readings(receiver, "latspan.dropped") == []
     exemplars = [
         exemplar
@@ -117,7 +116,7 @@ def test_a_request_its_calls_and_stages_are_kept_together(receiver: Receiver) ->
 
 def test_what_goes_on_at_shutdown_is_kept(receiver: Receiver) -> None:
     """What has ended of it, at least."""
-    latspan.configure(keep_ratio=0.001)
+    latspan.configure(tail_sampling_ratio=0.001)
     with latspan.request("answer"):
         pass
     open_request = latspan.request("answer")
@@ -131,7 +130,7 @@ def test_what_goes_on_at_shutdown_is_kept(receiver: Receiver) -> None:
 
 def test_a_flush_sends_what_is_kept(receiver: Receiver) -> None:
     """A failure, which need not wait for anything."""
-    latspan.configure(keep_ratio=0.05)
+    latspan.configure(tail_sampling_ratio=0.05)
     with pytest.raises(LookupError), latspan.request("answer"):
         raise LookupError
 
@@ -143,7 +142,9 @@ def test_a_forked_child_decides_on_its_own() -> None:
     """What waits in its parent is the parent's."""
     with receiving() as receiver:
         run_program(
-            "forks_inside_a_request", LATSPAN_ENDPOINT=receiver.url, LATSPAN_KEEP_RATIO="0.05"
+            "forks_inside_a_request",
+            LATSPAN_ENDPOINT=receiver.url,
+            LATSPAN_TAIL_SAMPLING_RATIO="0.05",
         )
 
     sent = [dict(instance.spans) for instance in instances_of(receiver).values()]
@@ -158,7 +159,7 @@ def test_an_applications_own_sampler_rules() -> None:
     exporter = InMemorySpanExporter()
     provider = TracerProvider(shutdown_on_exit=False)
     provider.add_span_processor(SimpleSpanProcessor(exporter))
-    latspan.configure(export=False, tracer_provider=provider, keep_ratio=0.001)
+    latspan.configure(export_enabled=False, tracer_provider=provider, tail_sampling_ratio=0.001)
     try:
         for _ in range(100):
             with latspan.request("answer"):
@@ -183,7 +184,7 @@ def sampled_beneath(flags: int) -> bool:
 
 def test_the_word_to_others_comes_before_the_decision(receiver: Receiver) -> None:
     """Sampled, unless the caller has said otherwise; then nothing is sent, were it to fail."""
-    latspan.configure(keep_ratio=0.001)
+    latspan.configure(tail_sampling_ratio=0.001)
 
     assert sampled_beneath(TraceFlags.SAMPLED)
     assert not sampled_beneath(TraceFlags.DEFAULT)
@@ -191,13 +192,13 @@ def test_the_word_to_others_comes_before_the_decision(receiver: Receiver) -> Non
     assert len({span.trace_id for span in receiver.all_spans}) == 1
 
 
-def percentiles(*, keep_ratio: float | None) -> tuple[dict[float, float | None], int]:
+def percentiles(*, tail_sampling_ratio: float | None) -> tuple[dict[float, float | None], int]:
     """Return those of 3,000 requests of known durations, and how many spans were kept."""
     clock, random = ManualClock(), Random(1)  # noqa: S311 - a simulation
     exporter = InMemorySpanExporter()
     provider = TracerProvider(resource=Resource.get_empty(), shutdown_on_exit=False)
     private = PrivateSink(provider, exporter.export)
-    sink = private if keep_ratio is None else SamplingSink(private, keep_ratio)
+    sink = private if tail_sampling_ratio is None else SamplingSink(private, tail_sampling_ratio)
     recorder = Recorder(clock)
     runtime = Runtime(clock=clock, recorder=recorder, sink=lambda: sink, strict=True)
     with _runtime.overridden(runtime):
@@ -206,13 +207,13 @@ def percentiles(*, keep_ratio: float | None) -> tuple[dict[float, float | None],
                 clock.advance(round(random.lognormvariate(20, 1)))
     of = recorder.snapshot().percentile
     kept = [span for span in exporter.get_finished_spans() if span.name == "answer"]
-    return {p: of("duration", p, of="request") for p in (50, 90, 95, 99, 99.9)}, len(kept)
+    return {p: of("duration", p, kind="request") for p in (50, 90, 95, 99, 99.9)}, len(kept)
 
 
 def test_percentiles_are_those_of_all_requests() -> None:
     """To the nanosecond, whatever is kept."""
-    of_all, all_spans = percentiles(keep_ratio=None)
-    of_kept, kept_spans = percentiles(keep_ratio=0.05)
+    of_all, all_spans = percentiles(tail_sampling_ratio=None)
+    of_kept, kept_spans = percentiles(tail_sampling_ratio=0.05)
 
     assert of_kept == of_all
     assert all_spans == 3_000

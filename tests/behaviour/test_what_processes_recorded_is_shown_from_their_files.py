@@ -7,11 +7,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-from latspan.clock import ManualClock
+from latspan._recording import Recorder, RequestRecord, write_interval
+from latspan._segments import Kind, Outcome, Segment, Source
+from latspan._units import NS_PER_MS, NS_PER_S
 from latspan.histogram import HistogramLogWriter
-from latspan.recording import Recorder, RequestRecord, write_interval
-from latspan.segments import Kind, Outcome, Segment, Source
-from latspan.units import NS_PER_MS, NS_PER_S
+from latspan.testing import ManualClock
 
 INTERVALS = 3
 REQUESTS = 20

@@ -75,7 +75,7 @@ def test_a_percentile_of_nothing_recorded_is_a_mistake_too() -> None:
 WITHOUT_HTTPX2 = """
 import sys
 sys.modules["httpx2"] = None
-from latspan.clock import ManualClock
+from latspan.testing import ManualClock
 from latspan.testing import Script, scripted_transport
 scripted_transport(Script.chat(), ManualClock(), library="httpx2")
 """
@@ -95,8 +95,12 @@ def test_a_missing_extra_says_what_to_install() -> None:
     ("variable", "value", "says"),
     [
         ("LATSPAN_ENDPOINT", "collector:4318", "endpoint is 'collector:4318'"),
-        ("LATSPAN_EXPORT", "maybe", "LATSPAN_EXPORT is 'maybe'"),
-        ("LATSPAN_STALL_MS", "half a second", "LATSPAN_STALL_MS is 'half a second'"),
+        ("LATSPAN_EXPORT_ENABLED", "maybe", "LATSPAN_EXPORT_ENABLED is 'maybe'"),
+        (
+            "LATSPAN_STALL_THRESHOLD_MS",
+            "half a second",
+            "LATSPAN_STALL_THRESHOLD_MS is 'half a second'",
+        ),
         ("LATSPAN_PROTOCOL", "http", "protocol is 'http'"),
     ],
 )

@@ -12,9 +12,8 @@ from typing import Any, Final
 
 import pytest
 
-from latspan.clock import ManualClock
-from latspan.recording import RequestRecord
-from latspan.testing import Captured, capture
+from latspan._recording import RequestRecord
+from latspan.testing import Captured, ManualClock, capture
 from tests.support.tls import server_context, trusting_context
 
 # The types of one version are not those of another, and an environment may have none.

@@ -24,10 +24,9 @@ import pytest
 
 import latspan
 from latspan import _runtime
-from latspan.clock import ManualClock
-from latspan.testing import Captured, Script, capture
+from latspan._units import NS_PER_MS
+from latspan.testing import Captured, ManualClock, Script, capture
 from latspan.testing import scripted_transport as _scripted_transport
-from latspan.units import NS_PER_MS
 
 openai = pytest.importorskip("openai", reason="the openai client is not installed")
 

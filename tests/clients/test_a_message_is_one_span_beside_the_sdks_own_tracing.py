@@ -13,7 +13,7 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from latspan.segments import Kind, Outcome
+from latspan._segments import Kind, Outcome
 from latspan.testing import Captured, Script
 from tests.clients.conftest import Driver, Leave, with_anthropic
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from latspan.segments import Kind, Outcome
+from latspan._segments import Kind, Outcome
 from latspan.testing import Captured
 from tests.clients.conftest import Driver
 from tests.clients.test_a_stream_is_recognised_by_its_content import ASKS, NAMED

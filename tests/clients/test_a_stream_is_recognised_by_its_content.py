@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from latspan.segments import Kind, Outcome
+from latspan._segments import Kind, Outcome
+from latspan._units import NS_PER_MS as MS
 from latspan.testing import Captured
-from latspan.units import NS_PER_MS as MS
 from tests.clients.conftest import MESSAGES, Driver
 
 ASKS: Any = {"model": "m", "messages": MESSAGES, "stream": True}

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 import latspan
-from latspan._request import LiveCall, settle_left_calls
-from latspan.recording import RequestRecord
-from latspan.segments import Outcome
+from latspan._operations import ModelCall, settle_left_calls
+from latspan._recording import RequestRecord
+from latspan._segments import Outcome
 from latspan.testing import Captured, Script
 from tests.clients.conftest import LIBRARY, Driver, Leave, with_every_sdk
 
@@ -304,16 +304,16 @@ def test_a_call_that_ends_while_a_chunk_is_noted_costs_no_chunk(
     driver: Driver, seen: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another thread may ask for what has ended at any instant."""
-    resume = LiveCall.resume
+    resume = ModelCall.resume
 
-    def ended_meanwhile(call: LiveCall) -> None:
+    def ended_meanwhile(call: ModelCall) -> None:
         call.settle()
         resume(call)
 
     async def program(client: Any) -> None:
         stream = await driver.create(client, stream=True)
         await driver.read(stream, _leave)
-        monkeypatch.setattr(LiveCall, "resume", ended_meanwhile)
+        monkeypatch.setattr(ModelCall, "resume", ended_meanwhile)
         chunk = await anext(stream) if driver.asynchronous else next(stream)
         assert chunk.choices
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import latspan
-from latspan.recording import RequestRecord
-from latspan.segments import Kind, Outcome
+from latspan._recording import RequestRecord
+from latspan._segments import Kind, Outcome
 from latspan.testing import Captured, Script
 from tests.clients.conftest import OPENAI, Driver, openai
 from tests.clients.transports import built_on, step

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 import latspan
+from latspan._instrument import WarmupResult
+from latspan._segments import Outcome
 from latspan.errors import ConfigError, InstrumentationError
-from latspan.instrument import Warmed
-from latspan.segments import Outcome
 from latspan.testing import Captured, Script, ScriptedServer, capture
 from tests.clients.conftest import Driver, http, openai, with_every_sdk
 from tests.support.road import Conditions, road_to
@@ -26,7 +26,7 @@ BASE_URL = "https://model.test/v1"
 _warm: Any = latspan.warm
 
 
-async def warmed(client: Any, *arguments: Any, **options: Any) -> Warmed:
+async def warmed(client: Any, *arguments: Any, **options: Any) -> WarmupResult:
     """Warm a client of either kind."""
     result = _warm(client, *arguments, **options)
     return await result if inspect.isawaitable(result) else result
@@ -44,10 +44,12 @@ async def close(client: Any) -> None:
         await closing
 
 
-def of_http(driver: Driver, program: Callable[[Any], Awaitable[Warmed]], **settings: Any) -> Warmed:
+def of_http(
+    driver: Driver, program: Callable[[Any], Awaitable[WarmupResult]], **settings: Any
+) -> WarmupResult:
     """Run a program with a client of the HTTP library beneath."""
 
-    async def body() -> Warmed:
+    async def body() -> WarmupResult:
         client = http_client(driver, **settings)
         try:
             return await program(client)
@@ -61,7 +63,7 @@ def of_http(driver: Driver, program: Callable[[Any], Awaitable[Warmed]], **setti
 def test_the_first_call_is_connected_already(driver: Driver, seen: Captured) -> None:
     """To the nanosecond what was saved is what the first call no longer has."""
 
-    async def program(client: Any) -> Warmed:
+    async def program(client: Any) -> WarmupResult:
         saved = await warmed(client)
         stream = await driver.create(client, stream=True)
         await driver.read(stream)
@@ -70,7 +72,7 @@ def test_the_first_call_is_connected_already(driver: Driver, seen: Captured) -> 
     transport = driver.transport(Script.chat(tokens=3), **NETWORK)
     saved = driver.run(transport, program, base_url=BASE_URL)
 
-    assert saved == Warmed(
+    assert saved == WarmupResult(
         server="model.test:443",
         connections=1,
         setup_ns=0,
@@ -105,7 +107,7 @@ def test_connections_are_opened_side_by_side(driver: Driver, seen: Captured) -> 
     """As many as were asked for, none of them used twice; the next time all are there."""
     transport = driver.transport(Script.chat(), **NETWORK)
 
-    async def program(client: Any) -> list[Warmed]:
+    async def program(client: Any) -> list[WarmupResult]:
         return [await warmed(client, connections=3) for _ in range(2)]
 
     first, again = driver.run(transport, program, base_url=BASE_URL)
@@ -134,7 +136,7 @@ def test_where_to_can_be_said(driver: Driver, seen: Captured) -> None:
     """A client of an HTTP library has often no base address."""
     transport = driver.transport(Script.chat(), **NETWORK)
 
-    async def program(client: Any) -> Warmed:
+    async def program(client: Any) -> WarmupResult:
         assert isinstance((await warmed(client)).error, ValueError)
         return await warmed(client, "http://model.test:8000/health")
 
@@ -153,7 +155,7 @@ def test_a_connection_that_the_server_closes_is_not_claimed(driver: Driver) -> N
 
     saved = of_http(driver, warmed, transport=http.MockTransport(answer), base_url=BASE_URL)
 
-    assert saved == Warmed(server="model.test:443", connections=0)
+    assert saved == WarmupResult(server="model.test:443", connections=0)
     assert str(saved) == "0 connections to model.test:443 open"
 
 
@@ -171,7 +173,7 @@ def test_the_applications_hooks_and_cookies_are_left_alone(driver: Driver) -> No
 
     heard = ahook if driver.asynchronous else hook
 
-    async def program(client: Any) -> Warmed:
+    async def program(client: Any) -> WarmupResult:
         saved = await warmed(client)
         assert not client.cookies
         return saved
@@ -190,7 +192,7 @@ def test_the_applications_hooks_and_cookies_are_left_alone(driver: Driver) -> No
 def test_a_closed_client_stays_closed(driver: Driver) -> None:
     """Its pool would connect again, and nobody would close that."""
 
-    async def program(client: Any) -> Warmed:
+    async def program(client: Any) -> WarmupResult:
         await close(client)
         return await warmed(client)
 
@@ -259,7 +261,7 @@ def test_over_real_tls_the_first_call_neither_connects_nor_shakes_hands(driver: 
         road_to(server.url, Conditions(secure=True)) as road,
     ):
 
-        async def program() -> Warmed:
+        async def program() -> WarmupResult:
             client = getattr(openai, "AsyncOpenAI" if driver.asynchronous else "OpenAI")(
                 base_url=f"{road.url}/v1",
                 api_key="none",

@@ -12,7 +12,7 @@ from unittest.mock import Mock
 import pytest
 from opentelemetry import trace
 
-from latspan.segments import Kind, Outcome
+from latspan._segments import Kind, Outcome
 from tests.clients.aiohttp_site import (
     MS,
     aiohttp,

@@ -8,10 +8,10 @@ from typing import Any, cast
 import pytest
 
 from latspan import _runtime
+from latspan._recording import Recorder, RequestRecord
 from latspan._runtime import Runtime
+from latspan._segments import Outcome
 from latspan._spans import NoSink
-from latspan.recording import Recorder, RequestRecord
-from latspan.segments import Outcome
 from latspan.testing import Captured, Script
 from tests.clients.conftest import Driver, with_every_sdk
 

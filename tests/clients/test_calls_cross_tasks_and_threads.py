@@ -12,8 +12,8 @@ import pytest
 from opentelemetry import context
 
 import latspan
-from latspan.recording import RequestRecord
-from latspan.segments import Kind, Outcome
+from latspan._recording import RequestRecord
+from latspan._segments import Kind, Outcome
 from latspan.testing import Captured, Script
 from tests.clients.conftest import ANTHROPIC, OPENAI, Driver
 from tests.clients.transports import built_on

@@ -16,11 +16,11 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 import latspan
 from latspan import _runtime
-from latspan._request import abandon_open_calls, active_work, settle_left_calls
+from latspan._operations import abandon_open_calls, active_work, settle_left_calls
+from latspan._recording import Recorder, RequestRecord
 from latspan._runtime import Runtime
+from latspan._segments import Outcome
 from latspan._spans import ApiSink, NoSink
-from latspan.recording import Recorder, RequestRecord
-from latspan.segments import Outcome
 from latspan.testing import Captured, Script
 from tests.clients.conftest import MESSAGES, Driver, Leave, with_every_sdk
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from latspan.segments import Kind, Outcome
+from latspan._segments import Kind, Outcome
 from latspan.testing import Captured, Script, capture
 from tests.clients.conftest import ANTHROPIC, Driver, with_anthropic
 

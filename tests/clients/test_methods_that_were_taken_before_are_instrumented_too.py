@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import latspan
-from latspan.segments import Kind, Outcome
+from latspan._segments import Kind, Outcome
 from latspan.testing import Captured, Script
 from tests.clients.conftest import OPENAI, Driver, asked_for, with_every_sdk
 
@@ -118,7 +118,7 @@ def test_a_stream_of_a_method_that_was_taken_before_is_asked_for_usage(
         latspan.auto_instrument()
         await _asked(driver, taken, stream=True)
 
-    with asked_for(include_usage=True):
+    with asked_for(request_stream_usage=True):
         driver.run(transport, program)
     (record,) = seen.records
     assert record.tokens.output == 5

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import latspan
-from latspan.recording import RequestRecord
-from latspan.segments import Kind, Outcome
+from latspan._recording import RequestRecord
+from latspan._segments import Kind, Outcome
 from tests.clients.aiohttp_site import MS, World, chat_events, only, totals, web, world
 from tests.clients.conftest import LIBRARY, MESSAGES, openai
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from latspan.recording import RequestRecord
-from latspan.segments import Outcome, Source
+from latspan._recording import RequestRecord
+from latspan._segments import Outcome, Source
 from latspan.testing import Captured
 from tests.clients.conftest import Driver, with_every_sdk
 

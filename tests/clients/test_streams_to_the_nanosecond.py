@@ -7,12 +7,12 @@ from typing import Any, cast
 
 import pytest
 
-from latspan.metrics import MetricValue
-from latspan.recording import RequestRecord
-from latspan.segments import Kind, Outcome, Source
+from latspan._metrics import MetricValue
+from latspan._recording import RequestRecord
+from latspan._segments import Kind, Outcome, Source
+from latspan._tokens import TokenSource
+from latspan._units import BILLIONTHS
 from latspan.testing import Captured, Script
-from latspan.tokens import TokenSource
-from latspan.units import BILLIONTHS
 from tests.clients.conftest import Driver
 
 MS = 1_000_000
@@ -149,7 +149,9 @@ def test_what_rests_on_an_unknown_arrival_is_estimated_on_the_span_too(
 
     _stream(driver, Script.chat(tokens=25, dialect="plain"), visit=hold)
     (span,) = [span for span in seen.spans if span.name == "chat m"]
-    estimated = set(cast("tuple[str, ...]", (span.attributes or {})["latspan.estimated"]))
+    estimated = set(
+        cast("tuple[str, ...]", (span.attributes or {})["latspan.estimated_attributes"])
+    )
     assert {
         "latspan.chunk_gap.max",
         "latspan.chunk_gap.p95",
@@ -262,7 +264,7 @@ def test_felt_speed_is_on_the_span_in_seconds_and_ratios(driver: Driver, seen: C
     assert attributes["latspan.stall.ratio"] == pytest.approx(0.275)
     assert attributes["latspan.fluidity"] == 1
     assert attributes["latspan.buffer_needed"] == pytest.approx(0.16)
-    assert "latspan.estimated" not in attributes
+    assert "latspan.estimated_attributes" not in attributes
 
 
 @pytest.mark.parametrize("dialect", ["llama.cpp", "plain"])

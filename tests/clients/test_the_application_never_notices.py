@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 import latspan
-from latspan.instrument import open_call
-from latspan.segments import Kind, Outcome
+from latspan._instrument import open_call
+from latspan._segments import Kind, Outcome
+from latspan._wire.openai_chat import OPENAI_CHAT
 from latspan.testing import Captured, Script
-from latspan.wire.openai_chat import OPENAI_CHAT
 from tests.clients.conftest import LIBRARY, Driver, with_every_sdk
 
 MS = 1_000_000

@@ -48,8 +48,8 @@ def test_percentiles_segments_and_counts(latspan: Any, client: Any) -> None:
     assert queue.percentile(50) >= 8
     ttft = latspan.metric("ttft")
     # The server's schedule: nobody has a token before it.
-    assert ttft.share_above(17, unit="ms") == 1
-    assert ttft.share_above(100, unit="s") == 0
+    assert ttft.fraction_above(17, unit="ms") == 1
+    assert ttft.fraction_above(100, unit="s") == 0
 
 
 def test_each_test_begins_with_an_empty_recorder(latspan: Any, client: Any) -> None:
@@ -95,7 +95,7 @@ def test_an_application_that_configures_itself_is_still_recorded_here(
     latspan: Any, client: Any
 ) -> None:
     """The application under test may call ``configure`` as it does in production."""
-    latspan.configure(export=False)
+    latspan.configure(export_enabled=False)
     try:
         _chat(client, 2)
         assert latspan.count() == 2

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from latspan._tokens import TokenSource
 from latspan.testing import Captured, Script
-from latspan.tokens import TokenSource
 from tests.clients.conftest import Driver, asked_for, openai
 
 usage: Any = pytest.importorskip("latspan_openai._usage", reason="no openai client")
@@ -39,7 +39,7 @@ def test_a_caller_who_said_nothing_is_asked_for(seen: Captured, absent: dict[str
     kwargs: dict[str, Any] = {"stream": True, **absent}
     before = dict(kwargs)
 
-    with asked_for(include_usage=True):
+    with asked_for(request_stream_usage=True):
         assert usage.with_usage(kwargs) == ASKED
     assert kwargs == before
 
@@ -60,7 +60,7 @@ def test_a_caller_who_said_nothing_is_asked_for(seen: Captured, absent: dict[str
 def test_a_caller_who_said_something_is_left_alone(seen: Captured, kwargs: dict[str, Any]) -> None:
     """And so is an answer that is not streamed."""
     del seen
-    with asked_for(include_usage=True):
+    with asked_for(request_stream_usage=True):
         assert usage.with_usage(kwargs) is kwargs
 
 
@@ -72,7 +72,7 @@ def test_the_chunk_with_the_usage_is_handed_through(driver: Driver, seen: Captur
         stream = await driver.create(client, stream=True)
         await driver.read(stream, chunks.append)
 
-    with asked_for(include_usage=True):
+    with asked_for(request_stream_usage=True):
         driver.run(driver.transport(PLAIN), program)
 
     assert (chunks[-1].choices, chunks[-1].usage.completion_tokens) == ([], 5)

@@ -11,14 +11,14 @@ import pytest
 from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
 
 import latspan
-from latspan._request import _open_calls, abandon_open_calls
+from latspan._operations import _open_calls, abandon_open_calls
+from latspan._recording import RequestRecord
+from latspan._sdk._worker import Worker
+from latspan._segments import Outcome, Source
 from latspan._spans import ApiSink
-from latspan.recording import RequestRecord
-from latspan.sdk._worker import Worker
-from latspan.segments import Outcome, Source
+from latspan._tokens import Estimator, TokenCounts, TokenSource
+from latspan._wire import Content
 from latspan.testing import Captured, Script, capture
-from latspan.tokens import Estimator, TokenCounts, TokenSource
-from latspan.wire import Content
 from support.encodings import BYTES
 from tests.clients.conftest import MESSAGES, Driver, Leave, asked_for
 
@@ -70,8 +70,8 @@ def test_a_stream_without_usage_is_estimated(driver: Driver, seen: Captured) -> 
     assert (pace.value, pace.source) == (round(40 * MS / (ANSWER - 1)), Source.ESTIMATED)
     attributes = _attributes(seen)
     assert attributes["latspan.token_source"] == "estimated"
-    assert "latspan.time_per_output_token" in attributes["latspan.estimated"]
-    assert seen.snapshot().metric("gen_ai.client.token.usage", of="call").count() == 2
+    assert "latspan.time_per_output_token" in attributes["latspan.estimated_attributes"]
+    assert seen.snapshot().metric("gen_ai.client.token.usage", kind="call").count() == 2
 
 
 def test_what_came_before_a_break_is_estimated(driver: Driver, seen: Captured) -> None:

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from latspan.recording import RequestRecord
-from latspan.segments import Kind, Outcome
+from latspan._recording import RequestRecord
+from latspan._segments import Kind, Outcome
 from latspan.testing import Captured, Script
 from tests.clients.conftest import Driver, with_every_sdk
 from tests.clients.transports import built_on, step

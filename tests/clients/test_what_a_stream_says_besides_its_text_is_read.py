@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from latspan.segments import Outcome
+from latspan._segments import Outcome
 from latspan.testing import Captured
 from tests.clients.conftest import Driver, Leave
 

@@ -8,11 +8,11 @@ from typing import Any, get_args, get_origin
 
 import pytest
 
+from latspan._units import NS_PER_MS as MS
+from latspan._wire import ChunkKind
+from latspan._wire.anthropic_messages import ANTHROPIC_MESSAGES
+from latspan._wire.openai_responses import OPENAI_RESPONSES
 from latspan.testing import Captured
-from latspan.units import NS_PER_MS as MS
-from latspan.wire import ChunkKind
-from latspan.wire.anthropic_messages import ANTHROPIC_MESSAGES
-from latspan.wire.openai_responses import OPENAI_RESPONSES
 from tests.clients.conftest import MESSAGES, Driver
 
 ENCRYPTED = {"type": "reasoning.encrypted", "data": "gAAAAAB", "id": "rs_1", "index": 0}

@@ -10,8 +10,8 @@ from typing import Any, Final
 
 import pytest
 
+from latspan._recording import Snapshot, read_snapshots
 from latspan.histogram import read_log
-from latspan.recording import Snapshot, read_snapshots
 from latspan.testing import ScriptedServer
 from support.collector import CollectorAddresses, Written, calls_counted
 from support.disks import almost_full_disk
@@ -97,7 +97,7 @@ def test_of_the_log_of_histograms(model: ScriptedServer, tmp_path: Path) -> None
             "is_driven",
             model.base_url,
             LATSPAN_ENDPOINT=collector.url,
-            LATSPAN_HISTOGRAM_LOG=str(disk.folder),
+            LATSPAN_HISTOGRAM_LOG_DIR=str(disk.folder),
             LATSPAN_METRICS_INTERVAL_S="3600",
         ) as app,
     ):
@@ -131,7 +131,7 @@ def test_of_the_log_of_histograms_at_the_end(model: ScriptedServer, tmp_path: Pa
                 "is_driven",
                 model.base_url,
                 LATSPAN_ENDPOINT=collector.url,
-                LATSPAN_HISTOGRAM_LOG=str(disk.folder),
+                LATSPAN_HISTOGRAM_LOG_DIR=str(disk.folder),
                 LATSPAN_METRICS_INTERVAL_S="3600",
             ) as app,
         ):
@@ -157,4 +157,4 @@ def calls_in(folder: Path) -> int:
     log = read_log(path)
     assert list(log)
     assert log.torn == []
-    return reduce(Snapshot.merge, read_snapshots(path)).count(of="call")
+    return reduce(Snapshot.merge, read_snapshots(path)).count(kind="call")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from opentelemetry.sdk.trace import TracerProvider
 
-from latspan.export import otlp_spans
-from latspan.sdk._span_export import SpanExport
+from latspan._export import otlp_spans
+from latspan._sdk._span_export import SpanExport
 from support.receivers import Protocol, refusing
 
 CONTENT = "w" * 9_000

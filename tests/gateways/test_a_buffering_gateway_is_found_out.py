@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from latspan import semconv
-from latspan.recording import RequestRecord
-from latspan.segments import Source
+from latspan._recording import RequestRecord
+from latspan._segments import Source
 from latspan.testing import LlamaServer, capture
 from support.chats import ask, duration_ms, most_cut_ms, source_of
 from support.nginx import nginx_before
@@ -53,7 +53,7 @@ def test_a_saved_up_stream_is_flagged(
             semconv.GEN_AI_RESPONSE_TIME_TO_FIRST_CHUNK,
             semconv.LATSPAN_TIME_TO_FIRST_TOKEN,
             semconv.LATSPAN_TIME_TO_FIRST_VISIBLE_TOKEN,
-        } < set(said[semconv.LATSPAN_ESTIMATED])
+        } < set(said[semconv.LATSPAN_ESTIMATED_ATTRIBUTES])
         assert semconv.LATSPAN_TIME_TO_FIRST_TOKEN in said
         assert record.chunk_gaps == ()
         assert record.metrics["time_per_output_token"].source == "server_reported"

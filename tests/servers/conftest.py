@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from latspan.clock import ManualClock
-from latspan.testing import Captured, capture
+from latspan.testing import Captured, ManualClock, capture
 from latspan_asgi import LatspanMiddleware
 
 MS = 1_000_000

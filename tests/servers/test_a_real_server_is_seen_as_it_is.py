@@ -20,8 +20,8 @@ from openai import AsyncOpenAI
 from opentelemetry import trace
 
 import latspan
-from latspan.recording import RequestRecord
-from latspan.segments import Kind, Outcome, Side, Source
+from latspan._recording import RequestRecord
+from latspan._segments import Kind, Outcome, Side, Source
 from latspan.testing import Captured, capture
 from latspan_asgi import LatspanMiddleware
 from tests.conftest import Measured

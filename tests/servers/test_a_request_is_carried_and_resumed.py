@@ -21,12 +21,11 @@ import pytest
 
 import latspan
 from latspan import _runtime
-from latspan._request import LiveWork
-from latspan._request._contents import KEPT_ONE_BY_ONE
-from latspan.clock import ManualClock
-from latspan.recording import RequestRecord
-from latspan.segments import Kind, Outcome, Segment, Side, Source
-from latspan.testing import Captured, capture
+from latspan._operations import LiveWork
+from latspan._operations._contents import KEPT_ONE_BY_ONE
+from latspan._recording import RequestRecord
+from latspan._segments import Kind, Outcome, Segment, Side, Source
+from latspan.testing import Captured, ManualClock, capture
 from tests.servers.conftest import MS, App, Server
 
 DEADLINE_S = 30.0
@@ -53,20 +52,20 @@ def _stages(seen: Captured) -> dict[str, RequestRecord]:
 
 def test_a_thread_that_goes_on_with_it_ends_its_wait(server: Server) -> None:
     """One queue, one worker; what it names is the request's, on the server's side."""
-    items: queue.Queue[latspan.Carried] = queue.Queue()
+    items: queue.Queue[latspan.Handoff] = queue.Queue()
     clock = server.clock
 
     def worker() -> None:
         carried = items.get(timeout=DEADLINE_S)
         clock.advance(30 * MS)
-        with latspan.resume(carried) as same:
+        with latspan.attach(carried) as same:
             assert same is carried
             with latspan.stage("prefill"):
                 clock.advance(20 * MS)
 
     async def work() -> None:
         clock.advance(5 * MS)
-        items.put(latspan.carry())
+        items.put(latspan.handoff())
         with ThreadPoolExecutor(1) as pool:
             pool.submit(worker).result(DEADLINE_S)
         clock.advance(1 * MS)
@@ -98,10 +97,10 @@ def test_it_is_resumed_in_many_places_and_more_than_once(server: Server) -> None
     clock = server.clock
 
     async def work() -> None:
-        carried = latspan.carry(waits="route")
+        carried = latspan.handoff(waits="route")
         clock.advance(2 * MS)
         for _ in range(3):
-            with latspan.resume(carried):
+            with latspan.attach(carried):
                 clock.advance(1 * MS)
         clock.advance(4 * MS)
 
@@ -117,9 +116,9 @@ def test_nothing_waits_where_nobody_said_so(server: Server) -> None:
     clock = server.clock
 
     async def work() -> None:
-        carried = latspan.carry(waits=None)
+        carried = latspan.handoff(waits=None)
         clock.advance(2 * MS)
-        with latspan.resume(carried):
+        with latspan.attach(carried):
             clock.advance(1 * MS)
 
     server.serve(_answering_after(work))
@@ -128,10 +127,10 @@ def test_nothing_waits_where_nobody_said_so(server: Server) -> None:
 
 def test_an_item_that_was_dropped_waited_until_the_end(server: Server) -> None:
     """One span of the wait, `abandoned`; the request ends in the way it ended."""
-    dropped: list[latspan.Carried] = []
+    dropped: list[latspan.Handoff] = []
 
     async def work() -> None:
-        dropped.append(latspan.carry())
+        dropped.append(latspan.handoff())
         server.clock.advance(8 * MS)
         raise TimeoutError
 
@@ -142,7 +141,7 @@ def test_an_item_that_was_dropped_waited_until_the_end(server: Server) -> None:
     assert _stages(server.seen)["queue"].outcome is Outcome.ABANDONED
     assert sorted(span.name for span in server.seen.spans) == ["POST", "queue"]
     # Found at last, it has nothing to go on with, and changes nothing.
-    with latspan.resume(dropped[0]):
+    with latspan.attach(dropped[0]):
         server.clock.advance(1 * MS)
     assert len(server.seen.spans) == 2
 
@@ -152,9 +151,9 @@ def test_what_was_carried_out_of_a_stage_goes_on_beneath_the_request(server: Ser
 
     async def work() -> None:
         with latspan.stage("route"):
-            carried = latspan.carry()
+            carried = latspan.handoff()
         server.clock.advance(1 * MS)
-        with latspan.resume(carried), latspan.stage("prefill"):
+        with latspan.attach(carried), latspan.stage("prefill"):
             server.clock.advance(1 * MS)
 
     server.serve(_answering_after(work))
@@ -170,13 +169,13 @@ def test_a_task_of_another_context_goes_on(server: Server) -> None:
     clock = server.clock
 
     async def serve() -> None:
-        items: asyncio.Queue[tuple[latspan.Carried, asyncio.Future[None]]] = asyncio.Queue()
+        items: asyncio.Queue[tuple[latspan.Handoff, asyncio.Future[None]]] = asyncio.Queue()
 
         async def reader() -> None:
             while True:
                 carried, done = await items.get()
                 clock.advance(3 * MS)
-                with latspan.resume(carried), latspan.stage("decode"):
+                with latspan.attach(carried), latspan.stage("decode"):
                     clock.advance(4 * MS)
                 done.set_result(None)
 
@@ -185,7 +184,7 @@ def test_a_task_of_another_context_goes_on(server: Server) -> None:
         async def one() -> None:
             with latspan.request("ask"):
                 done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-                await items.put((latspan.carry(), done))
+                await items.put((latspan.handoff(), done))
                 await done
 
         await one()
@@ -209,14 +208,14 @@ def test_text_carries_it_to_another_process(server: Server) -> None:
 
     async def work() -> None:
         clock.advance(2 * MS)
-        carried = latspan.carry()
+        carried = latspan.handoff()
         headers = carried.headers()
-        assert latspan.carry(waits=None).headers().keys() == headers.keys()
+        assert latspan.handoff(waits=None).headers().keys() == headers.keys()
         with capture(clock=elsewhere) as there:
             told = _do_a_part(headers, elsewhere)
         parts.append(there)
         clock.advance(50 * MS)
-        carried.returned(told)
+        carried.merge_remote(told)
         clock.advance(1 * MS)
 
     parts: list[Captured] = []
@@ -246,7 +245,7 @@ def test_text_carries_it_to_another_process(server: Server) -> None:
 
 
 def _do_a_part(headers: Mapping[str, str], clock: ManualClock) -> str:
-    with latspan.resume({name.title(): value for name, value in headers.items()}) as carried:
+    with latspan.attach({name.title(): value for name, value in headers.items()}) as carried:
         with latspan.stage("tokenize"):
             clock.advance(10 * MS)
         clock.advance(0)
@@ -264,14 +263,14 @@ def test_what_cannot_have_been_is_not_believed(server: Server, told: str) -> Non
     """It took 50 ms in all; the wait is unknown then, and the refusal counted."""
 
     async def work() -> None:
-        carried = latspan.carry()
+        carried = latspan.handoff()
         carried.headers()
         server.clock.advance(50 * MS)
-        carried.returned(told)
+        carried.merge_remote(told)
 
     server.serve(_answering_after(work))
     assert [each.name for each in _request(server.seen).segments] == ["unattributed"]
-    assert server.seen.snapshot().metric("evidence_rejected", of="request").count() == 1
+    assert server.seen.snapshot().metric("evidence_rejected", kind="request").count() == 1
 
 
 def test_a_refusal_is_the_requests_whatever_stage_it_was_carried_out_of(server: Server) -> None:
@@ -279,23 +278,23 @@ def test_a_refusal_is_the_requests_whatever_stage_it_was_carried_out_of(server: 
 
     async def work() -> None:
         with latspan.stage("route"):
-            carried = latspan.carry()
+            carried = latspan.handoff()
             carried.headers()
         server.clock.advance(50 * MS)
-        carried.returned("prefill;dur=90")
-        carried.returned("prefill;dur=10")
+        carried.merge_remote("prefill;dur=90")
+        carried.merge_remote("prefill;dur=10")
 
     server.serve(_answering_after(work))
-    assert server.seen.snapshot().metric("evidence_rejected", of="request").count() == 1
+    assert server.seen.snapshot().metric("evidence_rejected", kind="request").count() == 1
 
 
 def test_who_does_a_part_has_a_part_done_elsewhere_itself(server: Server) -> None:
     """What came back to it, it tells on: twice told is laid once."""
-    with latspan.resume({}) as part:
-        carried = latspan.carry()
+    with latspan.attach({}) as part:
+        carried = latspan.handoff()
         server.clock.advance(50 * MS)
-        carried.returned("prefill;dur=30")
-        carried.returned("prefill;dur=30")
+        carried.merge_remote("prefill;dur=30")
+        carried.merge_remote("prefill;dur=30")
     assert part.server_timing() == "queue;dur=20.000, prefill;dur=30.000"
 
 
@@ -304,9 +303,9 @@ def test_where_nothing_is_told_all_of_it_was_its_wait(server: Server, told: str)
     """An estimate that says what it holds: the way there and back, and what nobody named."""
 
     async def work() -> None:
-        carried = latspan.carry()
+        carried = latspan.handoff()
         server.clock.advance(50 * MS)
-        carried.returned(told)
+        carried.merge_remote(told)
 
     server.serve(_answering_after(work))
     assert _request(server.seen).segments == (Segment("queue", 0, 50 * MS, Source.ESTIMATED),)
@@ -316,7 +315,7 @@ def test_copies_are_the_same_and_pickles_go_elsewhere(server: Server) -> None:
     """A pickle may be read by anybody."""
 
     async def work() -> None:
-        carried = latspan.carry()
+        carried = latspan.handoff()
         assert copy.copy(carried) is carried
         assert copy.deepcopy({"a": carried})["a"] is carried
         there = pickle.loads(pickle.dumps(carried))  # noqa: S301 - our own
@@ -337,28 +336,28 @@ def test_copies_are_the_same_and_pickles_go_elsewhere(server: Server) -> None:
 )
 def test_hostile_headers_are_those_of_nobody(server: Server, headers: dict[str, str]) -> None:
     """What comes with a message may be anybody's."""
-    with latspan.resume(headers), latspan.stage("prefill"):
+    with latspan.attach(headers), latspan.stage("prefill"):
         server.clock.advance(1 * MS)
     (stage,) = server.seen.records
     assert (stage.name, stage.side) == ("prefill", Side.SERVER)
-    assert server.seen.snapshot().segment("prefill", of="stage").count() == 1
+    assert server.seen.snapshot().segment("prefill", kind="stage").count() == 1
 
 
 def test_without_latspan_it_is_carried_for_nothing() -> None:
     """An application that switched nothing on runs the same code."""
-    carried = latspan.carry()
-    with latspan.resume(carried), latspan.stage("prefill"):
+    carried = latspan.handoff()
+    with latspan.attach(carried), latspan.stage("prefill"):
         pass
-    with latspan.resume(pickle.loads(pickle.dumps(carried))):  # noqa: S301 - our own
+    with latspan.attach(pickle.loads(pickle.dumps(carried))):  # noqa: S301 - our own
         pass
-    carried.returned("prefill;dur=1")
+    carried.merge_remote("prefill;dur=1")
     assert carried.server_timing() == ""
 
 
 def _serve_a_part(items: Connection, *, dies: bool) -> None:
     with capture() as there:
         headers = items.recv()
-        with latspan.resume(headers) as carried, latspan.stage("prefill"):
+        with latspan.attach(headers) as carried, latspan.stage("prefill"):
             threading.Event().wait(0.02)
             if dies:
                 multiprocessing.current_process().kill()
@@ -378,10 +377,10 @@ def test_a_worker_of_another_process(dies: bool) -> None:
     with capture() as seen:
         try:
             with latspan.request("ask"):
-                carried = latspan.carry()
+                carried = latspan.handoff()
                 here.send(carried.headers())
                 told, traces = here.recv()
-                carried.returned(told)
+                carried.merge_remote(told)
         except (EOFError, ConnectionResetError):
             assert dies
         else:
@@ -407,13 +406,13 @@ def test_a_generator_that_goes_on_with_it_is_closed_elsewhere(
 ) -> None:
     """As frameworks take each part of an answer in a context of its own."""
 
-    def parts(carried: latspan.Carried) -> Iterator[str]:
-        with latspan.resume(carried):
+    def parts(carried: latspan.Handoff) -> Iterator[str]:
+        with latspan.attach(carried):
             yield "a"
             yield "b"
 
     with latspan.request("ask"):
-        given = parts(latspan.carry())
+        given = parts(latspan.handoff())
         assert contextvars.copy_context().run(next, given) == "a"
         assert [*given] == ["b"]
     assert caplog.records == []
@@ -442,7 +441,7 @@ def lax(server: Server) -> Iterator[Server]:
 )
 def test_what_is_no_headers_is_nobodys(lax: Server, told: Any) -> None:
     """What came with a message is not the application's fault."""
-    with latspan.resume(told), latspan.stage("prefill"):
+    with latspan.attach(told), latspan.stage("prefill"):
         pass
     assert [(each.name, each.side) for each in lax.seen.records] == [("prefill", Side.SERVER)]
 
@@ -450,7 +449,7 @@ def test_what_is_no_headers_is_nobodys(lax: Server, told: Any) -> None:
 def test_what_cannot_be_text_is_carried_as_far_as_it_can(server: Server) -> None:
     """Half a character, out of somebody's bytes."""
     with latspan.attributes(tenant="a\ud800"), latspan.request("ask"):
-        carried = latspan.carry().headers()
+        carried = latspan.handoff().headers()
     assert carried["latspan-tenant"] == "a%3F"
 
 
@@ -467,7 +466,7 @@ def test_nothing_is_held_when_it_is_over(server: Server, headers: dict[str, str]
         before = _works()
         with (
             latspan.request("ask") if headers is None else nullcontext(),
-            latspan.resume(headers or latspan.carry()),
+            latspan.attach(headers or latspan.handoff()),
             latspan.stage("prefill"),
             latspan.stage("tokenize"),
         ):
@@ -479,11 +478,11 @@ def test_nothing_is_held_when_it_is_over(server: Server, headers: dict[str, str]
 
 def test_a_handle_that_is_resumed_for_ever_stays_small(server: Server) -> None:
     """By an engine that keeps it; what it tells is still all of it."""
-    with latspan.resume({}) as carried:
+    with latspan.attach({}) as carried:
         for _ in range(10_000):
             with latspan.stage("prefill"):
                 server.clock.advance(1 * MS)
-    with latspan.resume(carried), latspan.stage("decode"):
+    with latspan.attach(carried), latspan.stage("decode"):
         with latspan.stage("tokenize"):
             server.clock.advance(2 * MS)
         told = carried.server_timing()

@@ -11,10 +11,9 @@ from opentelemetry.instrumentation.utils import suppress_http_instrumentation
 from opentelemetry.trace import SpanKind, StatusCode
 
 import latspan
-from latspan.clock import ManualClock
-from latspan.recording import RequestRecord
-from latspan.segments import Kind, Outcome, Side
-from latspan.testing import capture
+from latspan._recording import RequestRecord
+from latspan._segments import Kind, Outcome, Side
+from latspan.testing import ManualClock, capture
 from latspan_asgi import LatspanMiddleware
 from tests.servers.conftest import ASKED, MS, App, Client, Server, answering
 from tests.support.traces import span
@@ -290,8 +289,8 @@ def test_when_nothing_is_configured_the_application_is_called_as_it_is() -> None
 
 def test_a_call_inside_is_beneath_it_and_of_its_route(server: Server) -> None:
     """Which the framework finds only when the request is on its way."""
-    from latspan.instrument import open_call
-    from latspan.wire.openai_chat import OPENAI_CHAT
+    from latspan._instrument import open_call
+    from latspan._wire.openai_chat import OPENAI_CHAT
 
     class Route:
         path = "/chat/{room}"

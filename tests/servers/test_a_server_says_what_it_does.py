@@ -11,9 +11,9 @@ import pytest
 
 import latspan
 from latspan import _warn_once
+from latspan._recording import RequestRecord
+from latspan._segments import Kind, Outcome
 from latspan.errors import UnknownNameError
-from latspan.recording import RequestRecord
-from latspan.segments import Kind, Outcome
 from latspan.testing import Captured
 from tests.servers.conftest import MS, App, Server, answering
 
@@ -44,11 +44,11 @@ def _saying(say: Any, app: App) -> App:
 def test_one_pass_serves_many_requests(server: Server) -> None:
     """Each has the stage, as long, in its own trace, with the size of the batch."""
     clock = server.clock
-    carried: list[latspan.Carried] = []
+    carried: list[latspan.Handoff] = []
 
     async def ask(name: str, done: asyncio.Event) -> None:
         with latspan.request(name):
-            carried.append(latspan.carry())
+            carried.append(latspan.handoff())
             await done.wait()
 
     async def serve() -> None:
@@ -81,7 +81,7 @@ def test_one_pass_serves_many_requests(server: Server) -> None:
 def test_a_batch_that_fails_fails_for_all(server: Server) -> None:
     """The exception is the application's own."""
     with latspan.request("one"):
-        carried = latspan.carry()
+        carried = latspan.handoff()
         with pytest.raises(MemoryError), latspan.batch("forward", [carried], kind="prefill"):
             raise MemoryError
     (stage,) = [each for each in _of(server.seen, Kind.STAGE) if each.name == "forward"]
@@ -100,9 +100,9 @@ def test_the_state_of_the_server_is_on_the_requests_span(server: Server) -> None
     """Wherever inside it is said, and the last word counts."""
 
     def say() -> None:
-        latspan.describe(requests_waiting=9, kv_usage=0.1)
+        latspan.annotate(requests_waiting=9, kv_usage=0.1)
         with latspan.stage("queue"):
-            latspan.describe(
+            latspan.annotate(
                 batch_size=8,
                 batch_window_s=0.01,
                 requests_running=4,
@@ -148,7 +148,7 @@ def test_a_value_that_cannot_be_is_not_recorded(
 ) -> None:
     """The request is served, and latspan says once what it left out."""
     with caplog.at_level(logging.WARNING, logger="latspan"):
-        server.serve(_saying(lambda: latspan.describe(**impossible), answering(b"a")))
+        server.serve(_saying(lambda: latspan.annotate(**impossible), answering(b"a")))
     said = _attributes(server.seen, "POST")
     assert not any((value is None) for value in said.values())
     assert not {"latspan.kv.usage", "latspan.cache.hit_ratio", "latspan.batch.size"} & said.keys()
@@ -157,10 +157,10 @@ def test_a_value_that_cannot_be_is_not_recorded(
 
 def test_a_part_done_elsewhere_says_it_on_the_stage(server: Server) -> None:
     """The request is in another process; here only its stages are."""
-    with latspan.resume({}):
-        latspan.describe(batch_size=1)
+    with latspan.attach({}):
+        latspan.annotate(batch_size=1)
         with latspan.stage("prefill"):
-            latspan.describe(batch_size=2)
+            latspan.annotate(batch_size=2)
     assert _attributes(server.seen, "prefill")["latspan.batch.size"] == 2
 
 
@@ -168,8 +168,8 @@ def test_a_degraded_answer_is_an_answer(server: Server) -> None:
     """An attribute, a count, and no outcome."""
 
     def say() -> None:
-        latspan.degraded("fallback_model")
-        latspan.degraded("output_cut", "fallback_model")
+        latspan.mark_degraded("fallback_model")
+        latspan.mark_degraded("output_cut", "fallback_model")
 
     server.serve(_saying(say, answering(b"a")))
     server.serve(answering(b"a"))
@@ -180,18 +180,18 @@ def test_a_degraded_answer_is_an_answer(server: Server) -> None:
         if "latspan.degraded" in (span.attributes or {})
     ]
     assert said == ("fallback_model", "output_cut")
-    assert server.seen.snapshot().metric("degraded", of="request").count() == 1
+    assert server.seen.snapshot().metric("degraded", kind="request").count() == 1
 
 
 def test_no_other_way_to_degrade() -> None:
     """The hint names those there are."""
     with pytest.raises(UnknownNameError, match="fallback_model, feature_off, output_cut"):
-        latspan.degraded("tired")  # type: ignore[arg-type]
+        latspan.mark_degraded("tired")  # type: ignore[arg-type]
 
 
 def test_who_is_turned_away_in_a_stream_is_rejected(server: Server) -> None:
     """The status said 200 by then."""
-    server.serve(_saying(lambda: latspan.rejected(retry_after_s=2.5), answering(b"busy")))
+    server.serve(_saying(lambda: latspan.mark_rejected(retry_after_s=2.5), answering(b"busy")))
     (request,) = _of(server.seen, Kind.REQUEST)
     assert request.outcome is Outcome.REJECTED
     assert _attributes(server.seen, "POST")["latspan.retry_after"] == 2.5
@@ -292,7 +292,7 @@ def test_a_request_around_a_function(server: Server) -> None:
 def test_what_is_no_text_is_said_as_text(server: Server, said: dict[str, Any]) -> None:
     """A library's own type of a model, say; the request is a span whatever it is."""
     with latspan.request("answer"):
-        latspan.describe(**said)
+        latspan.annotate(**said)
     (span,) = server.seen.spans
     assert (span.attributes or {})["gen_ai.request.model"] == str(said["model"])
 
@@ -303,6 +303,6 @@ def test_it_is_said_once_what_was_not_recorded(
     """However many different values cannot be, and however long they are."""
     with caplog.at_level(logging.WARNING, logger="latspan"), latspan.request("answer"):
         for impossible in (2.5, 3.5, "x" * 9_999, 4.5):
-            latspan.describe(speculative_acceptance=impossible)  # type: ignore[arg-type]
+            latspan.annotate(speculative_acceptance=impossible)  # type: ignore[arg-type]
     (record,) = caplog.records
     assert len(record.getMessage()) < 200

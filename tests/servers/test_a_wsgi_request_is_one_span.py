@@ -17,10 +17,9 @@ from opentelemetry import context, trace
 from opentelemetry.trace import SpanKind, StatusCode
 
 import latspan
-from latspan.clock import ManualClock
-from latspan.recording import RequestRecord
-from latspan.segments import Kind, Outcome, Side
-from latspan.testing import capture
+from latspan._recording import RequestRecord
+from latspan._segments import Kind, Outcome, Side
+from latspan.testing import ManualClock, capture
 from latspan_wsgi import LatspanMiddleware
 from tests.servers.conftest import MS, Server
 

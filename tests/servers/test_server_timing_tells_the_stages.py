@@ -122,8 +122,8 @@ def test_a_stage_that_is_still_open_is_not_told(server: Server) -> None:
 
 def test_a_client_reads_it_as_evidence(server: Server) -> None:
     """The same names on both sides."""
-    from latspan import evidence
-    from latspan.wire import Answer
+    from latspan import _evidence as evidence
+    from latspan._wire import Answer
 
     client = server.serve(
         _staged(server, _streaming(server)), server_timing=["queue", "prefill"], hold_headers=True

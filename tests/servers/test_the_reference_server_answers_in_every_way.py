@@ -14,8 +14,8 @@ import httpx2
 import pytest
 
 import latspan
-from latspan.recording import RequestRecord
-from latspan.segments import Kind, Outcome, Side
+from latspan._recording import RequestRecord
+from latspan._segments import Kind, Outcome, Side
 from latspan.testing import Captured, LlamaServer, capture
 from support.daemons import listens, running
 from support.otlp import free_port
@@ -164,7 +164,7 @@ def test_an_answer_says_where_its_time_went(
     (call,) = [each for each in seen.records if each.kind is Kind.CALL]
     assert call.trace_id == request.trace_id
     assert {"prefill", "decode"} <= {each.name for each in call.segments}
-    assert seen.snapshot().metric("gen_ai.server.time_to_first_token", of="request").count() == 1
+    assert seen.snapshot().metric("gen_ai.server.time_to_first_token", kind="request").count() == 1
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,8 @@ import pytest
 from openai import AsyncOpenAI
 
 import latspan
-from latspan.recording import RequestRecord
-from latspan.segments import Kind, Outcome, Source
+from latspan._recording import RequestRecord
+from latspan._segments import Kind, Outcome, Source
 from latspan.testing import LlamaServer, capture
 from tests.conftest import Measured
 from tests.support.programs import PROGRAMS
@@ -32,7 +32,7 @@ _ENOUGH: Final = 50
 """Requests that a median is of."""
 _DEADLINE_S: Final = 120
 
-Served = dict[str, Any]
+ServerRequest = dict[str, Any]
 
 
 async def _chats(url: str) -> None:
@@ -83,7 +83,7 @@ def test_both_sides_are_what_the_server_wrote_down(measured: Measured) -> None:
     with LlamaServer() as llama:
         calls, told = when_still(lambda: _asked_and_served(llama.url))
     truth: dict[str, dict[str, int]] = told["stamps"]
-    records: list[Served] = told["records"]
+    records: list[ServerRequest] = told["records"]
     served = {
         each["trace"]: each
         for each in records

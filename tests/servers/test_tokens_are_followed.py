@@ -13,11 +13,10 @@ import pytest
 
 import latspan
 from latspan import _runtime, semconv
-from latspan.clock import ManualClock
-from latspan.evidence.gen_ai_latency import read_span
-from latspan.recording import RequestRecord
-from latspan.segments import Kind, Outcome, Segment, Side
-from latspan.testing import Captured
+from latspan._evidence.gen_ai_latency import read_span
+from latspan._recording import RequestRecord
+from latspan._segments import Kind, Outcome, Segment, Side
+from latspan.testing import Captured, ManualClock
 from tests.servers.conftest import MS, App, Client, Server, answering
 
 EVENTS = (b"content-type", b"text/event-stream")
@@ -63,7 +62,7 @@ class Model:
 
 def _sending(tokens: Callable[[], AsyncGenerator[str]]) -> App:
     async def app(scope: Any, receive: Any, send: Any) -> None:
-        latspan.describe(model="m", provider="vllm")
+        latspan.annotate(model="m", provider="vllm")
         await send({"type": "http.response.start", "status": 200, "headers": [EVENTS]})
         async with aclosing(tokens()) as given:
             async for word in given:
@@ -84,7 +83,7 @@ def test_a_streamed_answer_is_a_models(server: Server) -> None:
 
     async def tokens() -> AsyncGenerator[str]:
         server.clock.advance(5 * MS)
-        async for word in latspan.generated(model.atokens("a", "b", "c")):
+        async for word in latspan.track_tokens(model.atokens("a", "b", "c")):
             yield word
         server.clock.advance(1 * MS)
 
@@ -122,11 +121,11 @@ def test_dashboards_made_for_vllm_find_what_they_look_for(server: Server) -> Non
     model = Model(server.clock)
 
     def tokens() -> AsyncGenerator[str]:
-        return latspan.generated(model.atokens("a", "b", "c"))
+        return latspan.track_tokens(model.atokens("a", "b", "c"))
 
     runtime = _runtime.current()
     assert runtime is not None
-    with _runtime.overridden(replace(runtime, gen_ai_latency=True)):
+    with _runtime.overridden(replace(runtime, emit_gen_ai_latency=True)):
         server.serve(_sending(tokens))
         server.serve(answering(b"no model's"))
     server.serve(_sending(tokens))
@@ -156,7 +155,7 @@ def test_a_plain_generator_in_a_request_of_ones_own(server: Server) -> None:
     """No HTTP, no model named: the same times, and none of the conventions' metrics."""
     model = Model(server.clock)
     with latspan.request("answer"):
-        assert [*latspan.generated(model.tokens("a", "b", "c", "d"))] == ["a", "b", "c", "d"]
+        assert [*latspan.track_tokens(model.tokens("a", "b", "c", "d"))] == ["a", "b", "c", "d"]
     (request,) = _of(server.seen, Kind.REQUEST)
     assert request.segments == (
         Segment("prefill", 0, 30 * MS),
@@ -172,7 +171,7 @@ def test_what_bears_no_token_is_no_first_token(server: Server) -> None:
     """A role, a heartbeat; and a chunk may bear many."""
     model = Model(server.clock)
     with latspan.request("answer"):
-        given = latspan.generated(model.tokens("", "ab", "c"), count=len)
+        given = latspan.track_tokens(model.tokens("", "ab", "c"), count=len)
         assert [*given] == ["", "ab", "c"]
     (request,) = _of(server.seen, Kind.REQUEST)
     assert request.metrics["time_to_first_token"].value == 40 * MS
@@ -183,7 +182,7 @@ def test_stages_that_another_names_are_left_to_it(server: Server) -> None:
     """Whoever goes on with the request, or a call of a model server inside."""
     model = Model(server.clock)
     with latspan.request("answer"):
-        assert [*latspan.generated(model.tokens("a"), stages=False)] == ["a"]
+        assert [*latspan.track_tokens(model.tokens("a"), stages=False)] == ["a"]
     assert _of(server.seen, Kind.STAGE) == []
     (request,) = _of(server.seen, Kind.REQUEST)
     assert request.metrics["time_to_first_token"].value == 30 * MS
@@ -195,7 +194,7 @@ def test_two_answers_at_once_have_no_one_pace(server: Server) -> None:
     model = Model(server.clock)
     with latspan.request("answer"):
         for _ in range(2):
-            assert [*latspan.generated(model.tokens("a", "b"))] == ["a", "b"]
+            assert [*latspan.track_tokens(model.tokens("a", "b"))] == ["a", "b"]
     (request,) = _of(server.seen, Kind.REQUEST)
     assert request.metrics["time_to_first_token"].value == 30 * MS
     assert "time_per_output_token" not in request.metrics
@@ -209,7 +208,7 @@ def test_an_exception_is_the_models_own(server: Server, fails: int, stage: str) 
     error: BaseException | None = None
     with latspan.request("answer"):
         try:
-            for _ in latspan.generated(model.tokens("a", "b", "c")):
+            for _ in latspan.track_tokens(model.tokens("a", "b", "c")):
                 pass
         except ConnectionError as raised:
             error = raised
@@ -226,7 +225,7 @@ def test_a_generator_that_is_left_early_closes_the_models(server: Server) -> Non
     try:
         with (
             latspan.request("answer"),
-            closing(latspan.generated(model.tokens("a", "b", "c"))) as given,
+            closing(latspan.track_tokens(model.tokens("a", "b", "c"))) as given,
         ):
             assert next(given) == "a"
             server.clock.advance(7 * MS)
@@ -244,7 +243,7 @@ def test_a_client_that_leaves_ends_it(server: Server) -> None:
     model = Model(server.clock)
 
     def tokens() -> AsyncGenerator[str]:
-        return latspan.generated(model.atokens("a", "b", "c"))
+        return latspan.track_tokens(model.atokens("a", "b", "c"))
 
     with pytest.raises(OSError, match="gone"):
         server.serve(_sending(tokens), Client(server.clock, leaves_after=1))
@@ -271,7 +270,7 @@ def test_a_task_that_is_cancelled(server: Server) -> None:
 
     async def read() -> None:
         with latspan.request("answer"):
-            async for _ in latspan.generated(forever()):
+            async for _ in latspan.track_tokens(forever()):
                 asyncio.get_running_loop().call_soon(task.cancel)
 
     async def serve() -> None:
@@ -293,7 +292,7 @@ def test_the_client_is_told_of_them(server: Server, hold: bool) -> None:
     model = Model(server.clock)
 
     def tokens() -> AsyncGenerator[str]:
-        return latspan.generated(model.atokens("a", "b"))
+        return latspan.track_tokens(model.atokens("a", "b"))
 
     client = server.serve(_sending(tokens), server_timing=True, hold_headers=hold)
     told = client.headers.get(b"server-timing")
@@ -310,13 +309,13 @@ def test_without_latspan_tokens_are_tokens() -> None:
         yield 2
 
     async def read() -> list[int]:
-        return [each async for each in latspan.generated(atokens())]
+        return [each async for each in latspan.track_tokens(atokens())]
 
-    assert [*latspan.generated([1, 2])] == [1, 2]
+    assert [*latspan.track_tokens([1, 2])] == [1, 2]
     assert asyncio.run(read()) == [1, 2]
-    latspan.describe(model="m", kv_usage=2)
-    latspan.degraded("output_cut")
-    latspan.rejected(retry_after_s=1)
+    latspan.annotate(model="m", kv_usage=2)
+    latspan.mark_degraded("output_cut")
+    latspan.mark_rejected(retry_after_s=1)
 
 
 def _of_nothing(_: object) -> Any:
@@ -333,7 +332,7 @@ def test_what_cannot_be_counted_is_given_all_the_same(server: Server, count: Any
     runtime = _runtime.current()
     assert runtime is not None
     with _runtime.overridden(replace(runtime, strict=False)), latspan.request("answer"):
-        assert [*latspan.generated(["a", "b"], count=count)] == ["a", "b"]
+        assert [*latspan.track_tokens(["a", "b"], count=count)] == ["a", "b"]
     (request,) = _of(server.seen, Kind.REQUEST)
     assert request.outcome is Outcome.COMPLETED
     assert "time_to_first_token" not in request.metrics
@@ -355,13 +354,13 @@ def test_a_model_that_fails_as_it_is_closed(server: Server) -> None:
             raise ConnectionError
 
     async def left() -> None:
-        given = latspan.generated(atokens())
+        given = latspan.track_tokens(atokens())
         assert await anext(given) == "a"
         with pytest.raises(ConnectionError):
             await given.aclose()
 
     with latspan.request("answer"):
-        given = latspan.generated(tokens())
+        given = latspan.track_tokens(tokens())
         assert next(given) == "a"
         with pytest.raises(ConnectionError):
             given.close()
@@ -377,7 +376,7 @@ def test_tokens_after_the_end_are_none_of_the_requests(server: Server) -> None:
     model = Model(server.clock)
     with _runtime.overridden(replace(runtime, settle=later.append)):
         with latspan.request("answer"):
-            given = latspan.generated(model.tokens("a", "b"))
+            given = latspan.track_tokens(model.tokens("a", "b"))
         assert [*given] == ["a", "b"]
     for each in later:
         each()

@@ -13,8 +13,8 @@ import pytest
 from opentelemetry import trace
 
 import latspan
-from latspan._request import Carried, LiveWork, active_work
-from latspan.segments import Kind, Outcome
+from latspan._operations import Handoff, LiveWork, active_work
+from latspan._segments import Kind, Outcome
 from tests.servers.conftest import MS, App, Client, Server, answering
 
 REQUESTS = 200
@@ -23,7 +23,7 @@ REQUESTS = 200
 def _streaming(server: Server) -> App:
     async def app(scope: Any, receive: Any, send: Any) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": []})
-        for part in latspan.generated(iter([b"a", b"b", b"c"])):
+        for part in latspan.track_tokens(iter([b"a", b"b", b"c"])):
             server.clock.advance(1 * MS)
             await send({"type": "http.response.body", "body": part, "more_body": True})
         await send({"type": "http.response.body", "body": b"", "more_body": False})
@@ -44,10 +44,10 @@ def _raising(error: type[BaseException]) -> Callable[[Server], App]:
 
 
 def _dropping(server: Server) -> App:
-    lost: list[Carried] = []
+    lost: list[Handoff] = []
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
-        lost.append(latspan.carry())
+        lost.append(latspan.handoff())
         lost.clear()
         server.clock.advance(1 * MS)
         raise TimeoutError
@@ -56,13 +56,13 @@ def _dropping(server: Server) -> App:
 
 
 def _in_a_thread(server: Server) -> App:
-    def work(carried: Carried) -> None:
-        with latspan.resume(carried), latspan.stage("prefill"):
+    def work(carried: Handoff) -> None:
+        with latspan.attach(carried), latspan.stage("prefill"):
             server.clock.advance(1 * MS)
             raise ConnectionError
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
-        carried = latspan.carry()
+        carried = latspan.handoff()
 
         def failing() -> None:
             with pytest.raises(ConnectionError):
@@ -119,4 +119,4 @@ def test_each_ends_in_one_span_and_is_gone(
 
 
 def _living() -> int:
-    return sum(isinstance(each, (LiveWork, Carried)) for each in gc.get_objects())
+    return sum(isinstance(each, (LiveWork, Handoff)) for each in gc.get_objects())

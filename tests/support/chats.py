@@ -10,8 +10,8 @@ from typing import Any, Final
 
 import openai
 
-from latspan.clock import SystemClock
-from latspan.recording import RequestRecord
+from latspan._clock import SystemClock
+from latspan._recording import RequestRecord
 
 __all__ = [
     "SLACK_MS",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from latspan.recording import RequestRecord
-from latspan.segments import Kind, Outcome, Segment
+from latspan._recording import RequestRecord
+from latspan._segments import Kind, Outcome, Segment
 
 __all__ = ["RECORD"]
 

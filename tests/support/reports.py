@@ -13,10 +13,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+from latspan._segments import ReportedTimings
 from latspan._timeline import Attempt, CallObservation, Reads
-from latspan.segments import ReportedTimings
-from latspan.units import NS_PER_MS
-from latspan.wire import Answer, ChunkKind
+from latspan._units import NS_PER_MS
+from latspan._wire import Answer, ChunkKind
 
 MS = NS_PER_MS
 

@@ -61,7 +61,7 @@ def gateways(
                     LATSPAN_GATEWAY_HEALTH=addresses[2 + number],
                     LATSPAN_JAEGER_OTLP=jaeger,
                     LATSPAN_DECISION_WAIT=decision_wait,
-                    LATSPAN_SLOW_MS=str(SLOW_MS),
+                    LATSPAN_TAIL_SAMPLING_SLOW_MS=str(SLOW_MS),
                     LATSPAN_SHARE_PERCENT="0",
                     **variables,
                 )

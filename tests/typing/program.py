@@ -50,7 +50,7 @@ async def main() -> None:
     snapshot = latspan.snapshot()
     assert_type(snapshot.percentile("ttft", 95, unit="ms"), float)
     assert_type(snapshot.segment("queue").count(), int)
-    assert_type(snapshot.segment("queue").share_above(20), float)
+    assert_type(snapshot.segment("queue").fraction_above(20), float)
     assert_type(latspan.force_flush(), bool)
     latspan.uninstrument()
     latspan.shutdown()

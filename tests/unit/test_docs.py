@@ -13,9 +13,9 @@ import pytest
 
 import latspan
 from latspan import semconv, testing
+from latspan._segments import Kind, Mark, Outcome, SegmentName, Source, Stage
+from latspan._tokens import TokenSource
 from latspan.errors import LatspanError
-from latspan.segments import Kind, Mark, Outcome, SegmentName, Source, Stage
-from latspan.tokens import TokenSource
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -120,7 +120,7 @@ def test_every_evidence_adapter_has_a_section() -> None:
     headings = re.sub(r"[.-]", "_", page("evidence.md").lower())
     adapters = {
         path.stem
-        for path in (ROOT / "src" / "latspan" / "evidence").glob("*.py")
+        for path in (ROOT / "src" / "latspan" / "_evidence").glob("*.py")
         if not path.stem.startswith("_")
     }
 

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from latspan import _fork
-from latspan._fork import begin_again_in_child
-from latspan.clock import ManualClock
-from latspan.recording import Recorder
-from latspan.sdk._worker import Worker
+from latspan._fork import register_after_fork
+from latspan._recording import Recorder
+from latspan._sdk._worker import Worker
+from latspan.testing import ManualClock
 
 
 def test_what_is_gone_leaves_no_hook(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -41,7 +41,7 @@ def test_all_that_is_there_begins_again_in_the_order_in_which_it_was_made() -> N
     class Part:
         def __init__(self, name: bytes) -> None:
             self.name = name
-            begin_again_in_child(self.begin)
+            register_after_fork(self.begin)
 
         def begin(self) -> None:
             os.write(writes, self.name)

@@ -7,7 +7,16 @@ import time
 import pytest
 
 from latspan import semconv
-from latspan.clock import ManualClock, SystemClock
+from latspan._clock import ManualClock, SystemClock
+from latspan._metrics import (
+    CONVENTION_METRICS,
+    METRICS,
+    metric_named,
+    stalls,
+    time_per_output_token,
+)
+from latspan._segments import Segment, Source, totals
+from latspan._units import MetricUnit, from_unit, in_metric_unit, in_unit, to_seconds
 from latspan.errors import (
     ConfigError,
     LatspanError,
@@ -15,9 +24,6 @@ from latspan.errors import (
     NotEnoughValuesError,
     UnknownNameError,
 )
-from latspan.metrics import CONVENTION_METRICS, METRICS, metric_named, stalls, time_per_output_token
-from latspan.segments import Segment, Source, totals
-from latspan.units import MetricUnit, from_unit, in_metric_unit, in_unit, to_seconds
 
 
 def test_an_error_prints_how_to_mend_it() -> None:

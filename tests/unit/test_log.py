@@ -88,6 +88,6 @@ def test_there_is_one_logger() -> None:
     assert {name: made for name, made in makers.items() if made} == {
         "latspan/_log.py": ['"latspan"'],
         "cli/_demo.py": ['"opentelemetry"'],
-        "export/_delivering.py": ["name", "name", "record.name"],
-        "sdk/_delivery.py": ['"opentelemetry"'],
+        "_export/_export_errors.py": ["name", "name", "record.name"],
+        "_sdk/_connectivity_probe.py": ['"opentelemetry"'],
     }

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from latspan.metrics import buffer_needed, fluidity, stall_ratio, tokens_before
-from latspan.units import BILLIONTHS
+from latspan._metrics import buffer_needed, fluidity, stall_ratio, tokens_before
+from latspan._units import BILLIONTHS
 
 GAPS = st.lists(st.integers(0, 50), min_size=1, max_size=30)
 TOKENS = st.integers(1, 60)

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from latspan import semconv
+from latspan._metrics import METRICS, MetricValue
+from latspan._segments import Outcome, ReportedTimings, Segment, Source, Stage, totals
 from latspan._spans._children import interleaved_names
 from latspan._spans._span import AttributeValue
 from latspan._timeline import Timeline
-from latspan.metrics import METRICS, MetricValue
-from latspan.segments import Outcome, ReportedTimings, Segment, Source, Stage, totals
-from latspan.tokens import TokenCounts
-from latspan.units import MetricUnit, in_metric_unit, to_seconds
+from latspan._tokens import TokenCounts
+from latspan._units import MetricUnit, in_metric_unit, to_seconds
 
 __all__ = [
     "gen_ai_latency",
@@ -87,7 +87,7 @@ def latency_attributes(
         if any(source is not _MEASURED for _, source in gaps):
             estimated.append(semconv.LATSPAN_CHUNK_GAP_P95)
     if estimated:
-        attributes[semconv.LATSPAN_ESTIMATED] = estimated
+        attributes[semconv.LATSPAN_ESTIMATED_ATTRIBUTES] = estimated
     if "buffered" in timeline.metrics:
         attributes[semconv.LATSPAN_BUFFERED] = True
     attributes |= interleaved_attributes(timeline.segments)
@@ -160,13 +160,13 @@ def not_said_otherwise(
     Return what was observed around a request, but for what the request says itself.
 
     Args:
-        around: What was observed; under ``latspan.sampled`` which of it are samples.
+        around: What was observed; under ``latspan.sampled_attributes`` which of it are samples.
         said: The attributes of the request.
     """
     attributes = {name: value for name, value in around.items() if name not in said}
-    sampled = attributes.pop(semconv.LATSPAN_SAMPLED, ())
+    sampled = attributes.pop(semconv.LATSPAN_SAMPLED_ATTRIBUTES, ())
     kept = [name for name in sampled if name in attributes] if isinstance(sampled, list) else []
-    return {**attributes, semconv.LATSPAN_SAMPLED: kept} if kept else attributes
+    return {**attributes, semconv.LATSPAN_SAMPLED_ATTRIBUTES: kept} if kept else attributes
 
 
 def token_attributes(tokens: TokenCounts) -> dict[str, AttributeValue]:

@@ -9,7 +9,7 @@ from latspan import semconv
 from latspan._spans._sizes import ATTRIBUTE_BYTES, NUMBER_BYTES, size_of_attributes
 from latspan._spans._span import AttributeValue
 from latspan._text import LONGEST_NAME, text_of
-from latspan.wire import LONGEST_CONTENT, written
+from latspan._wire import LONGEST_CONTENT, written
 
 __all__ = ["LONGEST_TEXT", "MOST_ITEMS", "encodable", "encodable_data", "measured"]
 

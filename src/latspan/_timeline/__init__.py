@@ -12,7 +12,7 @@ from latspan._timeline._call import CallObservation, call_timeline
 from latspan._timeline._evidence import fits
 from latspan._timeline._marks import READER_BOUND_NS, Attempt, Reads, answering
 from latspan._timeline._merged import merged
-from latspan._timeline._tiling import Timeline
+from latspan._timeline._segment_builder import Timeline
 from latspan._timeline._work import Interval, WorkTimeline, work_timeline
 
 __all__ = [

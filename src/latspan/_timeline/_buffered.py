@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from latspan._timeline._stream import Stream
-from latspan.units import NS_PER_MS
+from latspan._units import NS_PER_MS
 
 __all__ = ["is_buffered", "known_at_the_latest"]
 

@@ -6,15 +6,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from latspan._metrics import (
+    DEFAULT_EXPECTATIONS,
+    Expectations,
+    MetricValue,
+    time_per_output_token,
+)
+from latspan._segments import Mark, Outcome, ReportedTimings, Segment
 from latspan._timeline._buffered import is_buffered, known_at_the_latest
-from latspan._timeline._evidence import Observed, fit
-from latspan._timeline._felt import felt_speed
-from latspan._timeline._fitted import NO_EVIDENCE, Fitted, Part
-from latspan._timeline._flow import Flow, Piece
-from latspan._timeline._marks import Attempt, Reads, answering
-from latspan._timeline._stream import Stream, read_stream
-from latspan._timeline._tiling import Tiling, Timeline
-from latspan._timeline._words import (
+from latspan._timeline._constants import (
     CONNECT,
     CONSUMER,
     DNS,
@@ -42,13 +42,13 @@ from latspan._timeline._words import (
     UNATTRIBUTED,
     UNKNOWN,
 )
-from latspan.metrics import (
-    DEFAULT_EXPECTATIONS,
-    Expectations,
-    MetricValue,
-    time_per_output_token,
-)
-from latspan.segments import Mark, Outcome, ReportedTimings, Segment
+from latspan._timeline._evidence import Observed, fit
+from latspan._timeline._fitted import NO_EVIDENCE, Fitted, Part
+from latspan._timeline._marks import Attempt, Reads, answering
+from latspan._timeline._read_intervals import Flow, Piece
+from latspan._timeline._segment_builder import Tiling, Timeline
+from latspan._timeline._smoothness import felt_speed
+from latspan._timeline._stream import Stream, read_stream
 
 __all__ = ["CallObservation", "call_timeline"]
 
@@ -63,7 +63,7 @@ class CallObservation:
 
     Args:
         start_ns: The client library was called.
-        done_ns: The call was over; see :class:`~latspan.segments.Outcome` for when that is.
+        done_ns: The call was over; see :class:`~latspan._segments.Outcome` for when that is.
         outcome: How it ended.
         attempts: Its tries on the transport, in any order.
         returned_ns: The client library handed back the stream or the answer.

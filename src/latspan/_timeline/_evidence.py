@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from latspan._timeline._fitted import NO_EVIDENCE, Fitted, Part, Stage
-from latspan._timeline._words import (
+from latspan._segments import ReportedTimings
+from latspan._timeline._constants import (
     DECODE,
     ESTIMATED,
     GATEWAY,
@@ -16,8 +16,8 @@ from latspan._timeline._words import (
     SERVER_REPORTED,
     SERVER_WAIT,
 )
-from latspan.segments import ReportedTimings
-from latspan.units import NS_PER_MS
+from latspan._timeline._fitted import NO_EVIDENCE, Fitted, Part, Stage
+from latspan._units import NS_PER_MS
 
 __all__ = ["Observed", "fit", "fits"]
 

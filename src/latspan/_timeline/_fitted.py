@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from latspan._timeline._words import (
+from latspan._segments import Source
+from latspan._timeline._constants import (
     DECODE,
     ESTIMATED,
     MEASURED,
@@ -14,7 +15,6 @@ from latspan._timeline._words import (
     SERVER_REPORTED,
     SERVER_WAIT,
 )
-from latspan.segments import Source
 
 __all__ = ["NO_EVIDENCE", "Fitted", "Part", "Stage"]
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from operator import attrgetter, sub
 from typing import Final
 
-from latspan.segments import SegmentName
-from latspan.units import NS_PER_MS
+from latspan._segments import SegmentName
+from latspan._units import NS_PER_MS
 
 __all__ = ["READER_BOUND_NS", "Attempt", "Reads", "answering"]
 
@@ -92,7 +92,7 @@ class Reads:
 
     Args:
         stamps: Of each read that gave a chunk, one behind the other: when it began, when it
-            returned, both monotonic nanoseconds, and its chunk's :class:`~latspan.wire.ChunkKind`
+            returned, both monotonic nanoseconds, and its chunk's :class:`~latspan._wire.ChunkKind`
             as a plain integer. In one list, because whatever interrupts then finds either all
             three or none.
         end: Before and after the read that gave no chunk: the stream's end, or its failure.

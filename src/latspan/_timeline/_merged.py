@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Final
 
+from latspan._segments import SegmentName, Source
 from latspan._timeline._work import Interval, innermost, last_of, states
-from latspan.segments import SegmentName, Source
 
 __all__ = ["merged"]
 

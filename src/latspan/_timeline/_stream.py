@@ -6,12 +6,12 @@ from itertools import compress, count
 from operator import sub
 from typing import Final, NamedTuple
 
-from latspan._timeline._flow import Flow, read_flow
+from latspan._metrics import MetricValue
+from latspan._segments import Source
+from latspan._timeline._constants import ESTIMATED, MEASURED
 from latspan._timeline._marks import Reads
-from latspan._timeline._words import ESTIMATED, MEASURED
-from latspan.metrics import MetricValue
-from latspan.segments import Source
-from latspan.wire import ChunkKind
+from latspan._timeline._read_intervals import Flow, read_flow
+from latspan._wire import ChunkKind
 
 __all__ = ["Stream", "read_stream"]
 

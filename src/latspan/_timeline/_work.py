@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from latspan._timeline._tiling import Tiling, Timeline
-from latspan.metrics import MetricValue
-from latspan.segments import Segment, SegmentName, Source
+from latspan._metrics import MetricValue
+from latspan._segments import Segment, SegmentName, Source
+from latspan._timeline._segment_builder import Tiling, Timeline
 
 __all__ = ["Interval", "WorkTimeline", "innermost", "last_of", "states", "work_timeline"]
 

@@ -17,7 +17,7 @@ from latspan.cli._say import output, say
 from latspan.errors import InstrumentationError, MissingExtraError
 
 if TYPE_CHECKING:
-    from latspan.recording import Snapshot
+    from latspan._recording import Snapshot
 
 __all__ = ["COMMAND"]
 
@@ -88,7 +88,7 @@ def _run(arguments: argparse.Namespace) -> int:
     # First of all, because it refuses an endpoint that cannot work.
     latspan.configure(
         endpoint=endpoint,
-        export=endpoint is not None,
+        export_enabled=endpoint is not None,
         service_name="latspan-demo",
         keep_records=None,
     )
@@ -187,7 +187,7 @@ def _printer() -> Callable[[Snapshot], None]:
     except MissingExtraError as error:
         # The demo needs more than what draws: its own extra has all of it.
         raise MissingExtraError(error.package, extra="demo") from error
-    from latspan.sdk import Config
+    from latspan._sdk import Config
 
     def show(snapshot: Snapshot) -> None:
         from rich.console import Console

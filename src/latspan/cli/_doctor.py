@@ -15,8 +15,8 @@ from latspan.cli._say import output
 from latspan.errors import ConfigError
 
 if TYPE_CHECKING:
-    from latspan.instrument import Integration
-    from latspan.sdk._doctor import Examination
+    from latspan._instrument import Integration
+    from latspan._sdk._doctor import Examination
 
 __all__ = ["COMMAND"]
 
@@ -68,7 +68,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 def _examined(timeout_s: float) -> Examination:
     try:
-        from latspan.sdk._doctor import examine
+        from latspan._sdk._doctor import examine
     except ValueError as error:
         # OpenTelemetry reads some variables, and refuses their values, while it is imported.
         raise ConfigError(

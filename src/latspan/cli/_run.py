@@ -51,7 +51,7 @@ def _run(arguments: argparse.Namespace) -> int:
     if not program:
         arguments.complain("which program? For example: latspan run -- python app.py")
 
-    from latspan.sdk._zero_code import environment_for
+    from latspan._sdk._zero_code import environment_for
 
     name = program[0]
     path = shutil.which(name)

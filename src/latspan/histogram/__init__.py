@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from latspan._lazy import fetched_when_used
+from latspan._lazy import lazy_getattr
 from latspan.histogram._buckets import (
     HIGHEST_NS,
     highest_value_of,
@@ -26,7 +26,12 @@ from latspan.histogram._spectrum import SpectrumPoint, percentile_spectrum
 if TYPE_CHECKING:
     from latspan.histogram._codec import Decoded, decode, encode
     from latspan.histogram._log_lines import LoggedSeries
-    from latspan.histogram._log_reader import HistogramLog, LoggedInterval, TornInterval, read_log
+    from latspan.histogram._log_reader import (
+        HistogramLog,
+        LoggedInterval,
+        TruncatedInterval,
+        read_log,
+    )
     from latspan.histogram._log_totals import LogTotals
     from latspan.histogram._log_writer import HistogramLogWriter
     from latspan.histogram._precision import FULL_PRECISION, Precision
@@ -43,7 +48,7 @@ __all__ = [
     "LoggedSeries",
     "Precision",
     "SpectrumPoint",
-    "TornInterval",
+    "TruncatedInterval",
     "decode",
     "encode",
     "highest_value_of",
@@ -65,10 +70,10 @@ _OF_FILES: Final = {
     "LoggedInterval": "_log_reader",
     "LoggedSeries": "_log_lines",
     "Precision": "_precision",
-    "TornInterval": "_log_reader",
+    "TruncatedInterval": "_log_reader",
     "decode": "_codec",
     "encode": "_codec",
     "read_log": "_log_reader",
 }
 
-__getattr__ = fetched_when_used(__name__, _OF_FILES)
+__getattr__ = lazy_getattr(__name__, _OF_FILES)

@@ -13,7 +13,7 @@ from array import array
 from functools import cache
 from typing import Final
 
-from latspan.units import NS_PER_S
+from latspan._units import NS_PER_S
 
 __all__ = [
     "HALF_MAGNITUDE",

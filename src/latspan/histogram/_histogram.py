@@ -306,7 +306,7 @@ class Histogram:
             for percentile, index in zip(percentiles, self._counts.at_ranks(ranks), strict=True)
         ]
 
-    def share_above(self, limit_ns: int) -> float:
+    def fraction_above(self, limit_ns: int) -> float:
         """
         Return the share of values that are above a limit, in [0, 1].
 

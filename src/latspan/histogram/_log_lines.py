@@ -17,6 +17,7 @@ from decimal import Decimal
 from operator import mul
 from typing import Final, NamedTuple
 
+from latspan._units import NS_PER_MS, NS_PER_S
 from latspan.errors import HistogramFormatError
 from latspan.histogram._buckets import (
     HALF_MAGNITUDE,
@@ -30,7 +31,6 @@ from latspan.histogram._codec import DecodedBuckets, encode
 from latspan.histogram._histogram import Histogram
 from latspan.histogram._limits import LAST_EPOCH_NS, LONGEST_TAG
 from latspan.histogram._precision import FULL_PRECISION, Precision
-from latspan.units import NS_PER_MS, NS_PER_S
 
 __all__ = [
     "FORMAT",

@@ -15,6 +15,7 @@ from pathlib import Path
 from sys import getsizeof
 from typing import Final, NamedTuple, NoReturn
 
+from latspan._units import NS_PER_S
 from latspan.errors import HistogramFormatError
 from latspan.histogram._codec import DecodedBuckets, decode_buckets
 from latspan.histogram._limits import (
@@ -37,9 +38,8 @@ from latspan.histogram._log_lines import (
     read_seconds_ns,
     read_series,
 )
-from latspan.units import NS_PER_S
 
-__all__ = ["HistogramLog", "LoggedInterval", "TornInterval", "read_log"]
+__all__ = ["HistogramLog", "LoggedInterval", "TruncatedInterval", "read_log"]
 
 _FUSED: Final = re.compile(rb"(?<!^)(?=#\[(?:latspan |Histogram log format ))")
 _TIME: Final = re.compile(r"#\[(?P<which>Start|Base)Time: *(?P<seconds>[\d.]+)")
@@ -65,7 +65,7 @@ class LoggedInterval:
 
 
 @dataclass(frozen=True, slots=True)
-class TornInterval:
+class TruncatedInterval:
     """
     Lines of an interval that its writer did not come to close; their values do not count.
 
@@ -102,7 +102,7 @@ class HistogramLog:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
-        self.torn: list[TornInterval] = []
+        self.torn: list[TruncatedInterval] = []
         self.bytes_read = 0
 
     def __iter__(self) -> Iterator[LoggedInterval]:
@@ -286,7 +286,7 @@ class _Reading:
 
     def _tear(self, lines: Sequence[_Line]) -> None:
         if lines:
-            self._log.torn.append(TornInterval(lines[0].number, lines[-1].number))
+            self._log.torn.append(TruncatedInterval(lines[0].number, lines[-1].number))
 
     def _refuse(self, line: _Line, message: str, hint: str | None = None) -> NoReturn:
         raise HistogramFormatError(

@@ -9,8 +9,8 @@ from typing import Final
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
-from latspan.metrics import DEFAULT_EXPECTATIONS, Expectations
-from latspan.recording import Snapshot
+from latspan._metrics import DEFAULT_EXPECTATIONS, Expectations
+from latspan._recording import Snapshot
 from latspan.report._felt import FeltTable
 from latspan.report._layout import shown
 from latspan.report._slow import calls_of, median_of, sentence, slowest_of

@@ -8,14 +8,14 @@ from typing import Final
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
+from latspan._metrics import DEFAULT_EXPECTATIONS, METRICS, Expectations
+from latspan._recording import Distribution, Snapshot
+from latspan._segments import Kind
+from latspan._units import NS_PER_MS, NS_PER_S
 from latspan.histogram import values_needed
-from latspan.metrics import DEFAULT_EXPECTATIONS, METRICS, Expectations
-from latspan.recording import Distribution, Snapshot
 from latspan.report._layout import FAINT, MARGIN, aligned, heads, shown, title
 from latspan.report._slow import calls_of
 from latspan.report._words import count, letters, milliseconds, needs, percent
-from latspan.segments import Kind
-from latspan.units import NS_PER_MS, NS_PER_S
 
 __all__ = ["FeltTable"]
 
@@ -55,7 +55,7 @@ class FeltTable:
         )
         rows = [heads("", "n", "best", "median", "worst", "source")]
         for name, label in _LABELS.items():
-            values = self.snapshot.metric(name, of=Kind.CALL)
+            values = self.snapshot.metric(name, kind=Kind.CALL)
             rows.append(
                 (
                     Text(label),

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from latspan._units import MetricUnit
 from latspan.histogram import LogTotals
 from latspan.report._histogram_rows import (
     PERCENTILES,
@@ -20,7 +21,6 @@ from latspan.report._histogram_rows import (
     paired,
     percentiles_of,
 )
-from latspan.units import MetricUnit
 
 __all__ = [
     "HISTOGRAM_DIFF_SCHEMA",

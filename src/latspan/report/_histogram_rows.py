@@ -11,12 +11,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from latspan._metrics import EVIDENCE_METRICS, METRICS, SERVER_METRICS, metric_named
+from latspan._recording import TaggedName, read_tag
+from latspan._segments import SEGMENT_ORDER, Kind
+from latspan._units import MetricUnit
 from latspan.errors import HistogramPrecisionError, UnknownNameError
 from latspan.histogram import FULL_PRECISION, Histogram, LogTotals, Precision, values_needed
-from latspan.metrics import EVIDENCE_METRICS, METRICS, SERVER_METRICS, metric_named
-from latspan.recording import TaggedName, read_tag
-from latspan.segments import SEGMENT_ORDER, Kind
-from latspan.units import MetricUnit
 
 __all__ = [
     "PERCENTILES",

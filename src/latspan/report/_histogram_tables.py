@@ -9,6 +9,8 @@ from typing import Final
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
+from latspan._segments import Source
+from latspan._units import TimeUnit
 from latspan.histogram import LogTotals, percentile_spectrum, values_needed
 from latspan.report._histogram_rows import (
     PERCENTILES,
@@ -21,8 +23,6 @@ from latspan.report._histogram_rows import (
 )
 from latspan.report._layout import FAINT, aligned, heads, title
 from latspan.report._words import SOURCE_LETTERS, count, instant, needs, quantity
-from latspan.segments import Source
-from latspan.units import TimeUnit
 
 __all__ = ["HistogramDiffTable", "HistogramsTable"]
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from latspan._metrics import LATENCY_METRICS, Metric
+from latspan._recording import Distribution, RequestRecord, Snapshot
+from latspan._segments import Kind
+from latspan._units import TimeUnit, in_metric_unit, to_seconds
 from latspan.errors import EmptyHistogramError, NotEnoughValuesError
-from latspan.metrics import LATENCY_METRICS, Metric
-from latspan.recording import Distribution, RequestRecord, Snapshot
 from latspan.report._slow import Slowest, calls_of, sentence, slowest_tenth
-from latspan.segments import Kind
-from latspan.units import TimeUnit, in_metric_unit, to_seconds
 
 __all__ = ["DEMO_SCHEMA", "demo_document"]
 
@@ -39,7 +39,7 @@ def demo_document(snapshot: Snapshot) -> dict[str, object]:
         "summary": {
             "segments": _segments(snapshot, slowest_tenth(calls)),
             "metrics": {
-                metric.name: _metric(snapshot.metric(metric.name, of=Kind.CALL), metric)
+                metric.name: _metric(snapshot.metric(metric.name, kind=Kind.CALL), metric)
                 for metric in LATENCY_METRICS.values()
             },
             "sentence": sentence(calls),
@@ -82,7 +82,7 @@ def _single_value(call: RequestRecord, metric: Metric) -> float | None:
 def _segments(snapshot: Snapshot, slowest: Slowest) -> list[dict[str, object]]:
     rows: list[dict[str, object]] = []
     for name in snapshot.segments():
-        values = snapshot.segment(name, of=Kind.CALL)
+        values = snapshot.segment(name, kind=Kind.CALL)
         if values.count():
             row: dict[str, object] = {"name": name, "n": values.count()}
             for key, value in zip(

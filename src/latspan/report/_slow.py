@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from latspan.recording import RequestRecord
+from latspan._recording import RequestRecord
+from latspan._segments import Kind, Outcome, SegmentTotal, Side, Source
 from latspan.report._words import GLOSSARY, SOURCE_WORDS, listed, percent
-from latspan.segments import Kind, Outcome, SegmentTotal, Side, Source
 
 __all__ = [
     "SegmentShare",

@@ -14,14 +14,14 @@ from typing import Final
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
+from latspan._recording import Distribution, Snapshot
+from latspan._segments import Kind
+from latspan._tokens import TokenCounts, TokenSource
 from latspan.histogram import values_needed
-from latspan.recording import Distribution, Snapshot
 from latspan.report._layout import FAINT, aligned, heads, title
 from latspan.report._slow import calls_of, slowest_tenth
 from latspan.report._waterfall import style_of
 from latspan.report._words import count, letters, listed, milliseconds, needs, percent
-from latspan.segments import Kind
-from latspan.tokens import TokenCounts, TokenSource
 
 __all__ = ["MetricsTable", "SegmentsTable", "TokensTable"]
 
@@ -68,7 +68,7 @@ class SegmentsTable:
         )
         rows = [heads("segment", "n", *_PERCENTILE_HEADS, "source", slow)]
         for name in self.snapshot.segments():
-            values = self.snapshot.segment(name, of=Kind.CALL)
+            values = self.snapshot.segment(name, kind=Kind.CALL)
             if not values.count():
                 continue
             share = slowest.share(name)
@@ -105,7 +105,7 @@ class MetricsTable:
         yield title("time to answer", options=options)
         rows = [heads("metric", "n", *_PERCENTILE_HEADS, "source")]
         for name, label in _METRIC_LABELS.items():
-            values = self.snapshot.metric(name, of=Kind.CALL)
+            values = self.snapshot.metric(name, kind=Kind.CALL)
             rows.append(
                 (
                     Text(label),

@@ -16,12 +16,12 @@ from typing import Final
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
+from latspan._recording import RequestRecord
+from latspan._segments import Segment, SegmentName, Source
 from latspan._shown import printable
-from latspan.recording import RequestRecord
+from latspan._units import NS_PER_MS
 from latspan.report._layout import shown
 from latspan.report._words import SOURCE_LETTERS, SOURCE_WORDS, milliseconds, percent
-from latspan.segments import Segment, SegmentName, Source
-from latspan.units import NS_PER_MS
 
 __all__ = ["Waterfall", "style_of"]
 

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from latspan._lazy import fetched_when_used
+from latspan._lazy import lazy_getattr
 
 if TYPE_CHECKING:
+    from latspan._clock import ManualClock
+    from latspan._recording import RequestRecord
     from latspan.testing._capture import Captured, capture
     from latspan.testing._llama import LlamaServer
     from latspan.testing._script import Dialect, Ending, Piece, Script, Step
@@ -25,7 +27,9 @@ __all__ = [
     "Dialect",
     "Ending",
     "LlamaServer",
+    "ManualClock",
     "Piece",
+    "RequestRecord",
     "Script",
     "ScriptedServer",
     "ServedRequest",
@@ -37,6 +41,8 @@ __all__ = [
 ]
 
 _HOMES: Final = {
+    "ManualClock": "latspan._clock",
+    "RequestRecord": "latspan._recording",
     "Captured": "_capture",
     "Dialect": "_script",
     "Ending": "_script",
@@ -52,7 +58,7 @@ _HOMES: Final = {
     "spans_as_dict": "_span_dicts",
 }
 
-__getattr__ = fetched_when_used(__name__, _HOMES)
+__getattr__ = lazy_getattr(__name__, _HOMES)
 
 
 def __dir__() -> list[str]:

@@ -13,6 +13,7 @@ from enum import Enum, auto
 from itertools import groupby
 from typing import Any, Final
 
+from latspan._wire import encode_comment
 from latspan.testing._http import LAST_CHUNK, HttpRequest, encode_chunk, encode_head
 from latspan.testing._payloads import (
     InvalidRequestError,
@@ -22,7 +23,6 @@ from latspan.testing._payloads import (
 )
 from latspan.testing._script import Dialect, Ending, Piece, Script, Step
 from latspan.testing._served import Ledger
-from latspan.wire import encode_comment
 
 __all__ = ["Answer", "Farewell", "Frame", "Rotation", "encode_json", "refuse"]
 

@@ -12,13 +12,13 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from latspan import _runtime
-from latspan._request import settle_left_calls
+from latspan._clock import Clock, SystemClock
+from latspan._export import PrivateSink
+from latspan._metrics import DEFAULT_EXPECTATIONS, Expectations
+from latspan._operations import settle_left_calls
+from latspan._recording import Recorder, RequestRecord, Snapshot
 from latspan._runtime import Runtime
-from latspan.clock import Clock, SystemClock
-from latspan.export import PrivateSink
-from latspan.metrics import DEFAULT_EXPECTATIONS, Expectations
-from latspan.recording import Recorder, RequestRecord, Snapshot
-from latspan.sdk._propagation import propagates
+from latspan._sdk._propagation import propagates
 from latspan.testing._span_dicts import SequentialIds, spans_as_dict
 
 __all__ = ["Captured", "capture"]

@@ -7,11 +7,11 @@ from contextlib import contextmanager
 from typing import Any
 
 import latspan
-from latspan.instrument import auto_instrument, instrumented, uninstrument
-from latspan.recording import Distribution, RequestRecord, Snapshot
-from latspan.segments import Kind
+from latspan._instrument import auto_instrument, instrumented, uninstrument
+from latspan._recording import Distribution, RequestRecord, Snapshot
+from latspan._segments import Kind
+from latspan._units import TimeUnit
 from latspan.testing._capture import Captured, capture
-from latspan.units import TimeUnit
 
 __all__ = ["LatspanFixture", "recording_fixture"]
 
@@ -48,7 +48,7 @@ class LatspanFixture:
         percentile: float,
         *,
         unit: TimeUnit = "ms",
-        of: Kind | str | None = None,
+        kind: Kind | str | None = None,
         **where: str,
     ) -> float:
         """
@@ -58,8 +58,8 @@ class LatspanFixture:
             metric: A metric's name or alias.
             percentile: In [0, 100].
             unit: Unit of the answer.
-            of: Read from ``request``, ``call``, ``http`` or ``stage``; unless given, from the
-                outermost of them that recorded it.
+            kind: ``request``, ``call``, ``http`` or ``stage``; if not given, the outermost of them
+                that recorded values.
             where: Attributes that must be equal, for example ``path="chat"``.
 
         Raises:
@@ -67,23 +67,24 @@ class LatspanFixture:
             EmptyHistogramError: There are none at all.
             UnknownNameError: There is no such metric, unit or attribute.
         """
-        return self.snapshot().percentile(metric, percentile, unit=unit, of=of, **where)
+        return self.snapshot().percentile(metric, percentile, unit=unit, kind=kind, **where)
 
-    def metric(self, name: str, *, of: Kind | str | None = None, **where: str) -> Distribution:
+    def metric(self, name: str, *, kind: Kind | str | None = None, **where: str) -> Distribution:
         """Return the distribution of a metric; see :meth:`percentile`."""
-        return self.snapshot().metric(name, of=of, **where)
+        return self.snapshot().metric(name, kind=kind, **where)
 
-    def segment(self, name: str, *, of: Kind | str | None = None, **where: str) -> Distribution:
+    def segment(self, name: str, *, kind: Kind | str | None = None, **where: str) -> Distribution:
         """
         Return the distribution of a segment: ``latspan.segment("queue").percentile(95)``.
 
-        It has ``percentile``, ``count`` and ``share_above``; see :meth:`percentile` for the rest.
+        It has ``percentile``, ``count`` and ``fraction_above``; for arguments see
+        :meth:`percentile`.
         """
-        return self.snapshot().segment(name, of=of, **where)
+        return self.snapshot().segment(name, kind=kind, **where)
 
-    def count(self, *, of: Kind | str | None = None, **where: str) -> int:
+    def count(self, *, kind: Kind | str | None = None, **where: str) -> int:
         """Return how many requests, or calls where there were no requests, were recorded."""
-        return self.snapshot().count(of=of, **where)
+        return self.snapshot().count(kind=kind, **where)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(latspan, name)

@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from latspan.units import NS_PER_S
+from latspan._units import NS_PER_S
 
 __all__ = ["LlamaLog", "LogLine"]
 

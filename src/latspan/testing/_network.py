@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from itertools import count
 
-from latspan.clock import ManualClock
+from latspan._clock import ManualClock
+from latspan._units import NS_PER_S, from_unit
 from latspan.testing._answer import Answer, Farewell, Frame, Rotation, refuse
 from latspan.testing._http import HttpRequest, RequestReader
 from latspan.testing._payloads import InvalidRequestError, ModelRequest, read_request
 from latspan.testing._script import Script
 from latspan.testing._served import Ledger, ServedRequest, Write
-from latspan.units import NS_PER_S, from_unit
 
 __all__ = ["Failure", "Network", "NetworkFailureError", "Pipe"]
 

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import Any, Final
 
-from latspan.units import from_unit
+from latspan._units import from_unit
 
 __all__ = ["Dialect", "Ending", "Piece", "Script", "Step"]
 

@@ -18,6 +18,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final, cast
 
+from latspan._units import NS_PER_S
 from latspan.testing._answer import Answer, Farewell, Frame, Rotation, encode_json, refuse
 from latspan.testing._child import STOP
 from latspan.testing._http import HttpRequest, MalformedRequestError, RequestReader
@@ -29,7 +30,6 @@ from latspan.testing._payloads import (
 )
 from latspan.testing._script import Script
 from latspan.testing._served import Ledger, Write
-from latspan.units import NS_PER_S
 
 __all__ = ["main"]
 

@@ -14,7 +14,7 @@ import latspan
 
 def main(url: str, file: str, times: str) -> None:
     latspan.auto_instrument()
-    latspan.configure(set_global=True)
+    latspan.configure(set_global_provider=True)
     kept = spans_kept.Kept()
     answers: list[str] = []
     with httpx.Client(timeout=30) as client:

@@ -11,8 +11,8 @@ import latspan
 
 def main(second_time: str) -> None:
     tracer = trace.get_tracer("shop")
-    for name, set_global in (("first", True), ("second", second_time == "global")):
-        latspan.configure(set_global=set_global)
+    for name, set_global_provider in (("first", True), ("second", second_time == "global")):
+        latspan.configure(set_global_provider=set_global_provider)
         with tracer.start_as_current_span(f"the application's {name}"), latspan.request(name):
             pass
 

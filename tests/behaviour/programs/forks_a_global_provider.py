@@ -9,7 +9,7 @@ from opentelemetry import trace
 
 import latspan
 
-latspan.configure(set_global=True)
+latspan.configure(set_global_provider=True)
 child = os.fork()
 with trace.get_tracer("shop").start_as_current_span("the application's"), latspan.stage("retrieve"):
     pass

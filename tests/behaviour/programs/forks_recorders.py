@@ -12,8 +12,8 @@ import sys
 
 import latspan
 from latspan import _runtime
-from latspan.recording import RequestRecord
-from latspan.segments import Kind, Outcome, Segment
+from latspan._recording import RequestRecord
+from latspan._segments import Kind, Outcome, Segment
 
 WORKERS = 4
 RECORDS = 2_000
@@ -48,7 +48,7 @@ def work(worker: int) -> None:
 
 
 def main() -> None:
-    latspan.configure(histogram_log=sys.argv[1], histogram_payloads=True)
+    latspan.configure(histogram_log_dir=sys.argv[1], export_raw_histograms=True)
     children: list[int] = []
     for worker in range(WORKERS):
         child = os.fork()

@@ -40,7 +40,7 @@ def main(model_url: str, otlp_url: str, ending: str, timeout_s: str) -> None:
     latspan.auto_instrument()
     latspan.configure(endpoint=otlp_url)
     traced = answers(model_url)
-    recorded = latspan.snapshot().count(of="call")
+    recorded = latspan.snapshot().count(kind="call")
     began = time.monotonic()
     said = None
     if ending == "shutdown":

@@ -72,7 +72,7 @@ def main(model_url: str) -> None:
     with openai.OpenAI(base_url=model_url, api_key="none", max_retries=0) as client:
         plain = [call(client) for _ in range(PLAIN_CALLS)]
     latspan.auto_instrument()
-    latspan.configure(set_global=True)
+    latspan.configure(set_global_provider=True)
     provider = trace.get_tracer_provider()
     assert isinstance(provider, TracerProvider)
     ids = Ids()

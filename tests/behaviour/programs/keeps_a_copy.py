@@ -17,7 +17,7 @@ import latspan
 
 def main(model_url: str, file: str, times: str) -> None:
     latspan.auto_instrument()
-    latspan.configure(keep_records=None, set_global=True)
+    latspan.configure(keep_records=None, set_global_provider=True)
     kept = spans_kept.Kept()
     for _ in range(int(times)):
         for _ in traffic.steps(model_url):

@@ -12,7 +12,7 @@ import latspan
 
 def main(model_url: str) -> None:
     latspan.auto_instrument()
-    latspan.configure(keep_records=None, set_global=True)
+    latspan.configure(keep_records=None, set_global_provider=True)
     tracer = trace.get_tracer("shop")
     steps = traffic.steps(model_url)
     for _ in range(traffic.STEPS):

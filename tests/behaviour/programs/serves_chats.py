@@ -23,7 +23,7 @@ from latspan_asgi import LatspanMiddleware
 @asynccontextmanager
 async def live(_: FastAPI) -> AsyncGenerator[None]:
     latspan.auto_instrument()
-    latspan.configure(set_global=True)
+    latspan.configure(set_global_provider=True)
     kept = spans_kept.Kept()
     yield
     kept.send_and_write(Path(os.environ["COPY"]))

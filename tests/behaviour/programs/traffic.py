@@ -11,8 +11,8 @@ from typing import Any
 import openai
 
 import latspan
-from latspan.recording import RequestRecord, Snapshot
-from latspan.segments import Kind
+from latspan._recording import RequestRecord, Snapshot
+from latspan._segments import Kind
 
 MODEL = "small"
 PLAIN_CHATS = 16
@@ -117,8 +117,8 @@ def as_json(record: RequestRecord) -> dict[str, Any]:
 def distributions(snapshot: Snapshot) -> Iterator[dict[str, Any]]:
     for kind in Kind:
         named = [
-            *((name, None, snapshot.metric(name, of=kind)) for name in METRICS),
-            *(("segment", name, snapshot.segment(name, of=kind)) for name in snapshot.segments()),
+            *((name, None, snapshot.metric(name, kind=kind)) for name in METRICS),
+            *(("segment", name, snapshot.segment(name, kind=kind)) for name in snapshot.segments()),
         ]
         for metric, segment, values in named:
             if values.count():

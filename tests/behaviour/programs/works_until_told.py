@@ -20,8 +20,8 @@ import openai
 import traffic
 
 import latspan
+from latspan._recording import Distribution, Snapshot
 from latspan.errors import NotEnoughValuesError
-from latspan.recording import Distribution, Snapshot
 
 WORK_S = 0.02
 """Longer than the gap between two chunks."""
@@ -42,7 +42,7 @@ def main(model_url: str) -> None:
         # A series may begin in any export: where a server's report was not believed, for example.
         begun = now.series if base is None else {**now.series, **base.series}
         base = replace(now, series=MappingProxyType(begun))
-        made = now.count(of="call")
+        made = now.count(kind="call")
         sys.stdout.write(f"{json.dumps({'made': made, **calls_of(now.diff(base))})}\n")
         sys.stdout.flush()
 
@@ -58,13 +58,13 @@ def read_slowly(model_url: str) -> None:
 
 def calls_of(snapshot: Snapshot) -> dict[str, Any]:
     calls = snapshot.where(kind="call")
-    metrics = {name: calls.metric(name, of="call") for name in traffic.METRICS}
-    segments = {name: calls.segment(name, of="call") for name in calls.segments()}
+    metrics = {name: calls.metric(name, kind="call") for name in traffic.METRICS}
+    segments = {name: calls.segment(name, kind="call") for name in calls.segments()}
     return {
         "metrics": {name: told(values) for name, values in metrics.items() if values.count()},
         "segments": {name: told(values) for name, values in segments.items() if values.count()},
         "outcomes": {
-            outcome: held.count(of="call")
+            outcome: held.count(kind="call")
             for outcome, held in calls.group_by("outcome").items()
             if outcome is not None
         },
@@ -77,7 +77,7 @@ def told(values: Distribution) -> dict[str, float | None]:
         "mean": values.mean(unit="s"),
         "p95": percentile(values, 95),
         "p99": percentile(values, 99),
-        "above_zero": values.share_above(0),
+        "above_zero": values.fraction_above(0),
     }
 
 

@@ -18,9 +18,9 @@ import wrapt
 
 import latspan
 import latspan_httpx
-from latspan.clock import SystemClock
-from latspan.recording import Recorder, RequestRecord
-from latspan.segments import Outcome
+from latspan._clock import SystemClock
+from latspan._recording import Recorder, RequestRecord
+from latspan._segments import Outcome
 from latspan.testing import capture
 from tests.clients.conftest import asked_for
 from tests.clients.contract.clients import Client, settled

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from latspan.clock import ManualClock
-from latspan.testing import Captured, capture
+from latspan.testing import Captured, ManualClock, capture
 
 pytest.importorskip("requests")
 

@@ -13,8 +13,7 @@ from urllib3.connection import HTTPConnection
 from urllib3.connectionpool import HTTPConnectionPool
 from urllib3.exceptions import ConnectTimeoutError, NewConnectionError
 
-from latspan.clock import ManualClock
-from latspan.testing import Script
+from latspan.testing import ManualClock, Script
 from latspan.testing._network import Failure, Network, NetworkFailureError, Pipe
 
 __all__ = ["MS", "PHASES", "URL", "manager_over", "network_of", "session_over"]

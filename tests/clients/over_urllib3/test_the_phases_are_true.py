@@ -16,10 +16,9 @@ from requests.adapters import HTTPAdapter
 from urllib3.connection import HTTPConnection
 from urllib3.connectionpool import HTTPConnectionPool
 
-from latspan.clock import ManualClock
-from latspan.recording import RequestRecord
-from latspan.segments import Kind, Outcome
-from latspan.testing import Captured
+from latspan._recording import RequestRecord
+from latspan._segments import Kind, Outcome
+from latspan.testing import Captured, ManualClock
 from tests.support.loopback import Ending, Loopback, Visit, chunked, whole
 from tests.support.tls import CERTIFICATE
 from tests.support.traces import OUTCOME, segment, span

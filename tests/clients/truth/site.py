@@ -12,9 +12,9 @@ from typing import Any, Final, NamedTuple
 import pytest
 from opentelemetry.sdk.trace import ReadableSpan
 
-from latspan.clock import SystemClock
-from latspan.recording import RequestRecord
-from latspan.segments import Outcome
+from latspan._clock import SystemClock
+from latspan._recording import RequestRecord
+from latspan._segments import Outcome
 from latspan.testing import ScriptedServer, ServedRequest, capture
 from tests.clients.truth.programs import Program, Setting
 from tests.clients.truth.situations import Situation

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from latspan.recording import RequestRecord
-from latspan.segments import Kind, Outcome
+from latspan._recording import RequestRecord
+from latspan._segments import Kind, Outcome
 from latspan.testing import ServedRequest
 from tests.clients.truth.programs import Program, with_every_program
 from tests.clients.truth.site import Site, Visit

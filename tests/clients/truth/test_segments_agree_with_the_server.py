@@ -9,8 +9,8 @@ from typing import Any, Final
 
 import pytest
 
-from latspan.recording import RequestRecord
-from latspan.segments import Kind, Source
+from latspan._recording import RequestRecord
+from latspan._segments import Kind, Source
 from latspan.testing import Dialect, Script, ServedRequest
 from tests.clients.truth.programs import Program, with_every_program
 from tests.clients.truth.site import Site

@@ -15,10 +15,10 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import SpanContext, SpanKind
 
+from latspan._export import event_record
 from latspan._spans import encodable, encodable_data, measured, size_of_attributes
 from latspan._spans._encodable import LONGEST_TEXT, MOST_ITEMS
-from latspan.export import event_record
-from latspan.wire import DEEPEST, LONGEST_CONTENT
+from latspan._wire import DEEPEST, LONGEST_CONTENT
 
 
 def test_what_is_fine_is_the_very_same() -> None:

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from latspan import semconv
+from latspan._segments import Mark, Outcome, ReportedTimings, Source, totals
 from latspan._spans import latency_attributes
 from latspan._timeline import Attempt, CallObservation, Reads, Timeline, call_timeline
-from latspan.segments import Mark, Outcome, ReportedTimings, Source, totals
-from latspan.units import NS_PER_MS
-from latspan.wire import ChunkKind
+from latspan._units import NS_PER_MS
+from latspan._wire import ChunkKind
 
 MS = NS_PER_MS
 FIRST_MS = 600
@@ -119,7 +119,7 @@ def test_its_span_says_so() -> None:
 
     assert said[semconv.LATSPAN_BUFFERED] is True
     assert said[semconv.LATSPAN_TIME_TO_FIRST_TOKEN] == FIRST_MS / 1000
-    assert said[semconv.LATSPAN_ESTIMATED] == [
+    assert said[semconv.LATSPAN_ESTIMATED_ATTRIBUTES] == [
         semconv.GEN_AI_RESPONSE_TIME_TO_FIRST_CHUNK,
         semconv.LATSPAN_TIME_TO_FIRST_TOKEN,
         semconv.LATSPAN_TIME_TO_FIRST_VISIBLE_TOKEN,

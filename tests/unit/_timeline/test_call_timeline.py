@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from latspan._timeline import Attempt, CallObservation, Reads, call_timeline
-from latspan.segments import (
+from latspan._segments import (
     Mark,
     Outcome,
     ReportedTimings,
@@ -18,8 +17,9 @@ from latspan.segments import (
     Source,
     totals,
 )
-from latspan.units import NS_PER_MS
-from latspan.wire import ChunkKind
+from latspan._timeline import Attempt, CallObservation, Reads, call_timeline
+from latspan._units import NS_PER_MS
+from latspan._wire import ChunkKind
 
 MS = NS_PER_MS
 

@@ -7,8 +7,8 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
+from latspan._segments import Segment, Source
 from latspan._timeline import Interval, WorkTimeline, merged, work_timeline
-from latspan.segments import Segment, Source
 
 DONE_NS = 60
 

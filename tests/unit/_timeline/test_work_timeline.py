@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from latspan._segments import Segment, Source
 from latspan._timeline import Interval, WorkTimeline, work_timeline
-from latspan.segments import Segment, Source
 
 
 def _names(work: WorkTimeline) -> list[tuple[str, int]]:

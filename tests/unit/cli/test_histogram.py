@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
+from latspan._recording import tag_of
+from latspan._units import NS_PER_MS, NS_PER_S
 from latspan.cli import main
 from latspan.histogram import Histogram, HistogramLogWriter, LogTotals, Precision, read_log
-from latspan.recording import tag_of
-from latspan.units import NS_PER_MS, NS_PER_S
 
 START_NS = 1_763_733_000_123_456_789
 DATA = Path(__file__).parents[2] / "data"

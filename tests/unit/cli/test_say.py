@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from latspan._recording import tag_of
 from latspan.histogram import Histogram, HistogramLogWriter
-from latspan.recording import tag_of
 
 COMMANDS = [
     ["histogram", "show", "{log}", "--by", "model", "--spectrum"],

@@ -97,12 +97,12 @@ def test_the_share_above_a_limit_is_that_of_the_data(values: list[int], limit: i
     """Values in buckets above the limit's count, the limit's own bucket does not."""
     above = sum(index_of(value) > index_of(limit) for value in values)
 
-    assert above / len(values) == histogram_of(values).share_above(limit)
+    assert above / len(values) == histogram_of(values).fraction_above(limit)
 
 
 def test_everything_is_above_a_negative_limit() -> None:
     """A limit below 0 has no bucket, and excludes nothing."""
-    assert histogram_of([0, 5]).share_above(-1) == 1
+    assert histogram_of([0, 5]).fraction_above(-1) == 1
 
 
 @given(st.lists(durations, min_size=1))
@@ -264,7 +264,7 @@ def test_buckets_come_lowest_first() -> None:
     "question",
     [
         lambda: Histogram().value_at_percentile(50),
-        lambda: Histogram().share_above(0),
+        lambda: Histogram().fraction_above(0),
         lambda: Histogram().mean_ns,
         lambda: Histogram().min_ns,
         lambda: Histogram().max_ns,

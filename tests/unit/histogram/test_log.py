@@ -24,7 +24,7 @@ from latspan.histogram import (
     LoggedSeries,
     LogTotals,
     Precision,
-    TornInterval,
+    TruncatedInterval,
     encode,
     read_log,
 )
@@ -137,7 +137,7 @@ def test_a_torn_line_that_another_process_wrote_on_is_told_apart(tmp_path: Path)
     log = read_log(path)
 
     assert [len(interval.series) for interval in log] == [2, 1]
-    assert log.torn == [TornInterval(10, 10)]
+    assert log.torn == [TruncatedInterval(10, 10)]
     assert str(log.torn[0]) == "line 10 is of a torn interval and was left out"
 
 
@@ -197,7 +197,7 @@ def test_a_log_of_others_is_read_line_by_line(tmp_path: Path) -> None:
         (1_441_812_279_601_000_000, 1_441_812_280_608_000_000, "x"),
         (1_441_812_280_974_000_000, 1_441_812_281_974_000_000, None),
     ]
-    assert log.torn == [TornInterval(8, 8)]
+    assert log.torn == [TruncatedInterval(8, 8)]
 
 
 def test_logs_put_behind_each_other_are_one(tmp_path: Path) -> None:

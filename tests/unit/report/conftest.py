@@ -7,12 +7,12 @@ from itertools import accumulate
 
 import pytest
 
-from latspan.clock import ManualClock
-from latspan.metrics import MetricValue, buffer_needed, fluidity, stall_ratio, tokens_before
-from latspan.recording import Recorder, RequestRecord, Snapshot
-from latspan.segments import Kind, Outcome, Segment, Source
-from latspan.tokens import TokenCounts, TokenSource
-from latspan.units import NS_PER_MS
+from latspan._metrics import MetricValue, buffer_needed, fluidity, stall_ratio, tokens_before
+from latspan._recording import Recorder, RequestRecord, Snapshot
+from latspan._segments import Kind, Outcome, Segment, Source
+from latspan._tokens import TokenCounts, TokenSource
+from latspan._units import NS_PER_MS
+from latspan.testing import ManualClock
 
 Parts = Iterable[tuple[str, float, Source]]
 

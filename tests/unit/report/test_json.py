@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable
 
 import pytest
 
-from latspan.recording import RequestRecord, Snapshot
+from latspan._recording import RequestRecord, Snapshot
+from latspan._segments import Kind, Outcome, Source
 from latspan.report import DEMO_SCHEMA, demo_document
-from latspan.segments import Kind, Outcome, Source
 
 TakeSnapshot = Callable[[Iterable[RequestRecord]], Snapshot]
 

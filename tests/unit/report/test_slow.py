@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from latspan.recording import RequestRecord
+from latspan._recording import RequestRecord
+from latspan._segments import Kind, Outcome, Source
 from latspan.report import calls_of, median_of, sentence, slowest_of, slowest_tenth
-from latspan.segments import Kind, Outcome, Source
 
 MakeCall = Callable[..., RequestRecord]
 

@@ -12,8 +12,10 @@ import pytest
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from latspan.metrics import Expectations
-from latspan.recording import RequestRecord, Snapshot
+from latspan._metrics import Expectations
+from latspan._recording import RequestRecord, Snapshot
+from latspan._segments import Kind, Outcome, Segment, Source
+from latspan._tokens import TokenCounts, TokenSource
 from latspan.report import (
     CallsReport,
     FeltTable,
@@ -22,8 +24,6 @@ from latspan.report import (
     TokensTable,
     Waterfall,
 )
-from latspan.segments import Kind, Outcome, Segment, Source
-from latspan.tokens import TokenCounts, TokenSource
 
 GOLDEN = Path(__file__).parent / "golden"
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from latspan._segments import SegmentName
 from latspan.report._words import GLOSSARY, count, listed, milliseconds, percent
-from latspan.segments import SegmentName
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 
-from latspan.clock import ManualClock
 from latspan.errors import MissingExtraError
-from latspan.testing import Ending, Piece, Script, ServedRequest, Step
+from latspan.testing import Ending, ManualClock, Piece, Script, ServedRequest, Step
 from latspan.testing import scripted_transport as _scripted_transport
 
 MS = 1_000_000

@@ -7,9 +7,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar, Final
 
+from latspan._wire import encode_event
 from latspan.testing._script import Piece, Script, Step
 from latspan.testing._served import Ledger
-from latspan.wire import encode_event
 
 __all__ = [
     "CALL_ID",

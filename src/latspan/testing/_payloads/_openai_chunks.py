@@ -10,11 +10,11 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar, cast
 
+from latspan._units import in_unit
+from latspan._wire import DONE
 from latspan.testing._payloads._base import StreamPayloads, encode
 from latspan.testing._script import Dialect, Script, Step
 from latspan.testing._served import Ledger
-from latspan.units import in_unit
-from latspan.wire import DONE
 
 __all__ = ["OpenAIChunks"]
 

@@ -1,0 +1,39 @@
+"""
+Cerebras: ``time_info``, in seconds.
+
+``queue_time``, ``prompt_time`` and ``completion_time`` are queue, prefill and generation;
+``total_time`` is all of the server's time, more than their sum.
+
+Could not be exercised against the real server.
+Source: Cerebras Inference, API reference, "Chat completions", and the answer shown there.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from latspan._evidence._numbers import in_body, ns, number, numbers_in
+from latspan._segments import ReportedTimings
+from latspan._wire import Answer
+
+__all__ = ["TOLD_BY", "read"]
+
+_TIMES: Final = ("queue_time", "prompt_time", "completion_time", "total_time")
+
+TOLD_BY: Final = frozenset({"time_info"})
+"""What an answer of its has at least one of: fields of a body, or headers."""
+
+
+def read(answer: Answer) -> ReportedTimings | None:
+    """Return the times of Cerebras, or ``None`` where the answer carries none of them."""
+    said = in_body(answer, "time_info")
+    if said is None or any(number(said.get(name)) is None for name in _TIMES):
+        return None
+    return ReportedTimings(
+        system="cerebras",
+        queue_ns=ns(said["queue_time"], "s"),
+        prefill_ns=ns(said["prompt_time"], "s"),
+        decode_ns=ns(said["completion_time"], "s"),
+        total_ns=ns(said["total_time"], "s"),
+        raw=numbers_in({name: said[name] for name in _TIMES}),
+    )

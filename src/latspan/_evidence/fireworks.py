@@ -1,0 +1,62 @@
+"""
+Fireworks: headers ``fireworks-*``, and the same names in ``perf_metrics``; in seconds.
+
+``server-processing-time`` is all of the server's time, ``server-time-to-first-token`` that up to
+the first token, and what lies between is the generation. Dedicated deployments also tell
+``prefill-queue-duration`` and ``prefill-duration``. An answer in one piece has all of it in
+headers. The head of a stream has the time to first token alone; the rest stands in the last
+chunk if the request said ``perf_metrics_in_response``. There a number may be written as text.
+
+Could not be exercised against the real server. Its documents do not state the unit: seconds are
+from answers that others recorded. A time in milliseconds would be a thousand times too long, and
+rejected.
+Source: Fireworks documentation, "How to get performance metrics for streaming responses" and
+the API reference of chat completions, ``perf_metrics_in_response``.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from latspan._evidence._numbers import in_body, in_header, ns, number, numbers_in
+from latspan._segments import ReportedTimings
+from latspan._wire import Answer, as_number
+
+__all__ = ["TOLD_BY", "read"]
+
+_FIRST_TOKEN: Final = "server-time-to-first-token"
+_TOTAL: Final = "server-processing-time"
+_TIMES: Final = (_FIRST_TOKEN, _TOTAL, "prefill-queue-duration", "prefill-duration")
+_HEADERS: Final = {name: f"fireworks-{name}" for name in _TIMES}
+
+TOLD_BY: Final = frozenset({"perf_metrics", *_HEADERS.values()})
+"""What an answer of its has at least one of: fields of a body, or headers."""
+
+
+def read(answer: Answer) -> ReportedTimings | None:
+    """Return the times of Fireworks, or ``None`` where the answer carries none of them."""
+    in_headers = {name: in_header(answer, header) for name, header in _HEADERS.items()}
+    in_last_chunk = in_body(answer, "perf_metrics") or {}
+    said: dict[str, float] = {}
+    for name in _TIMES:
+        value = _number(in_last_chunk.get(name))
+        value = in_headers[name] if value is None else value
+        if value is not None:
+            said[name] = value
+    if _FIRST_TOKEN not in said and _TOTAL not in said:
+        return None
+    first_token, total = said.get(_FIRST_TOKEN), said.get(_TOTAL)
+    return ReportedTimings(
+        system="fireworks",
+        queue_ns=ns(said.get("prefill-queue-duration"), "s"),
+        prefill_ns=ns(said.get("prefill-duration"), "s"),
+        decode_ns=None if first_token is None or total is None else ns(total - first_token, "s"),
+        # The head of a stream that tells it waited for that token.
+        head_ns=ns(in_headers[_FIRST_TOKEN], "s") if answer.streamed else None,
+        total_ns=ns(total, "s"),
+        raw=numbers_in(said),
+    )
+
+
+def _number(value: object) -> float | None:
+    return as_number(value) if isinstance(value, str) else number(value)

@@ -1,0 +1,50 @@
+"""
+``gen_ai.latency.*``: what vLLM and SGLang write on their own spans, seconds as doubles.
+
+Such a span is not in an answer; it is read from a trace, once it is there. Both servers call the
+time from the request's arrival ``e2e``, and that from the first token to the end
+``time_in_model_decode``. They differ in ``time_in_model_prefill``: vLLM's begins when the request
+is scheduled, and ``time_in_queue`` stands beside it. SGLang's begins when the API server has
+handed the request over, so its queue is inside, and no ``time_in_queue`` is there. Hence it is
+read as prefill only where the queue was told apart.
+
+Exercised against spans of the real vLLM 0.32. SGLang's could not be: they are from its source.
+Source: vLLM, ``vllm/v1/engine/output_processor.py``, ``do_tracing``; SGLang,
+``python/sglang/srt/observability/req_time_stats.py``, ``convert_to_gen_ai_span_attrs``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from latspan import semconv
+from latspan._evidence._numbers import ns, number, numbers_in
+from latspan._segments import ReportedTimings
+
+__all__ = ["read_span"]
+
+
+def read_span(attributes: Mapping[str, Any]) -> ReportedTimings | None:
+    """
+    Return what a server's span says of its time, ``None`` where it says nothing.
+
+    Args:
+        attributes: Of the span, by name.
+    """
+    said = {
+        name.removeprefix(semconv.GEN_AI_LATENCY_PREFIX): value
+        for name, value in attributes.items()
+        if name.startswith(semconv.GEN_AI_LATENCY_PREFIX) and number(value) is not None
+    }
+    if not said:
+        return None
+    prefill = said.get("time_in_model_prefill") if "time_in_queue" in said else None
+    return ReportedTimings(
+        system="gen_ai_latency",
+        queue_ns=ns(said.get("time_in_queue"), "s"),
+        prefill_ns=ns(prefill, "s"),
+        decode_ns=ns(said.get("time_in_model_decode"), "s"),
+        total_ns=ns(said.get("e2e"), "s"),
+        raw=numbers_in(said),
+    )

@@ -1,0 +1,48 @@
+"""
+Groq: times in ``usage``, in seconds.
+
+``prompt_time`` is the prefill, ``completion_time`` the generation, ``queue_time`` the wait before
+them. ``total_time`` is the sum of prompt and completion, without the queue. In a stream the same
+``usage`` stands in ``x_groq`` of the last chunk.
+
+Could not be exercised against the real server.
+Source: Groq API reference and documentation, console.groq.com/docs, and the answers shown there;
+``groq`` package, ``types/completion_usage.py``.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from latspan._evidence._numbers import in_body, ns, number, numbers_in
+from latspan._segments import ReportedTimings
+from latspan._wire import Answer
+
+__all__ = ["TOLD_BY", "read"]
+
+_REQUIRED: Final = ("prompt_time", "completion_time", "total_time")
+_TIMES: Final = (*_REQUIRED, "queue_time")
+
+TOLD_BY: Final = frozenset({"x_groq", "usage"})
+"""What an answer of its has at least one of: fields of a body, or headers."""
+
+
+def read(answer: Answer) -> ReportedTimings | None:
+    """Return Groq's times, or ``None`` where the usage carries none of them."""
+    for path in (("x_groq", "usage"), ("usage",)):
+        usage = in_body(answer, *path)
+        if usage is None or "total_time" not in usage:
+            continue
+        said = {name: value for name in _TIMES if (value := number(usage.get(name))) is not None}
+        if any(name not in said for name in _REQUIRED):
+            continue
+        queued = said.get("queue_time")
+        return ReportedTimings(
+            system="groq",
+            queue_ns=ns(queued, "s"),
+            prefill_ns=ns(said["prompt_time"], "s"),
+            decode_ns=ns(said["completion_time"], "s"),
+            total_ns=None if queued is None else ns(queued + said["total_time"], "s"),
+            raw=numbers_in(said),
+        )
+    return None

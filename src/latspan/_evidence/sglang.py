@@ -1,0 +1,48 @@
+"""
+SGLang's own API: ``meta_info``, in seconds.
+
+``queue_time`` is the scheduler's wait before the first forward pass, ``e2e_latency`` the time from
+the request to its end. Prefill and decode are given as instants of the server's clock:
+``forward_entry_time``, ``prefill_finished_time``, ``request_finished_ts``. They cannot be held
+against the client's clock, but what lies between two of them is a duration.
+
+SGLang's OpenAI routes do not send them.
+
+Could not be exercised against the real server, which needs an accelerator.
+Source: SGLang, ``python/sglang/srt/observability/req_time_stats.py``,
+``convert_to_output_meta_info``, and ``managers/tokenizer_manager.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from latspan._evidence._numbers import in_body, ns, number, numbers_in
+from latspan._segments import ReportedTimings
+from latspan._wire import Answer
+
+__all__ = ["TOLD_BY", "read"]
+
+TOLD_BY: Final = frozenset({"meta_info"})
+"""What an answer of its has at least one of: fields of a body, or headers."""
+
+
+def read(answer: Answer) -> ReportedTimings | None:
+    """Return SGLang's times, or ``None`` where the answer carries none of them."""
+    said = in_body(answer, "meta_info")
+    if said is None or number(said.get("e2e_latency")) is None:
+        return None
+    return ReportedTimings(
+        system="sglang",
+        queue_ns=ns(said.get("queue_time"), "s"),
+        prefill_ns=_between(said, "forward_entry_time", "prefill_finished_time"),
+        decode_ns=_between(said, "prefill_finished_time", "request_finished_ts"),
+        total_ns=ns(said["e2e_latency"], "s"),
+        raw=numbers_in(said),
+    )
+
+
+def _between(said: Mapping[str, Any], begin: str, end: str) -> int | None:
+    began, ended = number(said.get(begin)), number(said.get(end))
+    return None if began is None or ended is None else ns(ended - began, "s")

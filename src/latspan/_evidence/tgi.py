@@ -1,0 +1,43 @@
+"""
+Hugging Face's text-generation-inference: headers, in whole milliseconds.
+
+``x-validation-time`` runs from the request to its place in the queue, ``x-queue-time`` to its
+first batch, and ``x-inference-time`` is prefill and generation undivided. ``x-total-time`` is all
+of it. ``x-compute-time`` is the total again, in seconds in later versions and in milliseconds in
+earlier ones, so it is not read. Its streams carry none of them. LoRAX sends the same headers.
+
+Could not be exercised against the real server.
+Source: text-generation-inference, ``router/src/server.rs``.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from latspan._evidence._numbers import in_head, in_header, ns
+from latspan._segments import ReportedTimings
+from latspan._wire import Answer
+
+__all__ = ["TOLD_BY", "read"]
+
+_TIMES: Final = ("x-total-time", "x-validation-time", "x-queue-time", "x-inference-time")
+
+TOLD_BY: Final = frozenset({"x-inference-time"})
+"""What an answer of its has at least one of: fields of a body, or headers."""
+
+
+def read(answer: Answer) -> ReportedTimings | None:
+    """Return the router's times, or ``None`` where the headers are not its."""
+    if "x-inference-time" not in answer.headers:
+        return None
+    said = {name: value for name in _TIMES if (value := in_header(answer, name)) is not None}
+    if len(said) < len(_TIMES):
+        return None
+    head_ns, total_ns = in_head(answer, ns(said["x-total-time"], "ms"))
+    return ReportedTimings(
+        system="tgi",
+        queue_ns=ns(said["x-queue-time"], "ms"),
+        head_ns=head_ns,
+        total_ns=total_ns,
+        raw=said,
+    )

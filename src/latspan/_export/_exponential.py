@@ -1,0 +1,122 @@
+"""
+The arithmetic from HDR buckets to base-2 exponential ones, in seconds or as ratios.
+
+At scale ``s`` bucket ``i`` holds the values in ``(base**i, base**(i + 1)]`` with
+``base = 2**(2**-s)``.
+
+Source: OpenTelemetry metrics data model, "ExponentialHistogram".
+"""
+
+from __future__ import annotations
+
+import math
+from array import array
+from dataclasses import dataclass
+from functools import cache
+from typing import Final
+
+from latspan._units import to_seconds
+from latspan.errors import ConfigError
+from latspan.histogram import HIGHEST_NS, Histogram, index_of, middle_value_of
+
+__all__ = [
+    "DEFAULT_MAX_BUCKETS",
+    "DEFAULT_SCALE",
+    "ExponentialBuckets",
+    "check_resolution",
+    "exponential_buckets",
+]
+
+DEFAULT_SCALE: Final = 8
+"""The finest scale that Prometheus keeps: a bucket is 0.27 % wide, its middle 0.135 % off."""
+
+DEFAULT_MAX_BUCKETS: Final = 4096
+"""At scale 8 enough for values that span a factor of 65,536, for example 1 ms to 65 s."""
+
+_SCALES: Final = range(-10, 21)
+_HDR_BUCKETS: Final = index_of(HIGHEST_NS) + 1
+
+
+@dataclass(frozen=True, slots=True)
+class ExponentialBuckets:
+    """
+    Counts of values in exponential buckets: seconds, or ratios.
+
+    Args:
+        scale: Each scale less doubles the buckets' width, as a power.
+        offset: The index of the first bucket.
+        counts: One a bucket, from the first occupied to the last; empty where all values are 0.
+        zero_count: How many values are 0.
+    """
+
+    scale: int
+    offset: int
+    counts: tuple[int, ...]
+    zero_count: int
+
+
+def check_resolution(scale: int, max_buckets: int) -> None:
+    """
+    Refuse a resolution that :func:`exponential_buckets` cannot give.
+
+    Raises:
+        ConfigError: ``scale`` is outside [-10, 20], or ``max_buckets`` less than 2.
+    """
+    if scale not in _SCALES:
+        raise ConfigError(f"the scale {scale} does not exist", hint="it lies in [-10, 20]")
+    if max_buckets < 2:
+        # A value below 1 s and one above it share no bucket at any scale.
+        raise ConfigError(f"{max_buckets} buckets are too few", hint="allow at least 2")
+
+
+def exponential_buckets(
+    histogram: Histogram, *, scale: int = DEFAULT_SCALE, max_buckets: int = DEFAULT_MAX_BUCKETS
+) -> ExponentialBuckets:
+    """
+    Return the histogram's counts in exponential buckets.
+
+    Args:
+        histogram: Of nanoseconds, or of a ratio's billionths, which is the same arithmetic.
+        scale: In [-10, 20]; the finest that is wanted.
+        max_buckets: At least 2. Where the occupied buckets and those between them are more, the
+            scale is lowered until they are not.
+
+    Raises:
+        ConfigError: ``scale`` or ``max_buckets`` is out of its range.
+    """
+    check_resolution(scale, max_buckets)
+    buckets = list(histogram)
+    zero_count = buckets.pop(0)[1] if buckets and buckets[0][0] == 0 else 0
+    if not buckets:
+        return ExponentialBuckets(scale, 0, (), zero_count)
+    # A value's place never depends on the others, so that no count of a cumulative series ever
+    # falls; the outermost buckets may then lie a little beyond the exact extremes.
+    table = _table_of(scale)
+    lowest, highest = table[buckets[0][0]], table[buckets[-1][0]]
+    down = _scales_too_fine(lowest, highest, max_buckets)
+    first, last = lowest >> down, highest >> down
+    counts = [0] * (last - first + 1)
+    for hdr_index, count in buckets:
+        counts[(table[hdr_index] >> down) - first] += count
+    return ExponentialBuckets(scale - down, first, tuple(counts), zero_count)
+
+
+@cache
+def _table_of(scale: int) -> array[int]:
+    """Return the exponential bucket of each HDR bucket's middle; 0 has none."""
+    return array(
+        "i",
+        [0, *(_index_of(middle_value_of(index), scale) for index in range(1, _HDR_BUCKETS))],
+    )
+
+
+def _index_of(value_ns: int, scale: int) -> int:
+    return math.ceil(math.ldexp(math.log2(to_seconds(value_ns)), scale)) - 1
+
+
+def _scales_too_fine(first: int, last: int, max_buckets: int) -> int:
+    """Return by how much to lower the scale; one less halves every index, rounding down."""
+    down = 0
+    while (last >> down) - (first >> down) >= max_buckets:
+        down += 1
+    return down

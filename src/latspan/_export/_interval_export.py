@@ -1,0 +1,227 @@
+"""The thread that takes a recorder's intervals, one after the other, and sends them off."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final, Protocol, TypeVar
+
+from latspan._export._environment import export_interval_s
+from latspan._export._export_errors import ExportErrors
+from latspan._log import logger
+from latspan._recording import Recorder, Snapshot
+from latspan._units import from_unit
+from latspan.errors import ConfigError
+
+__all__ = ["DEFAULT_IDLE_S", "IntervalExport", "Outlet"]
+
+
+_T = TypeVar("_T")
+
+_SAVING_S: Final = 1.0
+
+DEFAULT_IDLE_S: Final = 3600.0
+"""After an hour without a value a series is forgotten."""
+
+
+class Outlet(Protocol):
+    """
+    A place to which intervals go. What it could not deliver it keeps for the next time.
+
+    Attributes:
+        local: Whether it needs no network, and so is worth asking when time is up.
+    """
+
+    local: bool
+
+    def send(self, interval: Snapshot, *, last: bool) -> bool:
+        """
+        Take one interval.
+
+        Args:
+            interval: What was recorded since the last one.
+            last: Whether there will be no other.
+
+        Returns:
+            Whether everything so far has been delivered.
+        """
+        ...
+
+    def shutdown(self, timeout_s: float) -> None:
+        """Let go of files and connections; nothing is sent after this."""
+        ...
+
+
+def _do_nothing() -> None:
+    pass
+
+
+class IntervalExport:
+    """
+    Swaps a recorder's interval at an interval and hands it to outlets, on a daemon thread.
+
+    The thread starts at once. All sending happens on it, one after the other, under
+    OpenTelemetry's suppression of instrumentation. What an outlet raises is logged once a type
+    and goes no further. A forked child has no thread, and needs an object of its own.
+
+    Args:
+        recorder: No one else may swap its intervals.
+        outlets: Where intervals go; shut down together with this.
+        before: Called on the thread before each interval is taken.
+        interval_s: Greater than 0, in seconds; ``OTEL_METRIC_EXPORT_INTERVAL`` unless given.
+        idle_s: How long a series is remembered, after its last value was delivered.
+
+    Raises:
+        ConfigError: ``interval_s`` is out of its range.
+    """
+
+    def __init__(
+        self,
+        recorder: Recorder,
+        outlets: Sequence[Outlet],
+        *,
+        before: Callable[[], None] = _do_nothing,
+        interval_s: float | None = None,
+        idle_s: float = DEFAULT_IDLE_S,
+    ) -> None:
+        interval_s = export_interval_s() if interval_s is None else interval_s
+        if interval_s <= 0:
+            raise ConfigError(
+                f"metrics cannot be exported every {interval_s} s", hint="use more than 0 s"
+            )
+        self._recorder = recorder
+        self._outlets = tuple(outlets)
+        self._before = before
+        self._interval_s = min(interval_s, threading.TIMEOUT_MAX)
+        self._idle_ns = from_unit(idle_s, "s")
+        self._logged: dict[object, set[type[BaseException]]] = {}
+        self._deliveries = ExportErrors("histograms")
+
+        # Guarded by the condition: flushes asked for and answered, and the last answer.
+        self._condition = threading.Condition()
+        self._asked = 0
+        self._answered = 0
+        self._exported = True
+        self._stopping = False
+        self._finished = False
+        # Held while local outlets are given an interval: by the thread or, at the end, by who
+        # waits no longer for it.
+        self._turn = threading.Lock()
+
+        self._thread = threading.Thread(
+            target=self._run, name="latspan-interval-export", daemon=True
+        )
+        self._thread.start()
+
+    def force_flush(self, timeout_s: float = 10.0) -> bool:
+        """
+        Export now what was recorded before this call.
+
+        Args:
+            timeout_s: How long to wait for it, in seconds.
+
+        Returns:
+            Whether it was exported in time; ``False`` after :meth:`shutdown`.
+        """
+        with self._condition:
+            if self._stopping or not self._thread.is_alive():
+                return False
+            self._asked += 1
+            ticket = self._asked
+            self._condition.notify_all()
+            answered = self._condition.wait_for(lambda: self._answered >= ticket, timeout_s)
+            return answered and self._exported
+
+    def shutdown(self, timeout_s: float = 30.0) -> bool:
+        """
+        Export once more, end the thread and shut the outlets down.
+
+        Args:
+            timeout_s: How long to wait for it, in seconds.
+
+        Returns:
+            Whether everything was exported in time. A second call changes nothing.
+        """
+        deadline_s = time.monotonic() + timeout_s
+        with self._condition:
+            first = not self._stopping
+            self._stopping = True
+            self._condition.notify_all()
+        self._thread.join(timeout_s)
+        if first:
+            if self._thread.is_alive():
+                self._save()
+            for outlet in self._outlets:
+                left_s = max(deadline_s - time.monotonic(), 0)
+                self._guarded(outlet, partial(outlet.shutdown, left_s))
+        return self._finished and self._exported
+
+    def _save(self) -> None:
+        """Hand what is left to outlets that need no network, while one that does hangs."""
+        if self._turn.acquire(timeout=_SAVING_S):
+            try:
+                interval = self._guarded(self, self._recorder.swap_interval)
+                if interval is not None:
+                    local = [outlet for outlet in self._outlets if outlet.local]
+                    self._send(interval, local, last=True)
+            finally:
+                self._turn.release()
+
+    def _run(self) -> None:
+        stopping = False
+        while not stopping:
+            with self._condition:
+                self._condition.wait_for(
+                    lambda: self._stopping or self._asked > self._answered, self._interval_s
+                )
+                asked, stopping = self._asked, self._stopping
+            exported = self._guarded(self, partial(self._export, last=stopping)) or False
+            with self._condition:
+                self._answered, self._exported = asked, exported
+                self._condition.notify_all()
+        self._finished = True
+
+    def _export(self, *, last: bool) -> bool:
+        self._before()
+        interval = self._recorder.swap_interval()
+        local = [outlet for outlet in self._outlets if outlet.local]
+        with self._turn:
+            saved = self._send(interval, local, last=last)
+        others = [outlet for outlet in self._outlets if not outlet.local]
+        sent = self._send(interval, others, last=last)
+        if sent and others:
+            self._deliveries.arrived()
+        if saved and sent:
+            self._recorder.forget_idle(interval.end_epoch_ns - self._idle_ns)
+        return saved and sent
+
+    def _send(self, interval: Snapshot, outlets: Sequence[Outlet], *, last: bool) -> bool:
+        sent = [
+            self._guarded(outlet, partial(outlet.send, interval, last=last)) or False
+            for outlet in outlets
+        ]
+        return all(sent)
+
+    def _guarded(self, whose: object, action: Callable[[], _T]) -> _T | None:
+        """
+        Return what ``action`` returns, or ``None`` where it raises.
+
+        That is logged once a type, until it works again whose action it is.
+        """
+        try:
+            with self._deliveries.one():
+                result = action()
+        except BaseException as error:
+            # It is not the end of latspan's thread: nothing would ever be sent again. On a
+            # caller's thread, at shutdown, an interrupt is the caller's.
+            if not isinstance(error, Exception) and threading.current_thread() is not self._thread:
+                raise
+            logged = self._logged.setdefault(whose, set())
+            if type(error) not in logged:
+                logged.add(type(error))
+                logger.warning("histograms could not be exported: %s", error, exc_info=True)
+            return None
+        self._logged.pop(whose, None)
+        return result

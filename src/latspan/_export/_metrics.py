@@ -1,0 +1,162 @@
+"""Snapshots as OpenTelemetry metrics: what a snapshot becomes when it leaves the process."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from opentelemetry.sdk.metrics.export import (
+    AggregationTemporality,
+    ExponentialHistogram,
+    Histogram,
+    Metric,
+    MetricsData,
+    ResourceMetrics,
+    ScopeMetrics,
+    Sum,
+)
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+
+from latspan import semconv
+from latspan._export._exponential import DEFAULT_MAX_BUCKETS, DEFAULT_SCALE, check_resolution
+from latspan._export._metric_definitions import FORMS, Form
+from latspan._export._points import DataPoint, data_point, largest_size
+from latspan._recording import Exemplar, SeriesKey, Snapshot
+from latspan._spans import size_of_attributes
+from latspan._version import __version__
+
+__all__ = ["PART_BYTES", "SCOPE", "MetricsPart", "metrics_parts"]
+
+PART_BYTES: Final = 500_000
+"""
+Well below the 4 MiB that a gRPC server takes at once unless told otherwise: while a message is
+made it takes fifty times as much memory.
+"""
+
+SCOPE: Final = InstrumentationScope("latspan", __version__, semconv.SCHEMA_URL)
+
+_FIXED_BYTES: Final = 4_096
+"""What a message holds beside resource and points: names, descriptions, scope."""
+
+_NO_EXEMPLARS: Final[Mapping[SeriesKey, Sequence[Exemplar]]] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class MetricsPart:
+    """
+    As much as goes into one message.
+
+    Args:
+        data: To be handed to an exporter.
+        keys: The series in it.
+        has_about: Whether it holds the metrics about latspan itself.
+    """
+
+    data: MetricsData
+    keys: tuple[SeriesKey, ...]
+    has_about: bool
+
+
+def metrics_parts(
+    snapshot: Snapshot,
+    *,
+    resource: Resource,
+    temporality: AggregationTemporality,
+    exemplars: Mapping[SeriesKey, Sequence[Exemplar]] = _NO_EXEMPLARS,
+    about: Sequence[Metric] = (),
+    scale: int = DEFAULT_SCALE,
+    max_buckets: int = DEFAULT_MAX_BUCKETS,
+    part_bytes: int = PART_BYTES,
+) -> Iterator[MetricsPart]:
+    """
+    Yield a snapshot as OTLP metrics, in messages that every collector takes.
+
+    latspan's own metrics are exponential histograms in seconds; those of the GenAI conventions
+    have the buckets that these advise. Each message is made when it is asked for: all of them at
+    once would take far more memory than the snapshot.
+
+    Everything of a message is in one ``ResourceMetrics`` and one ``ScopeMetrics``: of two with an
+    equal resource or scope the OTLP encoder of the SDK 1.45 keeps the last and drops the first.
+
+    Args:
+        snapshot: Since the start for cumulative temporality, one interval for delta.
+        resource: What the process is called.
+        temporality: As the snapshot was taken.
+        exemplars: Requests that stand for a series.
+        about: Metrics about latspan itself, for the first message.
+        scale: In [-10, 20]; 8 keeps the middle of a bucket within 0.3 % of a value in it.
+        max_buckets: At least 2; where a histogram spans more, its scale is lowered.
+        part_bytes: How large a message may be. A single series is sent even where it is larger.
+
+    Yields:
+        Nothing where there is nothing to tell: no series that is exported, and no counter in
+        ``about``.
+
+    Raises:
+        ConfigError: ``scale`` or ``max_buckets`` is out of its range.
+    """
+    check_resolution(scale, max_buckets)
+    room = part_bytes - _FIXED_BYTES - size_of_attributes(resource.attributes)
+    part = _Part(list(about))
+    for form, key in _in_order(snapshot):
+        point = data_point(
+            form,
+            key,
+            snapshot.series[key],
+            end_epoch_ns=snapshot.end_epoch_ns,
+            exemplars=exemplars.get(key, ()),
+            scale=scale,
+            max_buckets=max_buckets,
+        )
+        size = largest_size(point)
+        if part.keys and part.size + size > room:
+            yield part.finished(resource, temporality)
+            part = _Part([])
+        part.add(form, key, point, size)
+    if part.keys or any(isinstance(metric.data, Sum) for metric in part.about):
+        yield part.finished(resource, temporality)
+
+
+def _in_order(snapshot: Snapshot) -> Iterator[tuple[Form, SeriesKey]]:
+    """Yield what is exported, metric by metric."""
+    keys: defaultdict[str, list[SeriesKey]] = defaultdict(list)
+    for key, series in snapshot.series.items():
+        if key.metric in FORMS and series.histogram.count:
+            keys[key.metric].append(key)
+    for metric, form in FORMS.items():
+        for key in keys[metric]:
+            yield form, key
+
+
+@dataclass(slots=True)
+class _Part:
+    """A message in the making."""
+
+    about: list[Metric]
+    keys: list[SeriesKey] = field(default_factory=list[SeriesKey])
+    points: dict[Form, list[Any]] = field(default_factory=dict[Form, list[Any]])
+    size: int = 0
+
+    def add(self, form: Form, key: SeriesKey, point: DataPoint, size: int) -> None:
+        self.keys.append(key)
+        self.points.setdefault(form, []).append(point)
+        self.size += size
+
+    def finished(self, resource: Resource, temporality: AggregationTemporality) -> MetricsPart:
+        metrics = [
+            Metric(
+                form.name,
+                form.description,
+                form.unit,
+                ExponentialHistogram(points, temporality)
+                if form.bounds is None
+                else Histogram(points, temporality),
+            )
+            for form, points in self.points.items()
+        ]
+        scope_metrics = ScopeMetrics(SCOPE, [*metrics, *self.about], semconv.SCHEMA_URL)
+        data = MetricsData([ResourceMetrics(resource, [scope_metrics], resource.schema_url)])
+        return MetricsPart(data, tuple(self.keys), bool(self.about))

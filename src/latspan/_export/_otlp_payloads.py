@@ -1,0 +1,134 @@
+"""The outlet for exact histograms: HdrHistogram's own text, as OTLP log records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from opentelemetry._logs import LogRecord, SeverityNumber
+from opentelemetry.sdk._logs import ReadableLogRecord
+from opentelemetry.sdk._logs.export import LogRecordExporter, LogRecordExportResult
+from opentelemetry.sdk.resources import Resource
+
+from latspan import semconv
+from latspan._export._metrics import PART_BYTES, SCOPE
+from latspan._export._pending import Unsent
+from latspan._export._self_metrics import Reading, refused
+from latspan._export._sending import Sending
+from latspan._recording import Series, SeriesKey, Snapshot, tag_of
+from latspan._spans import size_of_attributes
+from latspan.histogram import encode
+
+if TYPE_CHECKING:
+    from latspan._export._http_session import HttpSession
+
+__all__ = ["OtlpPayloads"]
+
+_FIXED_BYTES: Final = 160
+
+
+class OtlpPayloads:
+    """
+    Sends each interval's histograms as they are, one log record a series.
+
+    What backends keep of a histogram is approximate. These are exact and merge without loss,
+    so that a fleet's percentiles can be told later. What could not be sent is sent with the next
+    interval; what a receiver refuses for good is counted, and not sent again.
+
+    Args:
+        exporter: Where log records go, any of the SDK's; shut down together with this.
+        resource: What the process is called, or what returns that.
+        part_bytes: How large one message may be.
+        session: What the exporter sends with, where that tells what it was answered.
+    """
+
+    local = False
+
+    def __init__(
+        self,
+        exporter: LogRecordExporter,
+        *,
+        resource: Resource | Callable[[], Resource],
+        part_bytes: int = PART_BYTES,
+        session: HttpSession | None = None,
+    ) -> None:
+        self._exporter = exporter
+        self._resource = resource if callable(resource) else lambda: resource
+        self._part_bytes = part_bytes
+        self._unsent = Unsent()
+        self._refused = 0
+        self._sending = Sending("histograms", session)
+
+    def send(self, interval: Snapshot, *, last: bool = False) -> bool:  # noqa: ARG002
+        """Return whether everything so far was taken."""
+        refused_before = self._refused
+        for keys, records in self._parts(self._unsent.joined_by(interval)):
+            answer = self._sending.send(partial(self._taken, records))
+            if answer.again and not answer.smaller:
+                return False
+            if not answer.taken:
+                self._refused += len(records)
+            self._unsent.delivered(keys)
+        self._unsent.all_delivered()
+        return self._refused == refused_before
+
+    def _taken(self, records: Sequence[ReadableLogRecord]) -> bool:
+        return self._exporter.export(records) is LogRecordExportResult.SUCCESS
+
+    def readings(self) -> Sequence[Reading]:
+        """Return how many payloads were refused for good."""
+        return refused("payloads", self._refused)
+
+    def shutdown(self, timeout_s: float) -> None:  # noqa: ARG002 - the SDK's takes no time
+        """Shut the exporter down."""
+        self._exporter.shutdown()
+
+    def _parts(
+        self, snapshot: Snapshot
+    ) -> Iterator[tuple[list[SeriesKey], list[ReadableLogRecord]]]:
+        """Yield as much as goes into one message, again and again."""
+        resource = self._resource()
+        room = self._part_bytes - size_of_attributes(resource.attributes)
+        keys: list[SeriesKey] = []
+        records: list[ReadableLogRecord] = []
+        size = 0
+        for key, series in snapshot.series.items():
+            record = _record(key, series, snapshot.end_epoch_ns)
+            more = (
+                _FIXED_BYTES + len(str(record.body)) + size_of_attributes(record.attributes or {})
+            )
+            if records and size + more > room:
+                yield keys, records
+                keys, records, size = [], [], 0
+            keys.append(key)
+            records.append(ReadableLogRecord(record, resource, SCOPE))
+            size += more
+        if records:
+            yield keys, records
+
+
+def _record(key: SeriesKey, series: Series, end_epoch_ns: int) -> LogRecord:
+    histogram = series.histogram
+    extremes = {}
+    if histogram.count:
+        extremes = {
+            semconv.LATSPAN_HISTOGRAM_MIN: histogram.min_ns,
+            semconv.LATSPAN_HISTOGRAM_MAX: histogram.max_ns,
+        }
+    return LogRecord(
+        timestamp=end_epoch_ns,
+        observed_timestamp=end_epoch_ns,
+        severity_number=SeverityNumber.INFO,
+        event_name=semconv.EVENT_HISTOGRAM,
+        body=encode(histogram),
+        attributes={
+            semconv.LATSPAN_SERIES: tag_of(key.metric, key.attributes),
+            semconv.LATSPAN_INTERVAL_START: series.start_epoch_ns,
+            # The text has buckets only; these are exact.
+            semconv.LATSPAN_HISTOGRAM_SUM: histogram.sum_ns,
+            **extremes,
+            semconv.LATSPAN_HISTOGRAM_REJECTED: histogram.rejected,
+            semconv.LATSPAN_HISTOGRAM_CLAMPED: histogram.clamped,
+        },
+    )

@@ -1,0 +1,152 @@
+"""One series as an OTLP data point, and how many bytes that takes on the wire."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from opentelemetry.sdk.metrics import Exemplar as OtelExemplar
+from opentelemetry.sdk.metrics.export import (
+    Buckets,
+    ExponentialHistogramDataPoint,
+    HistogramDataPoint,
+)
+
+from latspan import semconv
+from latspan._export._explicit import explicit_counts
+from latspan._export._exponential import exponential_buckets
+from latspan._export._metric_definitions import Form
+from latspan._recording import Exemplar, Series, SeriesKey
+from latspan._spans import size_of_attributes
+from latspan._units import NS_PER_S, MetricUnit, in_metric_unit
+
+__all__ = ["DataPoint", "attributes_of", "data_point", "largest_size"]
+
+DataPoint = ExponentialHistogramDataPoint | HistogramDataPoint
+
+_OVERFLOW: Final = {"otel.metric.overflow": True}
+"""Source: OpenTelemetry metrics SDK specification, "Overflow attribute"."""
+
+_CONVENTION_ATTRIBUTES: Final = {
+    **semconv.CONVENTION_ATTRIBUTES,
+    "token_type": semconv.GEN_AI_TOKEN_TYPE,
+}
+
+_FIXED_BYTES: Final = 160
+_EXEMPLAR_BYTES: Final = 64
+
+
+def attributes_of(key: SeriesKey, *, conventions: bool) -> dict[str, str | int | bool]:
+    """
+    Return what a series is told apart by, outside.
+
+    Args:
+        key: The series.
+        conventions: Whether its metric is one of the GenAI conventions.
+    """
+    if key.subject.overflow is not None:
+        return (
+            dict(_OVERFLOW)
+            if conventions
+            else {**_OVERFLOW, semconv.LATSPAN_KIND: key.subject.kind}
+        )
+    if not conventions:
+        return {
+            semconv.LATSPAN_KIND: key.subject.kind,
+            **{
+                semconv.SERIES_ATTRIBUTES[name]: value
+                for name, value in key.attributes.items()
+                if name in semconv.SERIES_ATTRIBUTES
+            },
+        }
+    said: dict[str, str | int | bool] = {
+        _CONVENTION_ATTRIBUTES[name]: value
+        for name, value in key.attributes.items()
+        if name in _CONVENTION_ATTRIBUTES
+    }
+    port = key.subject.server_port
+    if port is not None and port.isdecimal():
+        said[semconv.SERVER_PORT] = int(port)
+    return said
+
+
+def data_point(
+    form: Form,
+    key: SeriesKey,
+    series: Series,
+    *,
+    end_epoch_ns: int,
+    exemplars: Sequence[Exemplar],
+    scale: int,
+    max_buckets: int,
+) -> DataPoint:
+    """
+    Return one series as a data point of its form.
+
+    Args:
+        form: How its metric leaves.
+        key: What its values have in common.
+        series: Its values, at least one.
+        end_epoch_ns: Up to when they count, Unix time in nanoseconds.
+        exemplars: Requests that stand for them.
+        scale: See :func:`~latspan._export._exponential.exponential_buckets`; like ``max_buckets``
+            without meaning where the form has bounds.
+        max_buckets: See there.
+    """
+    histogram = series.histogram
+    unit = form.held_as
+    common: dict[str, Any] = {
+        "attributes": attributes_of(key, conventions=form.bounds is not None),
+        "start_time_unix_nano": series.start_epoch_ns,
+        "time_unix_nano": end_epoch_ns,
+        "count": histogram.count,
+        "sum": in_metric_unit(histogram.sum_ns, unit),
+        "min": in_metric_unit(histogram.min_ns, unit),
+        "max": in_metric_unit(histogram.max_ns, unit),
+        "exemplars": [_exemplar(each, unit) for each in exemplars],
+    }
+    if form.bounds is not None:
+        per_bound = NS_PER_S if unit == "s" else 1
+        return HistogramDataPoint(
+            bucket_counts=explicit_counts(histogram, form.bounds, per_bound=per_bound),
+            explicit_bounds=form.bounds,
+            **common,
+        )
+    buckets = exponential_buckets(histogram, scale=scale, max_buckets=max_buckets)
+    return ExponentialHistogramDataPoint(
+        scale=buckets.scale,
+        zero_count=buckets.zero_count,
+        positive=Buckets(buckets.offset, buckets.counts),
+        negative=Buckets(0, ()),
+        flags=0,
+        **common,
+    )
+
+
+def largest_size(point: DataPoint) -> int:
+    """Return how many bytes the point takes at most when encoded as protobuf."""
+    return (
+        _FIXED_BYTES
+        + size_of_attributes(point.attributes or {})
+        + _EXEMPLAR_BYTES * len(point.exemplars)
+        + (
+            _size_of_counts(point.positive.bucket_counts)
+            if isinstance(point, ExponentialHistogramDataPoint)
+            else 8 * (len(point.bucket_counts) + len(point.explicit_bounds))
+        )
+    )
+
+
+def _size_of_counts(counts: Sequence[int]) -> int:
+    """Return how many bytes they take as varints of 7 bits a byte."""
+    return len(counts) * max((max(counts, default=0).bit_length() + 6) // 7, 1)
+
+
+def _exemplar(exemplar: Exemplar, unit: MetricUnit) -> OtelExemplar:
+    return OtelExemplar(
+        {},
+        in_metric_unit(exemplar.value, unit),
+        exemplar.epoch_ns,
+        exemplar.span_id,
+        exemplar.trace_id,
+    )

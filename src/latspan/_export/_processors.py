@@ -1,0 +1,124 @@
+"""What an application's span processors hear, and when it can be told that they heard it."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeVar, cast
+
+from opentelemetry.sdk.trace import SpanProcessor, SynchronousMultiSpanProcessor, Tracer
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SimpleSpanProcessor
+
+from latspan import _runtime
+
+__all__ = ["Processors", "has_processors"]
+
+_T = TypeVar("_T")
+
+_HOOKS: Final = tuple(hook for hook in ("on_start", "_on_ending") if hasattr(SpanProcessor, hook))
+"""What a processor is told of a span before its end; the SDK has the second since 1.40."""
+
+_DEAF: Final = frozenset(
+    getattr(cls, hook)
+    for cls in (SpanProcessor, SimpleSpanProcessor, BatchSpanProcessor)
+    for hook in _HOOKS
+)
+"""The SDK's own hooks that do nothing."""
+
+_COUNTS_NOTHING: Final = frozenset({"NoneType", "NoOpTracerMetrics"})
+
+_OF_THE_SDK: Final = (SynchronousMultiSpanProcessor, SimpleSpanProcessor, BatchSpanProcessor)
+"""Processors whose flush waits for latspan; the first is the one that a provider itself calls."""
+
+_WAITS: Final = "_latspan_waits"
+"""The attribute of a processor that waits for latspan before it flushes."""
+
+_LONGEST_WAIT_S: Final = 5.0
+
+
+def has_processors(provider: object) -> bool:
+    """Return whether anybody hears of a provider's spans; so if its inside is not known."""
+    processor = getattr(provider, "_active_span_processor", None)
+    if type(processor) is not SynchronousMultiSpanProcessor:
+        return True
+    return bool(processor._span_processors)  # pyright: ignore[reportPrivateUsage]
+
+
+class Processors:
+    """
+    The processors of an SDK's tracer. Looked at once; added to, they are another tuple.
+
+    Args:
+        tracer: Of an application's provider.
+    """
+
+    __slots__ = ("_are_deaf", "_batch", "_looked_at", "_tracer")
+
+    def __init__(self, tracer: Tracer) -> None:
+        self._tracer = cast("Any", tracer)
+        self._looked_at: Sequence[SpanProcessor] | None = None
+        self._are_deaf = self._batch = False
+
+    def hear_ends_alone(self) -> bool:
+        """Return whether nothing but the end of a span is anybody's business, at this moment."""
+        # Later SDKs can switch a tracer off, and count the spans that are open.
+        if not getattr(self._tracer, "_is_enabled", _yes)():
+            return False
+        if type(getattr(self._tracer, "_tracer_metrics", None)).__name__ not in _COUNTS_NOTHING:
+            return False
+        return self._look() and self._are_deaf
+
+    def gather(self) -> bool:
+        """
+        Return whether all of them gather spans, so that the end of one is not noticed at once.
+
+        From then on the provider, and each of the SDK's own processors, waits for latspan before
+        it flushes or shuts down.
+        """
+        return self._look() and self._batch
+
+    def _look(self) -> bool:
+        """Return whether it is known what they are."""
+        processor = self._tracer.span_processor
+        if type(processor) is not SynchronousMultiSpanProcessor:
+            return False
+        processors: Sequence[SpanProcessor] = processor._span_processors  # pyright: ignore[reportPrivateUsage]
+        if self._looked_at is not processors:
+            self._are_deaf = all(map(_is_deaf, processors))
+            self._batch = {type(each) for each in processors} == {BatchSpanProcessor}
+            for each in (processor, *processors):
+                if type(each) in _OF_THE_SDK:
+                    _have_wait(each)
+            self._looked_at = processors
+        return True
+
+
+def _is_deaf(processor: SpanProcessor) -> bool:
+    return all(
+        getattr(getattr(processor, hook, None), "__func__", None) in _DEAF for hook in _HOOKS
+    )
+
+
+def _have_wait(processor: Any) -> None:
+    """Have a processor wait for what has ended before it flushes or shuts down."""
+    if hasattr(processor, _WAITS):
+        return
+    setattr(processor, _WAITS, True)
+    processor.force_flush = _after_waiting(processor.force_flush)
+    processor.shutdown = _after_waiting(processor.shutdown)
+
+
+def _after_waiting(method: Callable[..., _T]) -> Callable[..., _T]:
+    @functools.wraps(method)
+    def after_waiting(*args: Any, **kwargs: Any) -> _T:
+        with _runtime.handle_internal_errors("a flush of the application's"):
+            runtime = _runtime.current()
+            if runtime is not None:
+                runtime.drain(_LONGEST_WAIT_S)
+        return method(*args, **kwargs)
+
+    return after_waiting
+
+
+def _yes() -> bool:
+    return True

@@ -1,0 +1,153 @@
+"""Spans that other instrumentations open for the same call of a model."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from typing import Final, cast
+
+from opentelemetry import trace
+from opentelemetry.context import Context
+
+from latspan import semconv
+from latspan._operations import ModelCall
+from latspan._runtime import handle_internal_errors
+from latspan._segments import Outcome
+from latspan._spans import AttributeValue, current_span
+
+__all__ = ["ending_beside", "is_instrumented", "llm_span_around", "metrics_emitted_by_other"]
+
+_OFFICIAL_INFERENCE_KEY: Final = "opentelemetry.genai.client.inference.context"
+"""Where `opentelemetry-util-genai` 1.3 holds the inference that is open in a context."""
+
+_LLM: Final[Mapping[str, frozenset[str]]] = {
+    semconv.GEN_AI_OPERATION_NAME: frozenset(
+        {"chat", "text_completion", "generate_content", "embeddings", "fetch_response"}
+    ),
+    # OpenInference and its relatives.
+    "openinference.span.kind": frozenset({"LLM", "EMBEDDING"}),
+    # OpenLLMetry, which says the operation only later.
+    "llm.request.type": frozenset({"chat", "completion", "embedding"}),
+}
+"""What says of a span that it is one call of a model: any of these attributes."""
+
+_TAKEN: Final = "_latspan_enriched"
+
+_ENDS_ITS_OWN: Final = "com.anthropic.sdk.python"
+"""
+The scope of the SDK that ends its span when the body of the answer was read, closed or dropped.
+
+Other instrumentations end theirs by what they see of the stream's objects, as latspan does.
+"""
+
+_HEAR_OF_THE_END: Final = frozenset(
+    f"{__package__}.{name}"
+    for name in ("_method_wrappers", "_bodies", "_stream_classes", "_streams")
+)
+"""The modules of ours whose functions call the SDK and hear how that came out."""
+
+
+def is_instrumented(module: str, instrumentor: str) -> bool:
+    """
+    Return whether an instrumentation of OpenTelemetry's own is switched on.
+
+    Args:
+        module: Where it lives; it is not imported for this.
+        instrumentor: The name of its instrumentor class, of which there is one instance.
+    """
+    cls = getattr(sys.modules.get(module), instrumentor, None)
+    return cls is not None and cls().is_instrumented_by_opentelemetry is True
+
+
+def metrics_emitted_by_other(span: trace.Span | None, around: Context) -> bool:
+    """
+    Return whether another instrumentation emits the GenAI conventions' metrics for this call.
+
+    Args:
+        span: What :func:`llm_span_around` returned.
+        around: The context that the call begins in.
+    """
+    if around.get(_OFFICIAL_INFERENCE_KEY) is not None:
+        return True
+    if span is None:
+        return False
+    scope = getattr(span, "instrumentation_scope", None)
+    return str(getattr(scope, "name", "")).startswith("opentelemetry.")
+
+
+def llm_span_around(around: Context) -> trace.Span | None:
+    """
+    Return the span that another instrumentation has just opened for the call that begins here.
+
+    A span is taken once: of two calls inside one such span the second is a call of its own.
+
+    Args:
+        around: The context that the call begins in.
+    """
+    span = current_span(around)
+    if span is None or not span.is_recording():
+        return None
+    attributes = cast("Mapping[str, object] | None", getattr(span, "attributes", None))
+    if not attributes or semconv.LATSPAN_KIND in attributes or hasattr(span, _TAKEN):
+        return None
+    if not any(attributes.get(key) in values for key, values in _LLM.items()):
+        return None
+    try:
+        setattr(span, _TAKEN, True)
+    except AttributeError:
+        return None
+    return span
+
+
+def ending_beside(
+    call: ModelCall, span: trace.Span
+) -> Callable[[], Mapping[str, AttributeValue] | None] | None:
+    """
+    Return what decides, when an SDK ends its own span of ``call``, whether that has to wait.
+
+    While a function of ours is on the stack, which called the SDK, it will hear of the end in a
+    moment, and of more than the SDK's span says. Otherwise the caller has read, closed or dropped
+    the body past the objects that latspan follows: the call is over.
+
+    Returns:
+        ``None`` for a span whose maker ends it otherwise.
+    """
+    scope = getattr(span, "instrumentation_scope", None)
+    if not str(getattr(scope, "name", "")).startswith(_ENDS_ITS_OWN):
+        return None
+
+    def when_ended() -> Mapping[str, AttributeValue] | None:
+        with handle_internal_errors("the end of the SDK's span"):
+            if not call.finished:
+                if call.is_closing:
+                    return None
+                finalizing = False
+                frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage] - as `logging` does
+                while frame is not None:
+                    if frame.f_globals.get("__name__") in _HEAR_OF_THE_END:
+                        return None
+                    finalizing = finalizing or frame.f_code.co_name == "__del__"
+                    frame = frame.f_back
+                _finish(call, span, finalizing=finalizing)
+            # Of an answer that was read to its end more is known when it was looked into.
+            outcome = call.outcome
+            if outcome is not None and outcome is not Outcome.COMPLETED:
+                return {semconv.LATSPAN_OUTCOME: outcome.value}
+        return None
+
+    return when_ended
+
+
+def _finish(call: ModelCall, span: trace.Span, *, finalizing: bool) -> None:
+    """End a call as the SDK says that it ended."""
+    status = getattr(getattr(span, "status", None), "status_code", None)
+    error_type: str | None = None
+    outcome = Outcome.CLOSED_EARLY
+    if status is trace.StatusCode.ERROR:
+        attributes: Mapping[str, object] = getattr(span, "attributes", None) or {}
+        outcome, error_type = Outcome.ERROR, str(attributes.get(semconv.ERROR_TYPE))
+    elif status is trace.StatusCode.OK:
+        outcome = Outcome.COMPLETED
+        # The caller has read the bytes: of the chunks nothing is known.
+        call.reads = None
+    call.finish(outcome, error_type=error_type, finalizing=finalizing)

@@ -1,0 +1,123 @@
+"""What people say in their own code: this is one request, and this is what it is about."""
+
+from __future__ import annotations
+
+import functools
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING
+
+from latspan import _runtime
+from latspan._instrument._decorators import Scope
+from latspan._instrument._outcomes import error_type_of, outcome_of
+from latspan._segments import Kind, Outcome
+from latspan._text import text_of
+
+if TYPE_CHECKING:
+    from latspan._operations import LiveWork
+    from latspan._spans import AttributeValue
+
+__all__ = ["WorkScope", "attributes", "request"]
+
+
+def request(name: str) -> WorkScope:
+    """
+    Open one user-visible unit of work: ``with latspan.request("answer a question"):``.
+
+    It gets a span and a timeline of its own. Of its time, what the last call inside it spent goes
+    to that call's segments, earlier calls are ``call``, and the application's own time is
+    ``prepare`` before the last call began and ``postprocess`` after, or the stage that it is in.
+
+    Args:
+        name: The span's name, for example the use case. One name for many requests: no identifier
+            of a user or a conversation.
+    """
+    return WorkScope(Kind.REQUEST, name)
+
+
+def attributes(
+    *,
+    path: str | None = None,
+    route: str | None = None,
+    traffic_class: str | None = None,
+    tenant: str | None = None,
+) -> Scope[None]:
+    """
+    Say what the requests inside are about: ``with latspan.attributes(path="chat"):``.
+
+    Each becomes an attribute of spans and a key of series. What is not given stays as it is said
+    further out. Works as a decorator too, on functions and generators, synchronous and
+    asynchronous.
+
+    Args:
+        path: The inference path: one route + model + prompt template + traffic profile. Unsaid,
+            it is the route and the model.
+        route: The route of the application that serves the request.
+        traffic_class: For example ``interactive`` or ``batch``.
+        tenant: On whose behalf; recorded only where it is said here.
+    """
+    from latspan._operations import with_attributes
+
+    said = {
+        "path": path,
+        "route": route,
+        "traffic_class": traffic_class,
+        "tenant": tenant,
+    }
+    given = {name: text_of(value) for name, value in said.items() if value is not None}
+    return Scope.of(functools.partial(with_attributes, given))
+
+
+class WorkScope(Scope[None]):
+    """
+    A ``with`` statement's body, or each run of a decorated function, as a request or a stage.
+
+    It does nothing until latspan is configured.
+
+    Args:
+        kind: ``request`` or ``stage``.
+        name: Its name.
+        span_attributes: Further attributes of its span.
+    """
+
+    __slots__ = ()
+
+    def __init__(
+        self,
+        kind: Kind,
+        name: str,
+        span_attributes: dict[str, AttributeValue] | None = None,
+    ) -> None:
+        super().__init__(functools.partial(_begin, kind, name, span_attributes))
+
+
+def _begin(
+    kind: Kind, name: str, span_attributes: dict[str, AttributeValue] | None
+) -> _Work | None:
+    runtime = _runtime.current()
+    if runtime is None:
+        return None
+    from latspan._operations import LiveWork
+
+    with _runtime.handle_internal_errors("the start of a unit of work"):
+        work = LiveWork(runtime, kind=kind, name=name, attributes=span_attributes, current=False)
+        return _Work(work)
+    return None
+
+
+class _Work:
+    """One run of a block or a function as a unit of work."""
+
+    __slots__ = ("_work",)
+
+    def __init__(self, work: LiveWork) -> None:
+        self._work = work
+
+    def current(self) -> AbstractContextManager[None]:
+        return self._work.active()
+
+    def finish(self, error: BaseException | None = None) -> None:
+        with _runtime.handle_internal_errors("the end of a unit of work"):
+            if error is None:
+                self._work.finish(Outcome.COMPLETED)
+            else:
+                self._work.finish(outcome_of(error), error_type=error_type_of(error))

@@ -1,0 +1,110 @@
+"""How an exception that a client library raised reads as an outcome."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Container
+from typing import cast
+
+from latspan._runtime import handle_internal_errors
+from latspan._segments import Outcome
+
+__all__ = ["error_type_of", "is_error", "outcome_of", "outcome_of_status"]
+
+_FIRST_ERROR_STATUS = 400
+_TOO_MANY_REQUESTS = 429
+_SERVICE_UNAVAILABLE = 503
+_CANCELLATIONS = (
+    ("asyncio", "CancelledError"),
+    ("trio", "Cancelled"),
+    # Of gevent's greenlets; its time limits are known by their name, as others are.
+    ("greenlet", "GreenletExit"),
+)
+
+
+def outcome_of(error: BaseException) -> Outcome:
+    """
+    Return the outcome of a call that ended with ``error``.
+
+    Client libraries are known by shape, not by import: a ``status_code``, a ``response`` with
+    ``headers``, a timeout by its class's name.
+    """
+    if isinstance(error, KeyboardInterrupt | SystemExit) or _is_cancellation(error):
+        return Outcome.CANCELLED
+    if isinstance(error, GeneratorExit):
+        return Outcome.CLOSED_EARLY
+    if isinstance(error, TimeoutError) or any(
+        "Timeout" in ancestor.__name__ for ancestor in type(error).__mro__
+    ):
+        return Outcome.TIMEOUT
+    status = _status_of(error)
+    if status is None:
+        return Outcome.ERROR
+    return outcome_of_status(status, _headers_of(error))
+
+
+def is_error(status: int) -> bool:
+    """Return whether an HTTP status code is that of an error."""
+    return status >= _FIRST_ERROR_STATUS
+
+
+def outcome_of_status(status: int | None, headers: object) -> Outcome:
+    """
+    Return the outcome of a response.
+
+    Args:
+        status: The HTTP status code, ``None`` if unknown.
+        headers: The response's headers, whatever holds them.
+    """
+    if status is None or not is_error(status):
+        return Outcome.COMPLETED
+    if status == _TOO_MANY_REQUESTS:
+        return Outcome.REJECTED
+    if status == _SERVICE_UNAVAILABLE and _has_retry_after(headers):
+        return Outcome.REJECTED
+    return Outcome.ERROR
+
+
+def error_type_of(error: BaseException) -> str:
+    """
+    Return ``error.type``: the status code, or the exception's qualified name; never its message.
+
+    Source: OpenTelemetry semantic conventions, "Recording errors on spans".
+    """
+    status = _status_of(error)
+    if status is not None:
+        return str(status)
+    cls = type(error)
+    if cls.__module__ == "builtins":
+        return cls.__qualname__
+    return f"{cls.__module__}.{cls.__qualname__}"
+
+
+def _is_cancellation(error: BaseException) -> bool:
+    # Nothing that a program has not imported can cancel it.
+    return any(
+        isinstance(error, cancellation)
+        for module, name in _CANCELLATIONS
+        if isinstance(cancellation := getattr(sys.modules.get(module), name, None), type)
+    )
+
+
+def _status_of(error: BaseException) -> int | None:
+    with handle_internal_errors("the status of an exception"):
+        status = getattr(error, "status_code", None)
+        # An error inside a stream may carry the status that the stream began with.
+        return status if isinstance(status, int) and is_error(status) else None
+    return None
+
+
+def _headers_of(error: BaseException) -> object:
+    with handle_internal_errors("the headers of an exception"):
+        return getattr(getattr(error, "response", None), "headers", None)
+    return None
+
+
+def _has_retry_after(headers: object) -> bool:
+    try:
+        return "retry-after" in cast("Container[str]", headers)
+    except TypeError:
+        return False

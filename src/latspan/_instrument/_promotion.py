@@ -1,0 +1,91 @@
+"""Making a call of an HTTP exchange whose body turned out to be a model's stream of events."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, cast
+
+from latspan import semconv
+from latspan._operations import ModelCall
+from latspan._wire import Dialect, choices_asked
+from latspan._wire.anthropic_messages import ANTHROPIC_MESSAGES
+from latspan._wire.openai_chat import OPENAI_CHAT
+from latspan._wire.openai_completions import OPENAI_COMPLETIONS
+from latspan._wire.openai_responses import OPENAI_RESPONSES, OPENAI_RESPONSES_FETCHED
+
+__all__ = ["dialects_of", "recognised"]
+
+_ASKED: Final = (ANTHROPIC_MESSAGES, OPENAI_RESPONSES, OPENAI_COMPLETIONS, OPENAI_CHAT)
+"""The APIs whose streams are known by their first event."""
+
+_FETCHED: Final = (ANTHROPIC_MESSAGES, OPENAI_RESPONSES_FETCHED, OPENAI_COMPLETIONS, OPENAI_CHAT)
+"""The same where the request has no body: it asks for nothing that is new."""
+
+_PROVIDERS: Final = {"api.openai.com": "openai", "api.anthropic.com": "anthropic"}
+
+_LONGEST_READ: Final = 1 << 16
+"""Bytes of a request that are parsed on the caller's thread, in less than a millisecond."""
+
+_NAME: Final = rb'"model"\s*:\s*"([^"\\]{1,256})"'
+_FIRST: Final = re.compile(rb"\s*\{\s*" + _NAME)
+_LAST: Final = re.compile(_NAME + rb"\s*\}\s*$")
+
+
+def dialects_of(call: ModelCall) -> Sequence[Dialect]:
+    """Return the APIs whose stream the answer of a call or an exchange may be."""
+    if call.dialect is not None:
+        return (call.dialect,)
+    return _FETCHED if call.method.upper() == "GET" else _ASKED
+
+
+def recognised(call: ModelCall, dialect: Dialect, request_body: bytes | None) -> None:
+    """
+    Make the exchange a call: a bare HTTP client talks to a model server.
+
+    Args:
+        call: The exchange.
+        dialect: How to read the answer.
+        request_body: What was sent, if it is at hand.
+    """
+    if call.gathered is not None:
+        call.request = request_body
+    stream = dialect.stream
+    host = "" if call.server is None else call.server[0]
+    provider = _PROVIDERS.get(host) or ("" if stream is None else stream.provider)
+    asked = _asked_in(request_body)
+    name = asked.get("model")
+    model = name[:256] if isinstance(name, str) else None
+    call.choices = choices_asked(asked)
+    named = {} if model is None else {"model": model}
+    call.becomes_call(
+        dialect,
+        name=dialect.operation if model is None else f"{dialect.operation} {model}",
+        attributes={
+            semconv.GEN_AI_OPERATION_NAME: dialect.operation,
+            semconv.GEN_AI_PROVIDER_NAME: provider,
+            semconv.GEN_AI_REQUEST_STREAM: True,
+            **({} if model is None else {semconv.GEN_AI_REQUEST_MODEL: model}),
+        },
+        series={"provider": provider, **named},
+    )
+
+
+def _asked_in(request: bytes | None) -> Mapping[str, Any]:
+    """
+    Return what a request asks for; never what its content says of that.
+
+    A long request is not parsed: only a model in its first or its last member is found, which
+    cannot lie deeper than they look.
+    """
+    if request is None:
+        return {}
+    if len(request) > _LONGEST_READ:
+        found = _FIRST.match(request) or _LAST.search(request, len(request) - 512)
+        return {} if found is None else {"model": found[1].decode(errors="replace")}
+    try:
+        asked: Any = json.loads(request)
+    except ValueError:
+        return {}
+    return cast("dict[str, Any]", asked) if isinstance(asked, dict) else {}

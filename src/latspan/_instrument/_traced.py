@@ -1,0 +1,111 @@
+"""``@traced``: a span around a function of one's own, whatever kind of function it is."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast, overload
+
+from latspan import _runtime, semconv
+from latspan._fork import this_process
+from latspan._instrument._decorators import wrapped
+from latspan._instrument._outcomes import error_type_of, outcome_of
+from latspan._runtime import Runtime
+from latspan._segments import Outcome
+
+if TYPE_CHECKING:
+    from latspan._spans import AttributeValue, OpenSpan
+
+__all__ = ["traced"]
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+
+@overload
+def traced(function: Callable[_P, _R], /) -> Callable[_P, _R]: ...
+@overload
+def traced(*, name: str | None = None) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]: ...
+def traced(function: Callable[..., Any] | None = None, /, *, name: str | None = None) -> Any:
+    """
+    Put a span around a function: ``@latspan.traced``.
+
+    Works on functions and generators, synchronous and asynchronous. A generator's span lasts from
+    its first step to its end, and is the current span only while a step runs.
+
+    Args:
+        function: The function.
+        name: The span's name; the function's module and qualified name, if not given.
+    """
+    if function is None:
+        return functools.partial(_trace, name=name)
+    return _trace(function, name=name)
+
+
+def _trace(function: Callable[..., Any], *, name: str | None) -> Callable[..., Any]:
+    return wrapped(function, functools.partial(_open, name or _name_of(function)))
+
+
+def _name_of(function: Any) -> str:
+    """Return module and qualified name of a function, or of what another callable stands for."""
+    while isinstance(function, functools.partial):
+        function = cast("Any", function).func
+    named = function if hasattr(function, "__qualname__") else cast("object", function).__class__
+    return f"{named.__module__}.{named.__qualname__}"
+
+
+class _Traced:
+    """One span of a traced function, ended once."""
+
+    __slots__ = ("_inline", "_offset_ns", "_process", "_runtime", "_span")
+
+    def __init__(self, runtime: Runtime, name: str) -> None:
+        from opentelemetry import context
+        from opentelemetry.trace import SpanKind
+
+        from latspan._text import text_of
+
+        sink = runtime.sink()
+        self._runtime = runtime
+        self._process = this_process()
+        self._inline = sink.inline
+        self._offset_ns = runtime.clock.epoch_offset_ns()
+        self._span: OpenSpan = sink.open(
+            text_of(name),
+            kind=SpanKind.INTERNAL,
+            start_epoch_ns=runtime.clock.monotonic_ns() + self._offset_ns,
+            attributes={},
+            around=context.get_current(),
+        )
+
+    def current(self) -> AbstractContextManager[None]:
+        """Be the current span for one step."""
+        from latspan._operations import inside
+
+        return inside(self._span.context)
+
+    def finish(self, error: BaseException | None = None) -> None:
+        if self._process is not this_process():
+            # The process that began it ends it too.
+            return
+        from latspan._spans import FinishedSpan
+
+        end_epoch_ns = self._runtime.clock.monotonic_ns() + self._offset_ns
+        outcome = Outcome.COMPLETED if error is None else outcome_of(error)
+        attributes: dict[str, AttributeValue] = {semconv.LATSPAN_OUTCOME: outcome.value}
+        if error is not None and outcome is not Outcome.CLOSED_EARLY:
+            attributes[semconv.ERROR_TYPE] = error_type_of(error)
+        finished = FinishedSpan(end_epoch_ns, attributes, failed=outcome.failed)
+        self._runtime.conclude(
+            "the end of a traced function", self._span.finish, finished, inline=self._inline
+        )
+
+
+def _open(name: str) -> _Traced | None:
+    runtime = _runtime.current()
+    if runtime is None:
+        return None
+    with _runtime.handle_internal_errors("the start of a traced function"):
+        return _Traced(runtime, name)
+    return None

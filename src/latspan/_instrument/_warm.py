@@ -1,0 +1,256 @@
+"""Opening a client's connections before its first request, and what that saves the request."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, cast, overload
+
+from latspan import _runtime
+from latspan._clock import SystemClock
+from latspan._instrument._discovery import instrumentor_of
+from latspan._instrument._warmer import UnderlyingClient, Warmer
+from latspan._timeline import Attempt
+from latspan._units import in_unit
+from latspan.errors import ConfigError, InstrumentationError
+
+__all__ = ["WarmupResult", "warm"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WarmupResult:
+    """
+    What :func:`warm` did. Times are nanoseconds, ``None`` where they were not observed.
+
+    Args:
+        server: Host and port, empty where the client does not say.
+        connections: How many stand open for the next calls.
+        setup_ns: Imports and all else of the client libraries' own that a first call would have
+            done before it connects.
+        connect_ns: Name look-up and TCP of the first connection; also ``None`` where one was open.
+        tls_ns: The TLS handshake of the first connection; also ``None`` where there was none.
+        error: Why not all of the connections were opened.
+    """
+
+    server: str = ""
+    connections: int = 0
+    setup_ns: int | None = None
+    connect_ns: int | None = None
+    tls_ns: int | None = None
+    error: Exception | None = None
+
+    @property
+    def saved_ns(self) -> int:
+        """What the next call need not do, as far as that was observed."""
+        times = (self.setup_ns, *((self.connect_ns, self.tls_ns) if self.connections else ()))
+        return sum(time for time in times if time is not None)
+
+    def __str__(self) -> str:
+        some = "connection" if self.connections == 1 else "connections"
+        said = f"{self.connections} {some} to {self.server or 'nowhere'} open"
+        parts = ", ".join(
+            f"{name} {_milliseconds(time_ns)}"
+            for name, time_ns in (
+                ("set-up", self.setup_ns),
+                ("connect", self.connect_ns if self.connections else None),
+                ("TLS", self.tls_ns if self.connections else None),
+            )
+            if time_ns is not None
+        )
+        if parts:
+            said += f"; the next call saves {_milliseconds(self.saved_ns)} ({parts})"
+        if self.error is not None:
+            said += f"; {type(self.error).__name__}: {self.error}"
+        return said
+
+
+def _milliseconds(time_ns: int) -> str:
+    return f"{in_unit(time_ns, 'ms'):,.1f} ms"
+
+
+@overload
+def warm(
+    client: AbstractAsyncContextManager[Any],
+    url: str | None = None,
+    *,
+    connections: int = 1,
+    timeout_s: float = 5.0,
+) -> Coroutine[Any, Any, WarmupResult]: ...
+@overload
+def warm(
+    client: AbstractContextManager[Any],
+    url: str | None = None,
+    *,
+    connections: int = 1,
+    timeout_s: float = 5.0,
+) -> WarmupResult: ...
+def warm(
+    client: Any, url: str | None = None, *, connections: int = 1, timeout_s: float = 5.0
+) -> WarmupResult | Coroutine[Any, Any, WarmupResult]:
+    """
+    Open connections before the first call, and do what else only a first call does.
+
+    ``saved = latspan.warm(client)`` with a synchronous client, and with an asynchronous one
+    ``saved = await latspan.warm(client)``. It needs no :func:`~latspan.configure`, and leaves no
+    trace in telemetry.
+
+    Each connection is opened, one after the other, with a ``HEAD`` request that carries what every
+    request of the HTTP client carries and none of the credentials that an SDK adds. Whatever the
+    answer, 401 and 404 too, the connection then stands. HTTP clients let go of a connection that
+    is idle for long, httpx after 5 s unless told otherwise: warm a client when it is about to be
+    used.
+
+    Args:
+        client: Of the OpenAI or Anthropic SDK, httpx or httpx2.
+        url: Where to; unsaid, the client's ``base_url``.
+        connections: How many are to stand open, at least 1.
+        timeout_s: The longest that each step of each request may take, in seconds, more than 0.
+
+    Returns:
+        What it did. A server that cannot be reached, or a client that is not known, is
+        :attr:`WarmupResult.error`, never an exception.
+
+    Raises:
+        ConfigError: ``connections`` or ``timeout_s`` cannot work.
+    """
+    if connections < 1:
+        raise ConfigError(f"{connections} connections cannot be opened", hint="open 1 or more")
+    if not 0 < timeout_s < math.inf:
+        raise ConfigError(f"timeout_s is {timeout_s!r}", hint="use a number greater than 0")
+    steps = _warm(client, url, connections, timeout_s)
+    return _awaited(steps) if hasattr(client, "__aenter__") else _done(steps)
+
+
+_Steps = Generator[Callable[[], Any], Any, WarmupResult]
+"""What is to be done, step by step; each is sent its result, or thrown its failure."""
+
+
+def _done(steps: _Steps) -> WarmupResult:
+    with _out_of_telemetry():
+        try:
+            step = next(steps)
+            while True:
+                try:
+                    result = step()
+                except BaseException as error:  # noqa: BLE001 - the generator judges it
+                    step = steps.throw(error)
+                else:
+                    step = steps.send(result)
+        except StopIteration as end:
+            return end.value
+
+
+async def _awaited(steps: _Steps) -> WarmupResult:
+    with _out_of_telemetry():
+        try:
+            step: Callable[[], Awaitable[Any]] = next(steps)
+            while True:
+                try:
+                    result = await step()
+                except BaseException as error:  # noqa: BLE001 - the generator judges it
+                    step = steps.throw(error)
+                else:
+                    step = steps.send(result)
+        except StopIteration as end:
+            return end.value
+
+
+def _out_of_telemetry() -> AbstractContextManager[None]:
+    from opentelemetry.instrumentation.utils import suppress_instrumentation
+
+    return suppress_instrumentation()
+
+
+def _warm(client: Any, url: str | None, connections: int, timeout_s: float) -> _Steps:
+    runtime = _runtime.current()
+    now = (SystemClock() if runtime is None else runtime.clock).monotonic_ns
+    try:
+        warmer, preparing = _warmer_of(client, url, timeout_s)
+        # What came so far is latspan's own.
+        start_ns = now()
+        for prepare in preparing:
+            prepare()
+    except Exception as error:  # noqa: BLE001 - a start-up goes on without it
+        return WarmupResult(error=error)
+    attempts: list[Attempt] = []
+    kept, failure = yield from _opened(warmer, attempts, connections, now)
+    if failure is not None and not isinstance(failure, Exception):
+        raise failure
+    return _warmed(warmer.server, attempts[0], kept, start_ns, failure)
+
+
+def _opened(
+    warmer: Warmer, attempts: list[Attempt], connections: int, now: Callable[[], int]
+) -> Generator[Callable[[], Any], Any, tuple[int, BaseException | None]]:
+    """Hold all connections at once, so that none is used twice, and let go of each."""
+    held: list[Any] = []
+    failure: BaseException | None = None
+    try:
+        for _ in range(connections):
+            attempts.append(Attempt(now()))
+            held.append((yield partial(warmer.open, attempts[-1], now)))
+    except BaseException as error:  # noqa: BLE001 - the caller's, once all are let go
+        failure = error
+    kept = 0
+    for answer in held:
+        try:
+            kept += bool((yield partial(warmer.release, answer)))
+        except BaseException as error:  # noqa: BLE001 - the caller's, once all are let go
+            failure = failure or error
+    return kept, failure
+
+
+def _warmed(
+    server: str, first: Attempt, kept: int, start_ns: int, failure: Exception | None
+) -> WarmupResult:
+    begun_ns, connected_ns = first.pool_acquired_ns, first.connected_ns
+    return WarmupResult(
+        server=server,
+        connections=kept,
+        setup_ns=_between(start_ns, begun_ns),
+        connect_ns=_between(begun_ns, connected_ns),
+        tls_ns=_between(connected_ns, first.tls_done_ns),
+        error=failure,
+    )
+
+
+def _between(earlier_ns: int | None, later_ns: int | None) -> int | None:
+    return None if earlier_ns is None or later_ns is None else later_ns - earlier_ns
+
+
+def _warmer_of(
+    client: Any, url: str | None, timeout_s: float
+) -> tuple[Warmer, Sequence[Callable[[], None]]]:
+    """
+    Return what opens connections of ``client``, and what to do before.
+
+    Raises:
+        InstrumentationError: No integration of latspan's can.
+    """
+    preparing: list[Callable[[], None]] = []
+    found = _asked(client, url, timeout_s)
+    while isinstance(found, UnderlyingClient):
+        preparing.append(found.prepare)
+        client, url = found.client, url or found.url
+        found = _asked(client, url, timeout_s)
+    if found is None:
+        kind = cast("type[Any]", type(client))
+        raise InstrumentationError(
+            f"latspan opens no connections for '{kind.__module__}.{kind.__qualname__}'",
+            hint="it does for clients of openai, httpx and httpx2",
+        )
+    return found, preparing
+
+
+def _asked(client: Any, url: str | None, timeout_s: float) -> Warmer | UnderlyingClient | None:
+    """Ask the integration of each library that the client's class and its bases are of."""
+    libraries = dict.fromkeys(cls.__module__.partition(".")[0] for cls in type(client).__mro__)
+    for library in libraries:
+        instrumentor = instrumentor_of(library)
+        found = None if instrumentor is None else instrumentor.warmer(client, url, timeout_s)
+        if found is not None:
+            return found
+    return None

@@ -1,0 +1,467 @@
+"""
+Every metric: its name, unit, formula, when it is undefined, and where the definition comes from.
+
+The formulas stand here as functions of marks in nanoseconds; :mod:`latspan._timeline` says which
+marks a call has and how certain each of them is.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from operator import sub
+from typing import Final, NamedTuple
+
+from latspan import semconv
+from latspan._segments import Source
+from latspan._units import BILLIONTHS, NS_PER_MS, MetricUnit
+from latspan.errors import UnknownNameError
+
+__all__ = [
+    "CONVENTION_METRICS",
+    "DEFAULT_EXPECTATIONS",
+    "EVIDENCE_METRICS",
+    "LATENCY_METRICS",
+    "METRICS",
+    "SERVER_METRICS",
+    "TOKEN_METRICS",
+    "Expectations",
+    "Metric",
+    "MetricValue",
+    "buffer_needed",
+    "fluidity",
+    "metric_named",
+    "stall_ratio",
+    "stalls",
+    "time_per_output_token",
+    "tokens_before",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expectations:
+    """
+    What somebody who reads along expects of a stream. Times are nanoseconds.
+
+    Args:
+        stall_ns: The longest chunk gap that is no stall, at least 0.
+        first_token_ns: When the first token is due, since the start; at least 0.
+        token_ns: How much later each further token is due, more than 0.
+        reading_ns: How long one takes to read a token, at least 0.
+    """
+
+    stall_ns: int = 500 * NS_PER_MS
+    first_token_ns: int = 500 * NS_PER_MS
+    token_ns: int = 200 * NS_PER_MS
+    reading_ns: int = 200 * NS_PER_MS
+
+
+DEFAULT_EXPECTATIONS: Final = Expectations()
+"""A chat's: something within half a second, then five tokens a second, a quick reader's pace."""
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """
+    A number derived from the marks of one request.
+
+    Args:
+        name: The name in snapshots, files and reports.
+        unit: ``s`` for times (held as integer nanoseconds inside), ``1`` for counts, ``ratio``
+            for ratios (held as integer billionths).
+        formula: In terms of marks.
+        undefined: When there is no such number.
+        definition: Where the definition comes from.
+        aliases: Other names people type.
+        distribution: One request has many values, not one.
+    """
+
+    name: str
+    unit: MetricUnit
+    formula: str
+    undefined: str
+    definition: str
+    aliases: tuple[str, ...] = ()
+    distribution: bool = False
+
+
+class MetricValue(NamedTuple):
+    """
+    One value of a metric.
+
+    Args:
+        value: Nanoseconds for a metric of unit ``s``, a count for unit ``1``, billionths for
+            ``ratio``.
+        source: How certain the marks it rests on are.
+    """
+
+    value: int
+    source: Source = Source.MEASURED
+
+
+def _by_name(*metrics: Metric) -> dict[str, Metric]:
+    return {metric.name: metric for metric in metrics}
+
+
+_NO_SCHEDULE: Final = (
+    "no token came, no count from the provider, several choices at once, or the stream was"
+    " buffered on its way"
+)
+
+LATENCY_METRICS: Final = _by_name(
+    Metric(
+        "duration",
+        "s",
+        "done - start",
+        "never",
+        "OpenTelemetry GenAI conventions, gen_ai.client.operation.duration",
+    ),
+    Metric(
+        "time_to_first_chunk",
+        "s",
+        "first_chunk - start",
+        "the call does not stream, or no chunk came",
+        "OpenTelemetry GenAI conventions, gen_ai.response.time_to_first_chunk",
+        ("ttfc",),
+    ),
+    Metric(
+        "time_to_first_token",
+        "s",
+        "first_token - start; the first chunk that bears text, reasoning, tool-call arguments,"
+        " a refusal or audio",
+        "the call does not stream, or no token came",
+        "latspan; the token-bearing rule of guidellm and genai-perf",
+        ("ttft",),
+    ),
+    Metric(
+        "time_to_first_visible_token",
+        "s",
+        "first_visible - start; as time_to_first_token, reasoning left out",
+        "the call does not stream, or nothing visible came",
+        "latspan; time to first output token in guidellm",
+        ("ttfv",),
+    ),
+    Metric(
+        "time_per_output_token",
+        "s",
+        "(last_token - first_token) / (n - 1), n the output tokens without"
+        " reasoning that it does not stream",
+        "n < 2, nobody counted, several choices at once, or all tokens in one chunk",
+        "MLPerf inference rules; (E2E - TTFT) / (n - 1) where the stream ends with its tokens",
+        ("tpot",),
+    ),
+    Metric(
+        "chunk_gap",
+        "s",
+        "arrival of a token-bearing chunk less the arrival of the one before it",
+        "fewer than two token-bearing chunks, or the stream was buffered on its way",
+        "latspan; a chunk is not a token, so this is no inter-token latency",
+        distribution=True,
+    ),
+    Metric(
+        "chunk_gap_max",
+        "s",
+        "the longest chunk_gap of a request",
+        "as chunk_gap",
+        "latspan",
+    ),
+    Metric(
+        "stall_count",
+        "1",
+        "how many chunk gaps are longer than the stall limit (500 ms by default)",
+        "as chunk_gap",
+        "latspan",
+    ),
+    Metric(
+        "stall_duration",
+        "s",
+        "the sum over stalls of what exceeds the stall limit",
+        "as chunk_gap",
+        "latspan",
+    ),
+    Metric(
+        "stall_ratio",
+        "ratio",
+        "stall_duration / (last_token - first_token)",
+        "as chunk_gap, or all chunks arrived at one instant",
+        "latspan; the rebuffering ratio of video players",
+    ),
+    Metric(
+        "fluidity",
+        "ratio",
+        "share of the tokens' deadlines that were met: first_token_target_ms after start, then"
+        " token_target_ms each; a late token misses all that passed and sets the schedule anew",
+        _NO_SCHEDULE,
+        "fluidity-index, arXiv 2507.09019 (Etalon), algorithm 1",
+    ),
+    Metric(
+        "buffer_needed",
+        "s",
+        "the largest over tokens of arrival - first_visible - k / r, at least 0: k tokens from"
+        " the first visible one, r = reading_tokens_per_s",
+        f"{_NO_SCHEDULE}, or nothing visible came",
+        "latspan; the start-up delay of video players",
+    ),
+)
+"""Where the time of a request went, and how smoothly it streamed."""
+
+_USAGE: Final = "OpenTelemetry GenAI conventions, gen_ai.usage.*"
+
+TOKEN_METRICS: Final = _by_name(
+    Metric("input_tokens", "1", "prompt tokens, cached ones included", "nobody said", _USAGE),
+    Metric(
+        "cached_tokens",
+        "1",
+        "the part of input_tokens that came from the provider's prompt cache",
+        "nobody said",
+        _USAGE,
+    ),
+    Metric("output_tokens", "1", "generated tokens, reasoning included", "nobody said", _USAGE),
+    Metric(
+        "reasoning_tokens",
+        "1",
+        "the part of output_tokens that was reasoning",
+        "nobody said",
+        _USAGE,
+    ),
+)
+"""How many tokens a request had; their source is a :class:`~latspan._tokens.TokenSource`."""
+
+EVIDENCE_METRICS: Final = _by_name(
+    Metric(
+        "evidence_rejected",
+        "1",
+        "how many reports of a server's or a gateway's own time do not fit what was measured",
+        "all fit, or there were none",
+        "latspan",
+    ),
+    Metric(
+        "buffered",
+        "1",
+        "1 where a stream came in one burst, and its server says that it took longer to make it",
+        "it came as it was made, or nobody said how long that took",
+        "latspan",
+    ),
+)
+"""Whether servers, and the ways from them, can be believed; ask for the count, not for values."""
+
+SERVER_METRICS: Final = _by_name(
+    Metric(
+        "degraded",
+        "1",
+        "1 where the answer was less than it could have been: another model, a feature off, cut",
+        "it was not, or nobody said so",
+        "latspan",
+    ),
+)
+"""What servers say of their requests; ask for the count, the values say nothing."""
+
+_CONVENTIONS: Final = f"OpenTelemetry GenAI conventions v{semconv.GENAI_REVISION}"
+
+CONVENTION_METRICS: Final = _by_name(
+    Metric(
+        semconv.METRIC_OPERATION_DURATION,
+        "s",
+        "done - start",
+        "no inference call, or an instrumentation beside latspan emits it",
+        _CONVENTIONS,
+    ),
+    Metric(
+        semconv.METRIC_OPERATION_TIME_TO_FIRST_CHUNK,
+        "s",
+        "first_chunk - start",
+        "as the duration; the call does not stream, or no chunk came",
+        _CONVENTIONS,
+    ),
+    Metric(
+        semconv.METRIC_OPERATION_TIME_PER_OUTPUT_CHUNK,
+        "s",
+        "return of the read of a chunk, token-bearing or not, less the return of the read"
+        " before it; the caller's own time between the two counts",
+        "as the duration; fewer than two chunks",
+        _CONVENTIONS,
+        distribution=True,
+    ),
+    Metric(
+        semconv.METRIC_TOKEN_USAGE,
+        "1",
+        f"input and output tokens, told apart by {semconv.GEN_AI_TOKEN_TYPE}",
+        "as the duration; nobody said",
+        _CONVENTIONS,
+        distribution=True,
+    ),
+    Metric(
+        semconv.METRIC_SERVER_REQUEST_DURATION,
+        "s",
+        "done - start of a request that a server has said is a model's",
+        "nobody said so",
+        _CONVENTIONS,
+    ),
+    Metric(
+        semconv.METRIC_SERVER_TIME_TO_FIRST_TOKEN,
+        "s",
+        "first token that the server gave - start: its queue and prefill",
+        "as the duration; the request failed, or no token came",
+        _CONVENTIONS,
+    ),
+    Metric(
+        semconv.METRIC_SERVER_TIME_PER_OUTPUT_TOKEN,
+        "s",
+        "(duration - time to the first token) / (n - 1)",
+        "as the time to the first token; n < 2",
+        _CONVENTIONS,
+    ),
+)
+"""What the GenAI conventions define, by the names that they are emitted under."""
+
+METRICS: Final = {
+    **LATENCY_METRICS,
+    **TOKEN_METRICS,
+    **EVIDENCE_METRICS,
+    **SERVER_METRICS,
+    **CONVENTION_METRICS,
+}
+"""Every metric that a snapshot can be asked for."""
+
+_BY_ANY_NAME: Final = {
+    name: metric for metric in METRICS.values() for name in (metric.name, *metric.aliases)
+}
+
+
+def metric_named(name: str) -> Metric:
+    """
+    Return the metric of that name or alias.
+
+    Raises:
+        UnknownNameError: There is none; the hint names the nearest, or all of them.
+    """
+    try:
+        return _BY_ANY_NAME[name]
+    except KeyError:
+        close = difflib.get_close_matches(name, _BY_ANY_NAME, n=1)
+        hint = f"did you mean '{close[0]}'?" if close else f"one of {', '.join(METRICS)}"
+        raise UnknownNameError(f"no metric '{name}'", hint=hint) from None
+
+
+def time_per_output_token(generation_ns: int, output_tokens: int) -> int | None:
+    """
+    Return the time each token after the first took, in nanoseconds rounded to the nearest.
+
+    Args:
+        generation_ns: From the first token to the last.
+        output_tokens: How many tokens came, reasoning included.
+
+    Returns:
+        ``None`` where it is undefined: fewer than two tokens.
+    """
+    if output_tokens < 2:
+        return None
+    return round(generation_ns / (output_tokens - 1))
+
+
+def stalls(
+    gaps_ns: Iterable[int], limit_ns: int = DEFAULT_EXPECTATIONS.stall_ns
+) -> tuple[int, int]:
+    """
+    Return how many gaps exceed ``limit_ns``, and by how many nanoseconds in all.
+
+    Args:
+        gaps_ns: Chunk gaps in nanoseconds.
+        limit_ns: Longest gap that is no stall.
+    """
+    excesses = [gap - limit_ns for gap in gaps_ns if gap > limit_ns]
+    return len(excesses), sum(excesses)
+
+
+def stall_ratio(stall_ns: int, generation_ns: int) -> int | None:
+    """
+    Return the share of the generation that was spent beyond the stall limit, in billionths.
+
+    Args:
+        stall_ns: By how much the stalls exceeded the limit, in all.
+        generation_ns: From the first token to the last.
+
+    Returns:
+        In [0, 1,000,000,000); ``None`` where no time passed.
+    """
+    if generation_ns <= 0:
+        return None
+    return round(stall_ns * BILLIONTHS / generation_ns)
+
+
+def tokens_before(chunks: int, tokens: int) -> Sequence[int]:
+    """
+    Return how many whole tokens came before each chunk, and behind the last one how many in all.
+
+    Nobody says which tokens are in which chunk, so they are spread evenly. With as many tokens as
+    chunks each chunk has one, which is then no guess.
+
+    Args:
+        chunks: Token-bearing chunks of a stream, at least 1.
+        tokens: How many tokens they hold together, at least 1.
+    """
+    if chunks == tokens:
+        return range(tokens + 1)
+    return [at * tokens // chunks for at in range(chunks + 1)]
+
+
+def fluidity(
+    arrivals_ns: Iterable[int], before: Sequence[int], *, due_ns: int, token_ns: int
+) -> int:
+    """
+    Return the share of the tokens' deadlines that were met, in billionths.
+
+    Each token is due ``token_ns`` after the deadline before, so that what comes early banks
+    slack. A late token has missed its own deadline and each that passed before it came, and the
+    next one is due ``token_ns`` after it. With ``l`` of ``n`` tokens late, and ``m`` deadlines
+    missed, it is ``(n - l) / (n - l + m)``.
+
+    Args:
+        arrivals_ns: Of the token-bearing chunks, in order. The tokens of a chunk arrive together
+            and are due one after the other; a token of several chunks is there with the last.
+        before: As :func:`tokens_before` returns it.
+        due_ns: When the first token is due, on the same clock: Etalon's ``D_p`` after the start.
+        token_ns: Etalon's ``D_d``, more than 0.
+
+    Returns:
+        In [0, 1,000,000,000].
+
+    Source: arXiv 2507.09019 (Etalon; Metron in arXiv 2407.07000), algorithm 1, restated with
+    deadlines in place of slack.
+    """
+    behind = _behind(arrivals_ns, before, token_ns)
+    if max(behind) <= due_ns:
+        return BILLIONTHS
+    late = missed = 0
+    for behind_ns, (first, following) in zip(behind, pairwise(before), strict=True):
+        late_ns = behind_ns - due_ns
+        if late_ns > 0 and following > first:
+            late += 1
+            missed += late_ns // token_ns + 1
+            due_ns += late_ns
+    met = before[-1] - late
+    return round(met * BILLIONTHS / (met + missed))
+
+
+def buffer_needed(arrivals_ns: Iterable[int], before: Sequence[int], *, reading_ns: int) -> int:
+    """
+    Return by how much reading must start later than the first chunk, so as never to wait.
+
+    Args:
+        arrivals_ns: Of the token-bearing chunks from the first visible one on, in order.
+        before: As :func:`tokens_before` returns it, from there on.
+        reading_ns: How long one takes to read a token, at least 0.
+
+    Returns:
+        Nanoseconds, at least 0.
+    """
+    behind = _behind(arrivals_ns, before, reading_ns)
+    return max(behind) - behind[0]
+
+
+def _behind(arrivals_ns: Iterable[int], before: Sequence[int], token_ns: int) -> list[int]:
+    """Return each chunk's arrival, less what a steady pace allows the tokens before it."""
+    allowed_ns = [count * token_ns for count in before]
+    return list(map(sub, arrivals_ns, allowed_ns))

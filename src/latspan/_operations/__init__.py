@@ -1,0 +1,46 @@
+"""
+A live request: the one junction of timeline, spans and recorder.
+
+On the caller's thread it stamps and appends. When it has ended its observations go to the
+runtime's ``settle``, and what follows, evidence, timeline, spans and record, happens there.
+"""
+
+from __future__ import annotations
+
+from latspan._operations._annotations import Annotations, Generation
+from latspan._operations._call import ModelCall
+from latspan._operations._context import (
+    Entered,
+    ambient_attributes,
+    inside,
+    propagates_here,
+    with_attribute_of,
+    with_attributes,
+)
+from latspan._operations._enclosing import active_work, enclosing_works, is_left_over
+from latspan._operations._handoff import Handoff
+from latspan._operations._open_calls import abandon_open_calls, active_call, settle_left_calls
+from latspan._operations._own_requests import SentRequest
+from latspan._operations._work import Known, LiveWork
+
+__all__ = [
+    "Annotations",
+    "Entered",
+    "Generation",
+    "Handoff",
+    "Known",
+    "LiveWork",
+    "ModelCall",
+    "SentRequest",
+    "abandon_open_calls",
+    "active_call",
+    "active_work",
+    "ambient_attributes",
+    "enclosing_works",
+    "inside",
+    "is_left_over",
+    "propagates_here",
+    "settle_left_calls",
+    "with_attribute_of",
+    "with_attributes",
+]

@@ -1,0 +1,375 @@
+"""One unit of work in progress: a user-visible request, or a stage."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple
+
+from opentelemetry import context, trace
+from opentelemetry.trace import Span, SpanKind
+
+from latspan import semconv
+from latspan._fork import this_process
+from latspan._metrics import MetricValue
+from latspan._operations._annotations import Annotations
+from latspan._operations._contents import Contents, Inside, Place
+from latspan._operations._context import (
+    Entered,
+    convention_labels,
+    series_attributes,
+    span_attributes,
+)
+from latspan._operations._enclosing import Unit, active_work, current_unit, enclosing_works
+from latspan._recording import RequestRecord
+from latspan._runtime import Runtime
+from latspan._segments import STAGE_KINDS, Kind, Outcome, SegmentName, Side, Source
+from latspan._spans import (
+    AttributeValue,
+    FinishedSpan,
+    SpanSink,
+    gen_ai_latency,
+    interleaved_attributes,
+    metric_attributes,
+    not_said_otherwise,
+    segment_spans,
+)
+from latspan._text import text_of
+from latspan._timeline import work_timeline
+from latspan._tokens import TokenCounts, TokenSource
+from latspan._wire import server_timing
+
+__all__ = ["NOTHING_MORE", "Known", "LiveWork"]
+
+
+class Known(NamedTuple):
+    """
+    What is known of a unit of work only at its end.
+
+    Args:
+        name: What it turned out to be; its first name stands if ``None``.
+        attributes: Further attributes of its span.
+        metrics: Further metrics of its record.
+        series: What its series are keyed by, beside what the surrounding code has said; what was
+            known at its start stands if empty.
+    """
+
+    name: str | None = None
+    attributes: Mapping[str, AttributeValue] = {}
+    metrics: Mapping[str, MetricValue] = {}
+    series: Mapping[str, str] = {}
+
+
+NOTHING_MORE: Final = Known()
+_NO_REMARKS: Final = Annotations()
+_OVERRULED: Final = frozenset({Outcome.COMPLETED, Outcome.ERROR})
+"""How a unit may have ended whose code has said better how it did."""
+
+
+class LiveWork:
+    """
+    A request or a stage that is current in this context until it is finished.
+
+    Args:
+        runtime: What is switched on.
+        kind: ``request`` or ``stage``.
+        name: The span's name, and of a stage the segment's.
+        attributes: Further attributes of the span.
+        side: The side of the network it is on; a stage of a served request is on the
+            server's.
+        span_kind: Of what kind its span is.
+        sink: Where its span goes; the runtime's, if not given.
+        start_ns: When it began, monotonic nanoseconds; now, if not given.
+        current: Whether it becomes current in this context. What is not, has to be made so for as
+            long as something is done for it: :meth:`active`.
+    """
+
+    __slots__ = (
+        "_contents",
+        "_entered",
+        "_inline",
+        "_observation",
+        "_offset_ns",
+        "_open",
+        "_place",
+        "_process",
+        "_remarks",
+        "_runtime",
+        "_series",
+        "_side",
+        "_span",
+        "_start_ns",
+        "_started_with",
+        "kind",
+        "name",
+        "outer",
+        "waits",
+    )
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        *,
+        kind: Kind,
+        name: str,
+        attributes: Mapping[str, AttributeValue] | None = None,
+        side: Side = Side.CLIENT,
+        span_kind: SpanKind = SpanKind.INTERNAL,
+        sink: SpanSink | None = None,
+        start_ns: int | None = None,
+        current: bool = True,
+    ) -> None:
+        name = text_of(name)
+        if sink is None:
+            sink = runtime.sink()
+        self._runtime = runtime
+        self._side = side
+        self._inline = sink.inline
+        self._series = series_attributes(runtime, {})
+        self._remarks: Annotations | None = None
+        self._started_with: Mapping[str, AttributeValue] = attributes or {}
+        if kind is Kind.STAGE and name in STAGE_KINDS:
+            # It counts as itself, unless somebody says otherwise.
+            self._started_with = {semconv.LATSPAN_STAGE_KIND: name, **self._started_with}
+        self._open = [True]
+        self._process = this_process()
+        self.kind = kind
+        self.name = name
+        self.outer: Unit | None = active_work()
+        self._contents = Contents(runtime.settle)
+        self.waits: list[Callable[[], None]] = []
+        """What still waits for somebody to go on with it, as it hears of its end."""
+        self._start_ns = runtime.clock.monotonic_ns() if start_ns is None else start_ns
+        self._place = Place(name, self._start_ns)
+        if kind is Kind.STAGE:
+            for work in enclosing_works():
+                work.holds_stage(self._place)
+                if work.side is Side.SERVER:
+                    self._side = Side.SERVER
+        self._observation = None if kind is Kind.STAGE else runtime.observe()
+        self._offset_ns = runtime.clock.epoch_offset_ns()
+        self._span = sink.open(
+            name,
+            kind=span_kind,
+            start_epoch_ns=self._start_ns + self._offset_ns,
+            attributes={**self._started_with, **span_attributes(kind, self._series)},
+            around=context.get_current(),
+        )
+        self._entered = self.active() if current else None
+
+    def active(self) -> Entered[Unit | None]:
+        """Inside ``with`` be the innermost unit of work, and its span the current one."""
+        return Entered(current_unit, self, self._span.context)
+
+    @property
+    def finished(self) -> bool:
+        """Whether it has ended, or is that of the process that this one was forked from."""
+        return not self._open or self._process is not this_process()
+
+    @property
+    def side(self) -> Side:
+        """The side of the network it is on."""
+        return self._side
+
+    @property
+    def span(self) -> Span:
+        """Its span, as OpenTelemetry knows it."""
+        return trace.get_current_span(self._span.context)
+
+    @property
+    def start_ns(self) -> int:
+        """When it began, monotonic nanoseconds."""
+        return self._start_ns
+
+    def holds_call(self, call: Inside) -> None:
+        """Note a call that is made inside it."""
+        self._contents.add_call(call)
+
+    def holds_stage(self, stage: Inside) -> None:
+        """Note a stage inside it."""
+        self._contents.add_stage(stage)
+
+    def took_ns(self) -> list[tuple[str, int]]:
+        """
+        Return how long each stage took that is over, and all of it so far, in nanoseconds.
+
+        Of who gives tokens all of it is up to the last of them, as its client waits for no more.
+        """
+        token_ns = None if self._remarks is None else self._remarks.last_token_ns
+        until_ns = self._runtime.clock.monotonic_ns() if token_ns is None else token_ns
+        return [*self._contents.stages_ns(), (server_timing.TOTAL, until_ns - self._start_ns)]
+
+    @property
+    def runtime(self) -> Runtime:
+        """What was switched on when it began."""
+        return self._runtime
+
+    @property
+    def remarks(self) -> Annotations:
+        """What is said of it while it is open."""
+        if self._remarks is None:
+            self._remarks = Annotations()
+        return self._remarks
+
+    def leave(self) -> bool:
+        """
+        Be current no longer, where :meth:`finish` was called in another context.
+
+        Returns:
+            Whether it is current no longer; not where this is another context too.
+        """
+        return self._entered is None or self._entered.leave()
+
+    def finish(
+        self,
+        outcome: Outcome,
+        *,
+        error_type: str | None = None,
+        known: Known = NOTHING_MORE,
+        done_ns: int | None = None,
+        source: Source = Source.MEASURED,
+    ) -> None:
+        """
+        End it, once, and be current no longer.
+
+        Args:
+            outcome: How it ended.
+            error_type: The name of the exception type that ended it, or a status code.
+            known: What was not known of it at its start.
+            done_ns: When, monotonic nanoseconds; now, if not given.
+            source: How that is known.
+        """
+        if self.waits and not self.finished:
+            for dropped in tuple(self.waits):
+                dropped()
+            # They hold it, and nobody may be there to collect cycles.
+            self.waits.clear()
+        try:
+            self._open.pop()
+        except IndexError:
+            return
+        ended_ns = self._runtime.clock.monotonic_ns() if done_ns is None else done_ns
+        self._place.source, self._place.done_ns = source, ended_ns
+        remarks = self._remarks
+        if remarks is not None:
+            remarks.closed()
+        if known.name is not None:
+            self.name = text_of(known.name)
+            known = known._replace(name=self.name)
+        if known.series or (remarks is not None and remarks.series):
+            said = {} if remarks is None else remarks.series
+            self._series = series_attributes(self._runtime, {**known.series, **said})
+            known = known._replace(series=self._series)
+        if remarks is not None and remarks.outcome is not None and outcome in _OVERRULED:
+            outcome, error_type = remarks.outcome, None
+        if self._entered is not None:
+            self._entered.leave()
+        if self._process is not this_process():
+            return
+        self._runtime.conclude(
+            "the end of a unit of work",
+            self._conclude,
+            outcome,
+            ended_ns,
+            error_type,
+            known,
+            # Its calls come first, and where content is read they are not done yet.
+            inline=self._inline and not self._runtime.concludes_apart,
+        )
+
+    def _conclude(
+        self, outcome: Outcome, done_ns: int, error_type: str | None, known: Known
+    ) -> None:
+        stage_name = self.name if self.kind is Kind.STAGE else None
+        calls, stages = self._contents.intervals(done_ns)
+        merged = sum(each.merged or 0 for each in (*calls, *stages))
+        work = work_timeline(
+            self._start_ns,
+            done_ns,
+            calls=calls,
+            stages=stages,
+            own_name=stage_name,
+            own_source=self._place.source,
+        )
+        timeline = work.timeline
+        told_ns = dict(self._contents.stages_ns()) if self._runtime.emit_gen_ai_latency else {}
+        # Whoever still holds this unit of work needs none of what was inside it.
+        self._contents.clear()
+        remarks = self._remarks or _NO_REMARKS
+        metrics = {**timeline.metrics, **known.metrics, **remarks.all_metrics(timeline.start_ns)}
+        told, estimated = metric_attributes(metrics)
+        attributes: dict[str, AttributeValue] = {
+            **told,
+            **({} if not known.series else span_attributes(self.kind, self._series)),
+            **known.attributes,
+            **remarks.span_attributes(),
+            **interleaved_attributes(work.own, merged=merged > 0),
+            semconv.LATSPAN_OUTCOME: outcome.value,
+        }
+        if merged:
+            attributes[semconv.LATSPAN_MERGED_COUNT] = merged
+        if estimated:
+            attributes[semconv.LATSPAN_ESTIMATED_ATTRIBUTES] = estimated
+        if error_type is not None:
+            attributes[semconv.ERROR_TYPE] = error_type
+        if self._observation is not None:
+            beside = self._observation(self._start_ns, done_ns, None, self._side)
+            attributes |= not_said_otherwise(beside, attributes)
+        if self._runtime.emit_gen_ai_latency and self._is_a_models(attributes):
+            first = metrics.get("time_to_first_token")
+            attributes |= gen_ai_latency(
+                told_ns,
+                first_token_ns=None if first is None else first.value,
+                duration_ns=timeline.duration_ns,
+            )
+        if stage_name is not None:
+            attributes[semconv.LATSPAN_SEGMENT] = stage_name
+            attributes[semconv.LATSPAN_SOURCE] = self._place.source.value
+        # A stage is a span itself, and an earlier call has its own; the rest has no span yet. None
+        # is made up where it is not known any more when something was.
+        unseen = () if stage_name is not None or merged else work.own
+        self._span.finish(
+            FinishedSpan(
+                end_epoch_ns=timeline.done_ns + self._offset_ns,
+                attributes=attributes,
+                # Who refuses a request on purpose has not failed; who was refused has.
+                failed=outcome.failed
+                and (self._side is Side.CLIENT or outcome is not Outcome.REJECTED),
+                name=known.name,
+                children=segment_spans(
+                    [each for each in unseen if each.name != SegmentName.CALL],
+                    self._start_ns + self._offset_ns,
+                ),
+            )
+        )
+        identity = self._span.span_context
+        self._runtime.record(
+            RequestRecord(
+                name=self.name,
+                kind=self.kind,
+                outcome=outcome,
+                start_epoch_ns=self._start_ns + self._offset_ns,
+                duration_ns=timeline.duration_ns,
+                segments=timeline.segments,
+                metrics=metrics,
+                tokens=TokenCounts(output=remarks.output_tokens, source=TokenSource.PROVIDER),
+                attributes=self._series,
+                side=self._side,
+                trace_id=identity.trace_id,
+                span_id=identity.span_id,
+                sampled=self._span.kept,
+                reports=work.own,
+                convention=self._convention(attributes),
+            ),
+            self._span,
+        )
+
+    def _convention(self, ended_with: Mapping[str, AttributeValue]) -> dict[str, str]:
+        """Return what the conventions' metrics of a server are keyed by, where it is a model's."""
+        if not self._is_a_models(ended_with):
+            return {}
+        return convention_labels({**self._started_with, **ended_with})
+
+    def _is_a_models(self, ended_with: Mapping[str, AttributeValue]) -> bool:
+        """Return whether it is served here, and somebody has said that a model answers it."""
+        served = self.kind is Kind.REQUEST and self._side is Side.SERVER
+        return served and semconv.GEN_AI_OPERATION_NAME in ended_with

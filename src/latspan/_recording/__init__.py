@@ -1,0 +1,50 @@
+"""
+Finished requests as data: recorded into histograms, read as immutable snapshots.
+
+It knows what a request's values are, and neither how they were observed nor where they go. What
+writes and reads files is loaded when it is first asked for.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from latspan._lazy import lazy_getattr
+from latspan._recording._distribution import Distribution
+from latspan._recording._exemplars import Exemplar
+from latspan._recording._noop_recorder import NoopRecorder
+from latspan._recording._record import RequestRecord
+from latspan._recording._recorder import Recorder
+from latspan._recording._series import Series, SeriesKey, Subject
+from latspan._recording._snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from latspan._recording._log import read_snapshots, write_interval
+    from latspan._recording._tags import TaggedName, read_tag, tag_of
+
+__all__ = [
+    "Distribution",
+    "Exemplar",
+    "NoopRecorder",
+    "Recorder",
+    "RequestRecord",
+    "Series",
+    "SeriesKey",
+    "Snapshot",
+    "Subject",
+    "TaggedName",
+    "read_snapshots",
+    "read_tag",
+    "tag_of",
+    "write_interval",
+]
+
+_OF_FILES: Final = {
+    "TaggedName": "_tags",
+    "read_snapshots": "_log",
+    "read_tag": "_tags",
+    "tag_of": "_tags",
+    "write_interval": "_log",
+}
+
+__getattr__ = lazy_getattr(__name__, _OF_FILES)

@@ -1,0 +1,200 @@
+"""The values of one metric or segment, over every series that was asked for."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from latspan._segments import Source
+from latspan._tokens import TokenSource
+from latspan._units import (
+    BILLIONTHS,
+    MetricUnit,
+    TimeUnit,
+    from_unit,
+    in_metric_unit,
+    in_unit,
+)
+from latspan.errors import EmptyHistogramError, NotEnoughValuesError
+from latspan.histogram import Histogram, percentile_spectrum, values_needed
+
+__all__ = ["Distribution"]
+
+
+@dataclass(frozen=True, slots=True)
+class Distribution:
+    """
+    The values of one metric or segment, and how certain they are.
+
+    Where the unit is ``1`` or ``ratio`` the values are no times, and ``unit=`` means nothing to
+    them.
+
+    Args:
+        name: The metric's or the segment's name.
+        histogram: Every value: nanoseconds for the unit ``s``, plain numbers for ``1``,
+            billionths for ``ratio``.
+        unit: ``s`` for times, ``1`` for counts, ``ratio`` for ratios.
+        sources: How many of the values come from which source.
+        hint: What to ask for instead where there are no values.
+    """
+
+    name: str
+    histogram: Histogram
+    unit: MetricUnit = "s"
+    sources: Mapping[Source | TokenSource, int] = field(
+        default_factory=dict[Source | TokenSource, int]
+    )
+    hint: str | None = None
+
+    def count(self) -> int:
+        """Return how many values there are, clamped ones included."""
+        return self.histogram.count
+
+    def rejected(self) -> int:
+        """Return how many values were negative, and are not held."""
+        return self.histogram.rejected
+
+    def clamped(self) -> int:
+        """Return how many values were above 24 hours, and are held as 24 hours."""
+        return self.histogram.clamped
+
+    def shares(self) -> dict[Source | TokenSource, float]:
+        """Return what share of the values comes from which source, in (0, 1], largest first."""
+        whole = sum(self.sources.values())
+        by_count = sorted(self.sources.items(), key=lambda item: -item[1])
+        return {source: count / whole for source, count in by_count if count}
+
+    def percentile(self, percentile: float, *, unit: TimeUnit = "ms") -> float:
+        """
+        Return the value that ``percentile`` percent of the values do not exceed.
+
+        Args:
+            percentile: In [0, 100].
+            unit: Of the answer; without meaning for counts and ratios.
+
+        Returns:
+            Never below the true value and at most 1/1024 above it.
+
+        Raises:
+            ConfigError: ``percentile`` is outside [0, 100].
+            EmptyHistogramError: There are no values.
+            NotEnoughValuesError: There are fewer than ``ceil(100 / (100 - percentile))``.
+        """
+        needed = values_needed(percentile)
+        held = self._occupied()
+        if held.count < needed:
+            raise NotEnoughValuesError(
+                self.name, percentile=percentile, count=held.count, needed=needed
+            )
+        return self._shown(held.value_at_percentile(percentile), unit)
+
+    def spectrum(self, *, ticks: int = 5, unit: TimeUnit = "ms") -> list[tuple[float, float, int]]:
+        """
+        Return the percentile spectrum: the whole distribution, finer towards its tail.
+
+        Args:
+            ticks: Points on each half of the distance that is left to 100 %, at least 1.
+            unit: Of the values; without meaning for counts and ratios.
+
+        Returns:
+            Percentile in [0, 100], value, and how many values do not exceed it. The last line is
+            the largest value. What 100 values say of p99.9 is that largest value, no more.
+
+        Raises:
+            ConfigError: ``ticks`` is less than 1.
+            EmptyHistogramError: There are no values.
+
+        Source: HdrHistogram, percentile ticks per half distance.
+        """
+        return [
+            (point.percentile, self._shown(point.value, unit), point.count)
+            for point in percentile_spectrum(self._occupied(), ticks)
+        ]
+
+    def corrected_for_coordinated_omission(
+        self, expected_interval: float, *, unit: TimeUnit = "ms"
+    ) -> Distribution:
+        """
+        Return the values, and those that a generator which waits for answers never sent.
+
+        Only for a load test whose generator was to send at a fixed interval and sent nothing
+        while it waited. What an application's own users waited for needs no correction: it would
+        invent requests.
+
+        Args:
+            expected_interval: At which requests were to be sent, greater than 0.
+            unit: Of the interval.
+
+        Raises:
+            ConfigError: The interval is not positive, or far too short for the values.
+
+        Source: HdrHistogram, ``copyCorrectedForCoordinatedOmission``.
+        """
+        corrected = self.histogram.corrected_for_coordinated_omission(
+            from_unit(expected_interval, unit)
+        )
+        name = f"{self.name} (corrected for coordinated omission)"
+        return replace(self, name=name, histogram=corrected)
+
+    def fraction_above(self, limit: float, *, unit: TimeUnit = "ms") -> float:
+        """
+        Return the share of values above a limit, in [0, 1].
+
+        Args:
+            limit: Values up to 1/1024 above it may not count as above.
+            unit: Of the limit; without meaning for counts and ratios.
+
+        Raises:
+            EmptyHistogramError: There are no values.
+        """
+        return self._occupied().fraction_above(self._held(limit, unit))
+
+    def mean(self, *, unit: TimeUnit = "ms") -> float:
+        """
+        Return the exact mean.
+
+        Args:
+            unit: Of the answer; without meaning for counts and ratios.
+
+        Raises:
+            EmptyHistogramError: There are no values.
+        """
+        return self._shown(self._occupied().mean_ns, unit)
+
+    def min(self, *, unit: TimeUnit = "ms") -> float:
+        """
+        Return the exact smallest value.
+
+        Args:
+            unit: Of the answer; without meaning for counts and ratios.
+
+        Raises:
+            EmptyHistogramError: There are no values.
+        """
+        return self._shown(self._occupied().min_ns, unit)
+
+    def max(self, *, unit: TimeUnit = "ms") -> float:
+        """
+        Return the exact largest value.
+
+        Args:
+            unit: Of the answer; without meaning for counts and ratios.
+
+        Raises:
+            EmptyHistogramError: There are no values.
+        """
+        return self._shown(self._occupied().max_ns, unit)
+
+    def _shown(self, value: float, unit: TimeUnit) -> float:
+        return in_unit(value, unit) if self.unit == "s" else in_metric_unit(value, self.unit)
+
+    def _held(self, limit: float, unit: TimeUnit) -> int:
+        if self.unit == "s":
+            return from_unit(limit, unit)
+        return math.floor(limit) if self.unit == "1" else round(limit * BILLIONTHS)
+
+    def _occupied(self) -> Histogram:
+        if not self.histogram.count:
+            raise EmptyHistogramError(f"there are no values of {self.name}", hint=self.hint)
+        return self.histogram

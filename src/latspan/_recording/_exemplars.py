@@ -1,0 +1,88 @@
+"""Which requests stand for an interval: the slowest, and a typical one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+from typing import Final, NamedTuple
+
+from latspan._recording._record import RequestRecord
+
+__all__ = ["Candidates", "Exemplar"]
+
+_SAMPLE: Final = 5
+"""Of five requests picked at random the middle one lies between p10 and p90 49 times in 50."""
+
+
+class Exemplar(NamedTuple):
+    """
+    One value, and the trace that shows where it came from.
+
+    Args:
+        value: Nanoseconds for times, a plain number for counts.
+        epoch_ns: Unix time of the end of its request, in nanoseconds.
+        trace_id: Of a trace that is kept.
+        span_id: The request's span in it.
+    """
+
+    value: int
+    epoch_ns: int
+    trace_id: int
+    span_id: int
+
+
+class Candidates:
+    """
+    Requests of one series and interval that may become its exemplars. Not thread-safe.
+
+    Args:
+        random: Picks the sample.
+    """
+
+    __slots__ = ("_random", "_sample", "_seen", "_slowest")
+
+    def __init__(self, random: Random) -> None:
+        self._random = random
+        self._slowest: Exemplar | None = None
+        self._sample: list[Exemplar] = []
+        self._seen = 0
+
+    def offer(
+        self, records: Sequence[RequestRecord], highest: Sequence[int], typical: Sequence[int]
+    ) -> None:
+        """
+        Consider requests whose traces are kept.
+
+        Args:
+            records: The requests, at least one.
+            highest: The highest value that each has recorded in the series, in the same order.
+            typical: One of each that is not picked for its size.
+
+        Source: Vitter, "Random sampling with a reservoir", algorithm R, for the sample.
+        """
+        slowest = max(highest)
+        if self._slowest is None or slowest > self._slowest.value:
+            self._slowest = _exemplar(records[highest.index(slowest)], slowest)
+        random, seen, sample = self._random.random, self._seen, self._sample
+        for at in range(len(records)):
+            place: float = seen
+            seen += 1
+            if place >= _SAMPLE:
+                place = random() * seen
+                if place >= _SAMPLE:
+                    continue
+            taken = int(place)
+            sample[taken : taken + 1] = [_exemplar(records[at], typical[at])]
+        self._seen = seen
+
+    def chosen(self) -> tuple[Exemplar, ...]:
+        """Return the slowest and the middle of the sample, if that is another one."""
+        if self._slowest is None:
+            return ()
+        typical = sorted(self._sample)[(len(self._sample) - 1) // 2]
+        return (self._slowest,) if typical == self._slowest else (self._slowest, typical)
+
+
+def _exemplar(record: RequestRecord, value: int) -> Exemplar:
+    end_epoch_ns = record.start_epoch_ns + record.duration_ns
+    return Exemplar(value, end_epoch_ns, record.trace_id, record.span_id)

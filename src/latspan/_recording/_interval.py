@@ -1,0 +1,117 @@
+"""What came since the last swap: histograms that are still being written to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from random import Random
+
+from latspan._recording._exemplars import Candidates, Exemplar
+from latspan._recording._record import RequestRecord
+from latspan._recording._series import Series, SeriesKey
+from latspan._recording._waiting import Column, Waiting
+from latspan.histogram import Histogram
+
+__all__ = ["Interval"]
+
+
+class Interval:
+    """
+    Series in the making. Not thread-safe: the recorder guards it with a lock.
+
+    Args:
+        start_epoch_ns: Unix time at which it begins, in nanoseconds.
+        admit: Returns under which key a series that is new to the interval is counted.
+        random: Picks typical requests.
+    """
+
+    __slots__ = ("_admit", "_candidates", "_earlier", "_histograms", "_random", "start_epoch_ns")
+
+    def __init__(
+        self, start_epoch_ns: int, admit: Callable[[SeriesKey], SeriesKey], random: Random
+    ) -> None:
+        self.start_epoch_ns = start_epoch_ns
+        self._admit = admit
+        self._random = random
+        self._histograms: dict[SeriesKey, Histogram] = {}
+        self._candidates: dict[SeriesKey, Candidates] = {}
+        self._earlier: dict[SeriesKey, Candidates] = {}
+
+    def count(self, records: Iterable[RequestRecord]) -> list[tuple[RequestRecord, Exception]]:
+        """
+        Count finished requests, all values of a series together.
+
+        Returns:
+            Those that cannot be read and are not counted, and why; none but for a bug.
+        """
+        unreadable: list[tuple[RequestRecord, Exception]] = []
+        waiting = Waiting()
+        for record in records:
+            try:
+                waiting.add(record, example=record.sampled)
+            except Exception as error:  # noqa: BLE001 - the recorder logs it
+                # One that is odd must not take the others with it.
+                unreadable.append((record, error))
+        for key, column in waiting.columns().items():
+            counted_under = self._count_values(key, column.values)
+            if column.records:
+                self._offer(counted_under, column, self._candidates)
+        return unreadable
+
+    def _count_values(self, key: SeriesKey, values: list[int]) -> SeriesKey:
+        """Count the values of a series, and return under which key."""
+        histogram = self._histograms.get(key)
+        if histogram is None:
+            key = self._admit(key)
+            histogram = self._histograms.setdefault(key, Histogram())
+        if len(values) == 1:
+            histogram.record(values[0])
+        else:
+            histogram.record_many(values)
+        return key
+
+    def exemplify(self, records: Iterable[RequestRecord]) -> None:
+        """Consider requests as examples of the series in which something was counted."""
+        waiting, earlier = Waiting(), Waiting()
+        for record in records:
+            with suppress(Exception):
+                # What cannot be read is reported when it is counted. Its trace was decided on later
+                # than that: it may be of an interval before.
+                here = record.start_epoch_ns + record.duration_ns >= self.start_epoch_ns
+                (waiting if here else earlier).add(record, example=True)
+        for examples, candidates in ((waiting, self._candidates), (earlier, self._earlier)):
+            for key, column in examples.columns().items():
+                if key in self._histograms:
+                    self._offer(key, column, candidates)
+
+    def _offer(
+        self, key: SeriesKey, column: Column, candidates: dict[SeriesKey, Candidates]
+    ) -> None:
+        held = candidates.get(key)
+        if held is None:
+            held = candidates[key] = Candidates(self._random)
+        held.offer(column.records, column.highest, column.typical)
+
+    def __contains__(self, key: SeriesKey) -> bool:
+        return key in self._histograms
+
+    def totals(self, end_epoch_ns: int) -> Iterator[tuple[SeriesKey, Series]]:
+        """
+        Yield what it holds; the histograms are its own, and change when it counts more.
+
+        Args:
+            end_epoch_ns: Unix time up to which it has counted, in nanoseconds.
+        """
+        for key, histogram in self._histograms.items():
+            # Whoever reads it from now on shall change nothing.
+            histogram.settle()
+            yield key, Series(histogram, self.start_epoch_ns, end_epoch_ns)
+
+    def exemplars(self, key: SeriesKey) -> tuple[Exemplar, ...]:
+        """
+        Return the slowest request of a series and a typical one, as far as there are such.
+
+        Requests of earlier intervals stand in only where there is none of this one.
+        """
+        candidates = self._candidates.get(key) or self._earlier.get(key)
+        return () if candidates is None else candidates.chosen()

@@ -1,0 +1,91 @@
+"""
+Snapshots in log files: an interval of the file is a snapshot, a tag a series.
+
+What a file does not hold: records, exemplars, and since when a series counts, which is the
+interval's start.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from types import MappingProxyType
+
+from latspan._recording._series import Series, SeriesKey, add_series
+from latspan._recording._snapshot import Snapshot
+from latspan._recording._tags import read_tag, tag_of
+from latspan._segments import Kind
+from latspan.errors import HistogramPrecisionError, UnknownNameError
+from latspan.histogram import FULL_PRECISION, HistogramLogWriter, LoggedInterval, read_log
+
+__all__ = ["read_snapshots", "write_interval"]
+
+
+def write_interval(writer: HistogramLogWriter, snapshot: Snapshot) -> None:
+    """
+    Append a snapshot to a log as one interval.
+
+    Args:
+        writer: Of the log.
+        snapshot: One interval's; two that overlap would count values twice.
+
+    Raises:
+        HistogramWriteError: The file did not take it.
+    """
+    writer.write(
+        snapshot.start_epoch_ns,
+        snapshot.end_epoch_ns,
+        {
+            tag_of(key.metric, key.attributes): series.histogram
+            for key, series in snapshot.series.items()
+        },
+    )
+
+
+def read_snapshots(path: str | os.PathLike[str]) -> Iterator[Snapshot]:
+    """
+    Yield the snapshots of a log in the file's order.
+
+    Series that somebody else tagged are metrics of the tag's name, lines without a tag are the
+    metric ``untagged``. What a killed writer left of an interval is left out; whoever wants to
+    know of it reads the file with :func:`latspan.histogram.read_log`.
+
+    Args:
+        path: The file.
+
+    Raises:
+        HistogramFormatError: A line is damaged, or the file is no log.
+        HistogramPrecisionError: Values were written with less precision than latspan's own,
+            which a snapshot could not say.
+        OSError: The file cannot be read.
+    """
+    for interval in read_log(path):
+        yield _snapshot_of(interval)
+
+
+def _snapshot_of(interval: LoggedInterval) -> Snapshot:
+    held: dict[SeriesKey, Series] = {}
+    for tag, histogram, precision in interval.series:
+        if precision != FULL_PRECISION:
+            raise HistogramPrecisionError(
+                f"values of {tag or 'an untagged line'} were written with {precision}",
+                hint="look at them with latspan histogram show, which says so",
+            )
+        series = Series(histogram, interval.start_epoch_ns, interval.end_epoch_ns)
+        add_series(held, _key_of(tag), series)
+    return Snapshot(
+        series=MappingProxyType(held),
+        start_epoch_ns=interval.start_epoch_ns,
+        end_epoch_ns=interval.end_epoch_ns,
+    )
+
+
+def _key_of(tag: str | None) -> SeriesKey:
+    named = read_tag(tag)
+    kind = named.attributes.get("kind")
+    try:
+        if kind is not None:
+            Kind(kind)
+        return SeriesKey.of(named.metric, named.attributes)
+    except (UnknownNameError, ValueError):
+        return SeriesKey.of(tag or named.metric, {})

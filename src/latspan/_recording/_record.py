@@ -1,0 +1,67 @@
+"""One finished request as data: what every recorder, report and test reads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from latspan._metrics import MetricValue
+from latspan._segments import Kind, Outcome, Segment, SegmentTotal, Side, totals
+from latspan._tokens import UNKNOWN_TOKENS, TokenCounts
+
+__all__ = ["RequestRecord"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestRecord:
+    """
+    What is known of one request, call, HTTP exchange or stage after it has ended.
+
+    Args:
+        name: Its span's name, for example ``chat gpt-4o``.
+        kind: What it is the timeline of.
+        side: The side of the network it was recorded on.
+        outcome: How it ended.
+        start_epoch_ns: Unix time of its start, in nanoseconds.
+        duration_ns: ``done - start``.
+        segments: Contiguous intervals that tile ``[0, duration_ns]`` exactly.
+        metrics: By metric name; a metric that is undefined for this request is absent.
+        chunk_gaps: Every gap between two token-bearing chunks, in order.
+        tokens: Token counts and who counted.
+        attributes: What a series is keyed by: ``path``, ``route``, ``model``, ``provider``,
+            ``traffic_class``, ``tenant``; absent where unsaid.
+        trace_id: The trace it belongs to, 0 where there is none.
+        span_id: Its span, 0 where there is none.
+        reports: The segments that go into histograms, ``None`` for all of them. A request
+            reports only what its calls do not, so that nothing is counted twice.
+        sampled: Whether its trace is kept, as far as was known when it ended.
+        convention: What the metrics of the GenAI conventions are keyed by, under the names in
+            :data:`~latspan.semconv.CONVENTION_ATTRIBUTES` as far as known. Empty for what is no
+            inference call, and where an instrumentation beside latspan emits those metrics.
+        output_chunk_gaps_ns: One value for each chunk after the first, token-bearing or not, in
+            order: nanoseconds from the return of the read before to the return of its own.
+            Source: the conventions' ``gen_ai.client.operation.time_per_output_chunk``.
+    """
+
+    name: str
+    kind: Kind
+    outcome: Outcome
+    start_epoch_ns: int
+    duration_ns: int
+    segments: tuple[Segment, ...]
+    metrics: Mapping[str, MetricValue] = field(default_factory=dict[str, MetricValue])
+    chunk_gaps: tuple[MetricValue, ...] = ()
+    tokens: TokenCounts = UNKNOWN_TOKENS
+    attributes: Mapping[str, str] = field(default_factory=dict[str, str])
+    side: Side = Side.CLIENT
+    trace_id: int = 0
+    span_id: int = 0
+    reports: tuple[Segment, ...] | None = None
+    sampled: bool = False
+    convention: Mapping[str, str] = field(default_factory=dict[str, str])
+    output_chunk_gaps_ns: tuple[int, ...] = ()
+
+    @property
+    def segment_totals(self) -> tuple[SegmentTotal, ...]:
+        """One sum a segment name, in the order of first appearance."""
+        return totals(self.segments)

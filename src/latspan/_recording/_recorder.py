@@ -1,0 +1,369 @@
+"""
+The recorder: takes finished requests in, gives snapshots out.
+
+**The lock.** There is one. It guards the running interval, the intervals that were swapped and are
+not in the totals yet, and the totals. Nothing else is locked while it is held, nothing is logged,
+and no code of an application's runs, so there is no order of locks to keep. Whoever records
+appends to a queue without it.
+
+It is reentrant, as a signal handler may ask for a snapshot or shut down on the very thread that
+holds it, and a garbage collection may end an abandoned stream there. Such a call must neither
+wait for another thread, which may wait for this one, nor see what is half changed:
+
+- what is counted, read and changed is so inside `_drained`. A call that interrupts that is told so:
+  a snapshot then holds everything up to the last swap, and a swap hands over nothing.
+- totals and their mapping are never written to. A swap sums up without the lock, and publishes its
+  sum only if nothing was published meanwhile.
+- `is_held_here` says that it is no use to wait for latspan's own threads.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter, deque
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from random import Random
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+from latspan._clock import Clock
+from latspan._fork import register_after_fork
+from latspan._log import logger
+from latspan._recording._interval import Interval
+from latspan._recording._record import RequestRecord
+from latspan._recording._series import Series, SeriesKey, Subject, add_series
+from latspan._recording._snapshot import Snapshot
+from latspan.histogram import Histogram
+
+__all__ = ["PENDING_LIMIT", "SERIES_LIMIT", "Recorder", "Tally"]
+
+PENDING_LIMIT: Final = 512
+"""How many records may wait: a long stream's takes 50 kB, and draining it some 0.1 ms."""
+
+OVERLOADED: Final = 8 * PENDING_LIMIT
+"""From how many on whoever records waits for whoever counts, rather than fill the memory."""
+
+SERIES_LIMIT: Final = 2_000
+"""
+Series of one metric that are told apart.
+
+Source: OpenTelemetry metrics SDK specification, "Cardinality limits".
+"""
+
+
+class Tally(NamedTuple):
+    """
+    What became of values that could not be counted as they were, up to the last swap.
+
+    Args:
+        rejected: Negative ones, which are held nowhere.
+        clamped: Those above 24 hours, which are held as 24 hours.
+        overflowed: Those of series above the limit, by metric.
+        unreadable: Records, not values, that could not be read at all.
+    """
+
+    rejected: int
+    clamped: int
+    overflowed: Mapping[str, int]
+    unreadable: int
+
+
+class Recorder:
+    """
+    Collects finished requests into histograms; safe to use from many threads.
+
+    Recording is an append. The arithmetic is done by whoever asks for a snapshot, and by the
+    recording thread once more than 512 records wait.
+
+    Values are counted in the running interval. A swap hands its histograms over and adds them to
+    the totals, whose histograms are never written to: each sum is a new one. So snapshots share
+    what did not change, and cost what did.
+
+    Args:
+        clock: Places snapshots on the calendar.
+        keep: How many of the latest records to keep as they are; ``None`` keeps all of them.
+        cardinality_limit: Maximum number of series per metric, at least 1. Values of further series
+            are counted in one overflow series, whose only attributes are ``kind`` and ``overflow``.
+    """
+
+    def __init__(
+        self, clock: Clock, *, keep: int | None = 0, cardinality_limit: int = SERIES_LIMIT
+    ) -> None:
+        self._clock = clock
+        self._keep = keep
+        self._series_limit = cardinality_limit
+        self._begin()
+        register_after_fork(self._begin)
+
+    def _begin(self) -> None:
+        # A forked child starts empty: what was recorded before is the parent's to export.
+        self._pending: deque[RequestRecord] = deque()
+        self._examples: deque[RequestRecord] = deque(maxlen=PENDING_LIMIT)
+        self._kept: deque[RequestRecord] = deque(maxlen=self._keep)
+        self._totals: dict[SeriesKey, Series] = {}
+        self._known: set[SeriesKey] = set()
+        self._known_by_metric: Counter[str] = Counter()
+        self._overflowing: set[str] = set()
+        self._to_say: deque[Callable[[], None]] = deque()
+        self._rejected = self._clamped = self._unreadable = 0
+        self._overflowed: Counter[str] = Counter()
+        self._random = Random()  # noqa: S311 - it picks examples, not secrets
+        self._lock = threading.RLock()
+        self._holder: int | None = None
+        self._is_busy = False
+        self._awaited = False
+        self._swapped: dict[Interval, Mapping[SeriesKey, Series]] = {}
+        self._start_epoch_ns = self._epoch_ns_from(0)
+        self._interval = self._interval_from(self._start_epoch_ns)
+
+    @property
+    def start_epoch_ns(self) -> int:
+        """Unix time since when it records, in nanoseconds."""
+        return self._start_epoch_ns
+
+    @property
+    def is_held_here(self) -> bool:
+        """Whether this thread was interrupted while it counted or read what is recorded."""
+        return self._holder == threading.get_ident()
+
+    def record(self, record: RequestRecord) -> None:
+        """
+        Take in one finished request.
+
+        It does not wait for whoever takes a snapshot, unless 4,096 records wait already.
+        """
+        self._pending.append(record)
+        waiting = len(self._pending)
+        if waiting > OVERLOADED:
+            self.drain()
+        elif waiting > PENDING_LIMIT and not self._awaited and self._lock.acquire(blocking=False):
+            try:
+                with self._drained():
+                    pass
+            finally:
+                self._lock.release()
+            self._say()
+
+    def exemplify(self, record: RequestRecord) -> None:
+        """
+        Consider a request that was recorded before as an example: its trace is kept after all.
+
+        Args:
+            record: What was recorded, which is not counted once more.
+        """
+        self._examples.append(record)
+
+    def waiting(self) -> int:
+        """Return how many records wait to be counted."""
+        return len(self._pending)
+
+    def fills_up(self) -> bool:
+        """Return whether half as many wait as may; fewer are dearer to count, one by one."""
+        return 2 * len(self._pending) >= PENDING_LIMIT
+
+    def drain(self) -> None:
+        """Count what waits, so that nobody else has to."""
+        with self._drained():
+            pass
+        self._say()
+
+    def snapshot(self) -> Snapshot:
+        """
+        Return everything since the recorder was made; changes nothing.
+
+        Asked for by a signal handler on the very thread that is counting, it is everything up to
+        the last swap: what is being counted at that moment is not whole.
+        """
+        with self._drained() as whole:
+            end_epoch_ns = self._interval.start_epoch_ns
+            series = dict(self._totals)
+            for swapped in self._swapped.values():
+                for key, over in swapped.items():
+                    add_series(series, key, over)
+            if whole:
+                end_epoch_ns = self._epoch_ns_from(end_epoch_ns)
+                for key, running in self._interval.totals(end_epoch_ns):
+                    total = series.get(key)
+                    series[key] = running.copy() if total is None else total.and_then(running)
+            records = tuple(self._kept)
+        self._say()
+        return Snapshot(
+            series=MappingProxyType(series),
+            start_epoch_ns=self._start_epoch_ns,
+            end_epoch_ns=end_epoch_ns,
+            records=records,
+        )
+
+    def swap_interval(self) -> Snapshot:
+        """
+        Return what came since the last swap, and begin the next interval.
+
+        Two callers would take each other's values, so this is for one exporter alone. The
+        snapshot carries no records. Asked for by a signal handler on the very thread that is
+        counting, it is empty, and what is being counted is left for the next swap.
+        """
+        counted: dict[SeriesKey, Series] = {}
+        with self._drained() as whole:
+            over = self._interval
+            end_epoch_ns = over.start_epoch_ns
+            if whole:
+                end_epoch_ns = self._epoch_ns_from(end_epoch_ns)
+                self._swapped[over] = counted = dict(over.totals(end_epoch_ns))
+                self._interval = self._interval_from(end_epoch_ns)
+        self._add_to_totals(over)
+        self._say()
+        return Snapshot(
+            series=MappingProxyType(
+                {
+                    key: replace(series, exemplars=over.exemplars(key))
+                    for key, series in counted.items()
+                }
+            ),
+            start_epoch_ns=over.start_epoch_ns,
+            end_epoch_ns=end_epoch_ns,
+        )
+
+    def _add_to_totals(self, over: Interval) -> None:
+        """Sum up while others count on, and once more if the totals are others by then."""
+        while over in self._swapped:
+            before = self._totals
+            totals = dict(before)
+            for key, series in self._swapped[over].items():
+                add_series(totals, key, series)
+            with self._held():
+                if self._totals is before:
+                    self._totals = totals
+                    for key, series in self._swapped.pop(over).items():
+                        self._tell(key, series.histogram)
+
+    def tally(self) -> Tally:
+        """Return what became of values that could not be counted as they were."""
+        with self._held():
+            return Tally(self._rejected, self._clamped, dict(self._overflowed), self._unreadable)
+
+    def forget_idle(self, before_epoch_ns: int) -> int:
+        """
+        Forget the series in which nothing came since; should it come again, they begin anew.
+
+        Args:
+            before_epoch_ns: Unix time in nanoseconds; series whose last interval ended before
+                it are forgotten.
+
+        Returns:
+            How many were forgotten.
+        """
+        with self._drained() as whole:
+            if not whole:
+                return 0
+            busy = self._swapped.values()
+            idle = {
+                key
+                for key, series in self._totals.items()
+                if series.end_epoch_ns < before_epoch_ns
+                and key not in self._interval
+                and not any(key in each for each in busy)
+            }
+            self._totals = {key: series for key, series in self._totals.items() if key not in idle}
+            known = idle & self._known
+            self._known -= known
+            self._known_by_metric.subtract(key.metric for key in known)
+            return len(idle)
+
+    @contextmanager
+    def _held(self) -> Generator[None]:
+        """Hold the lock inside."""
+        # Whoever records in a loop would take the lock again before who waits for it wakes up.
+        self._awaited = True
+        with self._lock:
+            self._awaited = False
+            outer, self._holder = self._holder, threading.get_ident()
+            try:
+                yield
+            finally:
+                self._holder = outer
+
+    def _say(self) -> None:
+        """Log what there is to log; without the lock, as a log may go anywhere."""
+        while self._to_say and not self.is_held_here:
+            try:
+                say = self._to_say.popleft()
+            except IndexError:
+                return
+            say()
+
+    @contextmanager
+    def _drained(self) -> Generator[bool]:
+        """
+        Hold the lock inside, with every record that waited when it was taken counted.
+
+        Yields:
+            Whether the running interval is whole: not where this thread was interrupted in the
+            midst of counting or reading it.
+        """
+        with self._held():
+            if self._is_busy:
+                yield False
+                return
+            self._is_busy = True
+            try:
+                self._count_waiting()
+                yield True
+            finally:
+                self._is_busy = False
+
+    def _count_waiting(self) -> None:
+        # As many as wait now: others go on appending.
+        waiting = [self._pending.popleft() for _ in range(len(self._pending))]
+        self._kept.extend(waiting)
+        unreadable = self._interval.count(waiting)
+        self._interval.exemplify([self._examples.popleft() for _ in range(len(self._examples))])
+        if unreadable:
+            self._unreadable += len(unreadable)
+            self._to_say.append(partial(_say_unreadable, *unreadable[0]))
+
+    def _interval_from(self, start_epoch_ns: int) -> Interval:
+        return Interval(start_epoch_ns, self._admitted, self._random)
+
+    def _admitted(self, key: SeriesKey) -> SeriesKey:
+        """Return the key, or that of its metric's overflow where the metric has too many."""
+        if key in self._known:
+            return key
+        if self._known_by_metric[key.metric] < self._series_limit:
+            self._known.add(key)
+            self._known_by_metric[key.metric] += 1
+            return key
+        if key.metric not in self._overflowing:
+            self._overflowing.add(key.metric)
+            self._to_say.append(
+                partial(_say_overflow, metric=key.metric, cardinality_limit=self._series_limit)
+            )
+        return SeriesKey(key.metric, Subject(key.subject.kind, overflow="true"))
+
+    def _tell(self, key: SeriesKey, histogram: Histogram) -> None:
+        """Add an interval's odd values to the tally."""
+        self._rejected += histogram.rejected
+        self._clamped += histogram.clamped
+        if key.subject.overflow is not None:
+            self._overflowed[key.metric] += histogram.count
+
+    def _epoch_ns_from(self, start_epoch_ns: int) -> int:
+        """Return Unix time, or ``start_epoch_ns`` where the wall clock was set back past it."""
+        now_ns = self._clock.monotonic_ns() + self._clock.epoch_offset_ns()
+        return max(now_ns, start_epoch_ns)
+
+
+def _say_unreadable(record: RequestRecord, error: Exception) -> None:
+    logger.error("latspan cannot read the record of %s", record.name, exc_info=error)
+
+
+def _say_overflow(*, metric: str, cardinality_limit: int) -> None:
+    logger.warning(
+        "%s has more than %d series; further ones are counted together, as overflow: true."
+        " Look for an attribute with too many values among those that are set with"
+        " latspan.attributes(...), or raise cardinality_limit",
+        metric,
+        cardinality_limit,
+    )

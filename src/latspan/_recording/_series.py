@@ -1,0 +1,217 @@
+"""A series: a histogram, and everything that its values have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, MutableMapping
+from dataclasses import dataclass, replace
+from typing import Final, NamedTuple, Self
+
+from latspan._recording._exemplars import Exemplar
+from latspan._segments import Kind
+from latspan._text import text_of
+from latspan.errors import UnknownNameError
+from latspan.histogram import Histogram
+
+__all__ = [
+    "ATTRIBUTES",
+    "SEGMENT",
+    "Series",
+    "SeriesKey",
+    "Subject",
+    "add_series",
+    "refuse_unknown_attributes",
+]
+
+SEGMENT: Final = "segment"
+"""The metric of every segment's series; the attribute of the same name says which segment."""
+
+
+class Subject(NamedTuple):
+    """
+    Which requests the values of a series are of; ``None`` for what was not said.
+
+    A request's twenty series share one. The attributes are these and no others, so that nobody
+    opens a series a user or a prompt by accident.
+
+    Args:
+        kind: What the values were measured on, a :class:`~latspan._segments.Kind`.
+        side: The side of the network they were recorded on.
+        outcome: How the requests ended.
+        path: The inference path.
+        route: The application's route.
+        traffic_class: For example ``interactive`` or ``batch``.
+        tenant: On whose behalf.
+        model: The model that was asked for.
+        provider: ``gen_ai.provider.name``.
+        operation: ``gen_ai.operation.name``; like all below, of the conventions' metrics only.
+        response_model: The model that answered.
+        server_address: The host that was called.
+        server_port: Its port.
+        error_type: ``error.type``.
+        token_type: ``input`` or ``output``.
+        service_tier: ``openai.response.service_tier``.
+        system_fingerprint: ``openai.response.system_fingerprint``.
+        overflow: ``true`` for the series that takes in what is above the cardinality limit.
+    """
+
+    kind: str = Kind.CALL.value
+    side: str | None = None
+    outcome: str | None = None
+    path: str | None = None
+    route: str | None = None
+    traffic_class: str | None = None
+    tenant: str | None = None
+    model: str | None = None
+    provider: str | None = None
+    operation: str | None = None
+    response_model: str | None = None
+    server_address: str | None = None
+    server_port: str | None = None
+    error_type: str | None = None
+    token_type: str | None = None
+    service_tier: str | None = None
+    system_fingerprint: str | None = None
+    overflow: str | None = None
+
+
+class SeriesKey(NamedTuple):
+    """
+    What the values of one histogram have in common.
+
+    Args:
+        metric: A metric's name, or ``segment``.
+        subject: Which requests they are of.
+        source: How they are known; absent on the conventions' metrics.
+        segment: Which segment, where ``metric`` is ``segment``.
+    """
+
+    metric: str
+    subject: Subject
+    source: str | None = None
+    segment: str | None = None
+
+    @classmethod
+    def of(cls, metric: str, attributes: Mapping[str, str]) -> Self:
+        """
+        Return the key of a metric's series that has these attributes.
+
+        Args:
+            metric: A metric's name, or ``segment``.
+            attributes: By the names that :attr:`attributes` gives.
+
+        Raises:
+            UnknownNameError: Series have no such attribute.
+        """
+        refuse_unknown_attributes(attributes)
+        of_requests = {name: value for name, value in attributes.items() if name in _OF_REQUESTS}
+        return cls(
+            metric,
+            Subject(**of_requests),
+            source=attributes.get("source"),
+            segment=attributes.get(SEGMENT),
+        )
+
+    def storable(self) -> Self:
+        """
+        Return a key whose texts can be written everywhere: valid Unicode of a limited length.
+
+        A server names the model that answered, and an application its tenants: neither may stop
+        an export, or fill the memory.
+        """
+        kept = (*self.subject, self.metric, self.source, self.segment)
+        if all(text is None or text_of(text) is text for text in kept):
+            return self
+        subject = Subject(*map(_storable, self.subject))  # pyright: ignore[reportArgumentType]
+        return type(self)(
+            text_of(self.metric), subject, _storable(self.source), _storable(self.segment)
+        )
+
+    @property
+    def attributes(self) -> dict[str, str]:
+        """Everything that is said, by name, ``kind`` included."""
+        said = {**self.subject._asdict(), "source": self.source, SEGMENT: self.segment}
+        return {name: value for name, value in said.items() if value is not None}
+
+    @property
+    def kind(self) -> Kind:
+        """What the values were measured on."""
+        return Kind(self.subject.kind)
+
+    def attribute(self, name: str) -> str | None:
+        """
+        Return the attribute's value, ``None`` where it is not said.
+
+        Args:
+            name: One of :data:`ATTRIBUTES`.
+        """
+        said: str | None = getattr(self if name in _OF_VALUES else self.subject, name)
+        return said
+
+    def has(self, attributes: Mapping[str, str]) -> bool:
+        """Return whether the series has every one of the attributes, with the same value."""
+        return all(self.attribute(name) == value for name, value in attributes.items())
+
+
+def _storable(text: str | None) -> str | None:
+    return None if text is None else text_of(text)
+
+
+_OF_REQUESTS: Final = frozenset(Subject._fields)
+_OF_VALUES: Final = frozenset({"source", SEGMENT})
+ATTRIBUTES: Final = _OF_REQUESTS | _OF_VALUES
+"""Every attribute that a series can have."""
+
+
+def refuse_unknown_attributes(names: Iterable[str]) -> None:
+    """
+    Refuse what no series can have.
+
+    Raises:
+        UnknownNameError: One of the names is none of :data:`ATTRIBUTES`.
+    """
+    for name in names:
+        if name not in ATTRIBUTES:
+            raise UnknownNameError(
+                f"no attribute '{name}'", hint=f"series have {', '.join(sorted(ATTRIBUTES))}"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """
+    What was recorded under one key.
+
+    Args:
+        histogram: The values; nobody changes it any more.
+        start_epoch_ns: Unix time since when they count, in nanoseconds. A series that was
+            forgotten and came back counts anew, from then on.
+        end_epoch_ns: Unix time of the interval's end in which the last of them came.
+        exemplars: Of a single interval: its slowest request and a typical one.
+    """
+
+    histogram: Histogram
+    start_epoch_ns: int
+    end_epoch_ns: int
+    exemplars: tuple[Exemplar, ...] = ()
+
+    def copy(self) -> Series:
+        """Return the same in a histogram of its own."""
+        return replace(self, histogram=self.histogram.copy())
+
+    def and_then(self, later: Series) -> Series:
+        """Return both as one, in a histogram of its own and with the later exemplars there are."""
+        merged = self.histogram.copy()
+        merged.merge(later.histogram)
+        merged.settle()
+        return Series(
+            merged,
+            min(self.start_epoch_ns, later.start_epoch_ns),
+            max(self.end_epoch_ns, later.end_epoch_ns),
+            later.exemplars or self.exemplars,
+        )
+
+
+def add_series(held: MutableMapping[SeriesKey, Series], key: SeriesKey, series: Series) -> None:
+    """Add a series to those that are held; one that is there already becomes both."""
+    before = held.get(key)
+    held[key] = series if before is None else before.and_then(series)

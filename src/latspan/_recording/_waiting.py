@@ -1,0 +1,112 @@
+"""Values of finished requests, gathered by series until they are counted together."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from itertools import chain
+from operator import index
+
+from latspan._recording._record import RequestRecord
+from latspan._recording._series import SeriesKey
+from latspan._recording._values import Shape, keys_of, values_of
+
+__all__ = ["Column", "Waiting"]
+
+
+class Column:
+    """
+    What waits to be counted in one series.
+
+    Attributes:
+        values: All values.
+        records: The requests that may be its examples.
+        highest: The highest value of each of them.
+        typical: One of each that was not picked for its size.
+    """
+
+    __slots__ = ("highest", "records", "typical", "values")
+
+    def __init__(self) -> None:
+        self.values: list[int] = []
+        self.records: list[RequestRecord] = []
+        self.highest: list[int] = []
+        self.typical: list[int] = []
+
+    def add_examples(
+        self, records: Sequence[RequestRecord], highest: Sequence[int], typical: Sequence[int]
+    ) -> None:
+        """Add requests that may be examples."""
+        self.records += records
+        self.highest += highest
+        self.typical += typical
+
+
+class _Rows:
+    """Requests of one shape, and what they have recorded; a row a request."""
+
+    __slots__ = ("records", "several", "single")
+
+    def __init__(self) -> None:
+        self.records: list[RequestRecord] = []
+        self.single: list[list[int]] = []
+        self.several: list[list[Sequence[int]]] = []
+
+
+class Waiting:
+    """Requests whose values wait to be counted. Not thread-safe."""
+
+    __slots__ = ("_rows",)
+
+    def __init__(self) -> None:
+        # A trace that is kept is an example: of the requests in rows either all are or none.
+        self._rows: dict[tuple[Shape, bool], _Rows] = {}
+
+    def add(self, record: RequestRecord, *, example: bool) -> None:
+        """
+        Take in the values of a request, or none of them where it raises.
+
+        Args:
+            record: The request.
+            example: Whether it may be an example of its series.
+        """
+        shape, single, several = values_of(record)
+        _refuse_no_integers(single)
+        for values in several:
+            _refuse_no_integers(values)
+        if example:
+            _refuse_no_integers((record.start_epoch_ns, record.trace_id, record.span_id))
+        alike = shape, example
+        rows = self._rows.get(alike)
+        if rows is None:
+            # What is no attribute of series raises here, before anything is kept.
+            keys_of(shape)
+            rows = self._rows[alike] = _Rows()
+        rows.records.append(record)
+        rows.single.append(single)
+        rows.several.append(several)
+
+    def columns(self) -> dict[SeriesKey, Column]:
+        """Return what has been taken in, by series."""
+        columns: defaultdict[SeriesKey, Column] = defaultdict(Column)
+        for (shape, example), rows in self._rows.items():
+            of_single, of_several = keys_of(shape)
+            for key, values in zip(of_single, zip(*rows.single, strict=True), strict=True):
+                column = columns[key]
+                column.values += values
+                if example:
+                    column.add_examples(rows.records, values, values)
+            for key, groups in zip(of_several, zip(*rows.several, strict=True), strict=True):
+                column = columns[key]
+                column.values += chain.from_iterable(groups)
+                if example:
+                    highest = [max(values) for values in groups]
+                    typical = [values[len(values) // 2] for values in groups]
+                    column.add_examples(rows.records, highest, typical)
+        return columns
+
+
+def _refuse_no_integers(values: Sequence[int]) -> None:
+    """Raise where one of the values cannot be counted: later it would stop all the others."""
+    # A sum is an integer only if everything in it is.
+    index(sum(values))

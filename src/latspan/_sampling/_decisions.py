@@ -1,0 +1,113 @@
+"""Whether the trace of a request that has ended is kept."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from latspan._sampling._budget import Credit
+from latspan._sampling._window import Window
+
+__all__ = ["Ended", "Verdicts"]
+
+# Of what may be kept. The rest is for failures and for times that are unlike those before; the
+# shares were chosen by the simulation among the tests.
+_SLOWEST: Final = 0.4
+_LATEST_TOKENS: Final = 0.1
+_BY_CHANCE: Final = 0.05
+_UNUSUAL: Final = 2.0
+"""Of a burst, and as long as little is known, more than in the long run."""
+
+_LITTLE: Final = 300
+MOST_WINDOWS: Final = 100
+_OTHERS: Final = ("", "")
+
+_RANDOM_BITS: Final = (1 << 56) - 1
+"""
+The part of a trace's id that is random.
+
+Source: W3C Trace Context Level 2, "Random Trace ID Flag"; OpenTelemetry, "TraceState: Probability
+Sampling", for what is compared with it.
+"""
+
+
+class Ended(NamedTuple):
+    """
+    What a verdict needs to know of the outermost unit of work of a trace.
+
+    Args:
+        key: Of what it is compared with: its kind, and its inference path or name.
+        duration_ns: How long it took, in nanoseconds.
+        first_token_ns: Nanoseconds to the first token of its slowest stream, ``None`` if none.
+        kept: Whether its trace is kept anyway, by chance or because something in it failed.
+    """
+
+    key: tuple[str, str]
+    duration_ns: int
+    first_token_ns: int | None = None
+    kept: bool = False
+
+
+class _Windows(NamedTuple):
+    durations: Window
+    first_tokens: Window
+
+
+class Verdicts:
+    """
+    Says of each trace, at its end, whether it is kept. Not thread-safe.
+
+    Kept are those that failed, those over a fixed limit, the slowest of the last 2,000 of their
+    kind and path, and a share that is drawn by the trace's id. What the ratio allows beyond that
+    is spent when requests are slow that would not have been 2,000 requests ago: in a burst, after
+    a step. Failures are kept even where they alone are more than the ratio.
+
+    Args:
+        ratio: In (0, 1). How many of all traces are kept at most, in the long run.
+        slow_ns: What takes longer is kept in any case; ``None`` for no such limit.
+    """
+
+    def __init__(self, ratio: float, slow_ns: int | None = None) -> None:
+        self._slow_ns = slow_ns
+        self._slowest = _SLOWEST * ratio
+        self._latest_tokens = _LATEST_TOKENS * ratio
+        self._unusual = _UNUSUAL * ratio
+        self._credit = Credit(ratio)
+        self._least_random = round((1 - _BY_CHANCE * ratio) * (_RANDOM_BITS + 1))
+        self._windows: dict[tuple[str, str], _Windows] = {}
+
+    def by_chance(self, trace_id: int) -> bool:
+        """Return whether a trace is among the random share, the same in every process."""
+        return trace_id & _RANDOM_BITS >= self._least_random
+
+    def keeps(self, ended: Ended) -> bool:
+        """Return whether a trace is kept, and remember how long it took; once a trace."""
+        credit = self._credit
+        credit.earn()
+        durations, first_tokens = self._windows_of(ended.key)
+        kept = (
+            ended.kept
+            or (self._slow_ns is not None and ended.duration_ns > self._slow_ns)
+            or self._is_slow(durations, ended.duration_ns)
+        )
+        durations.add(ended.duration_ns)
+        if ended.first_token_ns is not None:
+            late = first_tokens.slower_share(ended.first_token_ns) < self._latest_tokens
+            kept = kept or (late and credit.is_left_over)
+            first_tokens.add(ended.first_token_ns)
+        if kept:
+            credit.spend()
+        return kept
+
+    def _is_slow(self, durations: Window, duration_ns: int) -> bool:
+        unusual = durations.seen < _LITTLE or durations.is_unusual(duration_ns)
+        most = self._unusual if unusual and self._credit.suffices else self._slowest
+        return durations.slower_share(duration_ns) < most
+
+    def _windows_of(self, key: tuple[str, str]) -> _Windows:
+        windows = self._windows.get(key)
+        if windows is None:
+            if len(self._windows) >= MOST_WINDOWS:
+                key = _OTHERS
+            fresh = _Windows(Window(self._slowest), Window(self._latest_tokens))
+            windows = self._windows.setdefault(key, fresh)
+        return windows

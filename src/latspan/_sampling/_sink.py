@@ -1,0 +1,135 @@
+"""A sink in front of another, which gets the spans of traces that are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from opentelemetry import trace
+from opentelemetry.context import Context
+from opentelemetry.trace import SpanContext, SpanKind
+
+from latspan import semconv
+from latspan._sampling._decisions import Ended, Verdicts
+from latspan._sampling._trace_buffer import HeldTrace, TraceBuffer
+from latspan._spans import (
+    AttributeValue,
+    ChildSpan,
+    FinishedSpan,
+    OpenSpan,
+    SpanSink,
+    current_span,
+)
+from latspan._units import from_unit
+
+__all__ = ["SamplingSink"]
+
+
+class SamplingSink:
+    """
+    Holds the spans of a trace until it is known whether they are kept, all of them together.
+
+    What its sink's sampler leaves out is neither held nor judged.
+
+    Args:
+        sink: Where the spans of kept traces go.
+        ratio: In (0, 1). How many of all traces are kept at most, in the long run.
+        slow_ns: What takes longer is kept in any case; ``None`` for no such limit.
+    """
+
+    def __init__(self, sink: SpanSink, ratio: float, slow_ns: int | None = None) -> None:
+        self._sink = sink
+        self.traces = TraceBuffer(lambda: Verdicts(ratio, slow_ns))
+        """What waits, and what became of the rest."""
+
+    @property
+    def inline(self) -> bool:
+        """Whether the sink behind wants its spans finished on the caller's thread."""
+        return self._sink.inline
+
+    def open(
+        self,
+        name: str,
+        *,
+        kind: SpanKind,
+        start_epoch_ns: int,
+        attributes: Mapping[str, AttributeValue],
+        around: Context,
+    ) -> OpenSpan:
+        """Begin a span, as the sink behind does."""
+        current = current_span(around)
+        span = self._sink.open(
+            name, kind=kind, start_epoch_ns=start_epoch_ns, attributes=attributes, around=around
+        )
+        identity = span.span_context
+        if not identity.trace_flags.sampled:
+            return span
+        parent = None if current is None else current.get_span_context()
+        beneath = parent is not None and parent.is_valid and not parent.is_remote
+        held = self.traces.open(identity.trace_id, start_epoch_ns, is_late=beneath)
+        # A parent that is none of ours has no end that is heard of.
+        outermost = not beneath or len(held.unfinished) == 1
+        begun = (name, start_epoch_ns, attributes) if outermost else None
+        return _SampledSpan(self.traces, held, span, begun)
+
+    def end_children(self, children: Sequence[ChildSpan], parent: Context) -> None:
+        """Hand on spans beneath the one that is current in ``parent``, with its trace."""
+        trace_id = trace.get_current_span(parent).get_span_context().trace_id
+        self.traces.hand_on(
+            trace_id, lambda: self._sink.end_children(children, parent), spans=len(children)
+        )
+
+
+class _SampledSpan:
+    """A span whose end may wait for that of its trace."""
+
+    __slots__ = ("_begun", "_held", "_span", "_traces")
+
+    def __init__(
+        self,
+        traces: TraceBuffer,
+        held: HeldTrace,
+        span: OpenSpan,
+        begun: tuple[str, int, Mapping[str, AttributeValue]] | None,
+    ) -> None:
+        self._traces = traces
+        self._held = held
+        self._span = span
+        self._begun = begun
+
+    @property
+    def span_context(self) -> SpanContext:
+        return self._span.span_context
+
+    @property
+    def context(self) -> Context:
+        return self._span.context
+
+    @property
+    def kept(self) -> bool:
+        return self._held.kept is True
+
+    def when_kept(self, do: Callable[[], None]) -> None:
+        self._traces.when_kept(self._held, do)
+
+    def finish(self, finished: FinishedSpan) -> None:
+        first_token_s = finished.attributes.get(semconv.LATSPAN_TIME_TO_FIRST_TOKEN)
+        self._traces.end(
+            self._held,
+            lambda: self._span.finish(finished),
+            end_epoch_ns=finished.end_epoch_ns,
+            spans=1 + len(finished.children),
+            failed=finished.failed,
+            first_token_ns=from_unit(first_token_s, "s")
+            if isinstance(first_token_s, float)
+            else None,
+            ended=self._ended(finished),
+        )
+
+    def _ended(self, finished: FinishedSpan) -> Ended | None:
+        if self._begun is None:
+            return None
+        name, start_epoch_ns, attributes = self._begun
+        known = {**attributes, **finished.attributes}
+        kind = str(known.get(semconv.LATSPAN_KIND, ""))
+        path = str(known.get(semconv.LATSPAN_PATH, finished.name or name))
+        return Ended((kind, path), finished.end_epoch_ns - start_epoch_ns)

@@ -1,0 +1,214 @@
+"""What model servers say in Prometheus' text format, by the names that each of them uses."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Final
+
+from latspan import semconv
+from latspan._scraping._sample_buffer import Reading
+from latspan.errors import MissingExtraError
+
+__all__ = ["read_metrics", "require_parser"]
+
+_MOST_LINES: Final = 5_000
+"""Series of ours on one page: 100 engines of a large server have some 1,000."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Server:
+    """
+    The names of one server's metrics, by the attribute that they become.
+
+    Args:
+        gauges: Numbers of requests, of which those of several series are added up.
+        ratios: Between 0 and 1; of several series the greatest counts.
+        shares: Counters: a part, and those that make up the whole.
+        source: Where that is defined.
+    """
+
+    gauges: Mapping[str, str]
+    ratios: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    shares: Mapping[str, tuple[str, tuple[str, ...]]] = field(
+        default_factory=dict[str, tuple[str, tuple[str, ...]]]
+    )
+    source: str
+
+
+_SERVERS: Final = (
+    _Server(
+        source="llama.cpp, tools/server/README.md, GET /metrics",
+        gauges={
+            semconv.LATSPAN_REQUESTS_RUNNING: "llamacpp:requests_processing",
+            semconv.LATSPAN_REQUESTS_WAITING: "llamacpp:requests_deferred",
+        },
+        ratios={semconv.LATSPAN_KV_USAGE: ("llamacpp:kv_cache_usage_ratio",)},
+        shares={
+            # Its count of prompt tokens leaves cached ones out.
+            semconv.LATSPAN_CACHE_HIT_RATIO: (
+                "llamacpp:prompt_tokens_cached_total",
+                ("llamacpp:prompt_tokens_cached_total", "llamacpp:prompt_tokens_total"),
+            ),
+            semconv.LATSPAN_SPECULATIVE_ACCEPTANCE: (
+                "llamacpp:spec_decode_num_accepted_tokens_total",
+                ("llamacpp:spec_decode_num_draft_tokens_total",),
+            ),
+        },
+    ),
+    _Server(
+        source="vLLM, docs/design/metrics.md",
+        gauges={
+            semconv.LATSPAN_REQUESTS_RUNNING: "vllm:num_requests_running",
+            semconv.LATSPAN_REQUESTS_WAITING: "vllm:num_requests_waiting",
+        },
+        ratios={
+            semconv.LATSPAN_KV_USAGE: ("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc")
+        },
+        shares={
+            semconv.LATSPAN_CACHE_HIT_RATIO: (
+                "vllm:prefix_cache_hits_total",
+                ("vllm:prefix_cache_queries_total",),
+            ),
+            semconv.LATSPAN_SPECULATIVE_ACCEPTANCE: (
+                "vllm:spec_decode_num_accepted_tokens_total",
+                ("vllm:spec_decode_num_draft_tokens_total",),
+            ),
+        },
+    ),
+    _Server(
+        source="SGLang, references/production_metrics",
+        gauges={
+            semconv.LATSPAN_REQUESTS_RUNNING: "sglang:num_running_reqs",
+            semconv.LATSPAN_REQUESTS_WAITING: "sglang:num_queue_reqs",
+        },
+        ratios={
+            semconv.LATSPAN_KV_USAGE: ("sglang:token_usage",),
+            semconv.LATSPAN_CACHE_HIT_RATIO: ("sglang:cache_hit_rate",),
+            semconv.LATSPAN_SPECULATIVE_ACCEPTANCE: ("sglang:spec_accept_rate",),
+        },
+    ),
+    _Server(
+        source="Text Generation Inference, reference/metrics",
+        gauges={
+            semconv.LATSPAN_REQUESTS_RUNNING: "tgi_batch_current_size",
+            semconv.LATSPAN_REQUESTS_WAITING: "tgi_queue_size",
+        },
+    ),
+)
+
+_SAMPLE: Final = re.compile(
+    r"""[^\s{]++\s*+(?:\{.*\})?\s*+
+        (?:[-+]?(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)(?:e[-+]?[0-9]++)?|[-+]?inf|nan)
+        (?:\s++-?[0-9]++)?\s*+""",
+    re.ASCII | re.IGNORECASE | re.VERBOSE,
+)
+"""
+A line whose value is one of the format; the parser takes whatever ``float`` takes.
+
+Source: Prometheus, "Exposition formats", text format details.
+"""
+
+_TOTAL: Final = "_total"
+_MOST_REQUESTS: Final = 1e9
+_MOST_COUNTED: Final = 1e18
+"""More than any server has served, and little enough to be added up."""
+
+
+def _names() -> Iterator[str]:
+    for server in _SERVERS:
+        yield from server.gauges.values()
+        for names in server.ratios.values():
+            yield from names
+        for part, whole in server.shares.values():
+            # The suffix is left out by some exporters, and by older servers.
+            yield from (name.removesuffix(_TOTAL) for name in (part, *whole))
+
+
+_NAMES: Final = frozenset(_names())
+_BEGINNINGS: Final = tuple(_NAMES)
+
+
+def require_parser() -> None:
+    """
+    Load the parser of the text format.
+
+    Raises:
+        MissingExtraError: It is not installed.
+    """
+    try:
+        import_module("prometheus_client.parser")
+    except ImportError as error:
+        raise MissingExtraError("prometheus_client", extra="sampler") from error
+
+
+def read_metrics(text: str) -> Reading:
+    """
+    Return what a page of metrics says of a server that is known; nothing of any other.
+
+    Args:
+        text: In Prometheus' text format.
+
+    Raises:
+        ValueError: A line of a metric that is known cannot be read, or there are too many.
+    """
+    # Most of a page is histograms. What nobody asks for is not parsed.
+    # Nor is a last line without its end, which may be half a number.
+    ours = [line for line in text.split("\n")[:-1] if line.startswith(_BEGINNINGS)]
+    if len(ours) > _MOST_LINES:
+        raise ValueError(f"{len(ours)} series")
+    if not all(map(_SAMPLE.fullmatch, ours)):
+        raise ValueError("a value that is no number")
+    series: dict[str, list[float]] = {}
+    for name, value in _parsed(ours):
+        if name.removesuffix(_TOTAL) in _NAMES:
+            series.setdefault(name.removesuffix(_TOTAL), []).append(value)
+    gauges: dict[str, float] = {}
+    shares: dict[str, tuple[float, float]] = {}
+    for server in _SERVERS:
+        for attribute, name in server.gauges.items():
+            values = _possible(series.get(name, ()), most=_MOST_REQUESTS)
+            if values:
+                gauges[attribute] = round(sum(values))
+        for attribute, names in server.ratios.items():
+            values = [value for name in names for value in _possible(series.get(name, ()), most=1)]
+            if values:
+                gauges[attribute] = float(max(values))
+        for attribute, (part, whole) in server.shares.items():
+            parts = [_counted(series, part)]
+            wholes = [_counted(series, name) for name in whole]
+            if None not in (*parts, *wholes):
+                shares[attribute] = sum(filter(None, parts)), sum(filter(None, wholes))
+    return Reading(gauges=gauges, shares=shares)
+
+
+def _parsed(lines: Iterable[str]) -> Iterator[tuple[str, float]]:
+    """
+    Yield the name and the value of each sample.
+
+    Raises:
+        ValueError: A line cannot be read.
+    """
+    from prometheus_client.parser import text_string_to_metric_families
+
+    try:
+        for family in text_string_to_metric_families("\n".join(lines) + "\n"):
+            for sample in family.samples:
+                yield sample.name, sample.value
+    except Exception as error:
+        # The parser raises an IndexError for an empty label and an OverflowError for a long time.
+        raise ValueError(f"a line is malformed: {error or type(error).__name__}") from error
+
+
+def _possible(values: Iterable[float], *, most: float) -> list[float]:
+    """Return the values that can be: from 0 to ``most``; NaN is none."""
+    return [value for value in values if 0 <= value <= most]
+
+
+def _counted(series: Mapping[str, list[float]], name: str) -> float | None:
+    """Return the sum of a counter's series, ``None`` where it is not there or cannot be."""
+    values = series.get(name.removesuffix(_TOTAL), [])
+    possible = _possible(values, most=_MOST_COUNTED)
+    return sum(possible) if values and len(possible) == len(values) else None

@@ -1,0 +1,44 @@
+"""One server and its pages, of which not every server has all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from latspan._runtime import handle_internal_errors
+from latspan._scraping._scrape_target import ScrapeTarget
+from latspan._warn_once import warn_once
+
+__all__ = ["Server"]
+
+
+class Server:
+    """
+    A server that is sampled.
+
+    Args:
+        interval_s: Seconds between two polls, more than 0.
+        now: The clock's monotonic reading, in nanoseconds.
+    """
+
+    def __init__(self, *, interval_s: float, now: Callable[[], int]) -> None:
+        self._interval_s = interval_s
+        self._now = now
+        self._warned = False
+        self.pages: list[ScrapeTarget] = []
+
+    def add(self, urls: Iterable[str]) -> None:
+        """Ask for these pages too."""
+        self.pages += [
+            ScrapeTarget(url, interval_s=self._interval_s, now=self._now) for url in urls
+        ]
+
+    def poll(self) -> None:
+        """Ask for each page once; where none of them says anything, log that once."""
+        for page in self.pages:
+            # A page on which latspan itself fails must not silence the others.
+            with handle_internal_errors("reading a server's page"):
+                page.poll()
+        troubles = [page.trouble for page in self.pages]
+        if not self._warned and None not in troubles:
+            self._warned = True
+            warn_once(f"no samples as long as that lasts: {'; '.join(filter(None, troubles))}")

@@ -1,0 +1,165 @@
+"""All sources, put together: who is asked, and what one request gets of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from latspan import semconv
+from latspan._scraping._addresses import Address, address_of
+from latspan._scraping._poller import Poller
+from latspan._scraping._sample_buffer import SampleBuffer
+from latspan._segments import Side
+from latspan._units import to_seconds
+
+if TYPE_CHECKING:
+    from latspan._runtime import Observation
+    from latspan._scraping._gc import GcPauses
+    from latspan._scraping._loop_lag import LoopLag, Ticks
+    from latspan._scraping._server import Server
+    from latspan._spans import AttributeValue
+
+__all__ = ["Surroundings"]
+
+
+class Surroundings:
+    """
+    What a live request asks for what happened around it.
+
+    Called at a request's start, it returns what is called at its end.
+
+    Args:
+        now: The clock's monotonic reading, in nanoseconds.
+        servers: Addresses of servers to sample.
+        host: Whether this process and its machine are sampled.
+        interval_s: Seconds between two samples, more than 0.
+    """
+
+    def __init__(
+        self,
+        now: Callable[[], int],
+        *,
+        servers: Sequence[str] = (),
+        host: bool = False,
+        interval_s: float,
+    ) -> None:
+        self._now = now
+        self._interval_s = interval_s
+        self._servers: dict[tuple[str, int], Server] = {}
+        self._host: SampleBuffer | None = None
+        self._pauses: GcPauses | None = None
+        self._lag: LoopLag | None = None
+        self._pollers: list[Poller] = []
+        if servers:
+            self._sample_servers(map(address_of, servers))
+        if host:
+            self._sample_host()
+
+    def _sample_servers(self, addresses: Iterable[Address]) -> None:
+        from latspan._scraping._server import Server
+
+        for address in addresses:
+            if address.server not in self._servers:
+                server = Server(interval_s=self._interval_s, now=self._now)
+                self._servers[address.server] = server
+                # A thread each: one that does not answer delays no other.
+                self._poll(":".join(map(str, address.server)), server.poll)
+            self._servers[address.server].add(address.pages)
+
+    def _sample_host(self) -> None:
+        from latspan._scraping._gc import GcPauses
+        from latspan._scraping._host import Host
+        from latspan._scraping._loop_lag import LoopLag
+
+        host, history = Host(), SampleBuffer(self._interval_s)
+
+        def poll() -> None:
+            at_ns = self._now()
+            history.add(at_ns, host.reading(at_ns))
+
+        self._host, self._pauses, self._lag = history, GcPauses(self._now), LoopLag(self._now)
+        self._poll("host", poll)
+
+    def _poll(self, what: str, poll: Callable[[], None]) -> None:
+        self._pollers.append(Poller(f"latspan-sampler-{what}", poll, self._interval_s))
+
+    def start(self) -> None:
+        """Begin to sample, unless it has begun in this process."""
+        if self._pauses is not None:
+            self._pauses.start()
+        for poller in self._pollers:
+            poller.start()
+
+    def stop(self) -> None:
+        """Sample no longer; an answer that is under way is not waited for."""
+        if self._pauses is not None:
+            self._pauses.stop()
+        if self._lag is not None:
+            self._lag.stop()
+        for poller in self._pollers:
+            poller.stop()
+
+    def __call__(self) -> Observation:
+        """Begin to observe what happens around a request; on the thread on which it begins."""
+        return _Observation(self, self._lag, self._pauses)
+
+    def samples(
+        self, start_ns: int, done_ns: int, server: tuple[str, int] | None, side: Side
+    ) -> dict[str, float]:
+        """
+        Return what samples say of the time of a request.
+
+        Args:
+            start_ns: When it began, monotonic nanoseconds.
+            done_ns: When it ended.
+            server: Host and port it went to, if to any.
+            side: On the server's side, all servers are its engine.
+        """
+        servers: Iterable[Server | None] = ()
+        if side is Side.SERVER:
+            servers = self._servers.values()
+        elif server is not None:
+            servers = (self._servers.get((server[0].lower(), server[1])),)
+        histories = [page.history for each in servers if each is not None for page in each.pages]
+        if self._host is not None:
+            histories.append(self._host)
+        found: dict[str, float] = {}
+        for history in histories:
+            for name, value in history.during(start_ns, done_ns).items():
+                found[name] = max(value, found.get(name, value))
+        return found
+
+
+class _Observation:
+    """What happens around one request, from its start until it is asked for."""
+
+    __slots__ = ("__weakref__", "_paused_before_ns", "_pauses", "_surroundings", "_ticks")
+
+    def __init__(
+        self, surroundings: Surroundings, lag: LoopLag | None, pauses: GcPauses | None
+    ) -> None:
+        self._surroundings = surroundings
+        self._pauses = pauses
+        self._paused_before_ns = 0 if pauses is None else pauses.total_ns
+        self._ticks: Ticks | None = None if lag is None else lag.here()
+        if self._ticks is not None:
+            self._ticks.begin(self)
+
+    def __call__(
+        self, start_ns: int, done_ns: int, server: tuple[str, int] | None, side: Side
+    ) -> dict[str, AttributeValue]:
+        """Return the attributes of its span, and which of them are samples."""
+        samples = self._surroundings.samples(start_ns, done_ns, server, side)
+        if self._ticks is not None:
+            self._ticks.end(self)
+            lag_ns = self._ticks.greatest_lag(start_ns, done_ns)
+            if lag_ns is not None:
+                samples[semconv.LATSPAN_HOST_EVENT_LOOP_LAG] = to_seconds(lag_ns)
+        attributes: dict[str, AttributeValue] = {**samples}
+        if samples:
+            attributes[semconv.LATSPAN_SAMPLED_ATTRIBUTES] = sorted(samples)
+        if self._pauses is not None:
+            paused_ns = self._pauses.during(self._paused_before_ns, done_ns)
+            if paused_ns is not None:
+                attributes[semconv.LATSPAN_HOST_GC_DURATION] = to_seconds(paused_ns)
+        return attributes

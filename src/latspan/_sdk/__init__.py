@@ -1,0 +1,24 @@
+"""
+The composition root: puts clock, recorder, spans and exporters together, once a process.
+
+Importing this package imports no OpenTelemetry SDK; configuring does.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from latspan._sdk._lifecycle import configure, force_flush, shutdown, snapshot
+
+if TYPE_CHECKING:
+    from latspan._sdk._config import Config
+
+__all__ = ["Config", "configure", "force_flush", "shutdown", "snapshot"]
+
+
+def __getattr__(name: str) -> object:
+    if name == "Config":
+        from latspan._sdk._config import Config
+
+        return Config
+    raise AttributeError(f"module 'latspan._sdk' has no attribute '{name}'")

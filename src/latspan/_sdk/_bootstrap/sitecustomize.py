@@ -1,0 +1,37 @@
+"""What Python runs at its start in every process below ``latspan run``."""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib.machinery import PathFinder
+from importlib.util import module_from_spec
+
+
+def _run_the_one_behind_this() -> None:
+    """Run the ``sitecustomize`` that Python would have found, the application's own say."""
+    here = os.path.dirname(__file__)  # noqa: PTH120 - pathlib is slow to load
+    # The program finds its path as it would have been; what it starts has the variable.
+    sys.path[:] = [folder for folder in sys.path if folder != here]
+    spec = PathFinder.find_spec(__name__)
+    if spec is not None and spec.loader is not None:
+        module = sys.modules[__name__] = module_from_spec(spec)
+        spec.loader.exec_module(module)
+
+
+def _start() -> None:
+    try:
+        from latspan._sdk._zero_code import start
+    except ImportError as error:
+        if os.environ.get("LATSPAN_RUN_PID") == str(os.getpid()):
+            sys.stderr.write(
+                f"latspan stays off: {error}\nhint: {sys.executable} -m pip install latspan\n"
+            )
+    else:
+        start()
+
+
+try:
+    _run_the_one_behind_this()
+finally:
+    _start()

@@ -1,0 +1,245 @@
+"""Whether telemetry arrives: one span and one metric, sent as an application's would be."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import socket
+import threading
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import (
+    InMemoryMetricReader,
+    MetricExportResult,
+    MetricsData,
+)
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExportResult
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+from latspan import semconv
+from latspan._export import (
+    MetricsExporter,
+    http_session,
+    otlp_metric_exporter,
+    otlp_span_exporter,
+    resource_of,
+)
+from latspan._sdk._config import Config, Protocol, Signal
+from latspan._shown import address as shown_address
+from latspan._shown import foreign
+
+if TYPE_CHECKING:
+    from latspan._export._http_session import HttpSession
+
+__all__ = ["Delivery", "deliveries"]
+
+_DEFAULT_PORTS: Final = {"http": 80, "https": 443}
+_ELSEWHERE: Final = "that is a login page or a proxy: name the receiver itself"
+_TOO_BUSY: Final = "the receiver takes nothing at the moment; programs wait and send again"
+_HINTS: Final = {
+    "301": _ELSEWHERE,
+    "302": _ELSEWHERE,
+    "303": _ELSEWHERE,
+    "307": _ELSEWHERE,
+    "308": _ELSEWHERE,
+    "400": "the receiver cannot read what was sent: look into its log",
+    "401": "say who you are in OTEL_EXPORTER_OTLP_HEADERS",
+    "403": "say who you are in OTEL_EXPORTER_OTLP_HEADERS",
+    "404": "name the receiver without a path: /v1/traces and /v1/metrics are added",
+    "405": "that is no OTLP receiver: they listen on 4318 (HTTP) and 4317 (gRPC)",
+    "413": "the receiver, or a proxy before it, takes no message of this size: raise its limit",
+    "429": _TOO_BUSY,
+    "503": _TOO_BUSY,
+    "Too Many Requests": _TOO_BUSY,
+    "Service Unavailable": _TOO_BUSY,
+    "WRONG_VERSION_NUMBER": "nothing speaks TLS there: write http:// instead of https://",
+    "415": "the receiver wants another LATSPAN_PROTOCOL: http/protobuf or grpc",
+}
+"""How to mend what an answer says, by a word in it."""
+
+_NOTHING_LISTENS: Final = "start a collector there, or set LATSPAN_ENDPOINT to where one listens"
+_NO_ADDRESS: Final = "an address is http://HOST:PORT; write @ and : of a password as %40 and %3A"
+_OTHER_PROTOCOL: Final = "look into the receiver's log; does it speak LATSPAN_PROTOCOL there?"
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """
+    What became of one piece of telemetry.
+
+    Args:
+        signal: ``traces`` or ``metrics``.
+        endpoint: Where it went, without a password.
+        protocol: How.
+        arrived: Whether the receiver took it; ``None`` where nothing is to be sent.
+        answer: What came back.
+        hint: How to mend it.
+    """
+
+    signal: Signal
+    endpoint: str
+    protocol: Protocol
+    arrived: bool | None
+    answer: str
+    hint: str | None = None
+
+
+def deliveries(config: Config, timeout_s: float) -> Iterator[Delivery]:
+    """
+    Send a span and a metric to where ``config`` says, and yield what became of each.
+
+    Args:
+        config: Validated.
+        timeout_s: How long to wait for each at most, in seconds.
+    """
+    yield _delivery(config, "traces", _send_span, timeout_s)
+    yield _delivery(config, "metrics", _send_metric, timeout_s)
+
+
+_Send = Callable[[Config, Protocol, str | None], bool]
+
+
+def _delivery(config: Config, signal: Signal, send: _Send, timeout_s: float) -> Delivery:
+    protocol, endpoint = config.protocol_of(signal), config.endpoint_of(signal)
+    address = endpoint or _address_in_environment(signal, protocol)
+
+    def told(arrived: bool | None, answer: str, hint: str | None = None) -> Delivery:
+        return Delivery(signal, shown_address(address), protocol, arrived, answer, hint)
+
+    off = _switched_off_by(config, signal)
+    if off is not None:
+        return told(None, f"not sent: {off}")
+    unreachable = _unreachable(address, timeout_s)
+    if unreachable is not None:
+        return told(False, *unreachable)
+    with _heard() as words:
+        arrived = _within(timeout_s, lambda: send(config, protocol, endpoint))
+    if arrived:
+        return told(True, "arrived")
+    if words:
+        # An exporter that tries again and again has no result yet, but says what it was answered.
+        answer = foreign(words[-1])
+        return told(False, answer, _hint_for(answer))
+    if arrived is None:
+        return told(False, f"no answer within {timeout_s:g} s", _OTHER_PROTOCOL)
+    return told(False, "the exporter says no more than that it failed", _OTHER_PROTOCOL)
+
+
+def _switched_off_by(config: Config, signal: Signal) -> str | None:
+    if os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
+        return "OTEL_SDK_DISABLED is true"
+    if not config.export_enabled:
+        return "LATSPAN_EXPORT_ENABLED is false"
+    return None if config.exports(signal) else f"OTEL_{signal.upper()}_EXPORTER is none"
+
+
+def _address_in_environment(signal: Signal, protocol: Protocol) -> str:
+    """Return where an exporter goes that is left to the environment."""
+    own = os.environ.get(f"OTEL_EXPORTER_OTLP_{signal.upper()}_ENDPOINT", "").strip()
+    if own:
+        return own
+    shared = os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT", "").strip()
+    return shared if protocol == "grpc" else f"{shared.rstrip('/')}/v1/{signal}"
+
+
+def _unreachable(address: str, timeout_s: float) -> tuple[str, str] | None:
+    """Return why nobody can be spoken to there, and how to mend it; ``None`` if somebody can."""
+    try:
+        parts = urlsplit(address if "://" in address else f"//{address}")
+        port = parts.port or _DEFAULT_PORTS.get(parts.scheme, 4317)
+    except ValueError:
+        return "this is not an address", _NO_ADDRESS
+    if parts.scheme in getproxies() and not proxy_bypass(parts.hostname or ""):
+        return None
+    where = (parts.hostname or "localhost", port)
+    try:
+        socket.create_connection(where, timeout=timeout_s).close()
+    except (socket.gaierror, UnicodeError):
+        return f"no host is called '{shown_address(where[0])}'", "mend the name in LATSPAN_ENDPOINT"
+    except ConnectionRefusedError:
+        return f"refused: nothing listens on port {where[1]}", _NOTHING_LISTENS
+    except TimeoutError:
+        return f"no connection within {timeout_s:g} s", "does a firewall stand between?"
+    except OSError as error:
+        return f"no connection: {error.strerror or foreign(str(error))}", _NOTHING_LISTENS
+    return None
+
+
+@contextmanager
+def _heard() -> Generator[list[str]]:
+    """Collect what the exporters log inside the block, in place of logging it."""
+    words: list[str] = []
+
+    class Ear(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            words.append(record.getMessage())
+
+    logger, ear = logging.getLogger("opentelemetry"), Ear(logging.WARNING)
+    propagates, logger.propagate = logger.propagate, False
+    logger.addHandler(ear)
+    try:
+        yield words
+    finally:
+        logger.removeHandler(ear)
+        logger.propagate = propagates
+
+
+def _within(timeout_s: float, send: Callable[[], bool]) -> bool | None:
+    """Return what ``send`` says, ``None`` if it takes too long; it is not waited for then."""
+    said: list[bool] = []
+    thread = threading.Thread(target=lambda: said.append(send()), daemon=True)
+    thread.start()
+    thread.join(timeout_s)
+    if thread.is_alive():
+        return None
+    return bool(said and said[0])
+
+
+def _hint_for(answer: str) -> str:
+    return next(
+        (hint for mark, hint in _HINTS.items() if re.search(rf"\b{mark}\b", answer)),
+        _OTHER_PROTOCOL,
+    )
+
+
+def _send_span(config: Config, protocol: Protocol, endpoint: str | None) -> bool:
+    exporter = otlp_span_exporter(protocol, endpoint, _session(protocol, "TRACES"))
+    return exporter.export([_span(config)]) is SpanExportResult.SUCCESS
+
+
+def _span(config: Config) -> ReadableSpan:
+    kept = InMemorySpanExporter()
+    provider = TracerProvider(resource=resource_of(config.service_name), shutdown_on_exit=False)
+    provider.add_span_processor(SimpleSpanProcessor(kept))
+    provider.get_tracer("latspan").start_span(semconv.DOCTOR).end()
+    return kept.get_finished_spans()[0]
+
+
+def _send_metric(config: Config, protocol: Protocol, endpoint: str | None) -> bool:
+    reader = InMemoryMetricReader()
+    provider = MeterProvider(
+        [reader], resource=resource_of(config.service_name), shutdown_on_exit=False
+    )
+    provider.get_meter("latspan").create_counter(semconv.DOCTOR, "1").add(1)
+    data = reader.get_metrics_data()
+    if data is None:
+        return False
+    session = _session(protocol, "METRICS")
+    return _takes(otlp_metric_exporter(protocol, endpoint, session), data)
+
+
+def _session(protocol: Protocol, signal: Literal["TRACES", "METRICS"]) -> HttpSession | None:
+    """Return what an application sends with: a redirect is no success for it."""
+    return None if protocol == "grpc" else http_session(signal)
+
+
+def _takes(exporter: MetricsExporter, data: MetricsData) -> bool:
+    return exporter.export(data) is MetricExportResult.SUCCESS

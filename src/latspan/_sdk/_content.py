@@ -1,0 +1,111 @@
+"""The content of calls: whether spans and events have it, and how its tokens are counted."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+
+from latspan._log import logger
+from latspan._tokens import UNKNOWN_TOKENS, TokenCounts
+
+if TYPE_CHECKING:
+    from latspan._sdk._worker import Worker
+    from latspan._tokens import Encoding
+    from latspan._wire import Content
+
+__all__ = ["Capture", "capture", "token_counter"]
+
+_T = TypeVar("_T")
+
+
+_VARIABLE: Final = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
+
+
+_EVENTS_VARIABLE: Final = "OTEL_INSTRUMENTATION_GENAI_EMIT_EVENT"
+
+
+class Capture(NamedTuple):
+    """
+    Where content goes, and whether there are events.
+
+    Args:
+        on_spans: Whether spans have content.
+        in_events: Whether events have content.
+        emits_events: Whether there are events, with content or without.
+    """
+
+    on_spans: bool = False
+    in_events: bool = False
+    emits_events: bool = False
+
+
+_MODES: Final = {
+    "NO_CONTENT": Capture(),
+    "SPAN_ONLY": Capture(on_spans=True),
+    "EVENT_ONLY": Capture(in_events=True, emits_events=True),
+    "SPAN_AND_EVENT": Capture(on_spans=True, in_events=True, emits_events=True),
+}
+"""OpenTelemetry's names for where content goes."""
+
+_SWITCH: Final = {"true": True, "false": False}
+
+
+def capture(environment: Mapping[str, str] = os.environ) -> Capture:
+    """
+    Return where content goes, as OpenTelemetry's two variables control it.
+
+    A value that is none of theirs is logged and has no effect. As in OpenTelemetry's own
+    instrumentation, ``OTEL_SEMCONV_STABILITY_OPT_IN`` has no part in this.
+
+    Args:
+        environment: Where the variables are looked up.
+
+    Source: ``opentelemetry-util-genai`` 1.3, ``get_content_capturing_mode`` and
+    ``_should_emit_event``.
+    """
+    mode = _one_of(_MODES, environment.get(_VARIABLE, "").strip().upper(), _VARIABLE)
+    wanted = mode or Capture()
+    emits = environment.get(_EVENTS_VARIABLE, "").strip().lower()
+    emits_events = _one_of(_SWITCH, emits, _EVENTS_VARIABLE)
+    if emits_events is None:
+        return wanted
+    return wanted._replace(in_events=wanted.in_events and emits_events, emits_events=emits_events)
+
+
+def _one_of(values: Mapping[str, _T], text: str, variable: str) -> _T | None:
+    """Return what a text stands for, ``None`` if it is empty or none of those known."""
+    if text and text not in values:
+        logger.warning(
+            "%s is '%s', and not one of %s: it has no effect", variable, text, ", ".join(values)
+        )
+    return values.get(text)
+
+
+def token_counter(
+    found: Mapping[str, Encoding], worker: Worker
+) -> Callable[[Content, str | None], TokenCounts] | None:
+    """
+    Return what counts tokens, ``None`` where there is no encoding, which the log is told.
+
+    Where ``worker`` is overwhelmed, callers do the arithmetic of their own requests. Counting is
+    left out of that: it is no work for a caller's thread.
+
+    Args:
+        found: The encodings that are on this machine.
+        worker: On whose thread tokens are counted, and on no other.
+    """
+    if not found:
+        logger.warning(
+            "count_tokens is on, but no encoding of tiktoken's is on this machine: no tokens are"
+            " counted; hint: pip install 'latspan[tokens]'"
+        )
+        return None
+    from latspan._tokens import Estimator
+
+    estimator = Estimator(found)
+
+    def count(content: Content, model: str | None) -> TokenCounts:
+        return estimator.counts(content, model=model) if worker.runs_here() else UNKNOWN_TOKENS
+
+    return count

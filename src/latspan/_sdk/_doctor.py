@@ -1,0 +1,167 @@
+"""How latspan stands in this environment: what is there, switched on, in conflict, in force."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, fields
+from importlib.metadata import Distribution, distributions
+from typing import Final
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from latspan import _shown
+from latspan._instrument import Integration, IntegrationStatus, integrations
+from latspan._sdk._config import Config
+from latspan._sdk._connectivity_probe import Delivery, deliveries
+from latspan._version import __version__
+
+__all__ = ["Conflict", "Examination", "Setting", "examine"]
+
+_TELEMETRY: Final = (
+    "opentelemetry-api",
+    "opentelemetry-sdk",
+    "opentelemetry-exporter-otlp-proto-http",
+    "opentelemetry-exporter-otlp-proto-grpc",
+    "opentelemetry-instrumentation",
+    "opentelemetry-distro",
+)
+_INSTRUMENTORS: Final = ("opentelemetry_instrumentor", "openinference_instrumentor")
+_OURS: Final = "latspan_"
+_SHOWN_VARIABLES: Final = ("OTEL_", "LATSPAN_DISABLED_INSTRUMENTATIONS")
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """
+    A setting that is in force.
+
+    Args:
+        name: The field of :class:`latspan._sdk.Config`, or a variable of OpenTelemetry's.
+        value: Its value, secrets hidden.
+        origin: The variable it is from, or ``default``. Code may say otherwise.
+    """
+
+    name: str
+    value: str
+    origin: str
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """
+    Another instrumentation of what latspan instruments too.
+
+    Args:
+        packages: Which distributions.
+        name: The name under which they are switched on and off.
+        meaning: What that means, in one sentence.
+    """
+
+    packages: tuple[str, ...]
+    name: str
+    meaning: str
+
+
+@dataclass(frozen=True, slots=True)
+class Examination:
+    """
+    Everything that was found.
+
+    Args:
+        versions: Of latspan, Python and the telemetry packages; ``None`` where one is absent.
+        integrations: latspan's own.
+        conflicts: Instrumentations of others.
+        settings: What is in force.
+        deliveries: Whether telemetry arrives.
+    """
+
+    versions: dict[str, str | None]
+    integrations: tuple[Integration, ...]
+    conflicts: tuple[Conflict, ...]
+    settings: tuple[Setting, ...]
+    deliveries: tuple[Delivery, ...]
+
+    @property
+    def fine(self) -> bool:
+        """Whether telemetry arrives, and every library that is there can be instrumented."""
+        bad = {IntegrationStatus.UNSUPPORTED, IntegrationStatus.BROKEN}
+        return not any(each.standing in bad for each in self.integrations) and not any(
+            each.arrived is False for each in self.deliveries
+        )
+
+
+def examine(timeout_s: float) -> Examination:
+    """
+    Look around, and send a span and a metric.
+
+    Args:
+        timeout_s: How long to wait for an answer to each at most, in seconds.
+
+    Raises:
+        ConfigError: A setting of the environment cannot work.
+    """
+    config = Config.of({})
+    installed = list(distributions())
+    ours = tuple(integrations())
+    return Examination(
+        versions=dict(_versions(installed)),
+        integrations=ours,
+        conflicts=tuple(_conflicts(installed, ours)),
+        settings=tuple(_settings(config)),
+        deliveries=tuple(deliveries(config, timeout_s)),
+    )
+
+
+def _versions(installed: Iterable[Distribution]) -> Iterator[tuple[str, str | None]]:
+    found = {canonicalize_name(each.name): each.version for each in reversed(list(installed))}
+    yield "latspan", __version__
+    yield "python", platform.python_version()
+    for name in _TELEMETRY:
+        yield name, found.get(canonicalize_name(name))
+
+
+def _conflicts(
+    installed: Iterable[Distribution], ours: Iterable[Integration]
+) -> Iterator[Conflict]:
+    libraries = {Requirement(each.requires).name.lower() for each in ours if each.requires}
+    packages: dict[str, set[str]] = {}
+    for distribution in installed:
+        for point in distribution.entry_points:
+            if point.group in _INSTRUMENTORS and not point.name.startswith(_OURS):
+                # `aiohttp-client` is of aiohttp, and httpx2 is not httpx.
+                library = point.name.lower().replace("_", "-").partition("-")[0]
+                if library in libraries:
+                    packages.setdefault(point.name, set()).add(distribution.name)
+    for name, found in sorted(packages.items()):
+        yield Conflict(tuple(sorted(found)), name, _meaning(name, found))
+
+
+def _meaning(name: str, packages: set[str]) -> str:
+    if len(packages) > 1:
+        return (
+            f"switched on together they wrap each call twice, and"
+            f" OTEL_PYTHON_DISABLED_INSTRUMENTATIONS={name} switches off all of them"
+        )
+    return (
+        f"where it is switched on too, its span is the one of a call, and latspan adds to it;"
+        f" OTEL_PYTHON_DISABLED_INSTRUMENTATIONS={name} leaves it off"
+    )
+
+
+def _settings(config: Config) -> Iterator[Setting]:
+    for field in fields(Config):
+        variable = f"LATSPAN_{field.name.upper()}"
+        value = getattr(config, field.name)
+        text = "unset" if value is None else _shown.foreign(str(value))
+        if field.name == "endpoint" and value is not None:
+            text = _shown.address(str(value))
+        if field.name == "scrape_servers":
+            text = ", ".join(map(_shown.address, config.scrape_servers)) or "none"
+        yield Setting(field.name, text, variable if os.environ.get(variable) else "default")
+    for variable, text in sorted(os.environ.items()):
+        if text and variable.startswith(_SHOWN_VARIABLES):
+            shown = _shown.setting(variable, text)
+            yield Setting(_shown.printable(variable), shown, variable)

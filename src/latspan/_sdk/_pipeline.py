@@ -1,0 +1,462 @@
+"""Putting the parts together, as a configuration says."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from latspan import semconv
+from latspan._clock import Clock, SystemClock
+from latspan._fork import this_process
+from latspan._operations import settle_left_calls
+from latspan._recording import Recorder
+from latspan._runtime import EmitEvent, Runtime, nobody_observes
+from latspan._sdk._config import Config
+from latspan._sdk._content import Capture, capture, token_counter
+from latspan._sdk._exit_hooks import run_before_a_child_ends
+from latspan._sdk._per_process import PerProcess
+from latspan._sdk._propagation import propagates
+from latspan._sdk._span_routing import Sinks
+from latspan._sdk._worker import Worker
+from latspan._spans import NoSink, SpanSink
+from latspan._units import NS_PER_S
+from latspan.errors import ConfigError, LatspanError
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.resources import Resource
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.trace import TracerProvider as ApiProvider
+
+    from latspan._export import IntervalExport, OtlpPayloads, Outlet, Reading
+    from latspan._sampling import SamplingSink, TraceBuffer
+    from latspan._scraping import Surroundings
+    from latspan._sdk._span_export import SpanExport
+    from latspan._tokens import TokenCounts
+    from latspan._wire import Content
+
+__all__ = ["Assembly", "assemble"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assembly:
+    """
+    What is put together; it is begun once, and stopped once.
+
+    Args:
+        runtime: What live requests use.
+        worker: Settles finished requests.
+        drain: Ends the calls whose stream was left and waits for the worker, as the runtime's does.
+        spans: Sends the private provider's spans, if anything does.
+        events: Sends events, if any are asked for and the application has no logger provider.
+        sampling: Decides which of them are sent, if not all are.
+        intervals: Sends this process's histograms, if anything does.
+        surroundings: Samples what happens around requests, if anybody asked for that.
+        provider: The private provider, if it is to be the process's own.
+    """
+
+    runtime: Runtime
+    worker: Worker
+    drain: Callable[[float | None], bool]
+    spans: SpanExport | None
+    events: SpanExport | None
+    sampling: SamplingSink | None
+    intervals: PerProcess[IntervalExport] | None
+    surroundings: Surroundings | None
+    provider: TracerProvider | None
+
+    def begin(self) -> None:
+        """Start the threads that need no request, and take over the process's provider."""
+        if self.intervals is not None:
+            self.intervals()
+        if self.surroundings is not None:
+            # Now, so that there is a sample before the first request.
+            self.surroundings.start()
+        if self.spans is not None:
+            # Its module loads the SDK, which is loaded where there are spans to export.
+            from latspan._sdk._global_provider import lead_to
+
+            lead_to(self.spans, self.provider)
+
+    def flush(self, timeout_s: float) -> bool:
+        """
+        Export what has ended so far.
+
+        Args:
+            timeout_s: How long to wait at most, in seconds.
+
+        Returns:
+            Whether all of it left in time.
+        """
+        deadline = time.monotonic() + timeout_s
+        flushed = self.drain(timeout_s)
+        # Side by side: spans and metrics may go to different places, of which one is slow.
+        sent = [export.flushing() for export in self._queues()]
+        intervals = None if self.intervals is None else self.intervals.made()
+        if intervals is not None:
+            flushed &= intervals.force_flush(_left_s(deadline))
+        for is_sent in sent:
+            flushed &= is_sent(_left_s(deadline))
+        return flushed
+
+    def stop(self, timeout_s: float) -> None:
+        """
+        Export what is left and end every thread.
+
+        Args:
+            timeout_s: How long to wait for the last export at most, in seconds.
+        """
+        deadline = time.monotonic() + timeout_s
+        self.worker.stop(timeout_s)
+        if self.surroundings is not None:
+            self.surroundings.stop()
+        if self.sampling is not None:
+            self.sampling.traces.release()
+        closed = [export.closing() for export in self._queues()]
+        intervals = None if self.intervals is None else self.intervals.made()
+        if intervals is not None:
+            intervals.shutdown(_left_s(deadline))
+        for is_closed in closed:
+            is_closed(_left_s(deadline))
+
+    def _queues(self) -> list[SpanExport]:
+        return [export for export in (self.spans, self.events) if export is not None]
+
+
+def _left_s(deadline: float) -> float:
+    return max(deadline - time.monotonic(), 0)
+
+
+_LEFT_FOR_GOOD_NS: Final = 60 * NS_PER_S
+"""A stream that is held but was not read for so long is counted with the next interval."""
+
+_NOT_SAMPLED: Final = (
+    "tail_sampling_ratio and tail_sampling_slow_ms have no effect: spans use the application's"
+    " provider, and its sampler applies"
+)
+
+
+def assemble(config: Config, *, at_end: Callable[[], None]) -> Assembly:
+    """
+    Put together what ``config`` says, so that what cannot work fails here and changes nothing.
+
+    In a forked child threads and exporters begin once more, with its first request: until then a
+    child has no thread, opens no connection and imports nothing, as many a child only runs
+    another program.
+
+    Args:
+        config: Validated.
+        at_end: What a child that ends without ``atexit`` is to do last.
+
+    Raises:
+        ConfigError: An exporter or the SDK does not take what the environment says.
+        MissingExtraError: A package is absent that a setting needs.
+    """
+    with ExitStack() as undo:
+        try:
+            assembly = _assembled(config, at_end, undo)
+        except LatspanError:
+            raise
+        except Exception as error:
+            raise ConfigError(
+                f"telemetry cannot be exported as configured: {error}",
+                hint="look for an OTEL_* variable whose value OpenTelemetry does not take;"
+                " latspan doctor shows them",
+            ) from error
+        undo.pop_all()
+        return assembly
+
+
+def _assembled(config: Config, at_end: Callable[[], None], undo: ExitStack) -> Assembly:
+    clock = SystemClock()
+    recorder = Recorder(clock, keep=config.keep_records, cardinality_limit=config.cardinality_limit)
+    resource = _resource(config)
+    surroundings = _surroundings(config, clock)
+
+    def begin_with_a_request() -> None:
+        run_before_a_child_ends(at_end)
+        if surroundings is not None:
+            surroundings.start()
+        for export in (spans, events):
+            if export is not None:
+                export.start()
+        if intervals is not None:
+            intervals()
+
+    worker = Worker(on_start=begin_with_a_request, patient=True)
+
+    def drain(timeout_s: float | None) -> bool:
+        # Whoever wants to see what has ended counts a stream that was left as ended.
+        settle_left_calls()
+        return worker.drain(timeout_s)
+
+    def readings() -> list[Reading]:
+        return _readings(recorder, worker, (spans, events), sampling)
+
+    def application() -> ApiProvider | None:
+        return sinks.provider()
+
+    of_metrics = _resource_of_metrics(config, application, resource)
+    intervals = _intervals(config, of_metrics, recorder, readings, undo)
+    private, spans, provider = _private_spans(config, resource, at_end, undo)
+    captured = capture()
+    emit, events = _events(config, captured, resource, at_end, undo)
+    sampling = None if spans is None else _sampling(config, private)
+    sinks = Sinks(
+        sampling or private,
+        config.tracer_provider,
+        begin=worker.start,
+        instead=None if sampling is None else _NOT_SAMPLED,
+    )
+    runtime = Runtime(
+        clock=clock,
+        recorder=recorder,
+        sink=sinks,
+        settle=worker.submit,
+        drain=drain,
+        propagate=config.propagate and propagates(),
+        defaults=config.defaults,
+        expected=config.expected,
+        count_tokens=_token_counter(config, worker),
+        captures_content=captured.on_spans,
+        captures_media=config.capture_media,
+        emit=emit,
+        captures_in_events=captured.in_events,
+        request_stream_usage=config.request_stream_usage,
+        emit_gen_ai_latency=config.emit_gen_ai_latency,
+        observe=surroundings or nobody_observes,
+    )
+    return Assembly(
+        runtime=runtime,
+        worker=worker,
+        drain=drain,
+        spans=spans,
+        events=events,
+        sampling=sampling,
+        intervals=intervals,
+        surroundings=surroundings,
+        provider=provider if config.set_global_provider else None,
+    )
+
+
+def _surroundings(config: Config, clock: Clock) -> Surroundings | None:
+    """Return what samples what happens around requests, ``None`` where nobody asked for it."""
+    if not config.scrape_servers and not config.monitor_host:
+        return None
+    from latspan._scraping import Surroundings, require_parser
+
+    if config.scrape_servers:
+        require_parser()
+    return Surroundings(
+        clock.monotonic_ns,
+        servers=config.scrape_servers,
+        host=config.monitor_host,
+        interval_s=config.scrape_interval_s,
+    )
+
+
+def _token_counter(
+    config: Config, worker: Worker
+) -> Callable[[Content, str | None], TokenCounts] | None:
+    if not config.count_tokens:
+        return None
+    from latspan._tokens import encodings
+
+    return token_counter(encodings(), worker)
+
+
+def _resource(config: Config) -> Callable[[], Resource]:
+    """Return what says what this process is called, once something is to be exported."""
+
+    def of_this_process(parents: Resource | None) -> Resource:
+        from latspan._export import resource_of, resource_of_child
+
+        return resource_of(config.service_name) if parents is None else resource_of_child(parents)
+
+    return PerProcess(of_this_process, at_once=False)
+
+
+def _resource_of_metrics(
+    config: Config, application: Callable[[], ApiProvider | None], own: Callable[[], Resource]
+) -> Callable[[], Resource]:
+    """Return what says what metrics are of: of what their exemplars' spans are."""
+    begun_in = this_process()
+
+    def resource() -> Resource:
+        from latspan._sdk._global_provider import is_latspans
+
+        provider = application()
+        if provider is None or is_latspans(provider):
+            return own()
+        from opentelemetry.sdk.resources import SERVICE_NAME, Resource
+
+        from latspan._export._resource import resource_beside
+
+        is_child = this_process() is not begun_in
+        beside = resource_beside(provider, own(), is_child=is_child)
+        if config.service_name is None:
+            return beside
+        return beside.merge(Resource({SERVICE_NAME: config.service_name}))
+
+    return resource
+
+
+def _private_spans(
+    config: Config,
+    resource: Callable[[], Resource],
+    at_end: Callable[[], None],
+    undo: ExitStack,
+) -> tuple[SpanSink, SpanExport | None, TracerProvider | None]:
+    """Return where spans go without a provider of the application's, and what sends them."""
+    if not config.exports("traces"):
+        return NoSink(), None, None
+    from opentelemetry.sdk.trace import TracerProvider
+
+    from latspan._export import PrivateSink, otlp_spans
+    from latspan._sdk._span_export import SpanExport
+
+    protocol, endpoint = config.protocol_of("traces"), config.endpoint_of("traces")
+    # Held by nobody but a global one's users: in a forked child a provider looks for its
+    # resource on threads, at once.
+    provider = TracerProvider(resource=resource(), shutdown_on_exit=False)
+    spans = SpanExport(
+        lambda: otlp_spans(protocol, endpoint),
+        resource=resource,
+        on_start=lambda: run_before_a_child_ends(at_end),
+    )
+    undo.callback(lambda: spans.closing()(0))
+    return PrivateSink(provider, spans.take), spans, provider
+
+
+def _events(
+    config: Config,
+    captured: Capture,
+    resource: Callable[[], Resource],
+    at_end: Callable[[], None],
+    undo: ExitStack,
+) -> tuple[EmitEvent | None, SpanExport | None]:
+    """Return what emits events, and what sends those that no application's provider takes."""
+    if not captured.emits_events:
+        return None, None
+    from latspan._sdk._events import Events
+
+    if not config.exports("logs"):
+        return Events(None), None
+    from latspan._export import event_batches, event_record, otlp_events
+    from latspan._sdk._span_export import SpanExport
+
+    protocol, endpoint = config.protocol_of("logs"), config.endpoint_of("logs")
+    export = SpanExport(
+        lambda: otlp_events(protocol, endpoint),
+        on_start=lambda: run_before_a_child_ends(at_end),
+        batches=event_batches(),
+        signal="events",
+    )
+    undo.callback(lambda: export.closing()(0))
+    return Events(lambda record: export.take((event_record(record, resource()),))), export
+
+
+def _sampling(config: Config, private: SpanSink) -> SamplingSink | None:
+    """Return what decides which traces are kept, ``None`` where all are."""
+    if config.tail_sampling_ratio == 1:
+        return None
+    from latspan._sampling import SamplingSink
+
+    return SamplingSink(private, config.tail_sampling_ratio, config.slow_ns)
+
+
+def _readings(
+    recorder: Recorder,
+    worker: Worker,
+    exports: Iterable[SpanExport | None],
+    sampling: SamplingSink | None,
+) -> list[Reading]:
+    """Return what there is to say about latspan itself, now."""
+    from latspan._export import Reading, readings_of
+
+    waiting = worker.waiting() + recorder.waiting()
+    return [
+        *readings_of(recorder),
+        *(reading for export in exports if export is not None for reading in export.readings()),
+        *(() if sampling is None else _of_traces(sampling.traces)),
+        Reading(semconv.METRIC_QUEUE_SIZE, waiting),
+    ]
+
+
+def _of_traces(traces: TraceBuffer) -> Iterator[Reading]:
+    """Yield how many traces were left out, which is no loss, and what was lost of the others."""
+    from latspan._export import Reading
+
+    yield Reading(semconv.METRIC_TRACES_LEFT_OUT, traces.left_out)
+    yield Reading(
+        semconv.METRIC_DROPPED,
+        traces.lost,
+        {semconv.LATSPAN_SIGNAL: "spans", semconv.LATSPAN_REASON: "too_many_held"},
+    )
+
+
+def _intervals(
+    config: Config,
+    resource: Callable[[], Resource],
+    recorder: Recorder,
+    readings: Callable[[], Iterable[Reading]],
+    undo: ExitStack,
+) -> PerProcess[IntervalExport] | None:
+    """Return what hands out the recorder's intervals, ``None`` where nobody wants them."""
+    metrics = config.exports("metrics")
+    payloads = config.export_raw_histograms and config.exports("logs")
+    folder = config.histogram_log_dir
+    if not metrics and not payloads and folder is None:
+        return None
+
+    def outlets() -> Iterator[Outlet]:
+        from latspan import _export
+
+        # Files first: they keep nobody waiting.
+        if folder is not None:
+            yield _export.HistogramLogs(folder)
+        exact = _payloads(config, resource) if payloads else None
+        if metrics:
+            protocol = config.protocol_of("metrics")
+            session = None if protocol == "grpc" else _export.http_session("METRICS")
+            yield _export.OtlpMetrics(
+                recorder,
+                _export.otlp_metric_exporter(protocol, config.endpoint_of("metrics"), session),
+                session=session,
+                resource=resource,
+                about=lambda: (*readings(), *(() if exact is None else exact.readings())),
+                scale=config.metrics_scale,
+                max_buckets=config.metrics_max_buckets,
+            )
+        if exact is not None:
+            yield exact
+
+    # Made now, so that an exporter that cannot be made fails before anything has begun.
+    first: list[Outlet] = []
+    for outlet in outlets():
+        first.append(outlet)
+        undo.callback(outlet.shutdown, 0)
+
+    def begin(inherited: IntervalExport | None) -> IntervalExport:
+        from latspan._export import IntervalExport
+
+        return IntervalExport(
+            recorder,
+            first if inherited is None else list(outlets()),
+            before=lambda: settle_left_calls(_LEFT_FOR_GOOD_NS),
+            interval_s=config.metrics_interval_s,
+            idle_s=config.series_idle_s,
+        )
+
+    return PerProcess(begin, at_once=False)
+
+
+def _payloads(config: Config, resource: Callable[[], Resource]) -> OtlpPayloads:
+    from latspan import _export
+
+    protocol = config.protocol_of("logs")
+    session = None if protocol == "grpc" else _export.http_session("LOGS")
+    exporter = _export.otlp_log_exporter(protocol, config.endpoint_of("logs"), session)
+    return _export.OtlpPayloads(exporter, session=session, resource=resource)

@@ -1,0 +1,311 @@
+"""Spans on their way out, flushed and shut down in the time given."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final
+
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor
+
+from latspan import semconv
+from latspan._clock import Clock, SystemClock
+from latspan._export import BackOff, OtlpSpans, Reading, SpanAnswer, SpanBatches, span_batches
+from latspan._export._sizes import size_of
+from latspan._fork import register_after_fork
+from latspan._log import logger
+from latspan._sdk._per_process import PerProcess
+from latspan._sdk._span_queue import SpanQueue
+from latspan._sdk._worker import Worker
+
+if TYPE_CHECKING:
+    from latspan._sdk._span_queue import Sent
+
+__all__ = ["SpanExport"]
+
+
+_TAKEN_ANYWHERE: Final = 65_536
+"""Bytes of a span that no receiver refuses for its size alone."""
+
+_SHUTDOWN_TIMEOUT_S: Final = 30.0
+"""Of an application that shuts its provider down, which says no time; the SDK's own."""
+
+
+class SpanExport(SpanProcessor):
+    """
+    Sends ended spans in batches, on a thread of its own, as the ``OTEL_BSP_*`` variables say.
+
+    It stands where the SDK has ``BatchSpanProcessor``. That one keeps no timeout, says that all
+    is well where nothing left (open-telemetry/opentelemetry-python issues 4555 and 4568), loses a
+    batch that is not taken within some seconds, and starts a thread, over its parent's exporter,
+    in every forked child at once. Here what may be taken later waits with the others, the oldest
+    of which go where there is no more room, and a child begins empty, and starts thread and
+    exporter when it ends a span.
+
+    A batch that is too large for a receiver, or that holds a span which cannot be encoded, is sent
+    in smaller and smaller parts until what is refused is a single span. Batches then grow again,
+    by a quarter with each that is taken.
+
+    Events are sent the same way: whatever says spans here holds for them.
+
+    Args:
+        make_outlet: Makes where spans go, called at once, and in each child that ends a span;
+            shut down together with this.
+        resource: Returns what this process is called. Given, every span leaves with it.
+        on_start: Called in each process before the thread starts.
+        batches: How spans are sent; what the environment says unless given.
+        clock: The time, for the pauses between two tries.
+        signal: What is sent, in messages and metrics: ``spans`` or ``events``.
+    """
+
+    def __init__(
+        self,
+        make_outlet: Callable[[], OtlpSpans],
+        *,
+        resource: Callable[[], Resource] | None = None,
+        on_start: Callable[[], None] | None = None,
+        batches: SpanBatches | None = None,
+        clock: Clock | None = None,
+        signal: str = "spans",
+    ) -> None:
+        self._signal = signal
+        self._batches = span_batches() if batches is None else batches
+        self._clock = SystemClock() if clock is None else clock
+        self._outlet = PerProcess[OtlpSpans](lambda _: make_outlet())
+        self._resource = resource
+        self._closed = False
+        self._begin()
+        register_after_fork(self._begin)
+        self._worker = Worker(
+            f"latspan-{signal.removesuffix('s')}-export",
+            on_start=on_start,
+            when_idle=self._send_if_time,
+            idle_s=self._batches.delay_s,
+        )
+        # At once: when the interpreter goes down no thread can be started any more.
+        self._worker.start()
+
+    def _begin(self) -> None:
+        # What waits in a parent is the parent's to send.
+        self._queue = SpanQueue(self._batches.queue, self._batches.queue_bytes, size_of)
+        self._at_once = self._batches.size
+        self._back_off = BackOff(self._clock)
+        self._woken = False
+        self._full = False
+        self._not_taken = 0
+        self._lost_at_flush = 0
+        self._cut_short = False
+        self._unclosed = [True]
+
+    def start(self) -> None:
+        """Start the thread, unless it runs in this process."""
+        self._worker.start()
+
+    def on_end(self, span: ReadableSpan) -> None:
+        """Take one ended span, of an application whose provider this is in."""
+        if span.context is not None and span.context.trace_flags.sampled:
+            self.take((span,))
+
+    def take(self, spans: Sequence[Sent]) -> None:
+        """Take ended spans that are sampled; on whichever thread, in a finaliser too."""
+        if self._closed:
+            return
+        if not self._queue.put(spans):
+            self._warn_once()
+        if not self._worker.started:
+            self._worker.start()
+        if (
+            self._a_batch_waits()
+            and not self._woken
+            # To be woken in a pause would be in vain, and again with each span.
+            and self._back_off.is_over()
+        ):
+            self._woken = True
+            self._worker.submit(self._send_if_time)
+
+    def readings(self) -> list[Reading]:
+        """Return how many spans were lost in this process, and why."""
+        sent = {semconv.LATSPAN_SIGNAL: self._signal}
+        return [
+            Reading(semconv.METRIC_DROPPED, count, {**sent, semconv.LATSPAN_REASON: reason})
+            for reason, count in (("queue_full", self._queue.lost), ("not_taken", self._not_taken))
+        ]
+
+    def _a_batch_waits(self) -> bool:
+        return (
+            len(self._queue) >= self._batches.size or self._queue.size >= self._batches.size_bytes
+        )
+
+    def _warn_once(self) -> None:
+        if not self._full:
+            self._full = True
+            if len(self._queue) < self._batches.queue:
+                logger.warning(
+                    "%s of more than %d MB wait: the oldest are dropped",
+                    self._signal,
+                    self._batches.queue_bytes // 1_000_000,
+                )
+                return
+            logger.warning(
+                "more than %d %s wait: the oldest are dropped", self._batches.queue, self._signal
+            )
+
+    def flushing(self) -> Callable[[float], bool]:
+        """
+        Begin to send what has ended so far.
+
+        Returns:
+            What waits for it, at most the given seconds, and says whether all spans since the
+            last flush were taken.
+        """
+        if self._closed or not self._worker.started:
+            return lambda _: not self._queue
+        done = threading.Event()
+        sent: list[bool] = []
+
+        def flush() -> None:
+            all_sent = False
+            try:
+                # Somebody waits for it: a pause is kept only where the receiver asked for one.
+                all_sent = self._back_off.is_over(asked_alone=True) and self._send()
+            finally:
+                lost = self._queue.lost + self._not_taken
+                sent.append(all_sent and lost == self._lost_at_flush)
+                self._lost_at_flush = lost
+                done.set()
+
+        self._worker.submit(flush)
+        return lambda timeout_s: done.wait(timeout_s) and sent[0]
+
+    def closing(self) -> Callable[[float], None]:
+        """
+        Begin to send what is left and to shut down.
+
+        Returns:
+            What waits for it, at most the given seconds, and then cuts it short.
+        """
+        self._closed = True
+        if not self._worker.started:
+            return lambda _: None
+        done = threading.Event()
+
+        def close() -> None:
+            try:
+                self._send()
+            finally:
+                self._close_outlet()
+                done.set()
+
+        def wait(timeout_s: float) -> None:
+            if not done.wait(timeout_s):
+                self._cut_short = True
+                self._close_outlet()
+            self._worker.stop(0)
+            if left := self._queue.unsent:
+                logger.warning(
+                    "%d %s are lost: nobody took them before the end", left, self._signal
+                )
+
+        self._worker.submit(close)
+        return wait
+
+    def force_flush(self, timeout_millis: int = 30_000) -> bool:
+        """Send what has ended so far, for the application whose provider this is in."""
+        return self.flushing()(timeout_millis / 1000)
+
+    def shutdown(self) -> None:
+        """Send what is left, for the application whose provider this is in."""
+        self.closing()(_SHUTDOWN_TIMEOUT_S)
+
+    def _send_if_time(self) -> None:
+        self._woken = False
+        if self._back_off.is_over():
+            self._send()
+
+    def _send(self) -> bool:
+        """Send what waits now, and say whether it left; what others add meanwhile is for later."""
+        left = len(self._queue)
+        while left > 0 and not self._cut_short:
+            batch = self._queue.take(min(left, self._at_once), self._batches.size_bytes)
+            if not batch:
+                # Measured when a thread had added one, and not dropped another yet.
+                return True
+            answer = self._answer_to(batch)
+            if answer.smaller and len(batch) > 1:
+                continue
+            left -= len(batch)
+            if answer.again:
+                return False
+        return left <= 0
+
+    def _answer_to(self, batch: list[Sent]) -> SpanAnswer:
+        """Send a batch, and return what became of it, once it is settled accordingly."""
+        answer = SpanAnswer(taken=False)
+        try:
+            answer = self._outlet().send(self._called_ours(batch))
+            if answer.smaller and len(batch) == 1 and size_of(batch[0]) > _TAKEN_ANYWHERE:
+                # It cannot become smaller, and would stop all that come after it.
+                answer = answer._replace(again=False)
+        finally:
+            self._settle(batch, answer)
+        return answer
+
+    def _settle(self, batch: list[Sent], answer: SpanAnswer) -> None:
+        if answer.taken:
+            self._queue.settled(batch)
+            self._not_taken += min(answer.refused, len(batch))
+            self._back_off.taken()
+            self._at_once = min(self._at_once + max(1, self._at_once // 4), self._batches.size)
+            # Where a whole batch waits again already, it has not ended.
+            self._full = self._full and self._a_batch_waits()
+        elif answer.smaller and len(batch) > 1:
+            self._at_once = len(batch) // 2
+            if not self._queue.give_back(batch):
+                self._warn_once()
+        elif answer.again:
+            if not self._queue.give_back(batch):
+                self._warn_once()
+            self._back_off.not_taken(answer.asked_s)
+        else:
+            self._queue.settled(batch)
+            self._not_taken += len(batch)
+
+    def _called_ours(self, spans: list[Sent]) -> list[Sent]:
+        """Return spans as this process's, whose provider may have been made by its parent."""
+        if self._resource is None:
+            return spans
+        resource = self._resource()
+        return [
+            _with_resource(span, resource)
+            if isinstance(span, ReadableSpan) and span.resource is not resource
+            else span
+            for span in spans
+        ]
+
+    def _close_outlet(self) -> None:
+        outlet = self._outlet.made()
+        if outlet is None:
+            return
+        try:
+            self._unclosed.pop()
+        except IndexError:
+            return
+        outlet.shutdown()
+
+
+def _with_resource(span: ReadableSpan, resource: Resource) -> ReadableSpan:
+    return ReadableSpan(
+        span.name,
+        context=span.context,
+        parent=span.parent,
+        resource=resource,
+        attributes=span.attributes,
+        events=span.events,
+        links=span.links,
+        kind=span.kind,
+        instrumentation_scope=span.instrumentation_scope,
+        status=span.status,
+        start_time=span.start_time,
+        end_time=span.end_time,
+    )

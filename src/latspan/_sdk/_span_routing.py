@@ -1,0 +1,78 @@
+"""Where spans go: the application's provider where it has one, latspan's own otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from opentelemetry import trace
+from opentelemetry.trace import NoOpTracerProvider, ProxyTracerProvider, TracerProvider
+
+from latspan._spans import ApiSink, SpanSink
+from latspan._version import __version__
+from latspan._warn_once import warn_once
+from latspan.semconv import SCHEMA_URL
+
+__all__ = ["Sinks"]
+
+_NONE: Final = (ProxyTracerProvider, NoOpTracerProvider)
+"""What stands for a provider where the application has set none."""
+
+
+class Sinks:
+    """
+    Answers, for each request, where its spans go.
+
+    An application may set its global provider before latspan is configured or after; it is used
+    from then on. One of the SDK's that has no span processor is none: what it is given goes
+    nowhere. ``OTEL_PYTHON_TRACER_PROVIDER`` makes one, as soon as somebody asks for the global
+    provider.
+
+    Args:
+        private: Where spans go as long as the application has no provider.
+        chosen: A provider that is used whatever the global one is.
+        begin: Called each time; what a process starts with its first request.
+        instead: What is warned of when the application's provider is used.
+    """
+
+    __slots__ = ("_api", "_begin", "_chosen", "_instead", "_private", "_provider")
+
+    def __init__(
+        self,
+        private: SpanSink,
+        chosen: TracerProvider | None = None,
+        *,
+        begin: Callable[[], None] | None = None,
+        instead: str | None = None,
+    ) -> None:
+        self._begin = begin
+        self._instead = instead
+        self._private = private
+        self._chosen = chosen
+        self._provider: TracerProvider | None = None
+        self._api: ApiSink | None = None
+
+    def provider(self) -> TracerProvider | None:
+        """Return the application's provider, ``None`` as long as it has none."""
+        provider = self._chosen or trace.get_tracer_provider()
+        return None if isinstance(provider, _NONE) else provider
+
+    def __call__(self) -> SpanSink:
+        """Return the sink to use now."""
+        if self._begin is not None:
+            self._begin()
+        provider = self._chosen or trace.get_tracer_provider()
+        if self._api is None or provider is not self._provider:
+            if isinstance(provider, _NONE):
+                return self._private
+            # It loads the SDK, which an application that has a provider has loaded.
+            from latspan._export import application_sink
+            from latspan._export._processors import has_processors
+
+            if provider is not self._chosen and not has_processors(provider):
+                return self._private
+            if self._instead is not None:
+                warn_once(self._instead)
+            tracer = provider.get_tracer("latspan", __version__, schema_url=SCHEMA_URL)
+            self._provider, self._api = provider, application_sink(tracer)
+        return self._api

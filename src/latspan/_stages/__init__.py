@@ -1,0 +1,45 @@
+"""
+A server's own part: stages, requests that are carried to whoever goes on with them, their tokens.
+
+What is inside of what is found by context; where a context does not reach, a request is carried.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from latspan._lazy import lazy_getattr
+from latspan._stages._stage import stage
+
+if TYPE_CHECKING:
+    from latspan._operations import Handoff
+    from latspan._stages._annotations import annotate, mark_degraded, mark_rejected
+    from latspan._stages._batch import batch
+    from latspan._stages._handoff import attach, handoff
+    from latspan._stages._track_tokens import track_tokens
+
+__all__ = [
+    "Handoff",
+    "annotate",
+    "attach",
+    "batch",
+    "handoff",
+    "mark_degraded",
+    "mark_rejected",
+    "stage",
+    "track_tokens",
+]
+
+# Whoever only names stages needs no live requests until latspan is configured.
+_FETCHED = {
+    "Handoff": "_handoff",
+    "batch": "_batch",
+    "handoff": "_handoff",
+    "mark_degraded": "_annotations",
+    "annotate": "_annotations",
+    "track_tokens": "_track_tokens",
+    "mark_rejected": "_annotations",
+    "attach": "_handoff",
+}
+
+__getattr__ = lazy_getattr(__name__, _FETCHED)

@@ -1,0 +1,167 @@
+"""Annotations of the request that a server serves: its model, its result, the server's state."""
+
+from __future__ import annotations
+
+from typing import Final, Literal, get_args
+
+from latspan import semconv
+from latspan._metrics import MetricValue
+from latspan._operations import Annotations, LiveWork, enclosing_works
+from latspan._runtime import handle_internal_errors
+from latspan._segments import Kind, Outcome
+from latspan._text import text_of
+from latspan._warn_once import warn_once
+from latspan.errors import UnknownNameError
+
+__all__ = ["Degradation", "annotate", "annotations_here", "mark_degraded", "mark_rejected"]
+
+Degradation = Literal["fallback_model", "feature_off", "output_cut"]
+"""Ways in which a response can be degraded."""
+
+_PROVIDER_OTHER: Final = "_OTHER"
+"""The conventions' name for a provider that they do not list."""
+
+
+def annotations_here() -> Annotations | None:
+    """
+    Return the annotations of the request that is open in this context.
+
+    Returns:
+        Those of the stage in a process that handles only a part of the request; ``None`` if neither
+        is open.
+    """
+    works = [each for each in enclosing_works() if isinstance(each, LiveWork)]
+    if not works:
+        return None
+    return next((each for each in works if each.kind is Kind.REQUEST), works[0]).remarks
+
+
+def annotate(
+    *,
+    model: str | None = None,
+    provider: str | None = None,
+    operation: str = "chat",
+    input_tokens: int | None = None,
+    cached_tokens: int | None = None,
+    batch_size: int | None = None,
+    batch_window_s: float | None = None,
+    requests_running: int | None = None,
+    requests_waiting: int | None = None,
+    cache_hit_ratio: float | None = None,
+    kv_usage: float | None = None,
+    speculative_acceptance: float | None = None,
+) -> None:
+    """
+    Set the model of the request that is open here, and the state of the server.
+
+    A request with a ``model`` has that key in its series and counts in the conventions' metrics of
+    servers: ``gen_ai.server.request.duration``, and the token times that
+    :func:`latspan.track_tokens` records. Omitted arguments keep their earlier values. A value out
+    of range is not recorded; latspan logs that once.
+
+    Args:
+        model: Your own name of the model that answers. Each name creates a series, so never pass
+            on a name that a client sent.
+        provider: Provider of the model, for example ``vllm``.
+        operation: The conventions' operation: ``chat``, ``text_completion``, ``embeddings`` …
+        input_tokens: Tokens of the prompt, cached ones included.
+        cached_tokens: Tokens of the prompt that were in the prefix cache.
+        batch_size: Number of requests processed together.
+        batch_window_s: Time for which requests are collected into a batch, in seconds.
+        requests_running: Number of requests in progress.
+        requests_waiting: Number of queued requests.
+        cache_hit_ratio: Fraction of the prompt that was in the prefix cache, 0 to 1.
+        kv_usage: Fraction of the key-value cache in use, 0 to 1.
+        speculative_acceptance: Fraction of the drafted tokens that were accepted, 0 to 1.
+
+    Source of the conventions' names: OpenTelemetry GenAI conventions, the revision in
+    ``semconv.GENAI_REVISION``.
+    """
+    annotations = annotations_here()
+    if annotations is None:
+        return
+    if model is not None:
+        # Client libraries often have types of their own for model and provider.
+        annotations.series.update(
+            model=text_of(model), provider=text_of(provider or _PROVIDER_OTHER)
+        )
+        annotations.attributes[semconv.GEN_AI_OPERATION_NAME] = text_of(operation)
+    numbers: dict[str, float | None] = {
+        semconv.GEN_AI_USAGE_INPUT_TOKENS: input_tokens,
+        semconv.GEN_AI_USAGE_CACHE_READ_INPUT_TOKENS: cached_tokens,
+        semconv.LATSPAN_BATCH_SIZE: batch_size,
+        semconv.LATSPAN_BATCH_WINDOW: batch_window_s,
+        semconv.LATSPAN_REQUESTS_RUNNING: requests_running,
+        semconv.LATSPAN_REQUESTS_WAITING: requests_waiting,
+        semconv.LATSPAN_CACHE_HIT_RATIO: cache_hit_ratio,
+        semconv.LATSPAN_KV_USAGE: kv_usage,
+        semconv.LATSPAN_SPECULATIVE_ACCEPTANCE: speculative_acceptance,
+    }
+    for name, value in numbers.items():
+        if value is not None and _is_in_range(name, value):
+            annotations.attributes[name] = value
+
+
+_RATIOS: Final = frozenset(
+    {
+        semconv.LATSPAN_CACHE_HIT_RATIO,
+        semconv.LATSPAN_KV_USAGE,
+        semconv.LATSPAN_SPECULATIVE_ACCEPTANCE,
+    }
+)
+
+_MOST: Final = 2**63 - 1
+"""Largest integer that OTLP can represent."""
+
+
+def _is_in_range(name: str, value: object) -> bool:
+    most = 1 if name in _RATIOS else _MOST
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= most:
+        return True
+    with handle_internal_errors("a value that cannot be"):
+        warn_once(f"not recorded: {name} is {value!r:.40}, which it cannot be", about=name)
+    return False
+
+
+def mark_degraded(*how: Degradation) -> None:
+    """
+    Mark the response as degraded: ``latspan.mark_degraded("fallback_model")``.
+
+    Degradation is not an outcome, because the request is answered.
+    ``latspan.snapshot().metric("degraded").count()`` returns the number of degraded requests.
+
+    Args:
+        how: ``fallback_model``: another model than the requested one answered. ``feature_off``: a
+            step was skipped, for example a safety check or retrieval. ``output_cut``: fewer tokens
+            were allowed.
+
+    Raises:
+        UnknownNameError: ``how`` is none of these.
+    """
+    for each in how:
+        if each not in get_args(Degradation):
+            raise UnknownNameError(
+                f"no way to degrade '{each}'", hint=f"one of {', '.join(get_args(Degradation))}"
+            )
+    annotations = annotations_here()
+    if annotations is not None and how:
+        annotations.degraded += how
+        annotations.metrics["degraded"] = MetricValue(1)
+
+
+def mark_rejected(*, retry_after_s: float | None = None) -> None:
+    """
+    Mark the request that is open here as rejected before its work begins.
+
+    Its outcome becomes ``rejected``. A response with status 429, or 503 with ``Retry-After``, needs
+    no mark; use this for a rejection inside a stream or without HTTP.
+
+    Args:
+        retry_after_s: Seconds after which the client may try again.
+    """
+    annotations = annotations_here()
+    if annotations is None:
+        return
+    annotations.outcome = Outcome.REJECTED
+    if retry_after_s is not None and _is_in_range(semconv.LATSPAN_RETRY_AFTER, retry_after_s):
+        annotations.attributes[semconv.LATSPAN_RETRY_AFTER] = float(retry_after_s)

@@ -1,0 +1,98 @@
+"""Work that is done for many requests at once."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING
+
+from latspan import _runtime, semconv
+from latspan._instrument import Scope, error_type_of, outcome_of
+from latspan._operations import Handoff, LiveWork
+from latspan._segments import Kind, Outcome
+from latspan._stages._stage import kind_of
+
+if TYPE_CHECKING:
+    from latspan._spans import AttributeValue
+
+__all__ = ["batch"]
+
+
+def batch(
+    name: str,
+    requests: Iterable[Handoff],
+    *,
+    kind: str | None = None,
+    window_s: float | None = None,
+) -> Scope[None]:
+    """
+    Mark a stage of many requests at once: ``with latspan.batch("prefill", carried):``.
+
+    Each request gets the stage, which lasts as long as the block, and the size of the batch on its
+    span. This creates one span per request: mark a whole step, for example a prefill, and not
+    each iteration of a decode.
+
+    Args:
+        name: A standard stage, or a name of your own.
+        requests: The handoff of each request, see :func:`latspan.handoff`.
+        kind: Standard stage that a name of your own counts as.
+        window_s: Time for which requests were collected into the batch, in seconds.
+
+    Raises:
+        UnknownNameError: ``kind`` is not a standard stage.
+    """
+    return Scope(functools.partial(_begin, name, tuple(requests), kind_of(kind), window_s))
+
+
+def _begin(
+    name: str,
+    requests: Sequence[Handoff],
+    attributes: Mapping[str, AttributeValue],
+    window_s: float | None,
+) -> _Stages | None:
+    runtime = _runtime.current()
+    if runtime is None:
+        return None
+    stages: list[LiveWork] = []
+    with _runtime.handle_internal_errors("the start of a batch"):
+        said = {**attributes, semconv.LATSPAN_BATCH_SIZE: len(requests)}
+        if window_s is not None:
+            said[semconv.LATSPAN_BATCH_WINDOW] = float(window_s)
+        begun_ns = runtime.clock.monotonic_ns()
+        for carried in requests:
+            with carried.resumed():
+                stages.append(
+                    LiveWork(
+                        runtime,
+                        kind=Kind.STAGE,
+                        name=name,
+                        attributes=said,
+                        start_ns=begun_ns,
+                        current=False,
+                    )
+                )
+    return _Stages(stages)
+
+
+class _Stages:
+    """The stages of one batch, none of which is current: each is inside its own request."""
+
+    __slots__ = ("_stages",)
+
+    def __init__(self, stages: Sequence[LiveWork]) -> None:
+        self._stages = stages
+
+    def current(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def finish(self, error: BaseException | None = None) -> None:
+        with _runtime.handle_internal_errors("the end of a batch"):
+            outcome, error_type = Outcome.COMPLETED, None
+            if error is not None:
+                outcome, error_type = outcome_of(error), error_type_of(error)
+            ended_ns: int | None = None
+            for stage in self._stages:
+                if ended_ns is None:
+                    ended_ns = stage.runtime.clock.monotonic_ns()
+                stage.finish(outcome, error_type=error_type, done_ns=ended_ns)

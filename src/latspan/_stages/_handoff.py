@@ -1,0 +1,44 @@
+"""Handing a request over to another thread, task or process that continues it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from latspan._instrument import Scope
+from latspan._operations import Handoff
+
+__all__ = ["Handoff", "attach", "handoff"]
+
+
+def handoff(*, waits: str | None = "queue") -> Handoff:
+    """
+    Return the open request for another place: ``queue.put((latspan.handoff(), prompt))``.
+
+    Tasks, and functions passed to ``asyncio.to_thread``, do not need this: they inherit the
+    context. A handoff can be pickled; ``handoff().headers()`` returns it as text.
+
+    Args:
+        waits: Stage of the request until the other place attaches it. ``None`` if the code here
+            goes on working.
+    """
+    return Handoff.here(waits)
+
+
+def attach(carried: Handoff | Mapping[str, str]) -> Scope[Handoff]:
+    """
+    Continue a request that was handed over: ``with latspan.attach(carried):``.
+
+    Inside the block, stages and calls belong to the request, and its attributes apply. Attaching
+    ends the request's wait. A handoff can be attached more than once, and in several places at the
+    same time.
+
+    Args:
+        carried: Result of :func:`handoff`, from this or another process, or its headers.
+
+    Returns:
+        A context manager and decorator; the value of the ``with`` statement is the handoff. Its
+        :meth:`Handoff.server_timing` returns the stages done here to the process that sent it.
+    """
+    if not isinstance(carried, Handoff):
+        carried = Handoff.received(carried)
+    return Scope.of(carried.resumed)

@@ -1,0 +1,53 @@
+"""Stages: named parts of the application's own time, or of a server's."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from latspan import semconv
+from latspan._instrument import WorkScope
+from latspan._segments import STAGE_KINDS, Kind
+from latspan.errors import UnknownNameError
+
+if TYPE_CHECKING:
+    from latspan._spans import AttributeValue
+
+__all__ = ["kind_of", "stage"]
+
+
+def stage(name: str, *, kind: str | None = None) -> WorkScope:
+    """
+    Name a part of the work: ``with latspan.stage("retrieve"):``, or ``@latspan.stage("tokenize")``.
+
+    A stage is a span, and a segment under its own name: its own time, without the calls and the
+    stages inside it. Around a generator it lasts from its first step to its end, and is current
+    only while a step runs.
+
+    Args:
+        name: One of the standard stages, or a name of your own.
+        kind: The standard stage that a name of your own counts as, for example
+            ``stage("rerank", kind="retrieve")``.
+
+    Raises:
+        UnknownNameError: ``kind`` is not a standard stage.
+    """
+    return WorkScope(Kind.STAGE, name, kind_of(kind))
+
+
+def kind_of(kind: str | None) -> dict[str, AttributeValue]:
+    """
+    Return what a stage's span says of its kind, where somebody names one.
+
+    Args:
+        kind: The standard stage that it counts as.
+
+    Raises:
+        UnknownNameError: ``kind`` is not a standard stage.
+    """
+    if kind is None:
+        return {}
+    if kind not in STAGE_KINDS:
+        raise UnknownNameError(
+            f"no standard stage '{kind}'", hint=f"one of {', '.join(sorted(STAGE_KINDS))}"
+        )
+    return {semconv.LATSPAN_STAGE_KIND: kind}

@@ -1,0 +1,187 @@
+"""Tokens of a response, recorded as they are generated."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Generator, Iterable
+from typing import Any, TypeVar, overload
+
+from latspan import _runtime
+from latspan._instrument import error_type_of, outcome_of
+from latspan._operations import Generation, Handoff, LiveWork
+from latspan._runtime import Runtime
+from latspan._segments import Kind, Outcome, Stage
+from latspan._stages._annotations import annotations_here
+
+__all__ = ["track_tokens"]
+
+_T = TypeVar("_T")
+
+
+def _one(_: object) -> int:
+    return 1
+
+
+@overload
+def track_tokens(
+    tokens: Iterable[_T], *, count: Callable[[_T], int] = ..., stages: bool = ...
+) -> Generator[_T]: ...
+@overload
+def track_tokens(
+    tokens: AsyncIterable[_T], *, count: Callable[[_T], int] = ..., stages: bool = ...
+) -> AsyncGenerator[_T]: ...
+def track_tokens(
+    tokens: Iterable[Any] | AsyncIterable[Any],
+    *,
+    count: Callable[[Any], int] = _one,
+    stages: bool = True,
+) -> Generator[Any] | AsyncGenerator[Any]:
+    """
+    Record the tokens of a response: ``for token in latspan.track_tokens(model.stream(prompt)):``.
+
+    The open request gets the time to its first token, the time per output token, the number of
+    tokens, and the stages ``prefill`` (to the first token) and ``decode`` (to the last one).
+    Exceptions of ``tokens`` pass through; closing the generator early closes ``tokens``.
+
+    Args:
+        tokens: Synchronous or asynchronous iterable of tokens or chunks.
+        count: Returns the number of tokens in an item, 0 if it has none; 1 per item if not given.
+        stages: Whether to record the two stages. Pass ``False`` if something else records them: a
+            call of a model server inside, or the process that continues the request.
+
+    Returns:
+        A generator of the same items, for one response.
+    """
+    following = _Following.here(stages=stages)
+    if isinstance(tokens, AsyncIterable):
+        return _afollow(tokens, following, count)
+    return _follow(tokens, following, count)
+
+
+class _Following:
+    """
+    The tokens of one answer, for the request that they are of.
+
+    Args:
+        runtime: What is switched on.
+        stages: Whether stages are made of it.
+    """
+
+    __slots__ = ("_carried", "_generation", "_now", "_runtime", "_stages")
+
+    def __init__(self, runtime: Runtime, *, stages: bool) -> None:
+        self._runtime = runtime
+        self._now = runtime.clock.monotonic_ns
+        self._stages = stages
+        # Who reads the tokens may do so in another context than this.
+        self._carried = Handoff.here()
+        self._generation = Generation(self._now())
+        remarks = annotations_here()
+        if remarks is not None:
+            remarks.generations.append(self._generation)
+
+    @classmethod
+    def here(cls, *, stages: bool) -> _Following | None:
+        runtime = _runtime.current()
+        if runtime is None:
+            return None
+        with _runtime.handle_internal_errors("the start of an answer's tokens"):
+            return cls(runtime, stages=stages)
+        return None
+
+    def begun(self) -> None:
+        """Stamp that somebody asks for the first."""
+        self._generation.begun_ns = self._now()
+
+    def token(self, bearer: _T, counted: Callable[[_T], int]) -> None:
+        """Stamp the tokens that are in what came."""
+        generation = self._generation
+        try:
+            # Of what is no number nobody can say that it is more than none.
+            count = counted(bearer) + 0
+            bears = count > 0
+        except Exception as error:  # noqa: BLE001 - the answer is not to end for it
+            _runtime.log_internal_error(error, "counting tokens")
+            return
+        if bears:
+            is_first = generation.first_ns is None
+            generation.token(self._now(), count)
+            if is_first:
+                self._stage(Stage.PREFILL, generation.begun_ns, generation.last_ns)
+
+    def ended(self, error: BaseException | None = None) -> None:
+        """Hear that there are no more, or that nobody wants more."""
+        outcome, error_type = Outcome.COMPLETED, None
+        if error is not None:
+            outcome = outcome_of(error)
+            error_type = None if outcome is Outcome.CLOSED_EARLY else error_type_of(error)
+        generation = self._generation
+        if generation.first_ns is None:
+            self._stage(Stage.PREFILL, generation.begun_ns, self._now(), outcome, error_type)
+            return
+        over_ns = generation.last_ns if error is None else self._now()
+        self._stage(Stage.DECODE, generation.first_ns, over_ns, outcome, error_type)
+
+    def _stage(
+        self,
+        name: Stage,
+        begun_ns: int,
+        done_ns: int,
+        outcome: Outcome = Outcome.COMPLETED,
+        error_type: str | None = None,
+    ) -> None:
+        if not self._stages:
+            return
+        with (
+            _runtime.handle_internal_errors("a stage of an answer's tokens"),
+            self._carried.resumed(),
+        ):
+            LiveWork(
+                self._runtime,
+                kind=Kind.STAGE,
+                name=name.value,
+                start_ns=begun_ns,
+                current=False,
+            ).finish(outcome, error_type=error_type, done_ns=done_ns)
+
+
+def _follow(
+    tokens: Iterable[_T], following: _Following | None, count: Callable[[_T], int]
+) -> Generator[_T]:
+    if following is None:
+        yield from tokens
+        return
+    following.begun()
+    try:
+        for token in tokens:
+            following.token(token, count)
+            yield token
+    except BaseException as error:
+        try:
+            if isinstance(error, GeneratorExit) and isinstance(tokens, Generator):
+                tokens.close()
+        finally:
+            following.ended(error)
+        raise
+    following.ended()
+
+
+async def _afollow(
+    tokens: AsyncIterable[_T], following: _Following | None, count: Callable[[_T], int]
+) -> AsyncGenerator[_T]:
+    if following is not None:
+        following.begun()
+    try:
+        async for token in tokens:
+            if following is not None:
+                following.token(token, count)
+            yield token
+    except BaseException as error:
+        try:
+            if isinstance(error, GeneratorExit) and isinstance(tokens, AsyncGenerator):
+                await tokens.aclose()
+        finally:
+            if following is not None:
+                following.ended(error)
+        raise
+    if following is not None:
+        following.ended()

@@ -1,0 +1,84 @@
+"""
+The words that a call's timeline is told in, each looked up once.
+
+A member of an enumeration costs a search at every use, up to Python 3.11 as much as a call of a
+function, and a timeline uses some sixty. A segment is named by a plain string: so are its names.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from latspan._segments import Mark, SegmentName, Source
+
+__all__ = [
+    "CONNECT",
+    "CONSUMER",
+    "DECODE",
+    "DNS",
+    "DONE",
+    "ESTIMATED",
+    "FIRST_CHUNK",
+    "FIRST_TOKEN",
+    "FIRST_VISIBLE",
+    "GATEWAY",
+    "HEADERS",
+    "LAST_TOKEN",
+    "MEASURED",
+    "MODEL_LOAD",
+    "NETWORK",
+    "POOL_WAIT",
+    "POSTPROCESS",
+    "PREFILL",
+    "PREPARE",
+    "QUEUE",
+    "REASONING",
+    "RETRY",
+    "SEND",
+    "SENT",
+    "SERVER_REPORTED",
+    "SERVER_WAIT",
+    "START",
+    "STREAM_CLOSE",
+    "STREAM_END",
+    "TCP",
+    "TLS",
+    "UNATTRIBUTED",
+    "UNKNOWN",
+]
+
+START: Final = Mark.START
+SENT: Final = Mark.SENT
+HEADERS: Final = Mark.HEADERS
+FIRST_CHUNK: Final = Mark.FIRST_CHUNK
+FIRST_TOKEN: Final = Mark.FIRST_TOKEN
+FIRST_VISIBLE: Final = Mark.FIRST_VISIBLE
+LAST_TOKEN: Final = Mark.LAST_TOKEN
+STREAM_END: Final = Mark.STREAM_END
+DONE: Final = Mark.DONE
+
+MEASURED: Final = Source.MEASURED
+SERVER_REPORTED: Final = Source.SERVER_REPORTED
+ESTIMATED: Final = Source.ESTIMATED
+UNKNOWN: Final = Source.UNKNOWN
+
+PREPARE: Final[str] = SegmentName.PREPARE.value
+RETRY: Final[str] = SegmentName.RETRY.value
+POOL_WAIT: Final[str] = SegmentName.POOL_WAIT.value
+CONNECT: Final[str] = SegmentName.CONNECT.value
+DNS: Final[str] = SegmentName.DNS.value
+TCP: Final[str] = SegmentName.TCP.value
+TLS: Final[str] = SegmentName.TLS.value
+SEND: Final[str] = SegmentName.SEND.value
+SERVER_WAIT: Final[str] = SegmentName.SERVER_WAIT.value
+NETWORK: Final[str] = SegmentName.NETWORK.value
+GATEWAY: Final[str] = SegmentName.GATEWAY.value
+QUEUE: Final[str] = SegmentName.QUEUE.value
+MODEL_LOAD: Final[str] = SegmentName.MODEL_LOAD.value
+PREFILL: Final[str] = SegmentName.PREFILL.value
+REASONING: Final[str] = SegmentName.REASONING.value
+DECODE: Final[str] = SegmentName.DECODE.value
+CONSUMER: Final[str] = SegmentName.CONSUMER.value
+STREAM_CLOSE: Final[str] = SegmentName.STREAM_CLOSE.value
+POSTPROCESS: Final[str] = SegmentName.POSTPROCESS.value
+UNATTRIBUTED: Final[str] = SegmentName.UNATTRIBUTED.value

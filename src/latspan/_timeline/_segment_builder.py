@@ -1,0 +1,138 @@
+"""Segments that tile a duration, whatever instants they are cut at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from latspan._metrics import MetricValue
+from latspan._segments import Mark, Segment, Source
+from latspan._timeline._constants import MEASURED
+
+__all__ = ["Tiling", "Timeline"]
+
+
+class Timeline(NamedTuple):
+    """
+    Where the time of one request went.
+
+    Args:
+        start_ns: Monotonic instant of its start.
+        done_ns: Monotonic instant of its end, at least ``start_ns``.
+        segments: Contiguous intervals, in nanoseconds since the start, that tile
+            ``[0, duration_ns]``.
+        metrics: By name; a metric that is undefined here is absent.
+        marks: Monotonic instants of the marks that are known.
+        chunk_gaps: Gaps between token-bearing chunks, in order.
+        rejected: The systems whose reports of their own time do not fit in here.
+    """
+
+    start_ns: int
+    done_ns: int
+    segments: tuple[Segment, ...]
+    metrics: Mapping[str, MetricValue]
+    marks: Mapping[Mark, int]
+    chunk_gaps: tuple[MetricValue, ...] = ()
+    rejected: tuple[str, ...] = ()
+
+    @property
+    def duration_ns(self) -> int:
+        """``done_ns - start_ns``."""
+        return self.done_ns - self.start_ns
+
+
+class Tiling:
+    """
+    Lays segments end to end between two instants.
+
+    Every cut is clamped to what is left, so no sequence of cuts can overlap, leave a gap or
+    miss the end.
+
+    Args:
+        start_ns: Monotonic instant at which the first segment begins.
+        done_ns: Monotonic instant at which the last one ends.
+
+    Attributes:
+        cursor_ns: The instant up to which segments are laid.
+    """
+
+    # A segment begins where the one before it ends, so what is kept of it until all are laid is
+    # where it ends, since the start.
+    __slots__ = ("_done", "_ends", "_names", "_sources", "_start", "cursor_ns")
+
+    def __init__(self, start_ns: int, done_ns: int) -> None:
+        self._start = start_ns
+        self._done = max(start_ns, done_ns)
+        self.cursor_ns = start_ns
+        self._names: list[str] = []
+        self._sources: list[Source] = []
+        self._ends: list[int] = []
+
+    def clamp(self, instant_ns: int) -> int:
+        """Return ``instant_ns`` moved into what is left."""
+        if instant_ns <= self.cursor_ns:
+            return self.cursor_ns
+        # By hand here and below: `min` costs as much as all the rest, and this is asked often.
+        return instant_ns if instant_ns < self._done else self._done  # noqa: FURB136
+
+    def until(self, instant_ns: int | None, name: str, source: Source = MEASURED) -> None:
+        """Lay ``name`` up to ``instant_ns``; nothing when that is unknown or has gone by."""
+        if instant_ns is None:
+            return
+        end = instant_ns if instant_ns < self._done else self._done  # noqa: FURB136
+        if end > self.cursor_ns:
+            self._lay(end, name, source)
+
+    def exactly(self, length_ns: int, name: str, source: Source) -> None:
+        """Lay ``length_ns`` of ``name``; of a server's report no time at all is a finding too."""
+        end = self.clamp(self.cursor_ns + length_ns)
+        if end > self.cursor_ns or source is not MEASURED:
+            self._lay(end, name, source)
+
+    def _lay(self, end: int, name: str, source: Source) -> None:
+        self.cursor_ns = end
+        names, sources, ends = self._names, self._sources, self._ends
+        if names and names[-1] == name and sources[-1] is source:
+            ends[-1] = end - self._start
+        else:
+            names.append(name)
+            sources.append(source)
+            ends.append(end - self._start)
+
+    def append(self, laid: Iterable[Segment]) -> list[Segment]:
+        """
+        Lay a tiling that began at the cursor behind this one, its edges kept as they are.
+
+        Returns:
+            The same segments, since this tiling's start.
+        """
+        offset = self.cursor_ns - self._start
+        moved = [
+            segment._replace(start_ns=offset + segment.start_ns, end_ns=offset + segment.end_ns)
+            for segment in laid
+        ]
+        for name, _, end, source in moved:
+            self._names.append(name)
+            self._sources.append(source)
+            self._ends.append(end)
+            self.cursor_ns = self._start + end
+        return moved
+
+    def finish(self, name: str, source: Source = MEASURED) -> tuple[Segment, ...]:
+        """Lay ``name`` up to the end and return the tiling; a zero stands only for itself."""
+        self.until(self._done, name, source)
+        edges = [0, *self._ends]
+        segments = tuple(map(Segment, self._names, edges, self._ends, self._sources))
+        # Each edge but once: no segment is empty.
+        return segments if len({*edges}) == len(edges) else _without_needless_zeros(segments)
+
+
+def _without_needless_zeros(segments: tuple[Segment, ...]) -> tuple[Segment, ...]:
+    longest = {segment.name: 0 for segment in segments}
+    for segment in segments:
+        longest[segment.name] = max(longest[segment.name], segment.duration_ns)
+    return tuple(
+        segment
+        for segment in segments
+        if segment.duration_ns > 0 or longest.pop(segment.name, None) == 0
+    )

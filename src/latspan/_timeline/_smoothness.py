@@ -1,0 +1,72 @@
+"""How smoothly a stream arrived: its gaps, its stalls, and what they are to who reads along."""
+
+from __future__ import annotations
+
+from latspan._metrics import (
+    Expectations,
+    MetricValue,
+    buffer_needed,
+    fluidity,
+    stall_ratio,
+    stalls,
+    tokens_before,
+)
+from latspan._segments import Source
+from latspan._timeline._constants import ESTIMATED
+from latspan._timeline._stream import Stream
+
+__all__ = ["felt_speed"]
+
+
+def felt_speed(
+    stream: Stream, *, start_ns: int, tokens: int | None, expected: Expectations
+) -> dict[str, MetricValue]:
+    """
+    Return what is defined of a stream's gaps, stalls, fluidity and buffer, by metric name.
+
+    Args:
+        stream: As it was read.
+        start_ns: When the call began, monotonic nanoseconds.
+        tokens: How many its chunks hold together; ``None`` where nobody said, or where they are
+            those of several answers.
+        expected: What it is held against.
+    """
+    arrivals_ns = stream.arrivals_ns
+    if not arrivals_ns:
+        return {}
+    source = stream.source(*stream.tokens)
+    felt: dict[str, MetricValue] = {}
+    gaps_ns = stream.gaps_ns
+    if gaps_ns:
+        count, excess_ns = stalls(gaps_ns, expected.stall_ns)
+        felt["chunk_gap_max"] = MetricValue(max(gaps_ns), source)
+        felt["stall_count"] = MetricValue(count, source)
+        felt["stall_duration"] = MetricValue(excess_ns, source)
+        ratio = stall_ratio(excess_ns, arrivals_ns[-1] - arrivals_ns[0])
+        if ratio is not None:
+            felt["stall_ratio"] = MetricValue(ratio, source)
+    if tokens is not None and tokens > 0:
+        if tokens != len(arrivals_ns):
+            # Which of them are in which chunk is a guess.
+            source = ESTIMATED
+        felt |= _on_schedule(stream, start_ns, tokens, source, expected)
+    return felt
+
+
+def _on_schedule(
+    stream: Stream, start_ns: int, tokens: int, source: Source, expected: Expectations
+) -> dict[str, MetricValue]:
+    """Return what takes knowing when each token came."""
+    arrivals_ns = stream.arrivals_ns
+    before = tokens_before(len(arrivals_ns), tokens)
+    on_time = fluidity(
+        arrivals_ns, before, due_ns=start_ns + expected.first_token_ns, token_ns=expected.token_ns
+    )
+    values = {"fluidity": MetricValue(on_time, source)}
+    unseen = stream.unseen_chunks
+    if unseen < len(arrivals_ns):
+        needed_ns = buffer_needed(
+            arrivals_ns[unseen:], before[unseen:], reading_ns=expected.reading_ns
+        )
+        values["buffer_needed"] = MetricValue(needed_ns, source)
+    return values

@@ -1,0 +1,43 @@
+"""
+Token counts: the provider's own first, and always with their source.
+
+Counting locally is opt-in, never on the request's path, and marked estimated.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from latspan._lazy import lazy_getattr
+from latspan._tokens._counts import (
+    UNKNOWN_TOKENS,
+    TokenCounts,
+    TokenSource,
+    counted_by_provider,
+)
+
+if TYPE_CHECKING:
+    from latspan._tokens._encodings import Encoding, encoding, encodings
+    from latspan._tokens._estimate import Estimator
+
+__all__ = [
+    "UNKNOWN_TOKENS",
+    "Encoding",
+    "Estimator",
+    "TokenCounts",
+    "TokenSource",
+    "counted_by_provider",
+    "encoding",
+    "encodings",
+]
+
+# Only who opts in pays for the tokenizer.
+__getattr__ = lazy_getattr(
+    __name__,
+    {
+        "Encoding": "_encodings",
+        "Estimator": "_estimate",
+        "encoding": "_encodings",
+        "encodings": "_encodings",
+    },
+)

@@ -1,0 +1,102 @@
+"""Token counts, and who counted."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+from latspan._wire import Usage
+
+__all__ = ["UNKNOWN_TOKENS", "TokenCounts", "TokenSource", "counted_by_provider"]
+
+
+class TokenSource(StrEnum):
+    """Who counted the tokens."""
+
+    PROVIDER = "provider"
+    """The ``usage`` of the answer."""
+    ESTIMATED = "estimated"
+    """A tokenizer on this side; not the provider's count."""
+    UNKNOWN = "unknown"
+    """Nobody: the answer carried no usage."""
+
+
+class TokenCounts(NamedTuple):
+    """
+    The tokens of one call; ``None`` where nobody said.
+
+    Args:
+        input: Prompt tokens, cached ones included.
+        cached: The part of ``input`` that came from the provider's prompt cache.
+        output: Generated tokens, reasoning included.
+        reasoning: The part of ``output`` that was reasoning.
+        source: Who counted.
+        cache_write: The part of ``input`` that was written to the provider's prompt cache.
+        audio_input: The part of ``input`` that was audio.
+        audio_output: The part of ``output`` that was audio.
+
+    Source: OpenTelemetry GenAI conventions, ``gen_ai.usage.*``.
+    """
+
+    input: int | None = None
+    cached: int | None = None
+    output: int | None = None
+    reasoning: int | None = None
+    source: TokenSource = TokenSource.UNKNOWN
+    cache_write: int | None = None
+    audio_input: int | None = None
+    audio_output: int | None = None
+
+
+_MOST: Final = 2**63 - 1
+"""The most that OTLP can carry; a server that says more is not believed."""
+
+UNKNOWN_TOKENS = TokenCounts()
+"""The counts of an answer that carried no usage."""
+
+
+def counted_by_provider(usage: Usage | None) -> TokenCounts:
+    """
+    Return the counts in a provider's ``usage``.
+
+    A detail that the provider left out is ``None``, never 0.
+    """
+    if usage is None:
+        return UNKNOWN_TOKENS
+    output, reasoning = _generated(usage)
+    return TokenCounts(
+        input=_count(usage.input),
+        cached=_count(usage.cached),
+        cache_write=_count(usage.cache_write),
+        output=output,
+        reasoning=reasoning,
+        audio_input=_count(usage.audio_input),
+        audio_output=_count(usage.audio_output),
+        source=TokenSource.PROVIDER,
+    )
+
+
+def _generated(usage: Usage) -> tuple[int | None, int | None]:
+    """
+    Return the generated tokens, reasoning included, and the part that was reasoning.
+
+    Some providers leave reasoning out of their output tokens; then the total is the sum of all
+    three. Where reasoning can be no part of the output and the total does not explain why, neither
+    count is known.
+    """
+    output, reasoning = _count(usage.output), _count(usage.reasoning)
+    if output is None or not reasoning:
+        return output, reasoning
+    prompt, total = _count(usage.input), _count(usage.total)
+    if prompt is not None and total is not None:
+        if total == prompt + output + reasoning:
+            return output + reasoning, reasoning
+        if total == prompt + output and reasoning > output:
+            return output, None
+    return (output, reasoning) if reasoning <= output else (None, None)
+
+
+def _count(value: object) -> int | None:
+    if not isinstance(value, int) or isinstance(value, bool):
+        return None
+    return value if 0 <= value <= _MOST else None

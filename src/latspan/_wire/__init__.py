@@ -1,0 +1,63 @@
+"""
+What providers put on the wire: stream frames, and which chunk of a stream bears a token.
+
+Pure functions over payloads, used by every integration and by the test servers; they know no
+client library, no clock and no OpenTelemetry.
+"""
+
+from __future__ import annotations
+
+from latspan._wire._answer import Answer
+from latspan._wire._body import DEEPEST, Body, copied, error_in, events_in, plain
+from latspan._wire._choices import choices_asked, choices_in
+from latspan._wire._chunk import ChunkKind
+from latspan._wire._content import (
+    Content,
+    ContentShape,
+    Fragment,
+    FragmentKind,
+    Message,
+    Part,
+    copy_fields,
+    output_messages,
+)
+from latspan._wire._decimals import as_number
+from latspan._wire._dialect import Dialect, Stream
+from latspan._wire._events import EventReader
+from latspan._wire._serialized import LONGEST_CONTENT, as_data, as_json, written
+from latspan._wire._sse import DONE, encode_comment, encode_event
+from latspan._wire._usage import Usage, at
+
+__all__ = [
+    "DEEPEST",
+    "DONE",
+    "LONGEST_CONTENT",
+    "Answer",
+    "Body",
+    "ChunkKind",
+    "Content",
+    "ContentShape",
+    "Dialect",
+    "EventReader",
+    "Fragment",
+    "FragmentKind",
+    "Message",
+    "Part",
+    "Stream",
+    "Usage",
+    "as_data",
+    "as_json",
+    "as_number",
+    "at",
+    "choices_asked",
+    "choices_in",
+    "copied",
+    "copy_fields",
+    "encode_comment",
+    "encode_event",
+    "error_in",
+    "events_in",
+    "output_messages",
+    "plain",
+    "written",
+]

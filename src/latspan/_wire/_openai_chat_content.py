@@ -1,0 +1,112 @@
+"""Where text stands in OpenAI chat requests, answers and chunks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, cast
+
+from latspan._wire._body import Body
+from latspan._wire._content import (
+    Content,
+    ContentShape,
+    Fragment,
+    FragmentKind,
+    Message,
+    Part,
+    listed,
+    message,
+    messages_in,
+    parts_of,
+    position_of,
+    read,
+    text,
+    tool,
+    tool_call,
+    tool_response,
+)
+
+__all__ = ["OPENAI_CHAT_CONTENT", "REASONING_FIELDS"]
+
+REASONING_FIELDS: Final = ("reasoning_content", "reasoning")
+"""Where DeepSeek, vLLM, llama.cpp and OpenRouter put reasoning text; OpenAI hides its own."""
+
+
+def _asked(body: Body) -> Content:
+    # What tools were before there were others than functions.
+    functions = ({"type": "function", **each} for each in listed(body, "functions"))
+    return Content(
+        input=tuple(_message(role, each) for role, each in messages_in(body, "messages")),
+        tools=tuple(tool(each) for each in (*listed(body, "tools"), *functions)),
+    )
+
+
+def _message(role: str, said: Mapping[str, Any]) -> Message:
+    content = said.get("content")
+    if role in {"tool", "function"}:
+        parts = [tool_response(id=said.get("tool_call_id"), response=content)]
+    else:
+        parts = [*parts_of(content), *_called(said)]
+        if isinstance(said.get("refusal"), str):
+            parts.append(text(said["refusal"]))
+    return message(role, parts, name=said.get("name"))
+
+
+def _called(said: Mapping[str, Any]) -> Iterator[Part]:
+    for call in listed(said, "tool_calls"):
+        name, arguments = _tool_called(call)
+        yield tool_call(id=call.get("id"), name=name, arguments=arguments)
+    if isinstance(said.get("function_call"), dict):
+        name, arguments = _tool_called({"function": said["function_call"]})
+        yield tool_call(id=None, name=name, arguments=arguments)
+
+
+def _tool_called(call: Any) -> tuple[Any, Any]:
+    """Return the name of the tool that is called, and its arguments: JSON or, if custom, text."""
+    custom = read(call, "custom")
+    if custom is not None:
+        return read(custom, "name"), read(custom, "input")
+    function = read(call, "function")
+    return read(function, "name"), read(function, "arguments")
+
+
+def _fragments(answer: Any) -> Iterator[Fragment]:
+    for choice in read(answer, "choices") or ():
+        said = read(choice, "delta") or read(choice, "message")
+        if said is not None:
+            yield from _of_choice(said, position_of(read(choice, "index")))
+
+
+def _of_choice(said: Any, choice: int) -> Iterator[Fragment]:
+    # An SDK's object has the fields that it does not know apart, and is slow to say so.
+    extra = cast("Any", said) if isinstance(said, dict) else read(said, "model_extra")
+    if extra:
+        for name in REASONING_FIELDS:
+            reasoning = read(extra, name)
+            if isinstance(reasoning, str) and reasoning:
+                yield Fragment(FragmentKind.REASONING, reasoning, choice)
+                break
+    for name in ("content", "refusal"):
+        words = read(said, name)
+        if isinstance(words, str) and words:
+            yield Fragment(FragmentKind.TEXT, words, choice, name)
+    for position, call in enumerate(read(said, "tool_calls") or ()):
+        name, arguments = _tool_called(call)
+        index = read(call, "index")
+        yield Fragment(
+            FragmentKind.TOOL_CALL,
+            arguments or "",
+            choice,
+            position if index is None else index,
+            read(call, "id"),
+            name,
+        )
+    # What tool calls were before there could be several.
+    function = read(said, "function_call")
+    if function is not None:
+        name, arguments = _tool_called({"function": function})
+        yield Fragment(FragmentKind.TOOL_CALL, arguments or "", choice, "function_call", name=name)
+
+
+OPENAI_CHAT_CONTENT: Final = ContentShape(
+    request_fields=("messages", "tools", "functions"), asked=_asked, fragments=_fragments
+)

@@ -1,0 +1,156 @@
+"""
+Anthropic messages: typed events, of which the first says who answers and what the prompt cost.
+
+Chunks are read by attribute, as the SDK's models give them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, cast
+
+from latspan._wire._anthropic_messages_content import ANTHROPIC_MESSAGES_CONTENT
+from latspan._wire._body import Body, beside_text, plain
+from latspan._wire._chunk import ChunkKind
+from latspan._wire._dialect import Dialect, Stream, all_finished
+from latspan._wire._usage import Usage, at
+
+__all__ = ["ANTHROPIC_MESSAGES"]
+
+_EMPTY = int(ChunkKind.EMPTY)
+_REASONING = int(ChunkKind.REASONING)
+_VISIBLE = int(ChunkKind.VISIBLE)
+
+_BEARS: Final = {
+    "text_delta": ("text", _VISIBLE),
+    "input_json_delta": ("partial_json", _VISIBLE),
+    "thinking_delta": ("thinking", _REASONING),
+}
+"""
+By the delta's type: which field of it bears tokens, and of which kind.
+
+A ``compaction_delta`` is text too, but of a request of the server's own: its tokens are not among
+the message's.
+"""
+
+
+_OF_A_BLOCK: Final = frozenset({"content_block_start", "content_block_delta", "content_block_stop"})
+
+
+def _kind_of(chunk: Any) -> int:
+    try:
+        if chunk.type != "content_block_delta":
+            return _EMPTY
+        delta = chunk.delta
+        field, kind = _BEARS[delta.type]
+        return kind if getattr(delta, field) else _EMPTY
+    except (AttributeError, KeyError, TypeError):
+        return _EMPTY
+
+
+# A block's start has these fields too, empty; so has the whole message, whose event none is.
+_TOKEN: Final = re.compile(rb'"(?:(text|partial_json)|thinking)"\s*:\s*"(?!")')
+_DELTA: Final = re.compile(rb'"type"\s*:\s*"content_block_delta"')
+
+
+def _kind_of_event(event: bytes) -> int:
+    if not _DELTA.search(event):
+        return _EMPTY
+    found = _TOKEN.search(event)
+    if found is None:
+        return _EMPTY
+    return _VISIBLE if found[1] else _REASONING
+
+
+def _body_of(answer: Any) -> Body:
+    """Return events and whole messages in one shape, the message's."""
+    kind = getattr(answer, "type", None)
+    if kind in _OF_A_BLOCK:
+        # These events hold text alone.
+        return {}
+    message = answer.message if kind == "message_start" else answer
+    body = beside_text(message, "content")
+    return _of_event(plain(answer) if body is None else body)
+
+
+def _of_event(body: Body) -> Body:
+    message = body.get("message")
+    if body.get("type") == "message_start" and isinstance(message, dict):
+        return cast("Body", message)
+    delta = body.get("delta")
+    if body.get("type") == "message_delta" and isinstance(delta, Mapping):
+        return {**cast("Body", delta), "usage": body.get("usage")}
+    return body
+
+
+def _ended(bodies: Iterable[Body]) -> bool:
+    return all_finished(_finish_reasons(bodies))
+
+
+def _finish_reasons(bodies: Iterable[Body]) -> dict[int, str | None]:
+    reasons: dict[int, str | None] = {}
+    for body in bodies:
+        reason = body.get("stop_reason")
+        if reason or "role" in body:
+            reasons[0] = str(reason) if reason else reasons.get(0)
+    return reasons
+
+
+_COUNTED_LAST: Final = frozenset({"output_tokens", "output_tokens_details"})
+"""What stands in the usage that a message starts with, and is known only at its end."""
+
+
+def _usage(bodies: Iterable[Body]) -> Usage | None:
+    """
+    Return what was counted; later counts are cumulative.
+
+    What a message starts with says nothing of its output, whatever number stands there.
+    Anthropic's ``input_tokens`` leaves cached tokens out; the conventions' includes them.
+    """
+    counted: dict[str, Any] = {}
+    for body in bodies:
+        said: object = body.get("usage")
+        if not isinstance(said, Mapping):
+            continue
+        over = bool(body.get("stop_reason"))
+        counted |= {
+            name: value
+            for name, value in cast("Mapping[str, Any]", said).items()
+            if value is not None and (over or name not in _COUNTED_LAST)
+        }
+    if not counted:
+        return None
+    cached, written = (
+        counted.get("cache_read_input_tokens"),
+        counted.get("cache_creation_input_tokens"),
+    )
+    parts = (counted.get("input_tokens"), cached, written)
+    counts = [part for part in parts if isinstance(part, int)]
+    return Usage(
+        input=sum(counts) if isinstance(parts[0], int) else None,
+        cached=cached,
+        cache_write=written,
+        output=counted.get("output_tokens"),
+        reasoning=at(counted, "output_tokens_details", "thinking_tokens"),
+    )
+
+
+ANTHROPIC_MESSAGES: Final = Dialect(
+    name="anthropic.messages",
+    operation="chat",
+    ended=_ended,
+    finish_reasons=_finish_reasons,
+    usage=_usage,
+    kind_of=_kind_of,
+    # An event that bears a token has nothing besides.
+    only_text=_kind_of,
+    body_of=_body_of,
+    content=ANTHROPIC_MESSAGES_CONTENT,
+    stream=Stream(
+        opens=re.compile(rb'"type"\s*:\s*"(?:message_start|error)"'),
+        kind_of=_kind_of_event,
+        provider="anthropic",
+        closes=re.compile(rb'"type"\s*:\s*"(?:message_stop|error)"'),
+    ),
+)

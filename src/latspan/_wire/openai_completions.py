@@ -1,0 +1,71 @@
+"""OpenAI's older text completions, which many model servers still speak."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+from latspan._wire._chunk import ChunkKind
+from latspan._wire._dialect import Dialect, Stream
+from latspan._wire._openai_completions_content import OPENAI_COMPLETIONS_CONTENT
+from latspan._wire.openai_chat import (
+    attributes,
+    body_of,
+    continuous_usage,
+    ended,
+    finish_reasons,
+    usage,
+)
+
+__all__ = ["OPENAI_COMPLETIONS"]
+
+_EMPTY = int(ChunkKind.EMPTY)
+_VISIBLE = int(ChunkKind.VISIBLE)
+
+_TOKEN: Final = re.compile(rb'"text"\s*:\s*"(?!")')
+
+
+def _kind_of(chunk: Any) -> int:
+    try:
+        for choice in chunk.choices:
+            if choice.text:
+                return _VISIBLE
+    except (AttributeError, TypeError):
+        pass
+    return _EMPTY
+
+
+def _only_text(chunk: Any) -> int:
+    try:
+        (choice,) = chunk.choices
+        if choice.text and not choice.finish_reason:
+            return _VISIBLE
+    except (AttributeError, TypeError, ValueError):
+        pass
+    return _EMPTY
+
+
+def _kind_of_event(event: bytes) -> int:
+    return _VISIBLE if _TOKEN.search(event) else _EMPTY
+
+
+OPENAI_COMPLETIONS: Final = Dialect(
+    name="openai.completions",
+    operation="text_completion",
+    ended=ended,
+    finish_reasons=finish_reasons,
+    usage=usage,
+    kind_of=_kind_of,
+    only_text=_only_text,
+    continuous_usage=continuous_usage,
+    body_of=body_of,
+    content=OPENAI_COMPLETIONS_CONTENT,
+    attributes=attributes,
+    stream=Stream(
+        opens=re.compile(
+            rb'"object"\s*:\s*"text_completion"|"choices"\s*:\s*\[\s*\{[^{}]*"text"\s*:\s*"'
+        ),
+        kind_of=_kind_of_event,
+        provider="openai",
+    ),
+)

@@ -1,0 +1,87 @@
+"""OpenAI embeddings: one answer, in one piece."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any, Final, cast
+
+from latspan import semconv
+from latspan._wire._body import Body, copied, identity_in, plain
+from latspan._wire._chunk import ChunkKind
+from latspan._wire._content import read
+from latspan._wire._dialect import Dialect
+from latspan._wire.openai_chat import usage
+
+__all__ = ["OPENAI_EMBEDDINGS"]
+
+_JSON: Final = json.JSONDecoder()
+
+_LONGEST_MEMBER: Final = 4096
+"""Bytes of a member that are looked at."""
+
+_LONGEST_PARSED: Final = 1 << 16
+"""Bytes of an answer above which its vectors are not parsed, which would take milliseconds."""
+
+
+def _kind_of(chunk: Any) -> int:
+    del chunk
+    return int(ChunkKind.EMPTY)
+
+
+def _body_of(answer: Any) -> Body:
+    if isinstance(answer, bytes) and len(answer) > _LONGEST_PARSED:
+        found = {name: _member(answer, name) for name in ("model", "usage")}
+        return {name: value for name, value in found.items() if value is not None}
+    # Not the whole: its vectors are long, and only how long they are is asked for here.
+    whole = plain(answer) if isinstance(answer, bytes) else answer
+    vectors = read(whole, "data")
+    vector = read(vectors[0], "embedding") if isinstance(vectors, list) and vectors else None
+    return {
+        "model": read(whole, "model"),
+        "usage": copied(read(whole, "usage")),
+        # One in base64 has no dimensions that can be counted without decoding it.
+        "dimensions": len(cast("list[object]", vector)) if isinstance(vector, list) else None,
+    }
+
+
+def _member(answer: bytes, name: str) -> Any:
+    """Return a member of an answer that holds no text, so that no text can look like a name."""
+    _, found, rest = answer.rpartition(b'"%s"' % name.encode())
+    _, colon, value = rest[:_LONGEST_MEMBER].partition(b":")
+    if not found or not colon:
+        return None
+    try:
+        return _JSON.raw_decode(value.decode(errors="replace").lstrip())[0]
+    except ValueError:
+        return None
+
+
+def _attributes(bodies: Iterable[Body]) -> dict[str, str | int | bool]:
+    bodies = tuple(bodies)
+    said = identity_in(bodies)
+    for body in bodies:
+        if body.get("dimensions"):
+            said[semconv.GEN_AI_EMBEDDINGS_DIMENSION_COUNT] = body["dimensions"]
+    return said
+
+
+def _ended(bodies: Iterable[Body]) -> bool:
+    return any(bodies)
+
+
+def _finish_reasons(bodies: Iterable[Body]) -> dict[int, str | None]:
+    del bodies
+    return {}
+
+
+OPENAI_EMBEDDINGS: Final = Dialect(
+    name="openai.embeddings",
+    operation="embeddings",
+    ended=_ended,
+    finish_reasons=_finish_reasons,
+    usage=usage,
+    kind_of=_kind_of,
+    body_of=_body_of,
+    attributes=_attributes,
+)

@@ -1,0 +1,222 @@
+"""
+OpenAI responses: typed events, of which the last one holds the whole answer.
+
+Chunks are read by attribute, as the SDK's models give them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any, Final, cast
+
+from latspan import semconv
+from latspan._wire._body import Body, beside_text, identity_in, named_in, plain
+from latspan._wire._chunk import ChunkKind
+from latspan._wire._content import listed
+from latspan._wire._dialect import Dialect, Stream, all_finished
+from latspan._wire._openai_responses_content import OPENAI_RESPONSES_CONTENT, TOOL_CALLS
+from latspan._wire._usage import Usage, at
+
+__all__ = ["OPENAI_RESPONSES", "OPENAI_RESPONSES_FETCHED"]
+
+_EMPTY = int(ChunkKind.EMPTY)
+_REASONING = int(ChunkKind.REASONING)
+_VISIBLE = int(ChunkKind.VISIBLE)
+
+_KINDS: Final = {
+    "response.output_text.delta": _VISIBLE,
+    "response.refusal.delta": _VISIBLE,
+    "response.function_call_arguments.delta": _VISIBLE,
+    "response.mcp_call_arguments.delta": _VISIBLE,
+    "response.custom_tool_call_input.delta": _VISIBLE,
+    "response.code_interpreter_call_code.delta": _VISIBLE,
+    "response.shell_call_command.delta": _VISIBLE,
+    "response.audio.delta": _VISIBLE,
+    "response.audio.transcript.delta": _VISIBLE,
+    "response.reasoning_text.delta": _REASONING,
+    "response.reasoning_summary_text.delta": _REASONING,
+}
+"""The events that bear a token, if their ``delta`` is not empty."""
+
+_KINDS_IN_BYTES: Final = {name.encode(): kind for name, kind in _KINDS.items()}
+
+_REASONS: Final = {
+    "completed": "stop",
+    "failed": "error",
+    "cancelled": "error",
+    "max_output_tokens": "length",
+}
+
+
+def _kind_of(chunk: Any) -> int:
+    try:
+        kind = _KINDS.get(chunk.type)
+        if kind is not None and chunk.delta:
+            return kind
+    except (AttributeError, TypeError):
+        pass
+    return _EMPTY
+
+
+_TYPE: Final = re.compile(rb'"type"\s*:\s*"(response\.[a-z_.]+\.delta)"')
+_DELTA: Final = re.compile(rb'"delta"\s*:\s*"(?!")')
+
+
+def _kind_of_event(event: bytes) -> int:
+    found = _TYPE.search(event)
+    if found is None:
+        return _EMPTY
+    kind = _KINDS_IN_BYTES.get(found[1])
+    return kind if kind is not None and _DELTA.search(event) else _EMPTY
+
+
+_TEXTS: Final = ("output", "input", "instructions", "tools", "text", "metadata", "prompt")
+"""The fields of a whole answer that may be long; it repeats most of its request."""
+
+
+def _body_of(answer: Any) -> Body:
+    # An event that tells of the whole answer holds it; a whole answer is that itself.
+    if not hasattr(answer, "model_extra"):
+        body = plain(answer)
+        whole = body.get("response")
+        return cast("Body", whole) if isinstance(whole, dict) else body
+    whole = getattr(answer, "response", answer)
+    if hasattr(whole, "output"):
+        return {
+            **(beside_text(whole, *_TEXTS) or {}),
+            "output": [_typed(each) for each in whole.output or ()],
+        }
+    kind = getattr(answer, "type", None)
+    if kind == "error":
+        return beside_text(answer) or {}
+    item = getattr(answer, "item", None)
+    return {"type": kind} if item is None else {"type": kind, "item": _typed(item)}
+
+
+def _typed(item: Any) -> Body:
+    """Return what an item of an answer is, without what it holds."""
+    return {"type": getattr(item, "type", None)}
+
+
+def _fetched_body_of(answer: Any) -> Body:
+    # What it cost to generate, and what failed then, is of the call that generated it.
+    body = _body_of(answer)
+    return {name: value for name, value in body.items() if name not in {"usage", "error"}}
+
+
+def _ended(bodies: Iterable[Body]) -> bool:
+    return all_finished(_finish_reasons(bodies))
+
+
+def _finish_reasons(bodies: Iterable[Body]) -> dict[int, str | None]:
+    """Return why the answer ended, in the words that chat completions have for it."""
+    reasons: dict[int, str | None] = {}
+    for body in bodies:
+        if "output" in body:
+            reason = _reason_in(body)
+            if reason is not None:
+                return {0: reason}
+        elif str(body.get("type")).startswith("response."):
+            reasons[0] = None
+    return reasons
+
+
+def _reason_in(body: Body) -> str | None:
+    """Return why a whole answer ended, ``None`` for one that is still in the making."""
+    status = body.get("status")
+    if status == "incomplete":
+        status = at(body, "incomplete_details", "reason") or status
+    if not status or status in {"in_progress", "queued"}:
+        return None
+    if status == "completed" and any(item.get("type") in TOOL_CALLS for item in _items(body)):
+        return "tool_calls"
+    return _REASONS.get(str(status), str(status))
+
+
+def _items(body: Body) -> list[dict[str, Any]]:
+    """Return the items of a whole answer, or the one that an event brings."""
+    item = body.get("item")
+    return [cast("dict[str, Any]", item)] if isinstance(item, dict) else listed(body, "output")
+
+
+_NAMED: Final = {"service_tier": semconv.OPENAI_RESPONSE_SERVICE_TIER}
+
+
+def _attributes(bodies: Iterable[Body]) -> dict[str, str | int | bool]:
+    bodies = tuple(bodies)
+    said = {**identity_in(bodies), **named_in(bodies, _NAMED)}
+    if any(item.get("type") == "compaction" for body in bodies for item in _items(body)):
+        said[semconv.GEN_AI_CONVERSATION_COMPACTED] = True
+    return said
+
+
+def _fetched_attributes(bodies: Iterable[Body]) -> dict[str, str | int | bool]:
+    bodies = tuple(body for body in bodies if "output" in body)
+    return {
+        **_attributes(bodies),
+        **named_in(bodies, {"status": semconv.GEN_AI_RESPONSE_STATUS}),
+    }
+
+
+def _usage(bodies: Iterable[Body]) -> Usage | None:
+    found: Body | None = None
+    for body in bodies:
+        found = body.get("usage") or found
+    if found is None:
+        return None
+    return Usage(
+        input=at(found, "input_tokens"),
+        cached=at(found, "input_tokens_details", "cached_tokens"),
+        cache_write=at(found, "input_tokens_details", "cache_write_tokens"),
+        output=at(found, "output_tokens"),
+        reasoning=at(found, "output_tokens_details", "reasoning_tokens"),
+        total=at(found, "total_tokens"),
+    )
+
+
+_STREAM: Final = Stream(
+    opens=re.compile(rb'"type"\s*:\s*"response\.(?:created|queued)"'),
+    kind_of=_kind_of_event,
+    provider="openai",
+    closes=re.compile(rb'"type"\s*:\s*"response\.(?:completed|failed|incomplete)"'),
+)
+
+OPENAI_RESPONSES: Final = Dialect(
+    name="openai.responses",
+    operation="chat",
+    ended=_ended,
+    finish_reasons=_finish_reasons,
+    usage=_usage,
+    kind_of=_kind_of,
+    # An event that bears a token has nothing besides.
+    only_text=_kind_of,
+    body_of=_body_of,
+    content=OPENAI_RESPONSES_CONTENT,
+    attributes=_attributes,
+    stream=_STREAM,
+)
+
+
+def _bears_nothing(chunk: Any) -> int:
+    del chunk
+    return _EMPTY
+
+
+OPENAI_RESPONSES_FETCHED: Final = replace(
+    OPENAI_RESPONSES,
+    name="openai.responses.fetched",
+    operation="fetch_response",
+    kind_of=_bears_nothing,
+    only_text=None,
+    body_of=_fetched_body_of,
+    content=None,
+    attributes=_fetched_attributes,
+    stream=replace(_STREAM, kind_of=_bears_nothing),
+)
+"""
+The same answer, read once more: its tokens belong to the request that it was generated for.
+
+Source: OpenTelemetry GenAI conventions, ``gen_ai.operation.name``, ``fetch_response``.
+"""

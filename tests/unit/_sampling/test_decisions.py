@@ -1,0 +1,84 @@
+"""Failures, what is over the limit, the slow and a few by chance are kept; the rest is not."""
+
+from __future__ import annotations
+
+from random import Random
+
+from latspan._sampling import Ended, Verdicts
+from latspan._sampling._decisions import MOST_WINDOWS
+
+CALLS = ("call", "chat")
+
+
+def settled(*, slow_ns: int | None = None) -> Verdicts:
+    """Return verdicts that have seen 4,000 requests of 1,000 to 2,000 ns."""
+    verdicts = Verdicts(0.05, slow_ns)
+    random = Random(1)  # noqa: S311 - a simulation
+    for _ in range(4_000):
+        verdicts.keeps(Ended(CALLS, random.randint(1_000, 2_000), random.randint(100, 200)))
+    return verdicts
+
+
+def test_what_is_kept_anyway_is_kept() -> None:
+    """However many there are: a ratio holds in ordinary times."""
+    verdicts = settled()
+
+    kept = [verdicts.keeps(Ended(CALLS, 1_000, kept=True)) for _ in range(1_000)]
+
+    assert all(kept)
+
+
+def test_the_slow_are_kept_and_others_are_not() -> None:
+    """By the latest of their like."""
+    verdicts = settled()
+
+    assert verdicts.keeps(Ended(CALLS, 2_001))
+    assert not verdicts.keeps(Ended(CALLS, 1_500))
+
+
+def test_a_late_first_token_is_kept() -> None:
+    """Though the answer as a whole took no longer."""
+    verdicts = settled()
+
+    assert verdicts.keeps(Ended(CALLS, 1_500, 201))
+    assert not verdicts.keeps(Ended(CALLS, 1_500, 150))
+
+
+def test_what_is_over_the_limit_is_kept() -> None:
+    """However many are."""
+    verdicts = settled(slow_ns=1_499)
+
+    assert all(verdicts.keeps(Ended(CALLS, 1_500)) for _ in range(100))
+    assert not verdicts.keeps(Ended(CALLS, 1_499))
+
+
+def test_others_are_compared_with_their_own() -> None:
+    """What is slow for a short answer is fast for a long one."""
+    verdicts = settled()
+    for duration_ns in range(100, 400):
+        verdicts.keeps(Ended(("call", "short"), duration_ns))
+
+    assert verdicts.keeps(Ended(("call", "short"), 500))
+    assert not verdicts.keeps(Ended(CALLS, 1_000))
+
+
+def test_too_many_paths_share_a_window() -> None:
+    """The memory is bounded, whatever names requests are given."""
+    verdicts = Verdicts(0.05)
+
+    for number in range(1_000):
+        verdicts.keeps(Ended(("call", str(number)), number))
+
+    assert len(verdicts._windows) == MOST_WINDOWS + 1  # pyright: ignore[reportPrivateUsage]
+
+
+def test_chance_is_the_same_everywhere() -> None:
+    """It rests on the random part of the trace's id alone; 1 in 400 of a twentieth."""
+    one, another = Verdicts(0.05), Verdicts(0.05)
+    random = Random(1)  # noqa: S311 - a simulation
+    ids = [random.getrandbits(128) for _ in range(100_000)]
+
+    drawn = [one.by_chance(trace_id) for trace_id in ids]
+
+    assert drawn == [another.by_chance(trace_id & ((1 << 56) - 1)) for trace_id in ids]
+    assert 200 < sum(drawn) < 300

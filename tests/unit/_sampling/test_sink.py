@@ -1,0 +1,360 @@
+"""A trace's spans are handed on together or not at all, whatever ends first or never."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from typing import Any
+
+import pytest
+from opentelemetry import trace
+from opentelemetry.context import Context
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import NonRecordingSpan, SpanContext, SpanKind, TraceFlags
+
+from latspan import semconv
+from latspan._export import PrivateSink
+from latspan._sampling import SamplingSink
+from latspan._sampling import _trace_buffer as limits
+from latspan._spans import AttributeValue, ChildSpan, FinishedSpan, OpenSpan
+from latspan._units import NS_PER_S
+
+ALIKE = {semconv.LATSPAN_KIND: "request", semconv.LATSPAN_PATH: "chat"}
+NEVER_BY_CHANCE = 1 << 100
+USUAL_NS, SLOW_NS = 1_000, 1_000_000
+
+
+class Traces:
+    """Spans by way of a sampling sink that has learnt what is usual."""
+
+    def __init__(self) -> None:
+        self.exporter = InMemorySpanExporter()
+        provider = TracerProvider(resource=Resource.get_empty(), shutdown_on_exit=False)
+        self.sink = SamplingSink(PrivateSink(provider, self.exporter.export), 0.05, SLOW_NS - 1)
+        for number in range(1_000):
+            self.end(self.begin("usual", remote=number + 1), took_ns=USUAL_NS)
+        self.exporter.clear()
+        self.left_out_before = self.sink.traces.left_out
+
+    def begin(
+        self, name: str, *, beneath: OpenSpan | None = None, remote: int = 0, sampled: bool = True
+    ) -> OpenSpan:
+        """Open a span at 0, beneath one of this process or of another's trace."""
+        around = Context() if beneath is None else beneath.context
+        if remote:
+            flags = TraceFlags(TraceFlags.SAMPLED if sampled else 0)
+            parent = SpanContext(NEVER_BY_CHANCE + remote, 1, is_remote=True, trace_flags=flags)
+            around = trace.set_span_in_context(NonRecordingSpan(parent))
+        return self.sink.open(
+            name, kind=SpanKind.INTERNAL, start_epoch_ns=0, attributes=ALIKE, around=around
+        )
+
+    def end(
+        self,
+        span: OpenSpan,
+        *,
+        took_ns: int = USUAL_NS,
+        failed: bool = False,
+        children: int = 0,
+        first_token_s: float | None = None,
+    ) -> None:
+        """Finish a span."""
+        attributes: dict[str, AttributeValue] = {}
+        if first_token_s is not None:
+            attributes[semconv.LATSPAN_TIME_TO_FIRST_TOKEN] = first_token_s
+        below = tuple(ChildSpan("segment", 0, took_ns, {}) for _ in range(children))
+        span.finish(FinishedSpan(took_ns, attributes, failed=failed, children=below))
+
+    @property
+    def names(self) -> list[str]:
+        """What has arrived."""
+        return [span.name for span in self.exporter.get_finished_spans()]
+
+    @property
+    def left_out(self) -> int:
+        """How many traces have been left out since."""
+        return self.sink.traces.left_out - self.left_out_before
+
+
+@pytest.fixture
+def traces() -> Traces:
+    return Traces()
+
+
+@pytest.mark.parametrize("took_ns", [USUAL_NS, SLOW_NS])
+def test_a_trace_is_kept_whole_or_left_out_whole(traces: Traces, took_ns: int) -> None:
+    """Children that have ended wait for the end of the root, which decides."""
+    root = traces.begin("root", remote=9_999)
+    child = traces.begin("child", beneath=root)
+    grandchild = traces.begin("grandchild", beneath=child)
+    traces.end(grandchild)
+    traces.end(child, children=2)
+    assert traces.names == []
+
+    traces.end(root, took_ns=took_ns)
+
+    whole = ["grandchild", "segment", "segment", "child", "root"]
+    assert traces.names == (whole if took_ns == SLOW_NS else [])
+    assert traces.left_out == (took_ns == USUAL_NS)
+    assert traces.sink.traces.lost == 0
+
+
+def test_a_failure_anywhere_keeps_the_trace(traces: Traces) -> None:
+    """From then on nothing is held."""
+    root = traces.begin("root", remote=9_999)
+    traces.end(traces.begin("fine", beneath=root))
+    failing = traces.begin("failing", beneath=root)
+    assert not root.kept
+
+    traces.end(failing, failed=True)
+
+    assert root.kept
+    assert traces.names == ["fine", "failing"]
+    traces.end(root)
+    assert traces.names == ["fine", "failing", "root"]
+
+
+def test_a_late_first_token_in_a_call_keeps_its_request(traces: Traces) -> None:
+    """It is compared with those of other requests."""
+    for number in range(300):
+        root = traces.begin("usual", remote=5_000 + number)
+        traces.end(traces.begin("call", beneath=root), first_token_s=(number % 100) / 1e6)
+        traces.end(root)
+    traces.exporter.clear()
+    root = traces.begin("usual", remote=9_999)
+
+    traces.end(traces.begin("call", beneath=root), first_token_s=0.5)
+    traces.end(root)
+
+    assert traces.names == ["call", "usual"]
+
+
+@pytest.mark.parametrize("failed", [True, False])
+def test_a_child_that_ends_after_its_root_may_still_fail(traces: Traces, failed: bool) -> None:
+    """So the trace waits for it."""
+    root = traces.begin("root", remote=9_999)
+    late = traces.begin("late", beneath=root)
+    traces.end(root)
+    assert (traces.names, traces.left_out) == ([], 0)
+
+    traces.end(late, failed=failed)
+
+    assert traces.names == (["root", "late"] if failed else [])
+    assert traces.left_out == (not failed)
+
+
+def test_what_begins_after_the_end_of_a_kept_trace_is_kept(traces: Traces) -> None:
+    """It is a child of a span that is there."""
+    root = traces.begin("root", remote=9_999)
+    traces.end(root, took_ns=SLOW_NS)
+
+    traces.end(traces.begin("after", beneath=root))
+
+    assert traces.names == ["root", "after"]
+
+
+@pytest.mark.parametrize("failed", [True, False])
+def test_what_begins_after_a_trace_was_left_out_is_on_its_own(traces: Traces, failed: bool) -> None:
+    """A failure is kept, though its parent is not."""
+    root = traces.begin("root", remote=9_999)
+    traces.end(root)
+
+    traces.end(traces.begin("root", beneath=root), failed=failed)
+
+    assert traces.names == (["root"] if failed else [])
+
+
+def test_requests_of_one_trace_that_overlap_are_kept_together(traces: Traces) -> None:
+    """As a client asks its server two things at once."""
+    one = traces.begin("one", remote=9_999)
+    other = traces.begin("other", remote=9_999)
+    traces.end(one)
+
+    traces.end(other, took_ns=SLOW_NS)
+
+    assert traces.names == ["one", "other"]
+
+
+def test_what_its_caller_does_not_sample_is_not_judged(traces: Traces) -> None:
+    """Not even as a failure: the sampler behind rules."""
+    span = traces.begin("root", remote=9_999, sampled=False)
+
+    traces.end(span, failed=True)
+
+    assert (traces.names, traces.left_out) == ([], 0)
+
+
+def test_chance_decides_at_the_start(traces: Traces) -> None:
+    """Nothing of such a trace is held."""
+    root = traces.begin("root", remote=(1 << 56) - 1)
+    assert root.kept
+
+    traces.end(traces.begin("child", beneath=root))
+
+    assert traces.names == ["child"]
+
+
+def test_spans_beneath_anothers_wait_too(traces: Traces) -> None:
+    """Those that are handed over as children of what is current."""
+    root = traces.begin("root", remote=9_999)
+    child = ChildSpan("child", 0, 1, {})
+
+    traces.sink.end_children([child], root.context)
+
+    assert traces.names == []
+    traces.end(root, took_ns=SLOW_NS)
+    traces.sink.end_children([child], root.context)
+    assert traces.names == ["child", "root", "child"]
+
+
+def test_examples_wait_for_the_verdict(traces: Traces) -> None:
+    """Who asks is told once, if the trace is kept, and never otherwise."""
+    told: list[str] = []
+    slow, usual = traces.begin("slow", remote=9_998), traces.begin("usual", remote=9_999)
+    slow.when_kept(lambda: told.append("slow"))
+    usual.when_kept(lambda: told.append("usual"))
+    assert told == []
+
+    traces.end(slow, took_ns=SLOW_NS)
+    traces.end(usual)
+    slow.when_kept(lambda: told.append("asked later"))
+    usual.when_kept(lambda: told.append("asked later"))
+
+    assert told == ["slow", "asked later"]
+
+
+def test_a_trace_of_too_many_spans_loses_some_and_says_so(traces: Traces) -> None:
+    """Of a trace that is left out nothing is lost."""
+    for remote, took_ns in ((9_998, USUAL_NS), (9_999, SLOW_NS)):
+        root = traces.begin("root", remote=remote)
+        for _ in range(limits.MOST_OF_ONE + 10):
+            traces.end(traces.begin("child", beneath=root), children=1)
+        traces.end(root, took_ns=took_ns)
+
+    assert len(traces.names) == 2 * limits.MOST_OF_ONE + 1
+    assert traces.sink.traces.lost == 20
+
+
+def test_all_traces_together_hold_so_many(traces: Traces) -> None:
+    """And what is forgotten makes room again."""
+    roots = [traces.begin("root", remote=10_000 + number) for number in range(20)]
+    for root in roots:
+        for _ in range(300):
+            traces.end(traces.begin("child", beneath=root))
+    for root in roots:
+        traces.end(root, took_ns=SLOW_NS)
+    assert traces.names.count("child") == limits.MOST_OF_ALL
+    assert traces.sink.traces.lost == 20 * 300 - limits.MOST_OF_ALL
+
+    after = traces.begin("root", remote=9_999)
+    traces.end(traces.begin("child", beneath=after))
+    traces.end(after, took_ns=SLOW_NS)
+
+    assert traces.names.count("child") == limits.MOST_OF_ALL + 1
+
+
+def test_a_root_that_never_ends_is_kept_after_ten_minutes(traces: Traces) -> None:
+    """As far as it goes; what ends later follows. It is noticed as soon as anything else ends."""
+    endless = traces.begin("endless", remote=9_998)
+    traces.end(traces.begin("child", beneath=endless))
+
+    traces.end(traces.begin("root", remote=9_999), took_ns=601 * NS_PER_S)
+
+    assert traces.names == ["root", "child"]
+    traces.end(traces.begin("later", beneath=endless))
+    assert traces.names == ["root", "child", "later"]
+
+
+def test_a_child_that_never_ends_keeps_nothing(traces: Traces) -> None:
+    """Its root's end has decided."""
+    root = traces.begin("root", remote=9_998)
+    traces.begin("endless", beneath=root)
+    traces.end(root)
+
+    traces.end(traces.begin("slow", remote=9_999), took_ns=601 * NS_PER_S)
+
+    assert traces.names == ["slow"]
+    assert traces.left_out == 1
+
+
+def test_at_the_end_what_is_open_is_kept(traces: Traces) -> None:
+    """Of whose root nobody knows how it would have ended."""
+    endless = traces.begin("endless", remote=9_999)
+    traces.end(traces.begin("child", beneath=endless))
+
+    traces.sink.traces.release()
+
+    assert traces.names == ["child"]
+
+
+def test_many_threads_lose_nothing(traces: Traces) -> None:
+    """Traces of several threads, and one trace of all of them."""
+    shared = traces.begin("shared", remote=9_999)
+
+    def work(number: int) -> None:
+        for turn in range(100):
+            root = traces.begin("root", remote=10_000 + 100 * number + turn)
+            traces.end(traces.begin("beneath", beneath=root))
+            traces.end(traces.begin("piece", beneath=shared) if turn < 60 else root)
+            if turn < 60:
+                traces.end(root, took_ns=SLOW_NS)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    traces.end(shared, took_ns=SLOW_NS)
+
+    assert traces.names.count("piece") == 8 * 60
+    assert traces.names.count("root") == traces.names.count("beneath") == 8 * 60
+    assert traces.left_out == 8 * 40
+
+
+def test_a_span_that_begins_while_its_trace_is_closed_is_judged(traces: Traces) -> None:
+    """It has found the trace, whose last span ends before it is counted among those open."""
+
+    class Racing(dict[int, limits.HeldTrace]):
+        """Lets the other thread do all it has to between a look and what follows."""
+
+        def get(self, key: int, default: Any = None) -> Any:
+            found = super().get(key, default)
+            if ending:
+                traces.end(ending.pop())
+            return found
+
+    traces.sink.traces._traces = Racing()  # pyright: ignore[reportPrivateUsage]
+    ending: list[OpenSpan] = []
+    first = traces.begin("first", remote=5_000)
+    ending.append(first)
+    second = traces.begin("second", remote=5_000)
+    traces.end(second, took_ns=SLOW_NS)
+
+    assert traces.names == ["second"]
+    assert traces.left_out == 1
+
+
+def test_traces_that_close_while_spans_begin_lose_none(traces: Traces) -> None:
+    """Two threads, switched as often as can be, each trace closed under a span that begins."""
+    rounds = 2_000
+    before = sys.getswitchinterval()
+    firsts = [traces.begin("first", remote=5_000 + number) for number in range(rounds)]
+
+    def end_all() -> None:
+        for first in firsts:
+            traces.end(first)
+
+    thread = threading.Thread(target=end_all)
+    sys.setswitchinterval(1e-6)
+    try:
+        thread.start()
+        for number in range(rounds):
+            traces.end(traces.begin("second", remote=5_000 + number), took_ns=SLOW_NS)
+        thread.join()
+    finally:
+        sys.setswitchinterval(before)
+
+    assert traces.names.count("second") == rounds
+    assert not traces.sink.traces._traces  # pyright: ignore[reportPrivateUsage]

@@ -1,0 +1,83 @@
+"""What one request gets of everything that was sampled."""
+
+from __future__ import annotations
+
+import pytest
+
+from latspan import semconv
+from latspan._scraping import Surroundings
+from latspan._scraping._sample_buffer import Reading
+from latspan._segments import Side
+from latspan._spans import not_said_otherwise
+from latspan.testing import ManualClock
+
+S = 1_000_000_000
+RUNNING, WAITING = semconv.LATSPAN_REQUESTS_RUNNING, semconv.LATSPAN_REQUESTS_WAITING
+SAMPLED = semconv.LATSPAN_SAMPLED_ATTRIBUTES
+
+
+@pytest.fixture
+def surroundings() -> Surroundings:
+    """Two servers, the first with two pages, all of which spoke after 5 s."""
+    made = Surroundings(
+        ManualClock().monotonic_ns,
+        servers=["http://one:1", "http://two:2/metrics"],
+        interval_s=1.0,
+    )
+    said = [{RUNNING: 2, WAITING: 1}, {RUNNING: 3}, {RUNNING: 7}]
+    pages = [page for server in made._servers.values() for page in server.pages]  # pyright: ignore[reportPrivateUsage]
+    for page, gauges in zip(pages, said, strict=True):
+        page.history.add(5 * S, Reading(gauges=gauges))
+    return made
+
+
+@pytest.mark.parametrize(
+    ("server", "side", "expected"),
+    [
+        (("one", 1), Side.CLIENT, {RUNNING: 3, WAITING: 1, SAMPLED: [RUNNING, WAITING]}),
+        (("ONE", 1), Side.CLIENT, {RUNNING: 3, WAITING: 1, SAMPLED: [RUNNING, WAITING]}),
+        (("two", 2), Side.CLIENT, {RUNNING: 7, SAMPLED: [RUNNING]}),
+        (("two", 1), Side.CLIENT, {}),
+        (None, Side.CLIENT, {}),
+        (None, Side.SERVER, {RUNNING: 7, WAITING: 1, SAMPLED: [RUNNING, WAITING]}),
+    ],
+    ids=["a call", "in capitals", "another", "another port", "a request", "a served request"],
+)
+def test_a_request_gets_what_its_server_said(
+    surroundings: Surroundings,
+    server: tuple[str, int] | None,
+    side: Side,
+    expected: dict[str, object],
+) -> None:
+    """The greatest over its pages; what is served here, over all servers."""
+    assert surroundings()(5 * S, 6 * S, server, side) == expected
+
+
+def test_without_a_sample_nothing_is_said(surroundings: Surroundings) -> None:
+    """Not even that there are samples."""
+    assert surroundings()(7 * S, 8 * S, ("one", 1), Side.CLIENT) == {}
+
+
+def test_nothing_runs_before_it_is_started() -> None:
+    """And without a sampled host there is nothing about it."""
+    observation = Surroundings(ManualClock().monotonic_ns, interval_s=1.0)()
+
+    assert observation(0, S, None, Side.CLIENT) == {}
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        ({}, {RUNNING: 2, WAITING: 1, "exact": 0.5, SAMPLED: [RUNNING, WAITING]}),
+        ({WAITING: 9}, {RUNNING: 2, "exact": 0.5, SAMPLED: [RUNNING]}),
+        ({RUNNING: 9, WAITING: 9}, {"exact": 0.5}),
+    ],
+    ids=["nothing", "one", "all"],
+)
+def test_what_the_request_says_itself_wins(
+    said: dict[str, float], expected: dict[str, object]
+) -> None:
+    """And is then no sample."""
+    around = {RUNNING: 2, WAITING: 1, "exact": 0.5, SAMPLED: [RUNNING, WAITING]}
+
+    assert not_said_otherwise(around, said) == expected

@@ -1,0 +1,577 @@
+"""Flushing and shutting down keep their time, and say what became of the spans."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+
+import pytest
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+from latspan._export import OtlpSpans, SpanAnswer, SpanBatches
+from latspan._sdk._span_export import SpanExport
+from latspan._sdk._span_queue import SpanQueue
+from latspan.testing import ManualClock
+
+DEADLINE_S = 30.0
+FAILURE = SpanExportResult.FAILURE
+
+
+class Backend(SpanExporter):
+    """Takes spans, refuses them, or keeps everyone waiting until it is shut down."""
+
+    def __init__(self, *answers: SpanExportResult | Exception, hangs: bool = False) -> None:
+        self.answers = list(answers)
+        self.names: list[str] = []
+        self.resources: list[Resource] = []
+        self.arrivals = threading.Semaphore(0)
+        self.closed_by: list[str] = []
+        self.hangs = threading.Semaphore(0)
+        self._free = threading.Event()
+        if not hangs:
+            self._free.set()
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        """Answer as told to."""
+        if not self._free.is_set():
+            self.hangs.release()
+        assert self._free.wait(DEADLINE_S)
+        answer = self.answers.pop(0) if self.answers else SpanExportResult.SUCCESS
+        if isinstance(answer, Exception):
+            raise answer
+        if answer is SpanExportResult.SUCCESS:
+            self.names += [span.name for span in spans]
+            self.resources += [span.resource for span in spans]
+        self.arrivals.release()
+        return answer
+
+    @property
+    def shutdowns(self) -> int:
+        """How often it was shut down."""
+        return len(self.closed_by)
+
+    def hang(self) -> None:
+        """Keep whoever comes waiting from now on."""
+        self._free.clear()
+
+    def go_on(self) -> None:
+        """Let go of whoever waits."""
+        self._free.set()
+
+    def shutdown(self) -> None:
+        """Let go of whoever hangs."""
+        self.closed_by.append(threading.current_thread().name)
+        self._free.set()
+
+
+class Outlet(OtlpSpans):
+    """Gives the answers it is told to, and then takes everything; notes when."""
+
+    def __init__(self, *answers: SpanAnswer, clock: ManualClock) -> None:
+        super().__init__(InMemorySpanExporter())
+        self._answers = list(answers)
+        self._clock = clock
+        self.sent: list[tuple[int, list[str]]] = []
+
+    def send(self, spans: Sequence[ReadableSpan]) -> SpanAnswer:
+        """Answer as told to."""
+        self.sent.append((self._clock.monotonic_ns(), [span.name for span in spans]))
+        return self._answers.pop(0) if self._answers else SpanAnswer(taken=True)
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    """One that stands still."""
+    return ManualClock()
+
+
+def end_span(export: SpanExport, name: str, *, text: str = "") -> None:
+    provider = TracerProvider(shutdown_on_exit=False)
+    provider.add_span_processor(export)
+    provider.get_tracer("test").start_span(name, attributes={"text": text} if text else None).end()
+
+
+def settle(export: SpanExport) -> None:
+    """Wait until its thread has done what it was woken for."""
+    assert export._worker.drain(DEADLINE_S)  # pyright: ignore[reportPrivateUsage]
+
+
+def lost(export: SpanExport) -> dict[str, int]:
+    return {
+        reading.attributes["latspan.reason"]: reading.value
+        for reading in export.readings()
+        if reading.attributes["latspan.signal"] == "spans"
+    }
+
+
+def test_a_flush_sends_what_has_ended() -> None:
+    """And says so; one with nothing to send is as good."""
+    backend = Backend()
+    export = SpanExport(lambda: OtlpSpans(backend))
+    end_span(export, "one")
+
+    assert export.flushing()(DEADLINE_S)
+    assert backend.names == ["one"]
+    assert export.flushing()(DEADLINE_S)
+    export.closing()(DEADLINE_S)
+
+
+def test_what_is_not_taken_waits_and_is_sent_again(clock: ManualClock) -> None:
+    """A flush tries at once, and says whether all has left by now."""
+    backend = Backend(FAILURE, FAILURE)
+    export = SpanExport(lambda: OtlpSpans(backend), clock=clock)
+    said: list[bool] = []
+    for name in ("one", "two", "three"):
+        end_span(export, name)
+        said.append(export.flushing()(DEADLINE_S))
+
+    assert said == [False, False, True]
+    assert lost(export) == {"queue_full": 0, "not_taken": 0}
+    assert backend.names == ["one", "two", "three"]
+    export.closing()(DEADLINE_S)
+
+
+def test_what_an_exporter_breaks_at_is_lost(clock: ManualClock) -> None:
+    """It would break again; a flush says so once, and what comes after is sent."""
+    backend = Backend(UnicodeEncodeError("utf-8", "\ud800", 0, 1, "surrogates not allowed"))
+    export = SpanExport(lambda: OtlpSpans(backend), clock=clock)
+    said: list[bool] = []
+    for name in ("one", "two"):
+        end_span(export, name)
+        said.append(export.flushing()(DEADLINE_S))
+
+    assert said == [False, True]
+    assert lost(export) == {"queue_full": 0, "not_taken": 1}
+    assert backend.names == ["two"]
+    export.closing()(DEADLINE_S)
+
+
+def test_a_pause_that_the_receiver_asked_for_is_kept(clock: ManualClock) -> None:
+    """By a flush too, which says that not all has left."""
+    outlet = Outlet(SpanAnswer(False, again=True, asked_s=30), clock=clock)
+    export = SpanExport(lambda: outlet, clock=clock)
+    end_span(export, "one")
+
+    said = [export.flushing()(DEADLINE_S)]
+    clock.advance(29_999_999_999)
+    said.append(export.flushing()(DEADLINE_S))
+    clock.advance(1)
+    said.append(export.flushing()(DEADLINE_S))
+
+    assert said == [False, False, True]
+    assert outlet.sent == [(0, ["one"]), (30_000_000_000, ["one"])]
+    export.closing()(DEADLINE_S)
+
+
+def test_what_is_thrown_away_of_a_batch_that_was_taken_is_counted(clock: ManualClock) -> None:
+    outlet = Outlet(SpanAnswer(taken=True, refused=1), clock=clock)
+    export = SpanExport(lambda: outlet, clock=clock)
+    for name in ("one", "two"):
+        end_span(export, name)
+
+    assert not export.flushing()(DEADLINE_S)
+    assert lost(export) == {"queue_full": 0, "not_taken": 1}
+    export.closing()(DEADLINE_S)
+
+
+def test_no_more_is_counted_as_thrown_away_than_was_sent(clock: ManualClock) -> None:
+    """A receiver may say any number, and the metric has to hold it."""
+    outlet = Outlet(SpanAnswer(taken=True, refused=2**63 - 1), clock=clock)
+    export = SpanExport(lambda: outlet, clock=clock)
+    end_span(export, "one")
+
+    assert not export.flushing()(DEADLINE_S)
+    assert lost(export) == {"queue_full": 0, "not_taken": 1}
+    export.closing()(DEADLINE_S)
+
+
+def test_whoever_waits_is_told_where_sending_breaks() -> None:
+    """In a child, where there is no exporter to be had any more: nobody waits for nothing."""
+    backend = Backend()
+    calls = iter(range(9))
+
+    def resource() -> Resource:
+        assert next(calls) == 1
+        return Resource({})
+
+    export = SpanExport(lambda: OtlpSpans(backend), resource=resource)
+    said: list[bool] = []
+    for name in ("one", "two"):
+        end_span(export, name)
+        said.append(export.flushing()(1.0))
+    end_span(export, "three")
+    export.closing()(1.0)
+
+    assert (said, backend.names) == ([False, True], ["two"])
+    assert lost(export) == {"queue_full": 0, "not_taken": 2}
+    assert backend.closed_by == ["latspan-span-export"]
+
+
+def test_what_cannot_be_encoded_costs_the_spans_beside_it_nothing(clock: ManualClock) -> None:
+    """An application may name its own spans so, where its provider is latspan's."""
+
+    class Encoding(Backend):
+        def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+            for span in spans:
+                span.name.encode()
+            return super().export(spans)
+
+    backend = Encoding()
+    export = SpanExport(lambda: OtlpSpans(backend), clock=clock)
+    names = [str(number) for number in range(100)]
+    for name in (*names[:37], "\ud800", *names[37:]):
+        end_span(export, name)
+
+    assert not export.flushing()(DEADLINE_S)
+    assert backend.names == names
+    assert lost(export) == {"queue_full": 0, "not_taken": 1}
+    export.closing()(DEADLINE_S)
+
+
+class Narrow(Outlet):
+    """Takes so many spans at once, and says of more that they are too large."""
+
+    def __init__(self, most: int, *, again: bool, clock: ManualClock) -> None:
+        super().__init__(clock=clock)
+        self._most = most
+        self._too_large = SpanAnswer(taken=False, again=again, smaller=True)
+        self.refused = 0
+
+    def send(self, spans: Sequence[ReadableSpan]) -> SpanAnswer:
+        """Take them, or refuse them."""
+        if len(spans) <= self._most:
+            return super().send(spans)
+        self.refused += 1
+        return self._too_large
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_what_is_too_large_is_halved_until_it_is_taken(clock: ManualClock, again: bool) -> None:
+    """In order, none twice; batches grow again, and are not halved anew each time."""
+    outlet = Narrow(9, again=again, clock=clock)
+    export = SpanExport(lambda: outlet, clock=clock)
+    names = [str(number) for number in range(300)]
+    for name in names:
+        end_span(export, name)
+
+    assert export.flushing()(DEADLINE_S)
+    assert [name for _, sent in outlet.sent for name in sent] == names
+    assert lost(export) == {"queue_full": 0, "not_taken": 0}
+    assert outlet.refused < len(outlet.sent)
+    export.closing()(DEADLINE_S)
+
+
+def test_a_span_that_is_too_large_by_itself_is_lost(clock: ManualClock) -> None:
+    """And counted; those around it are sent."""
+
+    class Refusing(Outlet):
+        def send(self, spans: Sequence[ReadableSpan]) -> SpanAnswer:
+            if any(span.name == "large" for span in spans):
+                return SpanAnswer(taken=False, again=True, smaller=True)
+            return super().send(spans)
+
+    outlet = Refusing(clock=clock)
+    export = SpanExport(lambda: outlet, clock=clock)
+    for name in ("one", "large", "two"):
+        end_span(export, name, text="x" * 100_000 if name == "large" else "")
+
+    assert not export.flushing()(DEADLINE_S)
+    assert [name for _, sent in outlet.sent for name in sent] == ["one", "two"]
+    assert lost(export) == {"queue_full": 0, "not_taken": 1}
+    export.closing()(DEADLINE_S)
+
+
+def test_a_receiver_that_refuses_even_a_small_span_is_full(clock: ManualClock) -> None:
+    """``RESOURCE_EXHAUSTED`` is said of that too: what waits is tried again after a pause."""
+    outlet = Narrow(0, again=True, clock=clock)
+    export = SpanExport(lambda: outlet, clock=clock)
+    for name in ("one", "two"):
+        end_span(export, name)
+
+    said = [export.flushing()(DEADLINE_S)]
+    outlet._most = 9  # pyright: ignore[reportPrivateUsage]
+    said.append(export.flushing()(DEADLINE_S))
+
+    assert said == [False, True]
+    assert outlet.sent == [(0, ["one"]), (0, ["two"])]
+    assert lost(export) == {"queue_full": 0, "not_taken": 0}
+    export.closing()(DEADLINE_S)
+
+
+def test_a_batch_holds_no_more_bytes_than_it_may(clock: ManualClock) -> None:
+    """As it is measured, each span is some 300 bytes and its text."""
+    outlet = Outlet(clock=clock)
+    batches = SpanBatches(100, size=100, delay_s=3600, size_bytes=3_000)
+    export = SpanExport(lambda: outlet, clock=clock, batches=batches)
+    for name in "abcdef":
+        end_span(export, name, text="x" * (5_000 if name == "d" else 1_000))
+    assert export.flushing()(DEADLINE_S)
+
+    assert "".join(name for _, sent in outlet.sent for name in sent) == "abcdef"
+    assert [sent for _, sent in outlet.sent] == [["a", "b"], ["c"], ["d"], ["e", "f"]]
+    export.closing()(DEADLINE_S)
+
+
+def test_a_queue_holds_no_more_bytes_than_it_may(
+    clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The oldest go, each is counted, and the log says it once."""
+    outlet = Outlet(*[SpanAnswer(False, again=True, asked_s=1)] * 9, clock=clock)
+    batches = SpanBatches(100, size=100, delay_s=3600, queue_bytes=3_000_000)
+    export = SpanExport(lambda: outlet, clock=clock, batches=batches)
+    for name in "abcdef":
+        end_span(export, name, text="x" * 1_000_000)
+    clock.advance(1_000_000_000)
+    outlet._answers.clear()  # pyright: ignore[reportPrivateUsage]
+    export.flushing()(DEADLINE_S)
+
+    assert [name for _, sent in outlet.sent for name in sent][-2:] == ["e", "f"]
+    assert lost(export) == {"queue_full": 4, "not_taken": 0}
+    assert [record.getMessage() for record in caplog.records] == [
+        "spans of more than 3 MB wait: the oldest are dropped"
+    ]
+    export.closing()(DEADLINE_S)
+
+
+def test_a_queue_that_shrinks_meanwhile_is_sent_once(
+    clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One thread has added a span, and not dropped another yet, when the queue is measured."""
+
+    class OneMore(SpanQueue):
+        def __len__(self) -> int:
+            return super().__len__() + 1
+
+    class Once(Outlet):
+        def send(self, spans: Sequence[ReadableSpan]) -> SpanAnswer:
+            assert spans
+            return super().send(spans)
+
+    monkeypatch.setattr("latspan._sdk._span_export.SpanQueue", OneMore)
+    outlet = Once(clock=clock)
+    export = SpanExport(lambda: outlet, clock=clock)
+    end_span(export, "one")
+
+    assert export.flushing()(1.0)
+    assert outlet.sent == [(0, ["one"])]
+    export.closing()(1.0)
+
+
+def test_an_overrun_is_told_once(clock: ManualClock, caplog: pytest.LogCaptureFixture) -> None:
+    """A receiver that takes each batch, and slower than spans end, is no new one each time."""
+
+    class Slow(Outlet):
+        def send(self, spans: Sequence[ReadableSpan]) -> SpanAnswer:
+            if len(self.sent) < 3:
+                for number in range(4):
+                    end_span(export, str(number))
+            return super().send(spans)
+
+    outlet = Slow(clock=clock)
+    export = SpanExport(lambda: outlet, clock=clock, batches=SpanBatches(3, size=3, delay_s=3600))
+    end_span(export, "first")
+    for _ in range(4):
+        export.flushing()(DEADLINE_S)
+
+    assert lost(export) == {"queue_full": 3, "not_taken": 0}
+    assert [record.getMessage() for record in caplog.records] == [
+        "more than 3 spans wait: the oldest are dropped"
+    ]
+    export.closing()(DEADLINE_S)
+
+
+def test_the_end_is_no_time_for_a_pause(clock: ManualClock) -> None:
+    """It is the last chance."""
+    outlet = Outlet(SpanAnswer(False, again=True, asked_s=30), clock=clock)
+    export = SpanExport(lambda: outlet, clock=clock)
+    end_span(export, "one")
+    assert not export.flushing()(DEADLINE_S)
+
+    export.closing()(DEADLINE_S)
+
+    assert outlet.sent == [(0, ["one"]), (0, ["one"])]
+
+
+def test_after_a_pause_it_is_tried_by_itself(clock: ManualClock) -> None:
+    """Nobody flushes, and no further span ends."""
+    backend = Backend(FAILURE)
+    export = SpanExport(
+        lambda: OtlpSpans(backend), clock=clock, batches=SpanBatches(8, size=1, delay_s=0.01)
+    )
+    end_span(export, "one")
+    assert backend.arrivals.acquire(timeout=DEADLINE_S)
+
+    clock.advance(2_000_000_000)
+
+    assert backend.arrivals.acquire(timeout=DEADLINE_S)
+    assert backend.names == ["one"]
+    export.closing()(DEADLINE_S)
+
+
+def test_after_a_pause_a_full_batch_leaves_at_once(clock: ManualClock) -> None:
+    """Though spans ended in the pause, and were no reason to try."""
+    backend = Backend(FAILURE)
+    export = SpanExport(
+        lambda: OtlpSpans(backend), clock=clock, batches=SpanBatches(8, size=1, delay_s=3600)
+    )
+    for name in ("one", "in the pause"):
+        end_span(export, name)
+        settle(export)
+
+    clock.advance(2_000_000_000)
+    end_span(export, "after it")
+    settle(export)
+
+    assert backend.names == ["one", "in the pause", "after it"]
+    export.closing()(DEADLINE_S)
+
+
+def test_what_nobody_takes_pushes_out_the_oldest(
+    clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Those that were tried before are the oldest; each that is lost is counted, and said once."""
+    backend = Backend(*[FAILURE] * 100)
+    export = SpanExport(
+        lambda: OtlpSpans(backend), clock=clock, batches=SpanBatches(3, size=3, delay_s=3600)
+    )
+    said: list[bool] = []
+    for numbers in (range(3), range(3, 5), range(5, 9)):
+        for number in numbers:
+            end_span(export, str(number))
+        said.append(export.flushing()(DEADLINE_S))
+    backend.answers.clear()
+    end_span(export, "9")
+    said.append(export.flushing()(DEADLINE_S))
+
+    assert said == [False, False, False, False]
+    assert backend.names == ["7", "8", "9"]
+    assert lost(export) == {"queue_full": 7, "not_taken": 0}
+    assert [record.getMessage() for record in caplog.records] == [
+        "more than 3 spans wait: the oldest are dropped"
+    ]
+    assert export.flushing()(DEADLINE_S)
+    export.closing()(DEADLINE_S)
+
+
+def test_what_is_lost_at_the_end_is_said(
+    clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """In the log: nothing else leaves any more."""
+    backend = Backend(FAILURE)
+    export = SpanExport(lambda: OtlpSpans(backend), clock=clock)
+    for name in ("one", "two"):
+        end_span(export, name)
+
+    export.closing()(DEADLINE_S)
+
+    assert [record.getMessage() for record in caplog.records] == [
+        "2 spans are lost: nobody took them before the end"
+    ]
+
+
+def test_a_flush_waits_no_longer_than_it_is_told() -> None:
+    """The next one tells how it went on."""
+    backend = Backend(hangs=True)
+    export = SpanExport(lambda: OtlpSpans(backend))
+    end_span(export, "one")
+
+    assert not export.flushing()(0.001)
+    export.closing()(0.001)
+    assert backend.shutdowns == 1
+
+
+def test_closing_sends_the_rest() -> None:
+    """And shuts the exporter down, once."""
+    backend = Backend()
+    export = SpanExport(lambda: OtlpSpans(backend))
+    end_span(export, "one")
+
+    export.closing()(DEADLINE_S)
+
+    assert backend.names == ["one"]
+    assert backend.shutdowns == 1
+
+
+def test_closing_cuts_short_what_hangs() -> None:
+    """The exporter is shut down under the batch it holds, and only once."""
+    backend = Backend(hangs=True)
+    export = SpanExport(lambda: OtlpSpans(backend))
+    end_span(export, "one")
+
+    export.closing()(0.001)
+
+    assert backend.shutdowns == 1
+
+
+def test_a_span_leaves_after_the_delay_by_itself() -> None:
+    """Though no batch is full, and nobody flushes."""
+    backend = Backend()
+    export = SpanExport(
+        lambda: OtlpSpans(backend), batches=SpanBatches(queue=8, size=8, delay_s=0.01)
+    )
+    end_span(export, "one")
+
+    assert backend.arrivals.acquire(timeout=DEADLINE_S)
+    assert backend.names == ["one"]
+    export.closing()(DEADLINE_S)
+
+
+def test_a_full_batch_leaves_at_once() -> None:
+    """The delay is for the last ones."""
+    backend = Backend()
+    export = SpanExport(
+        lambda: OtlpSpans(backend), batches=SpanBatches(queue=8, size=2, delay_s=3600)
+    )
+    for name in ("one", "two"):
+        end_span(export, name)
+
+    assert backend.arrivals.acquire(timeout=DEADLINE_S)
+    assert backend.names == ["one", "two"]
+    export.closing()(DEADLINE_S)
+
+
+def test_where_too_many_wait_the_oldest_are_dropped(caplog: pytest.LogCaptureFixture) -> None:
+    """Memory is bounded, whatever the backend does; it is said once."""
+    backend = Backend()
+    export = SpanExport(
+        lambda: OtlpSpans(backend), batches=SpanBatches(queue=2, size=2, delay_s=3600)
+    )
+    backend.hang()
+    for name in ("sent", "sent too"):
+        end_span(export, name)
+    assert backend.hangs.acquire(timeout=DEADLINE_S)
+    for name in ("one", "two", "three", "four"):
+        end_span(export, name)
+    backend.go_on()
+
+    export.closing()(DEADLINE_S)
+    assert backend.names == ["sent", "sent too", "three", "four"]
+    assert len(caplog.records) == 1
+    assert lost(export) == {"queue_full": 2, "not_taken": 0}
+
+
+def test_after_closing_nothing_is_taken() -> None:
+    """A global provider goes on handing over what the application ends."""
+    backend = Backend()
+    export = SpanExport(lambda: OtlpSpans(backend))
+    export.closing()(DEADLINE_S)
+    end_span(export, "late")
+
+    assert export.flushing()(DEADLINE_S)
+    assert backend.names == []
+
+
+def test_spans_leave_under_the_name_of_the_process() -> None:
+    """The rest of them is as it was."""
+    backend = Backend()
+    own = Resource({"service.instance.id": "own"})
+    export = SpanExport(lambda: OtlpSpans(backend), resource=lambda: own)
+    end_span(export, "one")
+
+    assert export.force_flush()
+    assert (backend.names, backend.resources) == (["one"], [own])
+    export.shutdown()
+    assert backend.shutdowns == 1

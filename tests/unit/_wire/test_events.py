@@ -1,0 +1,194 @@
+"""Whose stream of events it is, and whether it came to its end mark, is told from its bytes."""
+
+from __future__ import annotations
+
+import pytest
+
+from latspan._wire import Dialect, EventReader
+from latspan._wire.anthropic_messages import ANTHROPIC_MESSAGES
+from latspan._wire.openai_chat import OPENAI_CHAT
+from latspan._wire.openai_completions import OPENAI_COMPLETIONS
+from latspan._wire.openai_responses import OPENAI_RESPONSES
+
+CHAT = b'data: {"object":"chat.completion.chunk","choices":[]}\n\n'
+MESSAGE = b'event: message_start\ndata: {"type":"message_start"}\n\n'
+RESPONSE = b'data: {"type":"response.created"}\n\n'
+
+ENDS = [
+    (CHAT, b"data: [DONE]\n"),
+    (MESSAGE, b'event: message_stop\ndata: {"type":"message_stop"}\n'),
+    (RESPONSE, b'data: {"type":"response.completed","response":{}}\n'),
+]
+
+
+def _reader() -> tuple[EventReader, list[bytes]]:
+    kept: list[bytes] = []
+    known = (ANTHROPIC_MESSAGES, OPENAI_RESPONSES, OPENAI_COMPLETIONS, OPENAI_CHAT)
+    return EventReader(known, kept.append), kept
+
+
+@pytest.mark.parametrize(("opening", "end"), ENDS, ids=["chat", "messages", "responses"])
+@pytest.mark.parametrize("newline", [b"\n", b"\r\n", b"\r"], ids=["LF", "CRLF", "CR"])
+@pytest.mark.parametrize("blank", [True, False], ids=["whole", "without its blank line"])
+def test_a_stream_has_ended_with_its_end_mark(
+    opening: bytes, end: bytes, newline: bytes, blank: bool
+) -> None:
+    """Whoever reads by lines has it before the blank line behind it."""
+    reader, kept = _reader()
+    reader.feed(opening.replace(b"\n", newline))
+    assert not reader.ended(kept)
+    reader.feed((end + (b"\n" if blank else b"")).replace(b"\n", newline))
+    assert reader.ended(kept)
+
+
+@pytest.mark.parametrize(("opening", "end"), ENDS, ids=["chat", "messages", "responses"])
+def test_an_end_mark_that_is_not_whole_is_none(opening: bytes, end: bytes) -> None:
+    """Nor is one that a model speaks of."""
+    reader, kept = _reader()
+    reader.feed(opening)
+    reader.feed(b"data: " + repr(end).replace('"', '\\"').encode() + b"\n\n")
+    reader.feed(end[:-3])
+    assert not reader.ended(kept)
+
+
+def test_a_long_event_that_comes_in_small_pieces_is_joined_once() -> None:
+    """Each byte is looked at a few times, however many pieces an event has."""
+    looked_at = 0
+
+    class Piece(bytes):
+        def __radd__(self, other: bytes) -> bytes:
+            nonlocal looked_at
+            looked_at += len(other)
+            return bytes(other) + bytes(self)
+
+    kept: list[bytes] = []
+    reader = EventReader((OPENAI_CHAT,), kept.append)
+    first = b'data: {"object":"chat.completion.chunk","choices":[]}\n\n'
+    assert reader.feed(first) == 0
+    for _ in range(1000):
+        reader.feed(Piece(b"data: " + b"x" * 64 + b"\n"))
+    assert 0 < looked_at <= 3 * 1000
+
+
+def test_pieces_that_end_no_line_are_not_joined() -> None:
+    """A reader by bytes has hundreds of them per event."""
+
+    class Piece(bytes):
+        def __radd__(self, other: bytes) -> bytes:
+            raise AssertionError
+
+    kept: list[bytes] = []
+    reader = EventReader((OPENAI_CHAT,), kept.append)
+    event = b'data: {"object":"chat.completion.chunk","choices":[]}'
+    for position in range(len(event)):
+        assert reader.feed(Piece(event[position : position + 1])) == 0
+    reader.feed(b"\n")
+    reader.feed(b"\n")
+    assert kept == [event]
+
+
+LINE = b'data: {"object":"chat.completion.chunk","choices":[{"delta":{"content":"x"}}]}'
+
+
+def _two_line_ends() -> list[bytes]:
+    """Return what two line ends in a row are; a CR before an LF is one with it."""
+    one = (b"\n", b"\r\n", b"\r")
+    return [first + second for first in one for second in one if first + second != b"\r\n"]
+
+
+@pytest.mark.parametrize("ends", _two_line_ends())
+@pytest.mark.parametrize("step", [1, 2, 3, 5, 1000])
+def test_a_blank_line_may_be_cut_anywhere(ends: bytes, step: int) -> None:
+    """Byte by byte it is the same stream, whatever ends its lines."""
+    kept: list[bytes] = []
+    reader = EventReader((OPENAI_CHAT,), kept.append)
+    text = (LINE + ends) * 3 + b"data: [DONE]" + ends
+    kinds = [reader.feed(text[at : at + step]) for at in range(0, len(text), step)]
+    assert sum(1 for kind in kinds if kind) == (3 if step < len(LINE) else 1)
+    assert kept == [LINE] * 3
+    assert reader.done
+
+
+def test_line_ends_may_differ_from_line_to_line() -> None:
+    """Also within one read, and behind a read that ends in LF."""
+    reader, kept = _reader()
+    reader.feed(LINE + b"\n\n")
+    reader.feed(LINE + b"\r\r" + LINE + b"\r\n\n" + LINE + b"\n\r\n" + LINE + b"\n\n")
+    assert kept == [LINE] * 5
+
+
+def test_a_line_end_that_is_cut_in_two_is_no_blank_line() -> None:
+    """A read may end between the CR and the LF of one line end."""
+    event = b"event: x\r\n" + LINE
+    reader, kept = _reader()
+    reader.feed(b"event: x\r")
+    reader.feed(b"\n" + LINE + b"\r")
+    reader.feed(b"\n")
+    assert kept == []
+    reader.feed(b"\r\n")
+    assert kept == [event.replace(b"\r\n", b"\n")]
+
+
+def test_an_event_is_whole_as_soon_as_its_blank_line_has_a_cr() -> None:
+    """The LF that may follow belongs to the same line end, and says nothing."""
+    reader, kept = _reader()
+    assert reader.feed(LINE + b"\r\n\r")
+    assert reader.feed(b"\n") == 0
+    assert reader.feed(LINE + b"\r\r")
+    assert kept == [LINE] * 2
+
+
+AZURE = (
+    b'data: {"choices":[],"created":0,"id":"","model":"","object":"",'
+    b'"prompt_filter_results":[{"prompt_index":0,"content_filter_results":{}}]}\n\n'
+)
+PING = b'event: ping\ndata: {"type": "ping"}\n\n'
+WORD = b'data: {"choices":[{"index":0,"delta":{"content":"x"}}]}\n\n'
+TEXT = b'data: {"choices":[{"index":0,"text":"x"}]}\n\n'
+
+
+@pytest.mark.parametrize("cut", [True, False], ids=["byte by byte", "whole"])
+@pytest.mark.parametrize(
+    ("before", "first", "dialect"),
+    [
+        (AZURE, CHAT, OPENAI_CHAT),
+        (PING, MESSAGE, ANTHROPIC_MESSAGES),
+        (b'data: {"type":"keepalive"}\n\n', RESPONSE, OPENAI_RESPONSES),
+        (b"event: ping\ndata: {}\n\n" * 3, CHAT, OPENAI_CHAT),
+        (b"data:\n\ndata: \n\n", CHAT, OPENAI_CHAT),
+        (b": no data: yet\n\n", CHAT, OPENAI_CHAT),
+        (b"", WORD, OPENAI_CHAT),
+        (AZURE, WORD, OPENAI_CHAT),
+        (b"", TEXT, OPENAI_COMPLETIONS),
+    ],
+)
+def test_a_stream_is_identified_by_its_first_event_with_content(
+    before: bytes, first: bytes, dialect: Dialect, *, cut: bool
+) -> None:
+    """Signs of life, filter results and empty events may precede it."""
+    reader, kept = _reader()
+    whole = before + first + WORD
+    for piece in [whole[at : at + 1] for at in range(len(whole))] if cut else [before, first, WORD]:
+        reader.feed(piece)
+    assert reader.dialect is dialect
+    assert kept == [first.removesuffix(b"\n\n"), WORD.removesuffix(b"\n\n")]
+
+
+@pytest.mark.parametrize(
+    "before", [b'data: {"progress":1}\n\n', b"data: hello\n\n", b"data: [DONE]\n\n"]
+)
+def test_a_stream_that_begins_with_other_content_stays_foreign(before: bytes) -> None:
+    """Whatever it holds later, an error for example."""
+    reader, kept = _reader()
+    for piece in (PING, before, b'data: {"error":{"code":"x"}}\n\n', CHAT):
+        reader.feed(piece)
+    assert reader.foreign
+    assert kept == []
+
+
+def test_signs_of_life_are_not_read_for_ever() -> None:
+    """A stream of nothing else is none of ours."""
+    reader, _ = _reader()
+    for _ in range(3000):
+        reader.feed(PING)
+    assert reader.foreign

@@ -1,0 +1,43 @@
+"""The event that opens a stream is recognised in time that grows with its length alone."""
+
+from __future__ import annotations
+
+import pytest
+
+from latspan._wire import Dialect
+from latspan._wire.anthropic_messages import ANTHROPIC_MESSAGES
+from latspan._wire.openai_chat import OPENAI_CHAT
+from latspan._wire.openai_completions import OPENAI_COMPLETIONS
+from latspan._wire.openai_responses import OPENAI_RESPONSES
+
+DIALECTS = (ANTHROPIC_MESSAGES, OPENAI_RESPONSES, OPENAI_COMPLETIONS, OPENAI_CHAT)
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        b'{"choices":[{"index":0,"delta":{}}]}',
+        b'{"choices": [ {"content_filter_results": {"hate": {}}, "delta": {"content": "a"}}]}',
+        b'{"note":"choices", "choices":[{"delta":{}}]}',
+        b'{"choices":[{"finish_reason":null,\n"delta":{"role":"assistant"}}]}',
+    ],
+)
+def test_a_chunk_of_a_chat_is_known_by_its_choices(event: bytes) -> None:
+    """Some servers leave `object` out."""
+    opens = {dialect.name for dialect in DIALECTS if _opens(dialect, event)}
+    assert opens == {"openai.chat"}
+
+
+@pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.name)
+@pytest.mark.parametrize(
+    "unit",
+    [b'"choices":[{', b'"choices":[{"', b'"choices" ', b'"object" : ', b'"type" : ', b'{"error" '],
+)
+def test_a_hostile_event_takes_no_longer_than_its_length(dialect: Dialect, unit: bytes) -> None:
+    """Looking from each beginning to the end of the event would take many minutes."""
+    assert not _opens(dialect, unit * (1_000_000 // len(unit)))
+
+
+def _opens(dialect: Dialect, event: bytes) -> bool:
+    assert dialect.stream is not None
+    return dialect.stream.opens.search(event) is not None
