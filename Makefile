@@ -119,7 +119,7 @@ demo: $(READY) ## Start a model server, send it chats, show where their time wen
 test: $(READY) $(OLDEST_READY) $(READY_BESIDE) ## Run every test, and those of the clients with old ones too
 	@$(if $(OLDEST_READY),,echo 'the oldest clients need Python 3.11: their suite is left out')
 	@$(BIN)/python scripts/run_tests.py --alone $(if $(JOBS),--jobs $(JOBS)) \
-		$(BIN)/python tests/behaviour $(OLDEST_SUITE) $(VENV_BESIDE)/bin/python tests/clients,tests/beside \
+		$(BIN)/python tests/behaviour%3 $(OLDEST_SUITE) $(VENV_BESIDE)/bin/python tests/clients,tests/beside \
 		$(BIN)/python tests/clients $(BIN)/python tests/unit \
 		$(BIN)/python tests/faults,tests/servers,tests/backends,tests/gateways,tests/interop -- $(ARGS)
 

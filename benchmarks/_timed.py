@@ -21,7 +21,7 @@ from _openai import HEAD, LAST, AsyncStream, Stream, client_over, event, framed
 if TYPE_CHECKING:
     from openai import OpenAI
 
-__all__ = ["Answer", "AsyncTimed", "Piece", "Timed", "paced", "slow_client"]
+__all__ = ["Answer", "AsyncTimed", "Timed", "TimedPart", "paced", "slow_client"]
 
 _DUE: Final = b"@@@@@@@@@@@@@@@@@"
 """
@@ -33,7 +33,7 @@ _WRITTEN_DUE: Final = b"%017.6f"
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class TimedPart:
     """
     What the far end writes at once.
 
@@ -56,7 +56,7 @@ class Answer:
         cut: Whether the connection breaks after the last.
     """
 
-    pieces: Sequence[Piece]
+    pieces: Sequence[TimedPart]
     cut: bool = False
 
 
@@ -66,7 +66,7 @@ class _Far:
     def __init__(self, answers: Iterator[Answer]) -> None:
         self._answers = answers
         self._answer = Answer(())
-        self._left: list[Piece] = []
+        self._left: list[TimedPart] = []
         self._began_s = 0.0
         self._was_read = True
 
@@ -165,11 +165,11 @@ def paced(tokens: int, first_s: float, gap_s: float) -> Answer:
         gap_s: From one to the next, in seconds.
     """
     words = [
-        Piece(first_s + gap_s * number, framed(event({"content": _DUE.decode()})))
+        TimedPart(first_s + gap_s * number, framed(event({"content": _DUE.decode()})))
         for number in range(tokens)
     ]
     end = framed(event({}) + b"data: [DONE]\n\n") + LAST
-    return Answer([Piece(0, HEAD), *words, Piece(words[-1].at_s, end)])
+    return Answer([TimedPart(0, HEAD), *words, TimedPart(words[-1].at_s, end)])
 
 
 def slow_client() -> OpenAI:

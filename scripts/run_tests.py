@@ -4,9 +4,10 @@ Run suites of tests in several environments, several at a time, and print their 
 
 ``run_tests.py [--jobs N] [--alone] PYTHON FOLDER[,FOLDER...] [...] -- [PYTEST ARGUMENT ...]``
 
-A suite is what one pytest process runs: some folders, with the interpreter of one environment. At
-most N suites run at once, in the order given, so name the longest first. The output of a suite is
-printed when the suite ends, so suites do not interleave.
+A suite is what one pytest process runs: some folders, with the interpreter of one environment.
+``FOLDER%2`` deals the test files of a folder out to two suites. At most N suites run at once, in
+the order given, so name the longest first. The output of a suite is printed when the suite ends, so
+suites do not interleave.
 
 Tests that measure milliseconds need the machine to themselves. With ``--alone`` the suites run
 without them, and each environment runs them at the end, one suite after the other. The variable
@@ -66,17 +67,20 @@ class Suite:
 
     Args:
         python: Interpreter of the environment.
-        folders: What pytest runs.
+        folders: Folders of tests.
         phase: Which of the tests in them; all, if ``None``.
+        files: What pytest runs if not all of the folders.
     """
 
     python: str
     folders: tuple[str, ...]
     phase: Phase
+    files: tuple[str, ...] = ()
 
     def __str__(self) -> str:
+        part = f" ({len(self.files)} files)" if self.files else ""
         alone = ", tests that run alone" if self.phase == "alone" else ""
-        return f"{' '.join(self.folders)} with {self.python}{alone}"
+        return f"{' '.join(self.folders)}{part} with {self.python}{alone}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +133,8 @@ class Runner:
         began = time.monotonic()
         with tempfile.TemporaryDirectory() as scratch:
             report, log = Path(scratch, "report.xml"), Path(scratch, "output")
-            command = [suite.python, "-m", "pytest", *suite.folders, f"--junit-xml={report}"]
+            tests = suite.files or suite.folders
+            command = [suite.python, "-m", "pytest", *tests, f"--junit-xml={report}"]
             with log.open("wb") as output:
                 status = self._run([*command, *self._arguments], suite.phase, output.fileno())
             counts = counts_in(report)
@@ -165,6 +170,16 @@ class Runner:
                 child.send_signal(signal.SIGINT)
 
 
+def dealt(python: str, named: str, phase: Phase) -> list[Suite]:
+    """Return the suites of an argument: one, or several that share the files of a folder."""
+    folder, _, parts = named.partition("%")
+    if not parts:
+        return [Suite(python, tuple(named.split(",")), phase)]
+    files = sorted(str(path) for path in Path(folder).rglob("test_*.py"))
+    hands = [tuple(files[start :: int(parts)]) for start in range(int(parts))]
+    return [Suite(python, (folder,), phase, hand) for hand in hands if hand]
+
+
 def _end(_signal: int, _frame: FrameType | None) -> None:
     sys.exit(128 + signal.SIGTERM)
 
@@ -196,23 +211,18 @@ def main(arguments: list[str]) -> int:
     signal.signal(signal.SIGTERM, _end)
     split = arguments.index("--") if "--" in arguments else len(arguments)
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--jobs", type=int, default=(os.cpu_count() or 1), metavar="N")
+    parser.add_argument("--jobs", type=int, default=(os.cpu_count() or 1) + 1, metavar="N")
     parser.add_argument("--alone", action="store_true")
     parser.add_argument("suites", nargs="+", metavar="PYTHON FOLDER[,FOLDER...]")
     options = parser.parse_args(arguments[:split])
     runner = Runner(arguments[split + 1 :])
-    named = [
-        (python, tuple(folders.split(",")))
-        for python, folders in zip(options.suites[::2], options.suites[1::2], strict=True)
-    ]
     phase: Phase = "together" if options.alone else None
-    together = [Suite(python, folders, phase) for python, folders in named]
-    by_python: dict[str, tuple[str, ...]] = {}
-    for python, folders in named:
-        by_python[python] = (*by_python.get(python, ()), *folders)
-    alone = [
-        Suite(python, folders, "alone") for python, folders in by_python.items() if options.alone
-    ]
+    named = list(zip(options.suites[::2], options.suites[1::2], strict=True))
+    together = [suite for python, folders in named for suite in dealt(python, folders, phase)]
+    folders_of: dict[str, dict[str, None]] = {}
+    for suite in together if options.alone else ():
+        folders_of.setdefault(suite.python, {}).update(dict.fromkeys(suite.folders))
+    alone = [Suite(python, tuple(folders), "alone") for python, folders in folders_of.items()]
     total, well = Counts(), True
     began = time.monotonic()
     try:

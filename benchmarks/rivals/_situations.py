@@ -15,7 +15,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from _openai import HEAD, LAST, event, framed
-from _timed import Answer, Piece
+from _timed import Answer, TimedPart
 from rivals import _callers
 from rivals._callers import Scene
 
@@ -200,13 +200,13 @@ def _token_s(number: int) -> float:
 _END_S: Final = _token_s(_TOKENS)
 
 
-def _chat(tokens: int = _TOKENS) -> Iterator[Piece]:
-    yield Piece(_HEADERS_S, HEAD + framed(event({"role": "assistant", "content": ""})))
+def _chat(tokens: int = _TOKENS) -> Iterator[TimedPart]:
+    yield TimedPart(_HEADERS_S, HEAD + framed(event({"role": "assistant", "content": ""})))
     for number in range(tokens):
-        yield Piece(_token_s(number), framed(event({"content": f"word{number} "})))
+        yield TimedPart(_token_s(number), framed(event({"content": f"word{number} "})))
 
 
-def _responses() -> Iterator[Piece]:
+def _responses() -> Iterator[TimedPart]:
     response: dict[str, Any] = {
         "id": "resp_1",
         "object": "response",
@@ -225,15 +225,15 @@ def _responses() -> Iterator[Piece]:
     begun = {**item, "status": "in_progress", "content": list[Any]()}
     said = {**part, "text": "".join(words)}
     done = {**item, "status": "completed", "content": [said]}
-    yield Piece(_HEADERS_S, HEAD + _event("response.created", response=response))
-    yield Piece(
+    yield TimedPart(_HEADERS_S, HEAD + _event("response.created", response=response))
+    yield TimedPart(
         _FIRST_S,
         _event("response.output_item.added", output_index=0, item=begun)
         + _event("response.content_part.added", **place, part=part),
     )
     for number, word in enumerate(words):
-        yield Piece(_token_s(number), _event("response.output_text.delta", **place, delta=word))
-    yield Piece(
+        yield TimedPart(_token_s(number), _event("response.output_text.delta", **place, delta=word))
+    yield TimedPart(
         _END_S,
         _event("response.output_text.done", **place, text=said["text"])
         + _event("response.content_part.done", **place, part=said)
@@ -256,10 +256,12 @@ def _refused() -> Answer:
         b"HTTP/1.1 429 Too Many Requests\r\ncontent-type: application/json\r\n"
         b"retry-after-ms: %d\r\ncontent-length: %d\r\n\r\n"
     )
-    return Answer([Piece(_REFUSED_S, head % (_BACK_OFF_S * 1000, len(body)) + body)])
+    return Answer([TimedPart(_REFUSED_S, head % (_BACK_OFF_S * 1000, len(body)) + body)])
 
 
-_WHOLE: Final = Answer([*_chat(), Piece(_END_S, framed(event({}) + b"data: [DONE]\n\n") + LAST)])
+_WHOLE: Final = Answer(
+    [*_chat(), TimedPart(_END_S, framed(event({}) + b"data: [DONE]\n\n") + LAST)]
+)
 _BROKEN: Final = Answer([*_chat(_STALLED)], cut=True)
 _RESPONSE: Final = Answer([*_responses()])
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from _timed import Answer, Piece
+from _timed import Answer, TimedPart
 from rivals._callers import AROUND, BETWEEN, Scene
 from rivals._places import SAYS, Says
 from rivals._situations import Ask, Ended, Fact, Heard, Parent, Situation
@@ -78,7 +78,7 @@ def witnessed(on: On, situation: Situation, library: str) -> Testimony:
 def _rehearse(situation: Situation) -> None:
     """Let it happen at once, so that what a client does only the first time is not measured."""
     answers = [
-        Answer([Piece(0, piece.data) for piece in answer.pieces], cut=answer.cut)
+        Answer([TimedPart(0, piece.data) for piece in answer.pieces], cut=answer.cut)
         for answer in situation.answers
     ]
     situation.caller(Scene(answers, headers_came=lambda: None))

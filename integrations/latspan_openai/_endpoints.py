@@ -13,8 +13,8 @@ from latspan.integrations import (
     OPENAI_EMBEDDINGS,
     OPENAI_RESPONSES,
     OPENAI_RESPONSES_FETCHED,
+    ApiFormat,
     Call,
-    Dialect,
     choices_asked,
     is_instrumented,
     open_call,
@@ -53,7 +53,7 @@ class Endpoint:
             ``None``, those of the caller are sent.
     """
 
-    dialect: Dialect
+    dialect: ApiFormat
     said_by: Sequence[tuple[str, str, Reading]]
     attributes: Mapping[str, str] = field(default_factory=dict[str, str])
     asking: Callable[[dict[str, Any]], dict[str, Any]] | None = None

@@ -115,7 +115,8 @@ class Runtime:
             provider at any time.
         settle: Runs the arithmetic of a finished request: now, or on latspan's own thread.
         propagate: Whether ``traceparent`` is added to requests.
-        defaults: Attributes of every request: ``path``, ``route``, ``traffic_class``, ``tenant``.
+        defaults: Attributes of every request: ``inference_path``, ``route``, ``traffic_class``,
+            ``tenant``.
         expected: What streams are held against.
         strict: latspan's own bugs are raised instead of logged; for tests of latspan.
         drain: Returns when everything that ``settle`` was given so far is done, or so many seconds
@@ -292,7 +293,7 @@ def log_internal_error(error: Exception, doing: str) -> None:
         logger.error("latspan failed at %s; the call is not affected", doing, exc_info=error)
 
 
-class handle_internal_errors:  # noqa: N801 - read as a statement: `with guarded("…"):`
+class handle_internal_errors:  # noqa: N801 - read as a statement: `with handle_internal_errors("…"):`
     """
     Keep a bug of latspan's own from reaching the application.
 

@@ -114,7 +114,7 @@ LATSPAN_MERGED_COUNT: Final = "latspan.merged.count"
 LATSPAN_ATTEMPT_COUNT: Final = "latspan.attempt.count"
 LATSPAN_CONNECTION_REUSED: Final = "latspan.connection.reused"
 LATSPAN_TOKEN_SOURCE: Final = "latspan.token_source"
-LATSPAN_PATH: Final = "latspan.path"
+LATSPAN_INFERENCE_PATH: Final = "latspan.inference_path"
 LATSPAN_ROUTE: Final = "latspan.route"
 LATSPAN_TRAFFIC_CLASS: Final = "latspan.traffic_class"
 LATSPAN_TENANT: Final = "latspan.tenant"
@@ -170,7 +170,7 @@ LATSPAN_REASON: Final = "latspan.reason"
 LATSPAN_METRIC: Final = "latspan.metric"
 
 SERIES_ATTRIBUTES: Final = {
-    "path": LATSPAN_PATH,
+    "inference_path": LATSPAN_INFERENCE_PATH,
     "route": LATSPAN_ROUTE,
     "traffic_class": LATSPAN_TRAFFIC_CLASS,
     "tenant": LATSPAN_TENANT,

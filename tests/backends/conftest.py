@@ -156,7 +156,7 @@ def watched(backends: Backends) -> Iterator[Watched]:
             model.base_url,
             LATSPAN_ENDPOINT=backends.otlp_url,
             LATSPAN_SERVICE_NAME=WATCHED,
-            LATSPAN_PATH=_VARIABLES["path"],
+            LATSPAN_INFERENCE_PATH=_VARIABLES["path"],
             LATSPAN_STALL_THRESHOLD_MS="50",
         ) as app,
     ):

@@ -182,7 +182,7 @@ def test_every_label_is_there(watched: Watched) -> None:
         for group in re.findall(r"by \(([^)]*)\)|\{([^}]*)\}", query.text)
         for label in re.findall(r"(\w+)(?=[,)]|=|$)", re.sub(r'"[^"]*"', "", ",".join(group)))
     }
-    assert wanted >= {"latspan_segment", "latspan_source", "service_name", "latspan_path"}
+    assert wanted >= {"latspan_segment", "latspan_source", "service_name", "latspan_inference_path"}
 
     of_losses = {"latspan_signal", "latspan_reason", "latspan_metric"}
     assert wanted - of_losses <= watched.backends.labels()

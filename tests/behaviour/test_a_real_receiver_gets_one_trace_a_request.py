@@ -293,7 +293,7 @@ async def test_an_application_without_a_provider(model: ScriptedServer, ending: 
         await tap.everything()
 
     document = json.loads(printed)
-    check_traces(document, tap.spans, model.truth(requests=SERVED))
+    check_traces(document, tap.spans, model.served_requests(requests=SERVED))
     check_metrics(document, tap.metrics)
 
 
@@ -307,7 +307,7 @@ async def test_an_application_with_a_provider_of_its_own(model: ScriptedServer, 
         await tap.everything()
 
     document = json.loads(printed)
-    check_traces(document, tap.spans, model.truth(requests=SERVED))
+    check_traces(document, tap.spans, model.served_requests(requests=SERVED))
     check_metrics(document, tap.metrics)
 
 
@@ -320,7 +320,7 @@ async def test_an_application_that_lets_latspan_be_global(model: ScriptedServer)
         await tap.everything()
 
     document = json.loads(printed)
-    check_traces(document, tap.spans, model.truth(requests=SERVED))
+    check_traces(document, tap.spans, model.served_requests(requests=SERVED))
     check_metrics(document, tap.metrics)
     assert {span.name for span in tap.spans if not span.parent_span_id} == {"handle"}
 
@@ -346,7 +346,7 @@ def test_a_collector_on_the_way(model: ScriptedServer, protocol: str, tmp_path: 
         process.wait(30)
 
     document = json.loads(printed)
-    check_traces(document, receiver.all_spans, model.truth(requests=SERVED))
+    check_traces(document, receiver.all_spans, model.served_requests(requests=SERVED))
     check_metrics(document, receiver.all_metrics)
 
 

@@ -147,7 +147,7 @@ def test_what_a_caller_says(exporting: Callable[[], tuple[Receiver, Path]], what
         carried = latspan.handoff(waits=odd)
         with latspan.attach(carried.headers()), latspan.stage("elsewhere"):
             pass
-    with latspan.attributes(path=odd, route=odd, traffic_class=odd, tenant=odd):
+    with latspan.attributes(inference_path=odd, route=odd, traffic_class=odd, tenant=odd):
         with latspan.request("about it"):
             pass
         latspan.handoff().headers()
@@ -296,7 +296,7 @@ def test_what_a_client_asks_of_a_server(
     scope = {
         "type": "http",
         "method": odd,
-        "path": odd,
+        "inference_path": odd,
         "scheme": odd,
         "server": (odd, 80),
         "headers": [(b"traceparent", b"\xff"), (b"tracestate", b"a=\xff"), (b"host", b"\xff")],

@@ -98,7 +98,7 @@ def test_both_clients_list_models(client: Any, claude: Any, server: ScriptedServ
     assert [model.id for model in client.models.list()] == ["scripted"]
     assert [model.id for model in claude.models.list()] == ["scripted"]
     assert client.completions.create(model="m", prompt="hello").id
-    assert [served.slot_ns for served in server.truth()[-3:-1]] == [None, None]
+    assert [served.slot_ns for served in server.served_requests()[-3:-1]] == [None, None]
 
 
 def test_a_message_is_accumulated_by_the_clients_own_helper(claude: Any) -> None:

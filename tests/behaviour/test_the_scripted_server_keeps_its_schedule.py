@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from latspan.testing import Piece, Script, ScriptedServer, Step
+from latspan.testing import PayloadPart, Script, ScriptedServer, Step
 
 openai = pytest.importorskip("openai", reason="the openai client is not installed")
 
@@ -29,7 +29,7 @@ def test_a_slow_reader_does_not_slow_the_server() -> None:
     with ScriptedServer(script) as server, _client(server) as client:
         stream = client.chat.completions.create(model="m", messages=HELLO, stream=True)
         next(stream)
-        (served,) = server.truth()  # Returns when the answer has ended.
+        (served,) = server.served_requests()  # Returns when the answer has ended.
         resumed_ns = time.perf_counter_ns()
         rest = list(stream)
 
@@ -41,14 +41,14 @@ def test_a_slow_reader_does_not_slow_the_server() -> None:
 def test_a_reader_that_never_reads_does_not_slow_the_server() -> None:
     """More than the kernel's buffers hold is kept in the server's memory."""
     text = "x" * 100_000
-    steps = tuple(Step(Piece.TEXT, gap_ns=MS, text=text, tokens=1) for _ in range(100))
+    steps = tuple(Step(PayloadPart.TEXT, gap_ns=MS, text=text, tokens=1) for _ in range(100))
     request = json.dumps({"messages": [], "stream": True}).encode()
     head = b"POST /v1/chat/completions HTTP/1.1\r\ncontent-length: %d\r\n\r\n" % len(request)
     with ScriptedServer(Script(steps=steps)) as server:
         port = int(server.url.rpartition(":")[2])
         with socket.create_connection(("127.0.0.1", port)) as connection:
             connection.sendall(head + request)
-            (served,) = server.truth(requests=1)
+            (served,) = server.served_requests(requests=1)
 
     assert len(served.token_ns) == 100
     assert served.cancelled_ns is None
@@ -61,7 +61,7 @@ def test_a_client_that_leaves_is_written_down() -> None:
             with client.chat.completions.create(model="m", messages=HELLO, stream=True) as stream:
                 next(stream)
             left_ns = time.perf_counter_ns()
-        (served,) = server.truth()
+        (served,) = server.served_requests()
 
     assert served.end_ns is None
     assert served.cancelled_ns is not None
@@ -85,7 +85,7 @@ def test_requests_beyond_the_slots_wait_their_turn() -> None:
             ]
             for answer in asked:
                 answer.result()
-        served = server.truth()
+        served = server.served_requests()
 
     for before, after in pairwise(served):
         assert before.accepted_ns < after.accepted_ns
@@ -104,9 +104,9 @@ def test_looking_does_not_have_to_wait() -> None:
         client.chat.completions.create(model="m", messages=HELLO, stream=True) as stream,
     ):
         next(stream)
-        (served,) = server.truth(settle_s=0)
+        (served,) = server.served_requests(settle_s=0)
         with pytest.raises(TimeoutError, match="in flight"):
-            server.truth(settle_s=0.01)
+            server.served_requests(settle_s=0.01)
 
     assert len(served.token_ns) == 1
     assert served.end_ns is None

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from latspan.errors import ConfigError, ServerStartError
-from latspan.testing import Ending, Piece, Script, ScriptedServer
+from latspan.testing import Ending, PayloadPart, Script, ScriptedServer
 
 openai = pytest.importorskip("openai", reason="the openai client is not installed")
 
@@ -41,7 +41,7 @@ def test_nothing_is_written_before_it_is_due(server: ScriptedServer, client: Any
     """Deadlines count from the request's acceptance."""
     _stream(client)
 
-    (served,) = server.truth()
+    (served,) = server.served_requests()
     due_ns = [50 * MS + at * 10 * MS for at in range(5)]
     assert served.slot_ns is not None
     assert served.headers_ns is not None
@@ -64,7 +64,7 @@ def test_a_client_sees_each_chunk_after_it_was_written(server: ScriptedServer, c
         if chunk.choices[0].delta.content
     ]
 
-    (served,) = server.truth()
+    (served,) = server.served_requests()
     assert before_ns < served.accepted_ns
     assert all(written < read for written, read in zip(served.token_ns, seen, strict=True))
 
@@ -84,7 +84,7 @@ def test_a_real_client_reads_every_kind_of_chunk(server: ScriptedServer, client:
     assert (call.function.name, call.function.arguments) == ("look_up", '{"words": "tool_call0 "}')
     assert chunks[-2].choices[0].finish_reason == "tool_calls"
     assert chunks[-1].usage.completion_tokens == 4
-    (served,) = server.truth()
+    (served,) = server.served_requests()
     timings = chunks[-1].model_extra["timings"]
     assert timings["prompt_ms"] == (served.token_ns[0] - (served.slot_ns or 0)) / MS
     assert timings["predicted_ms"] == (served.token_ns[-1] - served.token_ns[0]) / MS
@@ -94,10 +94,10 @@ def test_a_whole_answer_takes_as_long_as_a_stream(server: ScriptedServer, client
     """A request that does not stream gets one body, with usage."""
     completion = client.chat.completions.create(model="m", messages=HELLO)
 
-    (served,) = server.truth()
+    (served,) = server.served_requests()
     assert completion.choices[0].message.content == "text0 text1 text2 text3 text4 "
     assert completion.usage.completion_tokens == 5
-    assert [write.piece for write in served.writes] == [Piece.HEADERS, Piece.BODY]
+    assert [write.piece for write in served.writes] == [PayloadPart.HEADERS, PayloadPart.BODY]
     assert served.writes[0].instant_ns - served.accepted_ns >= 90 * MS
 
 
@@ -105,7 +105,7 @@ def test_the_request_is_kept_as_it_came(server: ScriptedServer, client: Any) -> 
     """Headers such as traceparent can be looked up, and the body read."""
     _stream(client, extra_headers={"traceparent": "00-ab-cd-01"})
 
-    (served,) = server.truth()
+    (served,) = server.served_requests()
     assert served.request_headers["traceparent"] == "00-ab-cd-01"
     assert served.request_json["messages"] == HELLO
     assert served.raw.startswith(b"POST /v1/chat/completions HTTP/1.1\r\n")
@@ -126,7 +126,7 @@ def test_a_refusal_is_followed_by_an_answer(server: ScriptedServer) -> None:
     with openai.OpenAI(base_url=server.base_url, api_key="none", max_retries=1) as client:
         _stream(client)
 
-    refused, answered = server.truth()
+    refused, answered = server.served_requests()
     assert (refused.status, answered.status) == (429, 200)
     assert answered.request_headers["x-stainless-retry-count"] == "1"
     assert answered.accepted_ns - refused.accepted_ns >= 10 * MS
@@ -138,7 +138,7 @@ def test_an_error_inside_a_stream_is_the_clients_error(server: ScriptedServer, c
 
     with pytest.raises(openai.APIError, match="the script says so"):
         _stream(client)
-    assert [served.status for served in server.truth()] == [200]
+    assert [served.status for served in server.served_requests()] == [200]
 
 
 @pytest.mark.parametrize("ending", [Ending.RESET, Ending.CUT])
@@ -150,7 +150,7 @@ def test_a_broken_connection_is_the_clients_error(
 
     with pytest.raises(Exception, match=r"(?i)connection|peer|reset"):
         _stream(client)
-    (served,) = server.truth()
+    (served,) = server.served_requests()
     assert len(served.token_ns) == 2
     assert served.end_ns is not None
 
@@ -163,8 +163,8 @@ def test_a_body_may_end_without_its_mark(
     server.use(Script.chat(tokens=2, prefill_ms=1, ending=ending))
     _stream(client)
 
-    (served,) = server.truth()
-    assert Piece.DONE not in [piece for _, piece in served.chunk_ns]
+    (served,) = server.served_requests()
+    assert PayloadPart.DONE not in [piece for _, piece in served.chunk_ns]
 
 
 def test_a_connection_is_kept_for_the_next_request(server: ScriptedServer, client: Any) -> None:
@@ -172,7 +172,7 @@ def test_a_connection_is_kept_for_the_next_request(server: ScriptedServer, clien
     for _ in range(2):
         client.chat.completions.create(model="m", messages=HELLO)
 
-    assert [served.connection for served in server.truth()] == [0, 0]
+    assert [served.connection for served in server.served_requests()] == [0, 0]
 
 
 @pytest.mark.parametrize("stream", [True, False])
@@ -187,7 +187,7 @@ def test_a_connection_is_closed_when_the_client_asks_for_it(
         assert answer.headers["connection"] == "close"
         list(answer.parse())
 
-    assert [served.connection for served in server.truth()] == [0, 1]
+    assert [served.connection for served in server.served_requests()] == [0, 1]
 
 
 def test_what_is_known_need_not_be_told_again(server: ScriptedServer, client: Any) -> None:
@@ -195,7 +195,7 @@ def test_what_is_known_need_not_be_told_again(server: ScriptedServer, client: An
     for _ in range(3):
         client.chat.completions.create(model="m", messages=HELLO)
 
-    assert [served.index for served in server.truth(requests=3, since=1)] == [1, 2]
+    assert [served.index for served in server.served_requests(requests=3, since=1)] == [1, 2]
 
 
 def test_bad_requests_are_told_so(server: ScriptedServer) -> None:
@@ -208,7 +208,7 @@ def test_bad_requests_are_told_so(server: ScriptedServer) -> None:
     caught.value.close()
 
     assert caught.value.code == 404
-    assert [served.status for served in server.truth()] == [404]
+    assert [served.status for served in server.served_requests()] == [404]
 
 
 def test_what_cannot_be_served_is_refused() -> None:
@@ -220,4 +220,4 @@ def test_what_cannot_be_served_is_refused() -> None:
     with pytest.raises(ConfigError, match="not unreachable"):
         ScriptedServer(Script.unreachable_server())
     with pytest.raises(ServerStartError, match="context manager"):
-        ScriptedServer().truth()
+        ScriptedServer().served_requests()

@@ -55,7 +55,7 @@ def test_a_call_has_their_http_span_beneath_ours(
     assert ours.context is not None
     assert span.context is not None
     assert span.parent.span_id == ours.context.span_id
-    (served,) = transport.truth()
+    (served,) = transport.served_requests()
     assert served.request_headers["traceparent"].split("-")[2] == f"{span.context.span_id:016x}"
 
 

@@ -35,7 +35,7 @@ def _traced(driver: Driver, script: Script, ask: Any) -> tuple[ReadableSpan, byt
 
     driver.run(transport, program)
     (span,) = exporter.get_finished_spans()
-    return span, transport.truth()[0].raw
+    return span, transport.served_requests()[0].raw
 
 
 @with_anthropic
@@ -165,7 +165,9 @@ def test_a_client_that_propagates_nothing_sends_no_trace_context(
 
     driver.run(transport, program)
     assert len(seen.records) == 2
-    assert ["traceparent" in served.request_headers for served in transport.truth()] == [False] * 2
+    assert ["traceparent" in served.request_headers for served in transport.served_requests()] == [
+        False
+    ] * 2
 
 
 async def test_a_call_that_is_cancelled_before_it_starts_warns_of_nothing(
@@ -218,7 +220,7 @@ def test_where_nobody_records_it_nothing_of_ours_is_sent_past_us(
         await driver.create(client)
 
     driver.run(transport, program)
-    first, second = transport.truth()
+    first, second = transport.served_requests()
     assert first.request_headers["traceparent"] == own
     _, record = seen.records
     assert f"{record.span_id:016x}" in second.request_headers["traceparent"]

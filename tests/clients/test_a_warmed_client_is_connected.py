@@ -97,7 +97,7 @@ def test_what_it_sends_is_a_bare_head_and_no_telemetry(driver: Driver, seen: Cap
 
     driver.run(transport, warmed, base_url=BASE_URL)
 
-    (request,) = transport.truth()
+    (request,) = transport.served_requests()
     assert request.raw.startswith(b"HEAD /v1/ HTTP/1.1\r\n")
     assert not {"authorization", "traceparent", "content-length"} & set(request.request_headers)
     assert (seen.spans, seen.records) == ((), ())
@@ -112,7 +112,7 @@ def test_connections_are_opened_side_by_side(driver: Driver, seen: Captured) -> 
 
     first, again = driver.run(transport, program, base_url=BASE_URL)
 
-    assert sorted({request.connection for request in transport.truth()}) == [0, 1, 2]
+    assert sorted({request.connection for request in transport.served_requests()}) == [0, 1, 2]
     assert (first.connections, first.connect_ns, first.tls_ns) == (3, 7 * MS, 11 * MS)
     assert (again.connections, again.connect_ns, again.tls_ns) == (3, None, None)
     assert again.error is None
@@ -143,7 +143,7 @@ def test_where_to_can_be_said(driver: Driver, seen: Captured) -> None:
     saved = of_http(driver, program, transport=transport)
 
     assert (saved.server, saved.connections, saved.tls_ns) == ("model.test:8000", 1, None)
-    (request,) = transport.truth()
+    (request,) = transport.served_requests()
     assert request.raw.startswith(b"HEAD /health HTTP/1.1\r\n")
 
 
@@ -284,4 +284,7 @@ def test_over_real_tls_the_first_call_neither_connects_nor_shakes_hands(driver: 
         (record,) = seen.records
         assert record.outcome is Outcome.COMPLETED
         assert not {"connect", "tls"} & {segment.name for segment in record.segments}
-        assert [request.raw[:4] for request in server.truth(requests=2)] == [b"HEAD", b"POST"]
+        assert [request.raw[:4] for request in server.served_requests(requests=2)] == [
+            b"HEAD",
+            b"POST",
+        ]

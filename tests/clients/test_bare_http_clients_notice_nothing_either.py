@@ -64,7 +64,9 @@ def test_one_request_on_its_way_twice_is_two_exchanges(driver: Driver, seen: Cap
         assert (dict(request.headers), dict(request.extensions)) == before
 
     driver.run(transport, program)
-    assert len({served.request_headers["traceparent"] for served in transport.truth()}) == 2
+    assert (
+        len({served.request_headers["traceparent"] for served in transport.served_requests()}) == 2
+    )
     urls = [(span.attributes or {}).get("url.full") for span in seen.spans if span.name == "GET"]
     assert urls == ["https://tool.test:443/a%3Fb"] * 2
 

@@ -286,7 +286,7 @@ def test_retries_are_inside_one_call(driver: Driver, seen: Captured) -> None:
 
     (record,) = seen.records
     assert record.outcome is Outcome.COMPLETED
-    assert [served.status for served in transport.truth()] == [429, 529, 200]
+    assert [served.status for served in transport.served_requests()] == [429, 529, 200]
     (span,) = [span for span in seen.spans if span.parent is None]
     assert (span.attributes or {})["latspan.attempt.count"] == 3
 

@@ -96,4 +96,4 @@ def test_a_call_whose_url_is_excluded(driver: Driver, monkeypatch: pytest.Monkey
     (record,) = seen.records
     assert record.kind is Kind.CALL
     assert "latspan.attempt.count" not in (seen.spans[-1].attributes or {})
-    assert "traceparent" not in transport.truth()[0].request_headers
+    assert "traceparent" not in transport.served_requests()[0].request_headers

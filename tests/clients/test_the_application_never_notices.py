@@ -29,7 +29,7 @@ def _sent(driver: Driver, **more: Any) -> bytes:
         await driver.read(await driver.create(client, stream=True, **more))
 
     driver.run(transport, program)
-    return transport.truth()[0].raw
+    return transport.served_requests()[0].raw
 
 
 @with_every_sdk
@@ -173,7 +173,7 @@ def test_the_callers_request_is_as_it_was_and_carries_no_old_trace(
             assert request.extensions is extensions
 
     driver.run(transport, program)
-    sent = [served.request_headers["traceparent"] for served in transport.truth()]
+    sent = [served.request_headers["traceparent"] for served in transport.served_requests()]
     assert len(set(sent)) == 2
 
 

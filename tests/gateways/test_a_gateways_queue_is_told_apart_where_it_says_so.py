@@ -124,7 +124,7 @@ def _seen_with_prefills(
     """Return what was seen, and what the server made each request wait by its own account."""
     with ScriptedServer(PLAIN) as server:
         seen = _seen(server, haproxy, folder, tells=tells)
-        truth = server.truth(requests=len(PROMPTS))
+        truth = server.served_requests(requests=len(PROMPTS))
     return seen, [
         (each.first_token_ns - each.accepted_ns) / MS
         for each in truth

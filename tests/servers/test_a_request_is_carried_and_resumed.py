@@ -435,7 +435,7 @@ def lax(server: Server) -> Iterator[Server]:
         b"x",
         [("a", "b")],
         {5: 5},
-        {"traceparent": 5, "baggage": 5, "latspan-path": 5},
+        {"traceparent": 5, "baggage": 5, "latspan-inference-path": 5},
         {"traceparent": b"00-11111111111111111111111111111111-1111111111111111-01"},
     ],
 )

@@ -6,11 +6,11 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from latspan.testing import Piece, Script
+from latspan.testing import PayloadPart, Script
 from latspan.testing._answer import Answer
 from latspan.testing._http import HttpRequest, parse_request
 from latspan.testing._payloads import read_request
-from latspan.testing._served import Ledger, Write
+from latspan.testing._served import Ledger, WriteRecord
 
 __all__ = ["Played", "as_request", "play"]
 
@@ -35,7 +35,7 @@ class Played:
         answer: Whose they are.
     """
 
-    pieces: list[Piece]
+    pieces: list[PayloadPart]
     frames: tuple[bytes, ...]
     answer: Answer
 
@@ -80,6 +80,6 @@ def play(
     frames: list[bytes] = []
     for frame in (*answer.greeting, *answer.frames):
         instant_ns = script.queue_ns + frame.offset_ns + late_ns
-        ledger.writes += [Write(instant_ns, part.piece) for part in frame.parts]
+        ledger.writes += [WriteRecord(instant_ns, part.piece) for part in frame.parts]
         frames.append(answer.render(frame, ledger))
     return Played([write.piece for write in ledger.writes], tuple(frames), answer)

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Iterator
 from typing import assert_type
 
 import latspan
-from latspan.testing.plugin import latspan as fixture
+from latspan.testing.plugin import latspan_capture as fixture
 
 
 @latspan.traced
@@ -45,7 +45,7 @@ async def main() -> None:
         assert_type(number, int)
     with latspan.request("checkout"), latspan.stage("retrieve"):
         pass
-    with latspan.attributes(path="chat", route="/chat", traffic_class="interactive"):
+    with latspan.attributes(inference_path="chat", route="/chat", traffic_class="interactive"):
         pass
     snapshot = latspan.snapshot()
     assert_type(snapshot.percentile("ttft", 95, unit="ms"), float)

@@ -23,7 +23,7 @@ from latspan._segments import Kind
 from latspan._spans import AttributeValue, EnrichingSink, NoSink
 from latspan._text import text_of
 from latspan._timeline import Attempt
-from latspan._wire import Dialect, copy_fields
+from latspan._wire import ApiFormat, copy_fields
 
 if TYPE_CHECKING:
     from latspan._instrument._patching import Patches
@@ -76,7 +76,7 @@ def open_call(
     operation: str,
     provider: str,
     model: str | None,
-    dialect: Dialect,
+    dialect: ApiFormat,
     server: tuple[str, int] | None = None,
     client: object = None,
     streamed: bool = False,

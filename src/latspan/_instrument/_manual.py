@@ -36,29 +36,29 @@ def request(name: str) -> WorkScope:
 
 def attributes(
     *,
-    path: str | None = None,
+    inference_path: str | None = None,
     route: str | None = None,
     traffic_class: str | None = None,
     tenant: str | None = None,
 ) -> Scope[None]:
     """
-    Say what the requests inside are about: ``with latspan.attributes(path="chat"):``.
+    Set attributes of the requests inside: ``with latspan.attributes(inference_path="chat"):``.
 
-    Each becomes an attribute of spans and a key of series. What is not given stays as it is said
-    further out. Works as a decorator too, on functions and generators, synchronous and
-    asynchronous.
+    Each one becomes an attribute of spans and a key of series, so keep cardinality low. Omitted
+    attributes keep the value set by the enclosing block. Works as a decorator too, on functions and
+    generators, synchronous and asynchronous.
 
     Args:
-        path: The inference path: one route + model + prompt template + traffic profile. Unsaid,
-            it is the route and the model.
-        route: The route of the application that serves the request.
-        traffic_class: For example ``interactive`` or ``batch``.
-        tenant: On whose behalf; recorded only where it is said here.
+        inference_path: One route, model, prompt template and traffic profile, under one name. If
+            not set, the route and the model.
+        route: Route of the application that serves the request.
+        traffic_class: Class of traffic, for example ``interactive`` or ``batch``.
+        tenant: Customer that the request is for; recorded only if set here.
     """
     from latspan._operations import with_attributes
 
     said = {
-        "path": path,
+        "inference_path": inference_path,
         "route": route,
         "traffic_class": traffic_class,
         "tenant": tenant,

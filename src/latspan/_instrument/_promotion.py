@@ -9,7 +9,7 @@ from typing import Any, Final, cast
 
 from latspan import semconv
 from latspan._operations import ModelCall
-from latspan._wire import Dialect, choices_asked
+from latspan._wire import ApiFormat, choices_asked
 from latspan._wire.anthropic_messages import ANTHROPIC_MESSAGES
 from latspan._wire.openai_chat import OPENAI_CHAT
 from latspan._wire.openai_completions import OPENAI_COMPLETIONS
@@ -33,14 +33,14 @@ _FIRST: Final = re.compile(rb"\s*\{\s*" + _NAME)
 _LAST: Final = re.compile(_NAME + rb"\s*\}\s*$")
 
 
-def dialects_of(call: ModelCall) -> Sequence[Dialect]:
+def dialects_of(call: ModelCall) -> Sequence[ApiFormat]:
     """Return the APIs whose stream the answer of a call or an exchange may be."""
     if call.dialect is not None:
         return (call.dialect,)
     return _FETCHED if call.method.upper() == "GET" else _ASKED
 
 
-def recognised(call: ModelCall, dialect: Dialect, request_body: bytes | None) -> None:
+def recognised(call: ModelCall, dialect: ApiFormat, request_body: bytes | None) -> None:
     """
     Make the exchange a call: a bare HTTP client talks to a model server.
 

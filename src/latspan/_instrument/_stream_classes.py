@@ -17,7 +17,7 @@ from latspan._instrument._close_hooks import aclosing_of, closing_of
 from latspan._instrument._patching import Patches
 from latspan._instrument._streams import StreamTracker, aiterate, iterate
 from latspan._operations import ModelCall
-from latspan._wire import Dialect
+from latspan._wire import ApiFormat
 
 __all__ = ["follow", "patch_stream_classes", "patch_stream_wrappers"]
 
@@ -70,7 +70,7 @@ def patch_stream_wrappers(patches: Patches, wrapper: type, async_wrapper: type) 
     patches.replace(async_wrapper, "close", aclosing_of(_watch_inside))
 
 
-def follow(call: ModelCall, dialect: Dialect, stream: Any) -> StreamTracker:
+def follow(call: ModelCall, dialect: ApiFormat, stream: Any) -> StreamTracker:
     """
     Follow ``stream``, the answer of ``call``, to its end.
 

@@ -26,7 +26,7 @@ from latspan import _runtime
 from latspan._instrument._outcomes import error_type_of, outcome_of
 from latspan._operations import ModelCall
 from latspan._segments import Outcome
-from latspan._wire import ContentShape, Dialect
+from latspan._wire import ApiFormat, ContentShape
 
 __all__ = ["StreamTracker", "aiterate", "iterate", "watch"]
 
@@ -47,7 +47,7 @@ class StreamTracker:
 
     __slots__ = ("_dialect", "_entered", "_readers", "call", "first_look", "only_text")
 
-    def __init__(self, call: ModelCall, dialect: Dialect) -> None:
+    def __init__(self, call: ModelCall, dialect: ApiFormat) -> None:
         self.call = call
         self._dialect = dialect
         self._entered = False
@@ -186,7 +186,7 @@ def _gathering(
     return look_and_gather
 
 
-def watch(call: ModelCall, dialect: Dialect, stream: object) -> StreamTracker:
+def watch(call: ModelCall, dialect: ApiFormat, stream: object) -> StreamTracker:
     """
     Follow ``stream``, the answer of ``call``, to its end.
 

@@ -19,7 +19,7 @@ from latspan._segments import Kind, Mark, Outcome, Source
 from latspan._spans import AttributeValue, NoSink, SpanSink
 from latspan._text import text_of
 from latspan._timeline import Attempt, Interval, Reads, Timeline, answering
-from latspan._wire import Dialect, copied
+from latspan._wire import ApiFormat, copied
 
 __all__ = ["ModelCall"]
 
@@ -96,7 +96,7 @@ class ModelCall:
         series: Mapping[str, str],
         server: tuple[str, int] | None = None,
         client: object = None,
-        dialect: Dialect | None = None,
+        dialect: ApiFormat | None = None,
         streamed: bool = False,
         choices: int = 1,
         convention_metrics: bool = False,
@@ -166,7 +166,7 @@ class ModelCall:
 
     def becomes_call(
         self,
-        dialect: Dialect,
+        dialect: ApiFormat,
         *,
         name: str,
         attributes: Mapping[str, AttributeValue],
@@ -257,7 +257,7 @@ class ModelCall:
                 whole = isinstance(answer, bytes)
                 self.gathered.extend((answer,) if whole else dialect.content.fragments(answer))
 
-    def take_down(self, dialect: Dialect, answer: Any) -> None:
+    def take_down(self, dialect: ApiFormat, answer: Any) -> None:
         """
         Keep the fields of a chunk or an answer beside its text, as they are now.
 
@@ -265,7 +265,7 @@ class ModelCall:
             dialect: How to read it.
             answer: The client library's object, or bytes, which are read when the call has ended.
         """
-        # Not `with guarded(…)`: for several chunks of each stream that would be half of the cost.
+        # Not `with handle_internal_errors(…)`: that would be half the cost of several chunks.
         try:
             part = answer if isinstance(answer, bytes) else dialect.body_of(answer)
             if not isinstance(answer, bytes) and not hasattr(answer, "model_dump"):

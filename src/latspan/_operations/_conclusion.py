@@ -29,7 +29,7 @@ from latspan._spans import (
 )
 from latspan._timeline import Attempt, CallObservation, Reads, Timeline, answering, call_timeline
 from latspan._tokens import TokenCounts, TokenSource
-from latspan._wire import ChunkKind, Dialect
+from latspan._wire import ApiFormat, ChunkKind
 
 __all__ = ["Conclusion", "Ending", "ObservedCall"]
 
@@ -72,7 +72,7 @@ class ObservedCall(NamedTuple):
     start_ns: int
     offset_ns: int
     server: tuple[str, int] | None
-    dialect: Dialect | None
+    dialect: ApiFormat | None
     choices: int
     series: Mapping[str, str]
     started_with: Mapping[str, AttributeValue]

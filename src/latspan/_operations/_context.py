@@ -203,11 +203,11 @@ def series_attributes(runtime: Runtime, own: Mapping[str, str]) -> dict[str, str
     configured defaults. An inference path that nobody named is its route and model.
     """
     series = {**runtime.defaults, **own, **_ambient.get()}
-    if "path" not in series:
+    if "inference_path" not in series:
         route, model = series.get("route"), series.get("model")
         path = f"{route} {model}" if route and model else route or model
         if path:
-            series["path"] = path
+            series["inference_path"] = path
     # They are held by each record, and as long as their series: a server may name a model of 5 MB.
     return texts_of(series)
 

@@ -32,7 +32,7 @@ __all__ = ["Handoff"]
 _SIDE: Final = "latspan-side"
 _SAID: Final = {
     name: f"latspan-{name.replace('_', '-')}"
-    for name in ("path", "route", "traffic_class", "tenant")
+    for name in ("inference_path", "route", "traffic_class", "tenant")
 }
 """The header of each thing that is said of requests."""
 

@@ -10,7 +10,7 @@ from latspan import _runtime, semconv
 from latspan._segments import ReportedTimings
 from latspan._spans import AttributeValue
 from latspan._tokens import UNKNOWN_TOKENS, TokenCounts, counted_by_provider
-from latspan._wire import Answer, Body, Content, Dialect, choices_in, error_in, events_in
+from latspan._wire import Answer, ApiFormat, Body, Content, choices_in, error_in, events_in
 
 __all__ = ["ResponseSummary", "summarize_response"]
 
@@ -76,7 +76,7 @@ def _known(reasons: Mapping[int, str | None]) -> dict[int, str]:
 
 
 def summarize_response(
-    dialect: Dialect, answers: Iterable[Any], headers: Mapping[str, str], *, streamed: bool
+    dialect: ApiFormat, answers: Iterable[Any], headers: Mapping[str, str], *, streamed: bool
 ) -> ResponseSummary:
     """
     Return what an answer said; nothing where it cannot be read.
@@ -111,7 +111,7 @@ def summarize_response(
     return ResponseSummary(**said)
 
 
-def _bodies_of(dialect: Dialect, answers: Iterable[Any]) -> list[Body]:
+def _bodies_of(dialect: ApiFormat, answers: Iterable[Any]) -> list[Body]:
     """Return the parts of an answer that say more than its text."""
     bodies: list[Body] = []
     for answer in answers:

@@ -28,8 +28,8 @@ class RequestRecord:
         metrics: By metric name; a metric that is undefined for this request is absent.
         chunk_gaps: Every gap between two token-bearing chunks, in order.
         tokens: Token counts and who counted.
-        attributes: What a series is keyed by: ``path``, ``route``, ``model``, ``provider``,
-            ``traffic_class``, ``tenant``; absent where unsaid.
+        attributes: Attributes that key the series: ``inference_path``, ``route``, ``model``,
+            ``provider``, ``traffic_class``, ``tenant``. Those that are not set are absent.
         trace_id: The trace it belongs to, 0 where there is none.
         span_id: Its span, 0 where there is none.
         reports: The segments that go into histograms, ``None`` for all of them. A request

@@ -37,7 +37,7 @@ class Subject(NamedTuple):
         kind: What the values were measured on, a :class:`~latspan._segments.Kind`.
         side: The side of the network they were recorded on.
         outcome: How the requests ended.
-        path: The inference path.
+        inference_path: Inference path.
         route: The application's route.
         traffic_class: For example ``interactive`` or ``batch``.
         tenant: On whose behalf.
@@ -57,7 +57,7 @@ class Subject(NamedTuple):
     kind: str = Kind.CALL.value
     side: str | None = None
     outcome: str | None = None
-    path: str | None = None
+    inference_path: str | None = None
     route: str | None = None
     traffic_class: str | None = None
     tenant: str | None = None

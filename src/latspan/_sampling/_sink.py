@@ -131,5 +131,5 @@ class _SampledSpan:
         name, start_epoch_ns, attributes = self._begun
         known = {**attributes, **finished.attributes}
         kind = str(known.get(semconv.LATSPAN_KIND, ""))
-        path = str(known.get(semconv.LATSPAN_PATH, finished.name or name))
+        path = str(known.get(semconv.LATSPAN_INFERENCE_PATH, finished.name or name))
         return Ended((kind, path), finished.end_epoch_ns - start_epoch_ns)

@@ -77,7 +77,7 @@ _INTEGERS: Final[Mapping[str, tuple[int, float, str]]] = {
 }
 """Settings that are whole numbers, from where to where, and what ``None`` means if anything."""
 
-_TEXTS: Final = ("service_name", "path", "route", "traffic_class")
+_TEXTS: Final = ("service_name", "inference_path", "route", "traffic_class")
 
 _CODE_ONLY: Final = frozenset({"tracer_provider"})
 
@@ -129,7 +129,7 @@ class Config:
         set_global_provider: Whether to make latspan's tracer provider the global one, so that the
             application's spans use it too.
         tracer_provider: Tracer provider to use, even if another one is global.
-        path: Inference path of requests that do not set one.
+        inference_path: Inference path of requests that do not set one.
         route: Route of requests that do not set one.
         traffic_class: Traffic class of requests that do not set one.
         stall_threshold_ms: Shortest gap between two chunks that counts as a stall; more than 0.
@@ -170,7 +170,7 @@ class Config:
     emit_gen_ai_latency: bool = False
     set_global_provider: bool = False
     tracer_provider: TracerProvider | None = None
-    path: str | None = None
+    inference_path: str | None = None
     route: str | None = None
     traffic_class: str | None = None
     stall_threshold_ms: float = 500.0
@@ -270,7 +270,11 @@ class Config:
     @property
     def defaults(self) -> dict[str, str]:
         """What requests are about that do not say."""
-        said = {"path": self.path, "route": self.route, "traffic_class": self.traffic_class}
+        said = {
+            "inference_path": self.inference_path,
+            "route": self.route,
+            "traffic_class": self.traffic_class,
+        }
         return {name: value for name, value in said.items() if value is not None}
 
     def exports(self, signal: Signal, environment: Mapping[str, str] = os.environ) -> bool:
@@ -336,7 +340,7 @@ class ConfigFields(TypedDict, total=False):
     emit_gen_ai_latency: bool
     set_global_provider: bool
     tracer_provider: TracerProvider | None
-    path: str | None
+    inference_path: str | None
     route: str | None
     traffic_class: str | None
     stall_threshold_ms: float

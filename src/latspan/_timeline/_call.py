@@ -45,7 +45,7 @@ from latspan._timeline._constants import (
 from latspan._timeline._evidence import Observed, fit
 from latspan._timeline._fitted import NO_EVIDENCE, Fitted, Part
 from latspan._timeline._marks import Attempt, Reads, answering
-from latspan._timeline._read_intervals import Flow, Piece
+from latspan._timeline._read_intervals import ReadInterval, ReadIntervals
 from latspan._timeline._segment_builder import Tiling, Timeline
 from latspan._timeline._smoothness import felt_speed
 from latspan._timeline._stream import Stream, read_stream
@@ -237,7 +237,7 @@ def _fit_stream(
 
 
 def _lay_stream(
-    tiling: Tiling, handed_over_ns: int, flow: Flow, fitted: Fitted, *, buffered: bool
+    tiling: Tiling, handed_over_ns: int, flow: ReadIntervals, fitted: Fitted, *, buffered: bool
 ) -> None:
     """Lay everything from the last byte sent to the last token, or to the end without one."""
     _lay(tiling, fitted.first)
@@ -254,7 +254,7 @@ def _lay(tiling: Tiling, parts: Iterable[Part]) -> None:
         tiling.exactly(length_ns, name, source)
 
 
-def _lay_over(tiling: Tiling, parts: Sequence[Part], pieces: Iterable[Piece]) -> None:
+def _lay_over(tiling: Tiling, parts: Sequence[Part], pieces: Iterable[ReadInterval]) -> None:
     """Lay parts over the pieces of a stream, stepping over what the caller held."""
     left = list(reversed(parts))
     for end_ns, held in pieces:

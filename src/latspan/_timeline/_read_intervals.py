@@ -7,9 +7,9 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Final, NamedTuple
 
-__all__ = ["Flow", "Piece", "read_flow"]
+__all__ = ["ReadInterval", "ReadIntervals", "read_flow"]
 
-Piece = tuple[int, bool]
+ReadInterval = tuple[int, bool]
 """
 When an interval between two reads' returns ended, monotonic nanoseconds, and whether it was held:
 the caller had the stream and the reads found their chunks waiting, so that it is the caller's time.
@@ -18,7 +18,7 @@ the caller had the stream and the reads found their chunks waiting, so that it i
 _held: Final = itemgetter(1)
 
 
-class Flow(NamedTuple):
+class ReadIntervals(NamedTuple):
     """
     What a stream did up to its last token, and behind it.
 
@@ -30,8 +30,8 @@ class Flow(NamedTuple):
         decode_ns: The same, from there to the last one.
     """
 
-    pieces: Sequence[Piece]
-    tail: Sequence[Piece]
+    pieces: Sequence[ReadInterval]
+    tail: Sequence[ReadInterval]
     wait_ns: int
     reasoning_ns: int
     decode_ns: int
@@ -43,7 +43,7 @@ def read_flow(
     reader_bound: Sequence[bool],
     *,
     ends: tuple[int, int, int],
-) -> Flow:
+) -> ReadIntervals:
     """
     Return the flow of a stream.
 
@@ -54,12 +54,12 @@ def read_flow(
         ends: The reads with which the wait, the reasoning and the tokens ended.
     """
     if not returns_ns:
-        return Flow([(handed_over_ns, False)], [], 0, 0, 0)
+        return ReadIntervals([(handed_over_ns, False)], [], 0, 0, 0)
     if reader_bound:
         return _held_up(handed_over_ns, list(zip(returns_ns, reader_bound, strict=True)), ends)
     first, seen, last = ends
     first_ns, seen_ns, last_ns = returns_ns[first], returns_ns[seen], returns_ns[last]
-    return Flow(
+    return ReadIntervals(
         pieces=[(max(handed_over_ns, first_ns, seen_ns, last_ns), False)],
         tail=[(returns_ns[-1], False)],
         wait_ns=max(0, first_ns - handed_over_ns),
@@ -68,9 +68,11 @@ def read_flow(
     )
 
 
-def _held_up(handed_over_ns: int, returns: list[Piece], ends: tuple[int, int, int]) -> Flow:
+def _held_up(
+    handed_over_ns: int, returns: list[ReadInterval], ends: tuple[int, int, int]
+) -> ReadIntervals:
     """Part what the caller held from what the stream took, phase by phase."""
-    pieces: list[Piece] = [(handed_over_ns, False)]
+    pieces: list[ReadInterval] = [(handed_over_ns, False)]
     flowing_ns: list[int] = []
     begin = 0
     for end in ends:
@@ -82,9 +84,9 @@ def _held_up(handed_over_ns: int, returns: list[Piece], ends: tuple[int, int, in
         flowing_ns.append(taken_ns)
         begin = end + 1
     wait_ns, reasoning_ns, decode_ns = flowing_ns
-    return Flow(pieces, _runs(returns[begin:]), wait_ns, reasoning_ns, decode_ns)
+    return ReadIntervals(pieces, _runs(returns[begin:]), wait_ns, reasoning_ns, decode_ns)
 
 
-def _runs(returns: Sequence[Piece]) -> list[Piece]:
+def _runs(returns: Sequence[ReadInterval]) -> list[ReadInterval]:
     """Return a piece for each run of reads, held or not."""
     return [list(run)[-1] for _, run in groupby(returns, key=_held)]

@@ -10,7 +10,7 @@ from latspan._metrics import MetricValue
 from latspan._segments import Source
 from latspan._timeline._constants import ESTIMATED, MEASURED
 from latspan._timeline._marks import Reads
-from latspan._timeline._read_intervals import Flow, read_flow
+from latspan._timeline._read_intervals import ReadIntervals, read_flow
 from latspan._wire import ChunkKind
 
 __all__ = ["Stream", "read_stream"]
@@ -41,7 +41,7 @@ class Stream(NamedTuple):
     arrivals_ns: list[int]
     gaps_ns: list[int]
     first_visible: int | None
-    flow: Flow
+    flow: ReadIntervals
 
     @property
     def unseen_chunks(self) -> int:

@@ -8,6 +8,7 @@ client library, no clock and no OpenTelemetry.
 from __future__ import annotations
 
 from latspan._wire._answer import Answer
+from latspan._wire._api_format import ApiFormat, Stream
 from latspan._wire._body import DEEPEST, Body, copied, error_in, events_in, plain
 from latspan._wire._choices import choices_asked, choices_in
 from latspan._wire._chunk import ChunkKind
@@ -22,7 +23,6 @@ from latspan._wire._content import (
     output_messages,
 )
 from latspan._wire._decimals import as_number
-from latspan._wire._dialect import Dialect, Stream
 from latspan._wire._events import EventReader
 from latspan._wire._serialized import LONGEST_CONTENT, as_data, as_json, written
 from latspan._wire._sse import DONE, encode_comment, encode_event
@@ -33,11 +33,11 @@ __all__ = [
     "DONE",
     "LONGEST_CONTENT",
     "Answer",
+    "ApiFormat",
     "Body",
     "ChunkKind",
     "Content",
     "ContentShape",
-    "Dialect",
     "EventReader",
     "Fragment",
     "FragmentKind",

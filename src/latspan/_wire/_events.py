@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
+from latspan._wire._api_format import ApiFormat
 from latspan._wire._chunk import ChunkKind
-from latspan._wire._dialect import Dialect
 
 __all__ = ["EventReader"]
 
@@ -65,7 +65,7 @@ class EventReader:
         "foreign",
     )
 
-    def __init__(self, known: Sequence[Dialect], keep: Callable[[bytes], object]) -> None:
+    def __init__(self, known: Sequence[ApiFormat], keep: Callable[[bytes], object]) -> None:
         self._known = known
         self._keep = keep
         # What has come of an event, joined when that is whole: it may be long, and cut small.
@@ -77,7 +77,7 @@ class EventReader:
         self.done = False
         """Whether the end mark has come."""
         self._kind_of: Callable[[bytes], int] | None = None
-        self.dialect: Dialect | None = None
+        self.dialect: ApiFormat | None = None
         """Which API's stream it is, once an event that identifies it is in."""
         self.foreign = False
         """Whether it is nobody's that is known; then nothing more is read of it."""

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final, cast
 
 from latspan._wire._anthropic_messages_content import ANTHROPIC_MESSAGES_CONTENT
+from latspan._wire._api_format import ApiFormat, Stream, all_finished
 from latspan._wire._body import Body, beside_text, plain
 from latspan._wire._chunk import ChunkKind
-from latspan._wire._dialect import Dialect, Stream, all_finished
 from latspan._wire._usage import Usage, at
 
 __all__ = ["ANTHROPIC_MESSAGES"]
@@ -136,7 +136,7 @@ def _usage(bodies: Iterable[Body]) -> Usage | None:
     )
 
 
-ANTHROPIC_MESSAGES: Final = Dialect(
+ANTHROPIC_MESSAGES: Final = ApiFormat(
     name="anthropic.messages",
     operation="chat",
     ended=_ended,

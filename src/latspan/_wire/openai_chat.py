@@ -12,10 +12,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from latspan import semconv
+from latspan._wire._api_format import ApiFormat, Stream, all_finished
 from latspan._wire._body import Body, beside_text, identity_in, named_in, plain
 from latspan._wire._chunk import ChunkKind
 from latspan._wire._content import listed, read
-from latspan._wire._dialect import Dialect, Stream, all_finished
 from latspan._wire._openai_chat_content import OPENAI_CHAT_CONTENT, REASONING_FIELDS
 from latspan._wire._usage import Usage, mapping
 
@@ -217,7 +217,7 @@ def ended(bodies: Iterable[Body]) -> bool:
     return all_finished(finish_reasons(bodies))
 
 
-OPENAI_CHAT: Final = Dialect(
+OPENAI_CHAT: Final = ApiFormat(
     name="openai.chat",
     operation="chat",
     ended=ended,

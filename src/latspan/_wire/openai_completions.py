@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
+from latspan._wire._api_format import ApiFormat, Stream
 from latspan._wire._chunk import ChunkKind
-from latspan._wire._dialect import Dialect, Stream
 from latspan._wire._openai_completions_content import OPENAI_COMPLETIONS_CONTENT
 from latspan._wire.openai_chat import (
     attributes,
@@ -49,7 +49,7 @@ def _kind_of_event(event: bytes) -> int:
     return _VISIBLE if _TOKEN.search(event) else _EMPTY
 
 
-OPENAI_COMPLETIONS: Final = Dialect(
+OPENAI_COMPLETIONS: Final = ApiFormat(
     name="openai.completions",
     operation="text_completion",
     ended=ended,

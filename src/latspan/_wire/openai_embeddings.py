@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from typing import Any, Final, cast
 
 from latspan import semconv
+from latspan._wire._api_format import ApiFormat
 from latspan._wire._body import Body, copied, identity_in, plain
 from latspan._wire._chunk import ChunkKind
 from latspan._wire._content import read
-from latspan._wire._dialect import Dialect
 from latspan._wire.openai_chat import usage
 
 __all__ = ["OPENAI_EMBEDDINGS"]
@@ -75,7 +75,7 @@ def _finish_reasons(bodies: Iterable[Body]) -> dict[int, str | None]:
     return {}
 
 
-OPENAI_EMBEDDINGS: Final = Dialect(
+OPENAI_EMBEDDINGS: Final = ApiFormat(
     name="openai.embeddings",
     operation="embeddings",
     ended=_ended,

@@ -12,10 +12,10 @@ from dataclasses import replace
 from typing import Any, Final, cast
 
 from latspan import semconv
+from latspan._wire._api_format import ApiFormat, Stream, all_finished
 from latspan._wire._body import Body, beside_text, identity_in, named_in, plain
 from latspan._wire._chunk import ChunkKind
 from latspan._wire._content import listed
-from latspan._wire._dialect import Dialect, Stream, all_finished
 from latspan._wire._openai_responses_content import OPENAI_RESPONSES_CONTENT, TOOL_CALLS
 from latspan._wire._usage import Usage, at
 
@@ -183,7 +183,7 @@ _STREAM: Final = Stream(
     closes=re.compile(rb'"type"\s*:\s*"response\.(?:completed|failed|incomplete)"'),
 )
 
-OPENAI_RESPONSES: Final = Dialect(
+OPENAI_RESPONSES: Final = ApiFormat(
     name="openai.responses",
     operation="chat",
     ended=_ended,

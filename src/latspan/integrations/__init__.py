@@ -43,7 +43,7 @@ from latspan._instrument import (
     with_names,
 )
 from latspan._segments import Outcome, SegmentName
-from latspan._wire import Dialect, at, choices_asked
+from latspan._wire import ApiFormat, at, choices_asked
 from latspan._wire.anthropic_messages import ANTHROPIC_MESSAGES
 from latspan._wire.openai_chat import OPENAI_CHAT
 from latspan._wire.openai_completions import OPENAI_COMPLETIONS
@@ -59,10 +59,10 @@ __all__ = [
     "OPENAI_RESPONSES",
     "OPENAI_RESPONSES_FETCHED",
     "Answers",
+    "ApiFormat",
     "Attempt",
     "BodyTracker",
     "Call",
-    "Dialect",
     "Exchange",
     "Instrumentor",
     "Outcome",

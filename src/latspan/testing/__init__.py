@@ -15,44 +15,47 @@ if TYPE_CHECKING:
     from latspan._clock import ManualClock
     from latspan._recording import RequestRecord
     from latspan.testing._capture import Captured, capture
+    from latspan.testing._fixture import LatspanCapture
     from latspan.testing._llama import LlamaServer
-    from latspan.testing._script import Dialect, Ending, Piece, Script, Step
-    from latspan.testing._served import ServedRequest, Write
+    from latspan.testing._script import Ending, PayloadPart, Script, ServerFlavor, Step
+    from latspan.testing._served import ServedRequest, WriteRecord
     from latspan.testing._server import ScriptedServer
     from latspan.testing._span_dicts import spans_as_dict
     from latspan.testing._transport import scripted_transport
 
 __all__ = [
     "Captured",
-    "Dialect",
     "Ending",
+    "LatspanCapture",
     "LlamaServer",
     "ManualClock",
-    "Piece",
+    "PayloadPart",
     "RequestRecord",
     "Script",
     "ScriptedServer",
     "ServedRequest",
+    "ServerFlavor",
     "Step",
-    "Write",
+    "WriteRecord",
     "capture",
     "scripted_transport",
     "spans_as_dict",
 ]
 
 _HOMES: Final = {
+    "LatspanCapture": "_fixture",
     "ManualClock": "latspan._clock",
     "RequestRecord": "latspan._recording",
     "Captured": "_capture",
-    "Dialect": "_script",
+    "ServerFlavor": "_script",
     "Ending": "_script",
     "LlamaServer": "_llama",
-    "Piece": "_script",
+    "PayloadPart": "_script",
     "Script": "_script",
     "ScriptedServer": "_server",
     "ServedRequest": "_served",
     "Step": "_script",
-    "Write": "_served",
+    "WriteRecord": "_served",
     "capture": "_capture",
     "scripted_transport": "_transport",
     "spans_as_dict": "_span_dicts",

@@ -21,7 +21,7 @@ from latspan.testing._payloads import (
     StreamPayloads,
     to_json,
 )
-from latspan.testing._script import Dialect, Ending, Piece, Script, Step
+from latspan.testing._script import Ending, PayloadPart, Script, ServerFlavor, Step
 from latspan.testing._served import Ledger
 
 __all__ = ["Answer", "Farewell", "Frame", "Rotation", "encode_json", "refuse"]
@@ -50,7 +50,7 @@ class Part:
     """
 
     offset_ns: int
-    piece: Piece
+    piece: PayloadPart
     step: Step | None = None
 
 
@@ -154,8 +154,8 @@ class Answer:
     @property
     def greeting(self) -> tuple[Frame, ...]:
         """What is written as soon as the request is accepted, whatever the queue."""
-        if self._stream is not None and self._script.dialect is Dialect.PLAIN:
-            return (Frame(0, (Part(0, Piece.HEADERS),)),)
+        if self._stream is not None and self._script.dialect is ServerFlavor.PLAIN:
+            return (Frame(0, (Part(0, PayloadPart.HEADERS),)),)
         return ()
 
     @property
@@ -174,13 +174,13 @@ class Answer:
         """
         pieces = [part.piece for part in frame.parts]
         stream = self._stream
-        if Piece.BODY in pieces:
+        if PayloadPart.BODY in pieces:
             return self._whole(ledger)
         if stream is None:
             return b""
-        if Piece.END in pieces:
+        if PayloadPart.END in pieces:
             return LAST_CHUNK
-        if Piece.HEADERS in pieces:
+        if PayloadPart.HEADERS in pieces:
             return encode_head(_OK, {**_EVENT_STREAM, **self._headers})
         events = b"".join(_event(stream, part, ledger) for part in frame.parts)
         return encode_chunk(events) if events else b""
@@ -189,12 +189,12 @@ class Answer:
         script = self._script
         refused = script.status != _OK
         due_ns = script.prefill_ns if refused else script.total_ns - script.queue_ns
-        parts = (Part(due_ns, Piece.HEADERS), Part(due_ns, Piece.BODY))
+        parts = (Part(due_ns, PayloadPart.HEADERS), Part(due_ns, PayloadPart.BODY))
         yield Frame(due_ns, () if self.farewell is Farewell.RESET else parts)
 
     def _stream_frames(self, stream: StreamPayloads) -> Iterator[Frame]:
         if not self.greeting:
-            yield Frame(0, (Part(0, Piece.HEADERS),))
+            yield Frame(0, (Part(0, PayloadPart.HEADERS),))
         script = self._script
         steps = sorted(
             [*_timed(script.lead, 0), *_timed(script.steps, script.prefill_ns)],
@@ -206,16 +206,16 @@ class Answer:
         for pieces in self._endings(stream):
             yield Frame(due_ns, tuple(Part(due_ns, piece) for piece in pieces))
 
-    def _endings(self, stream: StreamPayloads) -> Iterator[tuple[Piece, ...]]:
+    def _endings(self, stream: StreamPayloads) -> Iterator[tuple[PayloadPart, ...]]:
         ending = self._script.ending
         if ending in {Ending.DONE, Ending.UNMARKED}:
             apart = stream.usage_has_a_chunk
-            yield (Piece.FINISH, Piece.USAGE) if apart else (Piece.FINISH,)
+            yield (PayloadPart.FINISH, PayloadPart.USAGE) if apart else (PayloadPart.FINISH,)
         if ending is Ending.DONE:
-            yield (Piece.DONE,)
+            yield (PayloadPart.DONE,)
         if ending is Ending.ERROR:
-            yield (Piece.ERROR,)
-        yield (Piece.END,) if self.farewell is Farewell.KEEP else ()
+            yield (PayloadPart.ERROR,)
+        yield (PayloadPart.END,) if self.farewell is Farewell.KEEP else ()
 
     def _whole(self, ledger: Ledger) -> bytes:
         script = self._script
@@ -259,13 +259,13 @@ def _timed(steps: Iterable[Step], start_ns: int) -> Iterator[Part]:
 
 def _event(stream: StreamPayloads, part: Part, ledger: Ledger) -> bytes:
     if part.step is not None:
-        if part.piece is Piece.COMMENT:
+        if part.piece is PayloadPart.COMMENT:
             return encode_comment(part.step.text)
         return stream.step(part.step)
-    if part.piece is Piece.FINISH:
+    if part.piece is PayloadPart.FINISH:
         return stream.finish(ledger)
-    if part.piece is Piece.USAGE:
+    if part.piece is PayloadPart.USAGE:
         return stream.usage(ledger)
-    if part.piece is Piece.DONE:
+    if part.piece is PayloadPart.DONE:
         return stream.end_mark()
     return stream.error_event()

@@ -1,4 +1,4 @@
-"""The object behind the fixture ``latspan``."""
+"""The object behind the fixture ``latspan_capture``."""
 
 from __future__ import annotations
 
@@ -6,22 +6,21 @@ from collections.abc import Collection, Generator
 from contextlib import contextmanager
 from typing import Any
 
-import latspan
 from latspan._instrument import auto_instrument, instrumented, uninstrument
 from latspan._recording import Distribution, RequestRecord, Snapshot
 from latspan._segments import Kind
 from latspan._units import TimeUnit
 from latspan.testing._capture import Captured, capture
 
-__all__ = ["LatspanFixture", "recording_fixture"]
+__all__ = ["LatspanCapture", "recording_fixture"]
 
 
-class LatspanFixture:
+class LatspanCapture:
     """
-    Reads what the running test has recorded; has every public name of ``latspan`` too.
+    The values and spans that the running test has recorded so far.
 
     Args:
-        captured: What the test records.
+        captured: Recorded data.
     """
 
     def __init__(self, captured: Captured) -> None:
@@ -52,7 +51,7 @@ class LatspanFixture:
         **where: str,
     ) -> float:
         """
-        Return a percentile of a metric: ``latspan.percentile("ttft", 95, unit="ms")``.
+        Return a percentile of a metric: ``latspan_capture.percentile("ttft", 95, unit="ms")``.
 
         Args:
             metric: A metric's name or alias.
@@ -60,7 +59,7 @@ class LatspanFixture:
             unit: Unit of the answer.
             kind: ``request``, ``call``, ``http`` or ``stage``; if not given, the outermost of them
                 that recorded values.
-            where: Attributes that must be equal, for example ``path="chat"``.
+            where: Attributes that must be equal, for example ``inference_path="chat"``.
 
         Raises:
             NotEnoughValuesError: Too few values; says how many it needs.
@@ -75,7 +74,7 @@ class LatspanFixture:
 
     def segment(self, name: str, *, kind: Kind | str | None = None, **where: str) -> Distribution:
         """
-        Return the distribution of a segment: ``latspan.segment("queue").percentile(95)``.
+        Return the distribution of a segment: ``latspan_capture.segment("queue").percentile(95)``.
 
         It has ``percentile``, ``count`` and ``fraction_above``; for arguments see
         :meth:`percentile`.
@@ -86,18 +85,15 @@ class LatspanFixture:
         """Return how many requests, or calls where there were no requests, were recorded."""
         return self.snapshot().count(kind=kind, **where)
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(latspan, name)
-
 
 @contextmanager
-def recording_fixture() -> Generator[LatspanFixture]:
+def recording_fixture() -> Generator[LatspanCapture]:
     """Record inside the block, with every supported client that is installed instrumented."""
     before = set(instrumented())
     added = set(auto_instrument()) - before
     try:
         with capture() as captured:
-            yield LatspanFixture(captured)
+            yield LatspanCapture(captured)
     finally:
         if added:
             uninstrument(*added)

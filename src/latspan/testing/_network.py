@@ -19,7 +19,7 @@ from latspan.testing._answer import Answer, Farewell, Frame, Rotation, refuse
 from latspan.testing._http import HttpRequest, RequestReader
 from latspan.testing._payloads import InvalidRequestError, ModelRequest, read_request
 from latspan.testing._script import Script
-from latspan.testing._served import Ledger, ServedRequest, Write
+from latspan.testing._served import Ledger, ServedRequest, WriteRecord
 
 __all__ = ["Failure", "Network", "NetworkFailureError", "Pipe"]
 
@@ -101,7 +101,7 @@ class Network:
         self._tls_ns = tls_ns
         self._connections = count()
 
-    def truth(self) -> list[ServedRequest]:
+    def served_requests(self) -> list[ServedRequest]:
         """
         Return what the server did for every request so far, in order.
 
@@ -266,7 +266,7 @@ class Pipe:
             self._arrive(ledger.end_ns, reset=answer.farewell is Farewell.RESET)
 
     def _produce(self, instant_ns: int, frame: Frame, answer: Answer, ledger: Ledger) -> None:
-        ledger.writes += [Write(instant_ns, part.piece) for part in frame.parts]
+        ledger.writes += [WriteRecord(instant_ns, part.piece) for part in frame.parts]
         if data := answer.render(frame, ledger):
             self._arrive(instant_ns, data)
 

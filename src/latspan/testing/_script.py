@@ -14,10 +14,10 @@ from typing import Any, Final
 
 from latspan._units import from_unit
 
-__all__ = ["Dialect", "Ending", "Piece", "Script", "Step"]
+__all__ = ["Ending", "PayloadPart", "Script", "ServerFlavor", "Step"]
 
 
-class Piece(StrEnum):
+class PayloadPart(StrEnum):
     """What a written piece of an answer holds."""
 
     HEADERS = "headers"
@@ -51,13 +51,15 @@ class Piece(StrEnum):
         return self in _TOKENS
 
 
-_TOKENS: Final = frozenset({Piece.REASONING, Piece.TEXT, Piece.TOOL_CALL, Piece.REFUSAL})
+_TOKENS: Final = frozenset(
+    {PayloadPart.REASONING, PayloadPart.TEXT, PayloadPart.TOOL_CALL, PayloadPart.REFUSAL}
+)
 _ARGUMENTS: Final = '{"words": "'
 _ARGUMENTS_END: Final = '"}'
-_SCRIPTABLE: Final = _TOKENS | {Piece.ROLE, Piece.EMPTY, Piece.COMMENT}
+_SCRIPTABLE: Final = _TOKENS | {PayloadPart.ROLE, PayloadPart.EMPTY, PayloadPart.COMMENT}
 
 
-class Dialect(StrEnum):
+class ServerFlavor(StrEnum):
     """Whose habits the server has."""
 
     LLAMA_CPP = "llama.cpp"
@@ -102,7 +104,7 @@ class Step:
         ValueError: A kind that a script cannot write, a negative gap, or tokens that do not fit.
     """
 
-    piece: Piece
+    piece: PayloadPart
     gap_ns: int = 0
     text: str = ""
     tokens: int = 0
@@ -151,7 +153,7 @@ class Script:
     finish_gap_ns: int = 0
     ending: Ending = Ending.DONE
     finish_reason: str = "stop"
-    dialect: Dialect = Dialect.LLAMA_CPP
+    dialect: ServerFlavor = ServerFlavor.LLAMA_CPP
     prompt_tokens: int = 12
     cached_tokens: int = 0
     cache_write_tokens: int = 0
@@ -186,7 +188,7 @@ class Script:
         tokens_per_chunk: int = 1,
         stalls_ms: Mapping[int, float] | None = None,
         role_ms: float | None = None,
-        dialect: Dialect | str = Dialect.LLAMA_CPP,
+        dialect: ServerFlavor | str = ServerFlavor.LLAMA_CPP,
         ending: Ending | str = Ending.DONE,
         finish_reason: str | None = None,
         prompt_tokens: int = 12,
@@ -223,16 +225,16 @@ class Script:
         if tokens_per_chunk < 1:
             raise ValueError(f"a chunk holds at least 1 token, not {tokens_per_chunk}")
         plan = [
-            *_chunks(Piece.REASONING, reasoning_tokens, tokens_per_chunk),
-            *_chunks(Piece.TEXT, tokens, tokens_per_chunk),
-            *_chunks(Piece.TOOL_CALL, tool_call_tokens, tokens_per_chunk),
+            *_chunks(PayloadPart.REASONING, reasoning_tokens, tokens_per_chunk),
+            *_chunks(PayloadPart.TEXT, tokens, tokens_per_chunk),
+            *_chunks(PayloadPart.TOOL_CALL, tool_call_tokens, tokens_per_chunk),
         ]
         stalls = stalls_ms or {}
         steps = [
             replace(step, gap_ns=_ns(stalls.get(at, 0) + (gap_ms if at else 0)))
             for at, step in enumerate(plan)
         ]
-        role = Step(Piece.ROLE)
+        role = Step(PayloadPart.ROLE)
         lead: tuple[Step, ...] = ()
         if role_ms is not None:
             lead = (replace(role, gap_ns=_ns(role_ms)),)
@@ -252,7 +254,7 @@ class Script:
             lead=lead,
             ending=Ending(ending),
             finish_reason=finish_reason or ("tool_calls" if tool_call_tokens else "stop"),
-            dialect=Dialect(dialect),
+            dialect=ServerFlavor(dialect),
             prompt_tokens=prompt_tokens,
             cached_tokens=cached_tokens,
             cache_write_tokens=cache_write_tokens,
@@ -330,7 +332,7 @@ class Script:
             "steps": _steps_from_json(data["steps"]),
             "lead": _steps_from_json(data["lead"]),
             "ending": Ending(data["ending"]),
-            "dialect": Dialect(data["dialect"]),
+            "dialect": ServerFlavor(data["dialect"]),
         }
         return cls(**fields)
 
@@ -339,12 +341,12 @@ def _ns(milliseconds: float) -> int:
     return from_unit(milliseconds, "ms")
 
 
-def _chunks(piece: Piece, tokens: int, per_chunk: int) -> list[Step]:
+def _chunks(piece: PayloadPart, tokens: int, per_chunk: int) -> list[Step]:
     steps: list[Step] = []
     for first in range(0, tokens, per_chunk):
         last = min(first + per_chunk, tokens)
         text = "".join(f"{piece}{token} " for token in range(first, last))
-        if piece is Piece.TOOL_CALL:
+        if piece is PayloadPart.TOOL_CALL:
             # Client libraries parse arguments, some while they come.
             text = f"{'' if first else _ARGUMENTS}{text}{_ARGUMENTS_END if last == tokens else ''}"
         steps.append(Step(piece, text=text, tokens=last - first))
@@ -357,5 +359,6 @@ def _slower(steps: Sequence[Step], factor: float) -> tuple[Step, ...]:
 
 def _steps_from_json(data: Sequence[Mapping[str, Any]]) -> tuple[Step, ...]:
     return tuple(
-        Step(Piece(step["piece"]), step["gap_ns"], step["text"], step["tokens"]) for step in data
+        Step(PayloadPart(step["piece"]), step["gap_ns"], step["text"], step["tokens"])
+        for step in data
     )

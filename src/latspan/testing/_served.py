@@ -14,13 +14,13 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from latspan.testing._http import HttpRequest, parse_request
-from latspan.testing._script import Piece
+from latspan.testing._script import PayloadPart
 
-__all__ = ["Ledger", "ServedRequest", "Write"]
+__all__ = ["Ledger", "ServedRequest", "WriteRecord"]
 
 
 @dataclass(frozen=True, slots=True)
-class Write:
+class WriteRecord:
     """
     One piece of an answer, given to the network.
 
@@ -30,7 +30,7 @@ class Write:
     """
 
     instant_ns: int
-    piece: Piece
+    piece: PayloadPart
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class ServedRequest:
     status: int | None
     accepted_ns: int
     slot_ns: int | None
-    writes: tuple[Write, ...]
+    writes: tuple[WriteRecord, ...]
     end_ns: int | None
     cancelled_ns: int | None
 
@@ -78,12 +78,12 @@ class ServedRequest:
     @property
     def headers_ns(self) -> int | None:
         """When the headers were written."""
-        return next((w.instant_ns for w in self.writes if w.piece is Piece.HEADERS), None)
+        return next((w.instant_ns for w in self.writes if w.piece is PayloadPart.HEADERS), None)
 
     @property
-    def chunk_ns(self) -> tuple[tuple[int, Piece], ...]:
+    def chunk_ns(self) -> tuple[tuple[int, PayloadPart], ...]:
         """Every written event or comment of the stream: its instant and what it held."""
-        frame = {Piece.HEADERS, Piece.BODY, Piece.END}
+        frame = {PayloadPart.HEADERS, PayloadPart.BODY, PayloadPart.END}
         return tuple((w.instant_ns, w.piece) for w in self.writes if w.piece not in frame)
 
     @property
@@ -122,7 +122,9 @@ class ServedRequest:
         fields: dict[str, Any] = {
             **data,
             "raw": data["raw"].encode("latin-1"),
-            "writes": tuple(Write(instant_ns, Piece(piece)) for instant_ns, piece in writes),
+            "writes": tuple(
+                WriteRecord(instant_ns, PayloadPart(piece)) for instant_ns, piece in writes
+            ),
         }
         return cls(**fields)
 
@@ -145,7 +147,7 @@ class Ledger:
     accepted_ns: int
     status: int | None = None
     slot_ns: int | None = None
-    writes: list[Write] = field(default_factory=list[Write])
+    writes: list[WriteRecord] = field(default_factory=list[WriteRecord])
     end_ns: int | None = None
     cancelled_ns: int | None = None
 

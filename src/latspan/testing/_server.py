@@ -142,7 +142,7 @@ class ScriptedServer:
             }
         )
 
-    def truth(
+    def served_requests(
         self, *, requests: int = 0, since: int = 0, settle_s: float = 10.0
     ) -> list[ServedRequest]:
         """

@@ -29,7 +29,7 @@ from latspan.testing._payloads import (
     read_request,
 )
 from latspan.testing._script import Script
-from latspan.testing._served import Ledger, Write
+from latspan.testing._served import Ledger, WriteRecord
 
 __all__ = ["main"]
 
@@ -232,7 +232,7 @@ class Connection(asyncio.Protocol):
 
     def _write(self, frame: Frame, answer: Answer, ledger: Ledger) -> None:
         now_ns = time.perf_counter_ns()
-        ledger.writes += [Write(now_ns, part.piece) for part in frame.parts]
+        ledger.writes += [WriteRecord(now_ns, part.piece) for part in frame.parts]
         self._transport.write(answer.render(frame, ledger))
 
     def _part(self, farewell: Farewell) -> None:

@@ -69,9 +69,9 @@ def scripted_transport(
     Return a transport for a client of ``library`` whose far end plays scripts on ``clock``.
 
     The server produces on its own schedule, counted from the instant at which the whole request
-    has reached it. A read returns at once all that has arrived by ``clock``, as TCP would, and
-    else advances ``clock`` to the next arrival. ``transport.truth()`` says what the server did,
-    in readings of ``clock``; the client has each piece ``network_ns`` later.
+    has reached it. A read returns all data that has arrived by ``clock``, as TCP does, and
+    otherwise advances ``clock`` to the next arrival. ``transport.served_requests()`` returns what
+    the server did, in readings of ``clock``; the client has each piece ``network_ns`` later.
 
     Args:
         scripts: The script of every answer; of several, each request gets the next, over and

@@ -38,9 +38,9 @@ class ScriptedTransport(httpx.HTTPTransport):
         backend = cast("Any", Backend(network, _ERRORS))
         self._pool = httpcore.ConnectionPool(ssl_context=context, network_backend=backend)
 
-    def truth(self) -> list[ServedRequest]:
+    def served_requests(self) -> list[ServedRequest]:
         """Return what the server did for every request so far, in order."""
-        return self._network.truth()
+        return self._network.served_requests()
 
 
 class AsyncScriptedTransport(httpx.AsyncHTTPTransport):
@@ -58,6 +58,6 @@ class AsyncScriptedTransport(httpx.AsyncHTTPTransport):
         backend = cast("Any", AsyncBackend(network, _ERRORS))
         self._pool = httpcore.AsyncConnectionPool(ssl_context=context, network_backend=backend)
 
-    def truth(self) -> list[ServedRequest]:
+    def served_requests(self) -> list[ServedRequest]:
         """Return what the server did for every request so far, in order."""
-        return self._network.truth()
+        return self._network.served_requests()

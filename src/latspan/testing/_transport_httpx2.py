@@ -38,9 +38,9 @@ class ScriptedTransport(httpx2.HTTPTransport):
         backend = cast("Any", Backend(network, _ERRORS))
         self._pool = httpcore2.ConnectionPool(ssl_context=context, network_backend=backend)
 
-    def truth(self) -> list[ServedRequest]:
+    def served_requests(self) -> list[ServedRequest]:
         """Return what the server did for every request so far, in order."""
-        return self._network.truth()
+        return self._network.served_requests()
 
 
 class AsyncScriptedTransport(httpx2.AsyncHTTPTransport):
@@ -58,6 +58,6 @@ class AsyncScriptedTransport(httpx2.AsyncHTTPTransport):
         backend = cast("Any", AsyncBackend(network, _ERRORS))
         self._pool = httpcore2.AsyncConnectionPool(ssl_context=context, network_backend=backend)
 
-    def truth(self) -> list[ServedRequest]:
+    def served_requests(self) -> list[ServedRequest]:
         """Return what the server did for every request so far, in order."""
-        return self._network.truth()
+        return self._network.served_requests()

@@ -1,7 +1,7 @@
 """
-The pytest plugin: a fixture ``latspan`` that records what a test's calls cost.
+The pytest plugin: a fixture ``latspan_capture`` that records the calls of a test.
 
-This module is loaded in every test run, so it imports nothing until the fixture is used.
+pytest loads this module in every test run, so it imports nothing until a test uses the fixture.
 """
 
 from __future__ import annotations
@@ -12,19 +12,18 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from latspan.testing._fixture import LatspanFixture
+    from latspan.testing._fixture import LatspanCapture
 
-__all__ = ["latspan"]
+__all__ = ["latspan_capture"]
 
 
 @pytest.fixture
-def latspan() -> Iterator[LatspanFixture]:
+def latspan_capture() -> Iterator[LatspanCapture]:
     """
-    Record this test's calls into an empty recorder, the installed clients instrumented.
+    Instrument the installed clients and record this test's calls into an empty recorder.
 
-    ``latspan.percentile("ttft", 95, unit="ms")``, ``latspan.segment("queue")`` and
-    ``latspan.count()`` read what was recorded; every public name of the module ``latspan`` is
-    there too.
+    ``latspan_capture.percentile("ttft", 95, unit="ms")``, ``latspan_capture.segment("queue")`` and
+    ``latspan_capture.count()`` return what was recorded.
     """
     from latspan.testing._fixture import recording_fixture
 

@@ -54,7 +54,7 @@ def attempts(seen: Captured) -> list[dict[str, Any]]:
 
 
 def answers(network: Network) -> list[str]:
-    return [served.request_headers["traceparent"] for served in network.truth()]
+    return [served.request_headers["traceparent"] for served in network.served_requests()]
 
 
 def test_a_refusal_that_is_tried_again(clock: ManualClock, seen: Captured) -> None:

@@ -125,7 +125,7 @@ class Site:
 
     def _served(self, tries: int) -> list[ServedRequest]:
         since, self._known = self._known, self._known + tries
-        served = self._server.truth(requests=self._known, since=since)
+        served = self._server.served_requests(requests=self._known, since=since)
         assert len(served) == tries
         return served
 

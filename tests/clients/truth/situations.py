@@ -9,7 +9,7 @@ from typing import Any, Final
 import pytest
 
 from latspan._segments import Outcome
-from latspan.testing import Ending, Piece, Script, Step
+from latspan.testing import Ending, PayloadPart, Script, Step
 from tests.support.road import Conditions
 
 __all__ = ["SITUATIONS", "Situation", "in_every_situation"]
@@ -51,15 +51,17 @@ class Situation:
 
 
 def _script(*steps: Step, **plan: Any) -> Script:
-    return Script(steps=(Step(Piece.ROLE), *steps), **plan)
+    return Script(steps=(Step(PayloadPart.ROLE), *steps), **plan)
 
 
 def _text(text: str, gap_ms: int = 3, tokens: int = 1) -> Step:
-    return Step(Piece.TEXT, gap_ns=gap_ms * 1_000_000, text=text, tokens=tokens)
+    return Step(PayloadPart.TEXT, gap_ns=gap_ms * 1_000_000, text=text, tokens=tokens)
 
 
-def _beside(piece: Piece, gap_ms: int = 3) -> Step:
-    return Step(piece, gap_ns=gap_ms * 1_000_000, text="alive" if piece is Piece.COMMENT else "")
+def _beside(piece: PayloadPart, gap_ms: int = 3) -> Step:
+    return Step(
+        piece, gap_ns=gap_ms * 1_000_000, text="alive" if piece is PayloadPart.COMMENT else ""
+    )
 
 
 _CHAT: Final = Script.chat(tokens=4, prefill_ms=3, gap_ms=3)
@@ -122,12 +124,12 @@ SITUATIONS: Final = (
         name="comments and empty deltas around tokens",
         scripts=(
             _script(
-                _beside(Piece.COMMENT),
-                _beside(Piece.EMPTY),
+                _beside(PayloadPart.COMMENT),
+                _beside(PayloadPart.EMPTY),
                 _text("first "),
-                _beside(Piece.COMMENT),
+                _beside(PayloadPart.COMMENT),
                 _text("second "),
-                _beside(Piece.EMPTY),
+                _beside(PayloadPart.EMPTY),
                 prefill_ns=3_000_000,
             ),
         ),

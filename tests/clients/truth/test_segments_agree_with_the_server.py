@@ -11,7 +11,7 @@ import pytest
 
 from latspan._recording import RequestRecord
 from latspan._segments import Kind, Source
-from latspan.testing import Dialect, Script, ServedRequest
+from latspan.testing import Script, ServedRequest, ServerFlavor
 from tests.clients.truth.programs import Program, with_every_program
 from tests.clients.truth.site import Site
 from tests.clients.truth.situations import Situation
@@ -45,7 +45,7 @@ _NEW_CONNECTIONS: Final = Situation(
 _Truth = Callable[[ServedRequest], int]
 
 
-def _kept_alive(dialect: Dialect) -> Situation:
+def _kept_alive(dialect: ServerFlavor) -> Situation:
     script = replace(Script.chat(**_PLAN, dialect=dialect), finish_gap_ns=_FINISH_GAP_NS)
     return Situation(name="kept alive", scripts=(script,), chats=_CHATS + _WARM_UP)
 
@@ -67,7 +67,7 @@ def test_with_evidence(program: Program, site: Site, measured: Measured) -> None
     """Queue, prefill, network, decode and the close, from a server that reports its timings."""
     if not program.hears_timings:
         pytest.skip("its API has no place for what a server reports of itself")
-    pairs = _pairs(site, program, Dialect.LLAMA_CPP)
+    pairs = _pairs(site, program, ServerFlavor.LLAMA_CPP)
 
     truths: dict[str, _Truth] = {
         "queue": lambda served: _at(served.headers_ns) - served.accepted_ns,
@@ -82,7 +82,7 @@ def test_with_evidence(program: Program, site: Site, measured: Measured) -> None
 @with_every_program
 def test_without_evidence(program: Program, site: Site, measured: Measured) -> None:
     """The composite wait, the generation, its gaps and pace, from a server that says nothing."""
-    pairs = _pairs(site, program, Dialect.PLAIN)
+    pairs = _pairs(site, program, ServerFlavor.PLAIN)
 
     _agree(pairs, {"server_wait": _wait, "decode": _decode, "stream_close": _close}, measured)
 
@@ -127,7 +127,7 @@ def test_on_the_way(program: Program, site: Site, measured: Measured) -> None:
 
 
 def _pairs(
-    site: Site, program: Program, dialect: Dialect
+    site: Site, program: Program, dialect: ServerFlavor
 ) -> list[tuple[RequestRecord, ServedRequest]]:
     """Return each record beside the server's, without those of the warming up."""
     visit = when_still(lambda: site.visit(program, _kept_alive(dialect)))

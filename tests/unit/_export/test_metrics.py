@@ -60,7 +60,7 @@ def test_a_series_becomes_a_data_point_with_exact_numbers() -> None:
                 "source": "measured",
                 "side": "client",
                 "outcome": "completed",
-                "path": "chat",
+                "inference_path": "chat",
                 "model": "m",
                 "provider": "openai",
             },
@@ -76,7 +76,7 @@ def test_a_series_becomes_a_data_point_with_exact_numbers() -> None:
         "latspan.source": "measured",
         "latspan.side": "client",
         "latspan.outcome": "completed",
-        "latspan.path": "chat",
+        "latspan.inference_path": "chat",
         "gen_ai.request.model": "m",
         "gen_ai.provider.name": "openai",
     }

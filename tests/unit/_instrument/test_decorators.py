@@ -18,7 +18,7 @@ from latspan.testing import Captured, capture
 Around = Callable[[], Scope[Any]]
 
 SCOPES: Mapping[str, Around] = {
-    "attributes": lambda: latspan.attributes(path="chat"),
+    "attributes": lambda: latspan.attributes(inference_path="chat"),
     "request": lambda: latspan.request("answer"),
     "stage": lambda: latspan.stage("retrieve"),
     "resume": lambda: latspan.attach(latspan.handoff()),
@@ -97,7 +97,7 @@ class _Seen:
         self.async_generator = around(self._async_generator)
 
     def _see(self) -> None:
-        self.paths.append(ambient_attributes().get("path"))
+        self.paths.append(ambient_attributes().get("inference_path"))
 
     def _function(self) -> None:
         self._see()
@@ -119,13 +119,13 @@ class _Seen:
 
 async def test_attributes_decorate_functions_of_every_kind(seen: Captured) -> None:
     """Around a generator they hold while a step runs, and not while its caller does."""
-    decorated = _Seen(latspan.attributes(path="chat"))
+    decorated = _Seen(latspan.attributes(inference_path="chat"))
     decorated.function()
     await decorated.coroutine()
     for _ in decorated.generator():
-        assert "path" not in ambient_attributes()
+        assert "inference_path" not in ambient_attributes()
     async for _ in decorated.async_generator():
-        assert "path" not in ambient_attributes()
+        assert "inference_path" not in ambient_attributes()
     assert decorated.paths == ["chat"] * 6
 
 

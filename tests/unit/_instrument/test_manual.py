@@ -191,26 +191,26 @@ def test_attributes_name_what_the_calls_inside_are_about(
     clock: ManualClock, seen: Captured
 ) -> None:
     """On spans and series; the inner word wins, what it leaves open stays."""
-    with latspan.attributes(path="support", traffic_class="batch"):
+    with latspan.attributes(inference_path="support", traffic_class="batch"):
         _call(clock, 10)
         with latspan.attributes(traffic_class="interactive", tenant="acme"):
             _call(clock, 20)
     _call(clock, 30)
 
     outer, inner, bare = seen.records
-    assert outer.attributes["path"] == "support"
+    assert outer.attributes["inference_path"] == "support"
     assert outer.attributes["traffic_class"] == "batch"
     assert "tenant" not in outer.attributes
     assert dict(inner.attributes) == {
-        "path": "support",
+        "inference_path": "support",
         "traffic_class": "interactive",
         "tenant": "acme",
         "model": "m",
         "provider": "openai",
     }
-    assert bare.attributes["path"] == "m"
+    assert bare.attributes["inference_path"] == "m"
     span = [span for span in seen.spans if span.name == "chat m"][1]
-    assert (span.attributes or {})["latspan.path"] == "support"
+    assert (span.attributes or {})["latspan.inference_path"] == "support"
     assert seen.snapshot().count(traffic_class="interactive") == 1
 
 
@@ -228,7 +228,11 @@ def test_an_exception_ends_a_request_and_passes_through(clock: ManualClock, seen
 
 def test_nothing_happens_until_configured() -> None:
     """Every statement is there and does nothing."""
-    with latspan.attributes(path="x"), latspan.request("answer"), latspan.stage("retrieve"):
+    with (
+        latspan.attributes(inference_path="x"),
+        latspan.request("answer"),
+        latspan.stage("retrieve"),
+    ):
         pass
     assert open_call(operation="chat", provider="p", model="m", dialect=OPENAI_CHAT) is None
 

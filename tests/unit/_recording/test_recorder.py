@@ -165,7 +165,10 @@ def test_records_that_arrive_inside_a_snapshot_are_counted_in_the_next() -> None
 def test_equal_series_have_equal_keys() -> None:
     """The order in which attributes were said makes no other series."""
     recorder = Recorder(ManualClock())
-    for attributes in ({"path": "p", "model": "m"}, {"model": "m", "path": "p"}):
+    for attributes in (
+        {"inference_path": "p", "model": "m"},
+        {"model": "m", "inference_path": "p"},
+    ):
         recorder.record(
             RequestRecord(
                 name="x",
@@ -185,7 +188,7 @@ def test_equal_series_have_equal_keys() -> None:
                 "kind": "http",
                 "outcome": "error",
                 "side": "client",
-                "path": "p",
+                "inference_path": "p",
                 "model": "m",
                 "source": "measured",
             },

@@ -187,7 +187,9 @@ def test_unknown_names_are_refused_with_what_could_be_meant() -> None:
         snapshot.metric("input_token")
     with pytest.raises(UnknownNameError, match="one of duration"):
         snapshot.metric("xyzzy")
-    with pytest.raises(UnknownNameError, match="series have error_type, kind, model"):
+    with pytest.raises(
+        UnknownNameError, match="series have error_type, inference_path, kind, model"
+    ):
         snapshot.count(modell="m")
     with pytest.raises(UnknownNameError, match="one of request, call, http, stage"):
         snapshot.count(kind="calls")
@@ -366,4 +368,6 @@ def test_the_conventions_metrics_have_their_own_attributes() -> None:
     usage = "gen_ai.client.token.usage"
     assert snapshot.metric(usage, token_type="input").mean() == 10
     assert snapshot.metric(usage, token_type="output").mean() == 3000
-    assert {key.attribute("path") for key in snapshot.series if key.metric == duration} == {None}
+    assert {
+        key.attribute("inference_path") for key in snapshot.series if key.metric == duration
+    } == {None}

@@ -21,7 +21,7 @@ from latspan._sampling import _trace_buffer as limits
 from latspan._spans import AttributeValue, ChildSpan, FinishedSpan, OpenSpan
 from latspan._units import NS_PER_S
 
-ALIKE = {semconv.LATSPAN_KIND: "request", semconv.LATSPAN_PATH: "chat"}
+ALIKE = {semconv.LATSPAN_KIND: "request", semconv.LATSPAN_INFERENCE_PATH: "chat"}
 NEVER_BY_CHANCE = 1 << 100
 USUAL_NS, SLOW_NS = 1_000, 1_000_000
 

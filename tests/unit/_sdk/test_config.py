@@ -32,7 +32,7 @@ FROM_ENVIRONMENT: dict[str, tuple[str, Any]] = {
     "request_stream_usage": ("yes", True),
     "emit_gen_ai_latency": ("true", True),
     "set_global_provider": ("1", True),
-    "path": ("checkout", "checkout"),
+    "inference_path": ("checkout", "checkout"),
     "route": ("/checkout", "/checkout"),
     "traffic_class": ("batch", "batch"),
     "stall_threshold_ms": ("250", 250.0),
@@ -154,7 +154,7 @@ def test_an_endpoint_with_a_query_is_refused_and_the_query_not_shown(endpoint: s
         ("keep_records", True),
         ("cardinality_limit", 10**30),
         ("metrics_max_buckets", 10**30),
-        ("path", 5),
+        ("inference_path", 5),
         ("route", b"/checkout"),
         ("traffic_class", ["batch"]),
         ("service_name", 5),
@@ -354,7 +354,10 @@ def test_keywords_are_the_fields() -> None:
 def test_what_requests_are_about_by_default() -> None:
     """Only what is said."""
     assert Config().defaults == {}
-    assert Config(path="a", traffic_class="b").defaults == {"path": "a", "traffic_class": "b"}
+    assert Config(inference_path="a", traffic_class="b").defaults == {
+        "inference_path": "a",
+        "traffic_class": "b",
+    }
 
 
 def test_what_streams_are_held_against() -> None:

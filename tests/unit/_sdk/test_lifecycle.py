@@ -108,7 +108,7 @@ def test_settings_reach_the_histograms(receiver: Receiver) -> None:
     """Scale and limit of series are those that were configured."""
     latspan.configure(metrics_scale=3, cardinality_limit=1)
     for path in ("first", "second"):
-        with latspan.attributes(path=path):
+        with latspan.attributes(inference_path=path):
             do_some_work()
     latspan.shutdown()
 
@@ -146,7 +146,7 @@ def test_configuring_again_replaces_what_was_before(receiver: Receiver) -> None:
 WRONG: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
     "an address": ({"endpoint": "nowhere"}, {}),
     "a number that overflows": ({"stall_threshold_ms": 1e308}, {}),
-    "a type": ({"path": 5}, {}),
+    "a type": ({"inference_path": 5}, {}),
     "an address of metrics": (
         {"endpoint": None},
         {"LATSPAN_ENDPOINT": "", "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT": "nowhere"},

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from latspan._wire import Dialect, as_data, as_json, copy_fields, output_messages
+from latspan._wire import ApiFormat, as_data, as_json, copy_fields, output_messages
 from latspan._wire.anthropic_messages import ANTHROPIC_MESSAGES
 from latspan._wire.openai_chat import OPENAI_CHAT
 from latspan._wire.openai_completions import OPENAI_COMPLETIONS
@@ -28,7 +28,7 @@ ARGUMENTS = '{"q":"it"}'
 
 _FUNCTION: Any = {"name": "look_up", "description": "Looks up"}
 
-REQUESTS: dict[str, tuple[Dialect, Any]] = {
+REQUESTS: dict[str, tuple[ApiFormat, Any]] = {
     "chat": (
         OPENAI_CHAT,
         {
@@ -87,7 +87,7 @@ REQUESTS: dict[str, tuple[Dialect, Any]] = {
 }
 
 
-def _content_of(dialect: Dialect, request: Any) -> Any:
+def _content_of(dialect: ApiFormat, request: Any) -> Any:
     assert dialect.content is not None
     taken = copy_fields(request, dialect.content.request_fields)
     assert taken is not None
@@ -122,7 +122,7 @@ def _blob(modality: str, mime_type: str | None) -> Any:
     return {"type": "blob", "mime_type": mime_type, "modality": modality, "content": "QUJD"}
 
 
-MEDIA: dict[str, tuple[Dialect, Any, Any]] = {
+MEDIA: dict[str, tuple[ApiFormat, Any, Any]] = {
     "chat image in it": (
         OPENAI_CHAT,
         {"type": "image_url", "image_url": {"url": "data:image/png;base64,QUJD"}},
@@ -197,7 +197,7 @@ MEDIA: dict[str, tuple[Dialect, Any, Any]] = {
 }
 
 
-def _asking(dialect: Dialect, block: Any) -> Any:
+def _asking(dialect: ApiFormat, block: Any) -> Any:
     """Return a message of a request that has one block, as the API has it."""
     messages = [{"role": "user", "content": [block, {"type": "text", "text": "hello"}]}]
     (asked,) = _content_of(dialect, {"messages": messages, "input": messages}).input
@@ -516,7 +516,7 @@ SENSELESS: list[Any] = [
     [OPENAI_CHAT, OPENAI_COMPLETIONS, OPENAI_RESPONSES, ANTHROPIC_MESSAGES],
     ids=lambda dialect: dialect.name,
 )
-def test_a_senseless_request_says_little(dialect: Dialect, request_body: Any) -> None:
+def test_a_senseless_request_says_little(dialect: ApiFormat, request_body: Any) -> None:
     """A server answers it as it likes; here it must not raise."""
     content = _content_of(dialect, request_body)
 
@@ -526,7 +526,7 @@ def test_a_senseless_request_says_little(dialect: Dialect, request_body: Any) ->
 _TEXT = {"type": "text", "content": "It is here."}
 _THOUGHT = {"type": "reasoning", "content": "Let me see."}
 
-ANSWERS: dict[str, tuple[Dialect, Any, list[Any]]] = {
+ANSWERS: dict[str, tuple[ApiFormat, Any, list[Any]]] = {
     "chat": (
         OPENAI_CHAT,
         {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from latspan._wire import Dialect, EventReader
+from latspan._wire import ApiFormat, EventReader
 from latspan._wire.anthropic_messages import ANTHROPIC_MESSAGES
 from latspan._wire.openai_chat import OPENAI_CHAT
 from latspan._wire.openai_completions import OPENAI_COMPLETIONS
@@ -55,7 +55,7 @@ def test_a_long_event_that_comes_in_small_pieces_is_joined_once() -> None:
     """Each byte is looked at a few times, however many pieces an event has."""
     looked_at = 0
 
-    class Piece(bytes):
+    class PayloadPart(bytes):
         def __radd__(self, other: bytes) -> bytes:
             nonlocal looked_at
             looked_at += len(other)
@@ -66,14 +66,14 @@ def test_a_long_event_that_comes_in_small_pieces_is_joined_once() -> None:
     first = b'data: {"object":"chat.completion.chunk","choices":[]}\n\n'
     assert reader.feed(first) == 0
     for _ in range(1000):
-        reader.feed(Piece(b"data: " + b"x" * 64 + b"\n"))
+        reader.feed(PayloadPart(b"data: " + b"x" * 64 + b"\n"))
     assert 0 < looked_at <= 3 * 1000
 
 
 def test_pieces_that_end_no_line_are_not_joined() -> None:
     """A reader by bytes has hundreds of them per event."""
 
-    class Piece(bytes):
+    class PayloadPart(bytes):
         def __radd__(self, other: bytes) -> bytes:
             raise AssertionError
 
@@ -81,7 +81,7 @@ def test_pieces_that_end_no_line_are_not_joined() -> None:
     reader = EventReader((OPENAI_CHAT,), kept.append)
     event = b'data: {"object":"chat.completion.chunk","choices":[]}'
     for position in range(len(event)):
-        assert reader.feed(Piece(event[position : position + 1])) == 0
+        assert reader.feed(PayloadPart(event[position : position + 1])) == 0
     reader.feed(b"\n")
     reader.feed(b"\n")
     assert kept == [event]
@@ -163,7 +163,7 @@ TEXT = b'data: {"choices":[{"index":0,"text":"x"}]}\n\n'
     ],
 )
 def test_a_stream_is_identified_by_its_first_event_with_content(
-    before: bytes, first: bytes, dialect: Dialect, *, cut: bool
+    before: bytes, first: bytes, dialect: ApiFormat, *, cut: bool
 ) -> None:
     """Signs of life, filter results and empty events may precede it."""
     reader, kept = _reader()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from latspan._wire import Dialect
+from latspan._wire import ApiFormat
 from latspan._wire.anthropic_messages import ANTHROPIC_MESSAGES
 from latspan._wire.openai_chat import OPENAI_CHAT
 from latspan._wire.openai_completions import OPENAI_COMPLETIONS
@@ -33,11 +33,11 @@ def test_a_chunk_of_a_chat_is_known_by_its_choices(event: bytes) -> None:
     "unit",
     [b'"choices":[{', b'"choices":[{"', b'"choices" ', b'"object" : ', b'"type" : ', b'{"error" '],
 )
-def test_a_hostile_event_takes_no_longer_than_its_length(dialect: Dialect, unit: bytes) -> None:
+def test_a_hostile_event_takes_no_longer_than_its_length(dialect: ApiFormat, unit: bytes) -> None:
     """Looking from each beginning to the end of the event would take many minutes."""
     assert not _opens(dialect, unit * (1_000_000 // len(unit)))
 
 
-def _opens(dialect: Dialect, event: bytes) -> bool:
+def _opens(dialect: ApiFormat, event: bytes) -> bool:
     assert dialect.stream is not None
     return dialect.stream.opens.search(event) is not None

@@ -112,9 +112,15 @@ def test_any_other():
     assert run(f"{one},{two}", options=("--alone",)) == (0, "5 passed, 0 failed, 0 skipped")
 
 
+def test_the_files_of_a_folder_can_be_dealt_out(tmp_path: Path) -> None:
+    one = suite(tmp_path / "one", PASSES, PASSES, SKIPS)
+
+    assert run(f"{one}%2") == (0, "2 passed, 0 failed, 1 skipped")
+
+
 def test_every_folder_of_tests_is_run() -> None:
     with_tests = {
         path.relative_to(ROOT / "tests").parts[0] for path in (ROOT / "tests").rglob("test_*.py")
     }
     makefile = (ROOT / "Makefile").read_text()
-    assert set(re.findall(r"tests/(\w+)[ ,]", makefile)) - APART == with_tests - APART
+    assert set(re.findall(r"tests/(\w+)[ ,%]", makefile)) - APART == with_tests - APART

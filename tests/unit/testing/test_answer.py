@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from latspan.testing._answer import Farewell, Rotation
-from latspan.testing._script import Ending, Piece, Script, Step
+from latspan.testing._script import Ending, PayloadPart, Script, Step
 from support.answers import Played, play
 
 MS = 1_000_000
@@ -22,12 +22,12 @@ def test_a_stream_ends_with_finish_and_mark() -> None:
     played = _play(Script.chat(tokens=1), stream=True)
 
     assert played.pieces == [
-        Piece.HEADERS,
-        Piece.ROLE,
-        Piece.TEXT,
-        Piece.FINISH,
-        Piece.DONE,
-        Piece.END,
+        PayloadPart.HEADERS,
+        PayloadPart.ROLE,
+        PayloadPart.TEXT,
+        PayloadPart.FINISH,
+        PayloadPart.DONE,
+        PayloadPart.END,
     ]
     assert played.written.endswith(b"data: [DONE]\n\n\r\n0\r\n\r\n")
     assert played.answer.farewell is Farewell.KEEP
@@ -50,7 +50,7 @@ def test_chunks_are_what_openai_sends() -> None:
 
 def test_text_is_sent_as_it_is() -> None:
     """Characters beyond ASCII take several bytes, and a network may cut between them."""
-    step = Step(Piece.TEXT, text="早安", tokens=1)
+    step = Step(PayloadPart.TEXT, text="早安", tokens=1)
     played = _play(Script(steps=(step,)), stream=True)
 
     assert '"content":"早安"'.encode() in played.written
@@ -95,7 +95,7 @@ def test_a_plain_server_says_nothing_of_its_time() -> None:
     script = Script.chat(tokens=1, queue_ms=50, dialect="plain")
     played = _play(script, stream=True, stream_options={"include_usage": True})
 
-    assert [part.piece for part in played.answer.greeting[0].parts] == [Piece.HEADERS]
+    assert [part.piece for part in played.answer.greeting[0].parts] == [PayloadPart.HEADERS]
     assert b"timings" not in played.written
 
 
@@ -104,7 +104,7 @@ def test_a_server_may_refuse_to_count() -> None:
     script = Script.chat(tokens=1, reports_usage=False)
     played = _play(script, stream=True, stream_options={"include_usage": True})
 
-    assert Piece.USAGE not in played.pieces
+    assert PayloadPart.USAGE not in played.pieces
 
 
 def test_an_answer_that_does_not_stream_comes_whole_after_the_same_time() -> None:
@@ -124,14 +124,14 @@ def test_an_answer_that_does_not_stream_comes_whole_after_the_same_time() -> Non
 @pytest.mark.parametrize(
     ("ending", "tail", "farewell"),
     [
-        (Ending.UNMARKED, [Piece.TEXT, Piece.FINISH, Piece.END], Farewell.KEEP),
-        (Ending.TRUNCATED, [Piece.ROLE, Piece.TEXT, Piece.END], Farewell.KEEP),
-        (Ending.ERROR, [Piece.TEXT, Piece.ERROR, Piece.END], Farewell.KEEP),
-        (Ending.CUT, [Piece.HEADERS, Piece.ROLE, Piece.TEXT], Farewell.CLOSE),
-        (Ending.RESET, [Piece.HEADERS, Piece.ROLE, Piece.TEXT], Farewell.RESET),
+        (Ending.UNMARKED, [PayloadPart.TEXT, PayloadPart.FINISH, PayloadPart.END], Farewell.KEEP),
+        (Ending.TRUNCATED, [PayloadPart.ROLE, PayloadPart.TEXT, PayloadPart.END], Farewell.KEEP),
+        (Ending.ERROR, [PayloadPart.TEXT, PayloadPart.ERROR, PayloadPart.END], Farewell.KEEP),
+        (Ending.CUT, [PayloadPart.HEADERS, PayloadPart.ROLE, PayloadPart.TEXT], Farewell.CLOSE),
+        (Ending.RESET, [PayloadPart.HEADERS, PayloadPart.ROLE, PayloadPart.TEXT], Farewell.RESET),
     ],
 )
-def test_endings(ending: Ending, tail: list[Piece], farewell: Farewell) -> None:
+def test_endings(ending: Ending, tail: list[PayloadPart], farewell: Farewell) -> None:
     """Each way to end leaves its own last pieces and its own fate of the connection."""
     played = _play(Script.chat(tokens=1, ending=ending), stream=True)
 
@@ -143,12 +143,17 @@ def test_comments_and_empty_deltas_hold_no_token() -> None:
     """What keeps a connection alive is written during the prefill."""
     script = Script(
         prefill_ns=5,
-        lead=(Step(Piece.COMMENT, gap_ns=1, text="ping"), Step(Piece.EMPTY, gap_ns=2)),
-        steps=(Step(Piece.TEXT, text="hi", tokens=1),),
+        lead=(Step(PayloadPart.COMMENT, gap_ns=1, text="ping"), Step(PayloadPart.EMPTY, gap_ns=2)),
+        steps=(Step(PayloadPart.TEXT, text="hi", tokens=1),),
     )
     played = _play(script, stream=True)
 
-    assert played.pieces[:4] == [Piece.HEADERS, Piece.COMMENT, Piece.EMPTY, Piece.TEXT]
+    assert played.pieces[:4] == [
+        PayloadPart.HEADERS,
+        PayloadPart.COMMENT,
+        PayloadPart.EMPTY,
+        PayloadPart.TEXT,
+    ]
     assert [frame.offset_ns for frame in played.answer.frames[:4]] == [0, 1, 3, 5]
     assert b": ping\n\n" in played.written
 

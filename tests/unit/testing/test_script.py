@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from latspan.testing import Dialect, Ending, Piece, Script, Step
+from latspan.testing import Ending, PayloadPart, Script, ServerFlavor, Step
 
 MS = 1_000_000
 
@@ -16,9 +16,9 @@ def test_a_chat_sends_its_role_with_the_first_token() -> None:
     script = Script.chat(tokens=2, gap_ms=10)
 
     assert [(step.piece, step.gap_ns) for step in script.steps] == [
-        (Piece.ROLE, 0),
-        (Piece.TEXT, 0),
-        (Piece.TEXT, 10 * MS),
+        (PayloadPart.ROLE, 0),
+        (PayloadPart.TEXT, 0),
+        (PayloadPart.TEXT, 10 * MS),
     ]
 
 
@@ -26,8 +26,8 @@ def test_a_role_can_come_early() -> None:
     """With a time of its own the role is written during the prefill."""
     script = Script.chat(tokens=1, role_ms=3)
 
-    assert script.lead == (Step(Piece.ROLE, gap_ns=3 * MS),)
-    assert [step.piece for step in script.steps] == [Piece.TEXT]
+    assert script.lead == (Step(PayloadPart.ROLE, gap_ns=3 * MS),)
+    assert [step.piece for step in script.steps] == [PayloadPart.TEXT]
 
 
 def test_a_chat_reasons_then_speaks_then_calls_a_tool() -> None:
@@ -35,9 +35,9 @@ def test_a_chat_reasons_then_speaks_then_calls_a_tool() -> None:
     script = Script.chat(reasoning_tokens=1, tokens=1, tool_call_tokens=1, role_ms=0)
 
     assert [step.piece for step in script.steps] == [
-        Piece.REASONING,
-        Piece.TEXT,
-        Piece.TOOL_CALL,
+        PayloadPart.REASONING,
+        PayloadPart.TEXT,
+        PayloadPart.TOOL_CALL,
     ]
     assert script.finish_reason == "tool_calls"
 
@@ -87,7 +87,7 @@ def test_slower_scales_every_time() -> None:
     "script",
     [
         Script.chat(tokens=3, reasoning_tokens=2, tool_call_tokens=1, role_ms=1, dialect="plain"),
-        Script.chat(ending=Ending.ERROR, dialect=Dialect.LLAMA_CPP),
+        Script.chat(ending=Ending.ERROR, dialect=ServerFlavor.LLAMA_CPP),
         Script.refused(503, retry_after_s=1.5),
     ],
 )
@@ -99,13 +99,13 @@ def test_a_script_survives_json(script: Script) -> None:
 def test_impossible_steps_are_refused() -> None:
     """A step says at once what is wrong with it."""
     with pytest.raises(ValueError, match="itself writes 'done'"):
-        Step(Piece.DONE)
+        Step(PayloadPart.DONE)
     with pytest.raises(ValueError, match="at least 0 ns"):
-        Step(Piece.EMPTY, gap_ns=-1)
+        Step(PayloadPart.EMPTY, gap_ns=-1)
     with pytest.raises(ValueError, match="cannot hold 1 tokens"):
-        Step(Piece.ROLE, tokens=1)
+        Step(PayloadPart.ROLE, tokens=1)
     with pytest.raises(ValueError, match="cannot hold 0 tokens"):
-        Step(Piece.TEXT, text="no token")
+        Step(PayloadPart.TEXT, text="no token")
 
 
 def test_impossible_scripts_are_refused() -> None:
@@ -119,7 +119,7 @@ def test_impossible_scripts_are_refused() -> None:
     with pytest.raises(ValueError, match="is not written to it"):
         Script(prompt_tokens=3, cached_tokens=2, cache_write_tokens=2)
     with pytest.raises(ValueError, match="no token comes before"):
-        Script(lead=(Step(Piece.TEXT, tokens=1),))
+        Script(lead=(Step(PayloadPart.TEXT, tokens=1),))
     with pytest.raises(ValueError, match="400 to 599"):
         Script.refused(200)
     with pytest.raises(ValueError, match="at least 1 token"):

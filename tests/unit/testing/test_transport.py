@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from latspan.errors import MissingExtraError
-from latspan.testing import Ending, ManualClock, Piece, Script, ServedRequest, Step
+from latspan.testing import Ending, ManualClock, PayloadPart, Script, ServedRequest, Step
 from latspan.testing import scripted_transport as _scripted_transport
 
 MS = 1_000_000
@@ -42,7 +42,7 @@ class Client:
     clock: ManualClock = field(default_factory=lambda: ManualClock(1_000))
     events: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
     reads: list[tuple[int, bytes]] = field(default_factory=list[tuple[int, bytes]])
-    truth: Callable[[], list[ServedRequest]] = list
+    served_requests: Callable[[], list[ServedRequest]] = list
     library: Any = None
 
     def __post_init__(self) -> None:
@@ -64,7 +64,7 @@ class Client:
         transport = make_transport(
             scripts, self.clock, library=self.name, asynchronous=self.asynchronous, **(net or {})
         )
-        self.truth = transport.truth
+        self.served_requests = transport.served_requests
         statuses: list[int] = []
         extensions = {"trace": self._trace_async if self.asynchronous else self._trace}
         ask = {"json": body or BODY, "extensions": extensions}
@@ -130,7 +130,7 @@ async def test_the_truth_is_the_plan_on_the_servers_side(client: Client) -> None
     script = Script.chat(tokens=2, queue_ms=11, prefill_ms=30, gap_ms=10)
     await client.post(script, net=NET)
 
-    (served,) = client.truth()
+    (served,) = client.served_requests()
     accepted_ns = 1_000 + 3 * MS + 7 + 2 * MS
     slot_ns = accepted_ns + 11 * MS
     assert served.status == 200
@@ -149,7 +149,7 @@ async def test_a_plain_server_sends_its_headers_at_once(client: Client) -> None:
         Script.chat(tokens=1, queue_ms=11, dialect="plain"), net={"network_ns": 2 * MS}
     )
 
-    (served,) = client.truth()
+    (served,) = client.served_requests()
     assert served.headers_ns == served.accepted_ns
     assert client.took("http11.receive_response_headers") == 4 * MS
 
@@ -159,7 +159,7 @@ async def test_a_slow_reader_finds_what_has_arrived_meanwhile(client: Client) ->
     script = Script.chat(tokens=5, prefill_ms=10, gap_ms=10)
     await client.post(script, think_ns=25 * MS)
 
-    (served,) = client.truth()
+    (served,) = client.served_requests()
     assert served.last_token_ns == served.accepted_ns + 50 * MS
     instants = [instant_ns - served.accepted_ns for instant_ns, _ in client.reads]
     # Read at 10 ms; back at 35 ms, when the tokens of 20 and 30 ms lie there.
@@ -182,7 +182,7 @@ async def test_a_connection_that_was_read_out_is_used_again(client: Client) -> N
 
     names = [name for _, name in client.events]
     assert names.count("connection.connect_tcp.complete") == 1
-    assert [served.connection for served in client.truth()] == [0, 0]
+    assert [served.connection for served in client.served_requests()] == [0, 0]
 
 
 async def test_scripts_are_served_in_order(client: Client) -> None:
@@ -207,7 +207,7 @@ async def test_waiting_too_long_is_the_librarys_read_timeout(client: Client) -> 
         await client.post(script, timeout_s=0.5)
 
     assert client.clock.monotonic_ns() == 1_000 + 10 * MS + 500 * MS
-    (served,) = client.truth()
+    (served,) = client.served_requests()
     assert served.cancelled_ns == client.clock.monotonic_ns()
     assert served.token_ns == (served.accepted_ns + 10 * MS,)
 
@@ -218,7 +218,7 @@ async def test_connecting_too_long_is_the_librarys_connect_timeout(client: Clien
         await client.post(Script.chat(), timeout_s=0.001, net=NET)
 
     assert client.clock.monotonic_ns() == 1_000 + MS
-    assert client.truth() == []
+    assert client.served_requests() == []
 
 
 async def test_a_refused_connection_is_the_librarys_connect_error(client: Client) -> None:
@@ -249,7 +249,7 @@ async def test_the_server_hears_one_way_later_that_the_client_left(client: Clien
     script = Script.chat(tokens=9, prefill_ms=10, gap_ms=10)
     await client.post(script, leave_after=2, net={"network_ns": 3 * MS})
 
-    (served,) = client.truth()
+    (served,) = client.served_requests()
     assert served.end_ns is None
     heard_ns = client.reads[-1][0] + 3 * MS
     assert served.cancelled_ns == heard_ns
@@ -260,12 +260,15 @@ async def test_comments_and_empty_deltas_arrive_during_the_prefill(client: Clien
     """What comes first need not be a token."""
     script = Script(
         prefill_ns=50 * MS,
-        lead=(Step(Piece.COMMENT, gap_ns=10 * MS, text="ping"), Step(Piece.EMPTY, gap_ns=5 * MS)),
-        steps=(Step(Piece.TEXT, text="hi", tokens=1),),
+        lead=(
+            Step(PayloadPart.COMMENT, gap_ns=10 * MS, text="ping"),
+            Step(PayloadPart.EMPTY, gap_ns=5 * MS),
+        ),
+        steps=(Step(PayloadPart.TEXT, text="hi", tokens=1),),
     )
     await client.post(script)
 
-    (served,) = client.truth()
+    (served,) = client.served_requests()
     assert served.first_token_ns == served.accepted_ns + 50 * MS
     assert [instant_ns - 1_000 for instant_ns, _ in client.reads[:3]] == [
         10 * MS,

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Final
 
 from latspan._wire import encode_event
-from latspan.testing._script import Piece, Script, Step
+from latspan.testing._script import PayloadPart, Script, Step
 from latspan.testing._served import Ledger
 
 __all__ = [
@@ -119,11 +119,11 @@ class StreamPayloads(Payloads):
         """Return the event of an error inside a stream whose status was 200."""
         return encode(self.error(500, self.script.error))
 
-    def text(self, piece: Piece) -> str:
+    def text(self, piece: PayloadPart) -> str:
         """Return all that the script's steps of one kind hold."""
         return "".join(step.text for step in self.script.steps if step.piece is piece)
 
     @property
     def reasoning_tokens(self) -> int:
         """Tokens of reasoning, which are among all tokens."""
-        return sum(s.tokens for s in self.script.steps if s.piece is Piece.REASONING)
+        return sum(s.tokens for s in self.script.steps if s.piece is PayloadPart.REASONING)

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, cast
 from latspan._units import in_unit
 from latspan._wire import DONE
 from latspan.testing._payloads._base import StreamPayloads, encode
-from latspan.testing._script import Dialect, Script, Step
+from latspan.testing._script import Script, ServerFlavor, Step
 from latspan.testing._served import Ledger
 
 __all__ = ["OpenAIChunks"]
@@ -85,12 +85,12 @@ class OpenAIChunks(StreamPayloads):
             "total_tokens": script.prompt_tokens + script.tokens,
             "prompt_tokens_details": read | (written if script.cache_write_tokens else {}),
         }
-        if script.dialect is Dialect.PLAIN:
+        if script.dialect is ServerFlavor.PLAIN:
             usage["completion_tokens_details"] = {"reasoning_tokens": self.reasoning_tokens}
         return {"usage": usage}
 
     def _timings(self, ledger: Ledger) -> dict[str, Any]:
-        if self.script.dialect is not Dialect.LLAMA_CPP or ledger.slot_ns is None:
+        if self.script.dialect is not ServerFlavor.LLAMA_CPP or ledger.slot_ns is None:
             return {}
         tokens = [write.instant_ns for write in ledger.writes if write.piece.bears_token]
         if self.streams:

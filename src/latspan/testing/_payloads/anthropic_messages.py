@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from latspan.testing._payloads._base import CALL_NAME, StreamPayloads, encode
-from latspan.testing._script import Piece, Script, Step
+from latspan.testing._script import PayloadPart, Script, Step
 from latspan.testing._served import Ledger
 
 __all__ = ["AnthropicMessages"]
@@ -35,11 +35,11 @@ _ERRORS: Final = {
 }
 
 _DELTAS: Final = {
-    Piece.TEXT: ("text_delta", "text"),
-    Piece.REASONING: ("thinking_delta", "thinking"),
-    Piece.TOOL_CALL: ("input_json_delta", "partial_json"),
+    PayloadPart.TEXT: ("text_delta", "text"),
+    PayloadPart.REASONING: ("thinking_delta", "thinking"),
+    PayloadPart.TOOL_CALL: ("input_json_delta", "partial_json"),
     # There is no block for it: a refusal is text, and a reason to stop.
-    Piece.REFUSAL: ("text_delta", "text"),
+    PayloadPart.REFUSAL: ("text_delta", "text"),
 }
 
 _SIGNATURE: Final = "c2NyaXB0ZWQ="
@@ -54,7 +54,7 @@ class _Block:
         index: Its place in the content, from 0.
     """
 
-    def __init__(self, piece: Piece, index: int) -> None:
+    def __init__(self, piece: PayloadPart, index: int) -> None:
         self.piece = piece
         self.index = index
         self.text = ""
@@ -62,19 +62,19 @@ class _Block:
     @property
     def empty(self) -> dict[str, Any]:
         """The block as it stands where it starts."""
-        if self.piece is Piece.TOOL_CALL:
+        if self.piece is PayloadPart.TOOL_CALL:
             call = {"id": f"toolu_{self.index}", "name": CALL_NAME}
             return {"type": "tool_use", **call, "input": {}}
-        if self.piece is Piece.REASONING:
+        if self.piece is PayloadPart.REASONING:
             return {"type": "thinking", "thinking": "", "signature": ""}
         return {"type": "text", "text": ""}
 
     @property
     def whole(self) -> dict[str, Any]:
         """The block with all that it holds."""
-        if self.piece is Piece.TOOL_CALL:
+        if self.piece is PayloadPart.TOOL_CALL:
             return self.empty | {"input": _arguments(self.text)}
-        if self.piece is Piece.REASONING:
+        if self.piece is PayloadPart.REASONING:
             return self.empty | {"thinking": self.text, "signature": _SIGNATURE}
         return self.empty | {"text": self.text}
 
@@ -94,7 +94,7 @@ class AnthropicMessages(StreamPayloads):
 
     def step(self, step: Step) -> bytes:
         """Return the step's event, after those that open what it needs."""
-        if step.piece is Piece.EMPTY:
+        if step.piece is PayloadPart.EMPTY:
             return _event("ping")
         events = self._begun()
         if not step.piece.bears_token:
@@ -154,7 +154,7 @@ class AnthropicMessages(StreamPayloads):
         start = self._message(content=[], stop_reason=None, usage=self._usage())
         return _event("message_start", message=start)
 
-    def _opened(self, piece: Piece) -> bytes:
+    def _opened(self, piece: PayloadPart) -> bytes:
         block = self._open = _Block(piece, self._blocks)
         self._blocks += 1
         return _event("content_block_start", index=block.index, content_block=block.empty)
@@ -167,7 +167,7 @@ class AnthropicMessages(StreamPayloads):
         if block is None:
             return b""
         signed = b""
-        if block.piece is Piece.REASONING:
+        if block.piece is PayloadPart.REASONING:
             signed = self._delta({"type": "signature_delta", "signature": _SIGNATURE})
         return signed + _event("content_block_stop", index=block.index)
 

@@ -7,14 +7,14 @@ from typing import Any, Final
 
 from latspan.testing._payloads._base import CALL_ID, CALL_NAME
 from latspan.testing._payloads._openai_chunks import OpenAIChunks
-from latspan.testing._script import Dialect, Piece, Script, Step
+from latspan.testing._script import PayloadPart, Script, ServerFlavor, Step
 
 __all__ = ["OpenAIChat"]
 
 _TEXT_FIELDS: Final = {
-    Piece.TEXT: "content",
-    Piece.REASONING: "reasoning_content",
-    Piece.REFUSAL: "refusal",
+    PayloadPart.TEXT: "content",
+    PayloadPart.REASONING: "reasoning_content",
+    PayloadPart.REFUSAL: "refusal",
 }
 
 
@@ -30,7 +30,7 @@ class OpenAIChat(OpenAIChunks):
         self, script: Script, body: Mapping[str, Any], *, number: int, created_s: int
     ) -> None:
         super().__init__(script, body, number=number, created_s=created_s)
-        self._first_call = next((s for s in script.steps if s.piece is Piece.TOOL_CALL), None)
+        self._first_call = next((s for s in script.steps if s.piece is PayloadPart.TOOL_CALL), None)
 
     def choice(self, step: Step | None) -> dict[str, Any]:
         """Return a choice with a delta."""
@@ -44,7 +44,7 @@ class OpenAIChat(OpenAIChunks):
         for piece, name in _TEXT_FIELDS.items():
             if text := self.text(piece):
                 message[name] = text
-        if arguments := self.text(Piece.TOOL_CALL):
+        if arguments := self.text(PayloadPart.TOOL_CALL):
             function = {"name": CALL_NAME, "arguments": arguments}
             message["tool_calls"] = [{"id": CALL_ID, "type": "function", "function": function}]
         return {"index": 0, "message": message, "finish_reason": self.script.finish_reason}
@@ -52,13 +52,13 @@ class OpenAIChat(OpenAIChunks):
     def _delta(self, step: Step) -> dict[str, Any]:
         if step.piece in _TEXT_FIELDS:
             return {_TEXT_FIELDS[step.piece]: step.text}
-        if step.piece is Piece.TOOL_CALL:
+        if step.piece is PayloadPart.TOOL_CALL:
             call: dict[str, Any] = {"index": 0, "function": {"arguments": step.text}}
             if step is self._first_call:
                 call |= {"id": CALL_ID, "type": "function"}
                 call["function"]["name"] = CALL_NAME
             return {"tool_calls": [call]}
-        if step.piece is Piece.ROLE:
-            llama = self.script.dialect is Dialect.LLAMA_CPP
+        if step.piece is PayloadPart.ROLE:
+            llama = self.script.dialect is ServerFlavor.LLAMA_CPP
             return {"role": "assistant", "content": None if llama else ""}
         return {}

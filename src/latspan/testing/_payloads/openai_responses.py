@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from latspan.testing._payloads._base import CALL_ID, CALL_NAME, StreamPayloads, encode
-from latspan.testing._script import Piece, Script, Step
+from latspan.testing._script import PayloadPart, Script, Step
 from latspan.testing._served import Ledger
 
 __all__ = ["OpenAIResponses"]
@@ -28,47 +28,49 @@ class _Item:
         index: Its place in the output, from 0.
     """
 
-    def __init__(self, piece: Piece, index: int) -> None:
+    def __init__(self, piece: PayloadPart, index: int) -> None:
         self.piece = piece
         self.index = index
         self.text = ""
-        prefix = {Piece.REASONING: "rs", Piece.TOOL_CALL: "fc"}.get(piece, "msg")
+        prefix = {PayloadPart.REASONING: "rs", PayloadPart.TOOL_CALL: "fc"}.get(piece, "msg")
         self.id = f"{prefix}_{index}"
 
     @property
     def place(self) -> dict[str, Any]:
         """Where its events say that they belong."""
         place: dict[str, Any] = {"item_id": self.id, "output_index": self.index}
-        if self.piece is Piece.TOOL_CALL:
+        if self.piece is PayloadPart.TOOL_CALL:
             return place
-        return place | {f"{'summary' if self.piece is Piece.REASONING else 'content'}_index": 0}
+        return place | {
+            f"{'summary' if self.piece is PayloadPart.REASONING else 'content'}_index": 0
+        }
 
     @property
     def part(self) -> dict[str, Any]:
         """The part that holds its text."""
-        if self.piece is Piece.REASONING:
+        if self.piece is PayloadPart.REASONING:
             return {"type": "summary_text", "text": self.text}
-        if self.piece is Piece.REFUSAL:
+        if self.piece is PayloadPart.REFUSAL:
             return {"type": "refusal", "refusal": self.text}
         return {"type": "output_text", "text": self.text, "annotations": [], "logprobs": []}
 
     def payload(self, status: str) -> dict[str, Any]:
         """Return it as it stands in the output; without its part as long as it is in progress."""
         parts = [] if status == "in_progress" else [self.part]
-        if self.piece is Piece.REASONING:
+        if self.piece is PayloadPart.REASONING:
             return {"id": self.id, "type": "reasoning", "summary": parts}
         kept = {"id": self.id, "status": status}
-        if self.piece is Piece.TOOL_CALL:
+        if self.piece is PayloadPart.TOOL_CALL:
             call = {"call_id": CALL_ID, "name": CALL_NAME, "arguments": self.text}
             return kept | {"type": "function_call"} | call
         return kept | {"type": "message", "role": "assistant", "content": parts}
 
 
 _NAMES: Final = {
-    Piece.TEXT: "output_text",
-    Piece.REFUSAL: "refusal",
-    Piece.REASONING: "reasoning_summary_text",
-    Piece.TOOL_CALL: "function_call_arguments",
+    PayloadPart.TEXT: "output_text",
+    PayloadPart.REFUSAL: "refusal",
+    PayloadPart.REASONING: "reasoning_summary_text",
+    PayloadPart.TOOL_CALL: "function_call_arguments",
 }
 
 
@@ -95,7 +97,7 @@ class OpenAIResponses(StreamPayloads):
             events += self._closed() + self._opened(step.piece)
         item = self._item
         item.text += step.text
-        more: dict[str, Any] = {"logprobs": []} if step.piece is Piece.TEXT else {}
+        more: dict[str, Any] = {"logprobs": []} if step.piece is PayloadPart.TEXT else {}
         name = f"response.{_NAMES[step.piece]}.delta"
         return events + self._event(name, **item.place, delta=step.text, **more)
 
@@ -136,7 +138,7 @@ class OpenAIResponses(StreamPayloads):
             return b""
         return self._event("response.created", response=self._response())
 
-    def _opened(self, piece: Piece) -> bytes:
+    def _opened(self, piece: PayloadPart) -> bytes:
         item = self._open = _Item(piece, len(self._items))
         self._items.append(item)
         events = self._event(
@@ -150,9 +152,11 @@ class OpenAIResponses(StreamPayloads):
         item, self._open = self._open, None
         if item is None:
             return b""
-        said = {Piece.REFUSAL: "refusal", Piece.TOOL_CALL: "arguments"}.get(item.piece, "text")
-        more: dict[str, Any] = {"logprobs": []} if item.piece is Piece.TEXT else {}
-        if item.piece is Piece.TOOL_CALL:
+        said = {PayloadPart.REFUSAL: "refusal", PayloadPart.TOOL_CALL: "arguments"}.get(
+            item.piece, "text"
+        )
+        more: dict[str, Any] = {"logprobs": []} if item.piece is PayloadPart.TEXT else {}
+        if item.piece is PayloadPart.TOOL_CALL:
             more["name"] = CALL_NAME
         return (
             self._event(
@@ -167,9 +171,9 @@ class OpenAIResponses(StreamPayloads):
         )
 
     def _part_event(self, item: _Item, what: str) -> bytes:
-        if item.piece is Piece.TOOL_CALL:
+        if item.piece is PayloadPart.TOOL_CALL:
             return b""
-        part = "reasoning_summary_part" if item.piece is Piece.REASONING else "content_part"
+        part = "reasoning_summary_part" if item.piece is PayloadPart.REASONING else "content_part"
         return self._event(f"response.{part}.{what}", **item.place, part=item.part)
 
     def _event(self, name: str, /, **fields: Any) -> bytes:

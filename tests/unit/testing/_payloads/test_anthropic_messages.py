@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from latspan.testing import Ending, Piece, Script, Step
+from latspan.testing import Ending, PayloadPart, Script, Step
 from support.answers import Played, play
 
 
@@ -96,7 +96,9 @@ def test_the_pieces_mean_what_they_mean_in_a_chat() -> None:
 def test_a_ping_bears_nothing() -> None:
     """It may come before the message starts, and a token starts what is not started."""
     script = Script(
-        prefill_ns=5, lead=(Step(Piece.EMPTY),), steps=(Step(Piece.TEXT, text="hi", tokens=1),)
+        prefill_ns=5,
+        lead=(Step(PayloadPart.EMPTY),),
+        steps=(Step(PayloadPart.TEXT, text="hi", tokens=1),),
     )
     types = [event["type"] for event in _play(script, stream=True).events]
 
@@ -125,7 +127,7 @@ def test_a_whole_message_holds_its_blocks() -> None:
     assert (thinking["thinking"], text["text"]) == ("reasoning0 ", "text0 ")
     assert call["input"] == {"words": "tool_call0 tool_call1 "}
     assert (body["stop_reason"], body["usage"]["output_tokens"]) == ("tool_use", 4)
-    odd = Script(steps=(Step(Piece.TOOL_CALL, text="odd", tokens=1),))
+    odd = Script(steps=(Step(PayloadPart.TOOL_CALL, text="odd", tokens=1),))
     assert _play(odd).body["content"][0]["input"] == {"text": "odd"}
 
 

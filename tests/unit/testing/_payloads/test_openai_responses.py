@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from latspan.testing import Ending, Piece, Script, Step
+from latspan.testing import Ending, PayloadPart, Script, Step
 from support.answers import Played, play
 
 
@@ -84,7 +84,7 @@ def test_endings(ending: Ending, last: str) -> None:
 
 def test_a_refusal_is_a_part_of_a_message() -> None:
     """It has events of its own."""
-    script = Script(steps=(Step(Piece.REFUSAL, text="no", tokens=1),))
+    script = Script(steps=(Step(PayloadPart.REFUSAL, text="no", tokens=1),))
     types = [event["type"] for event in _play(script, stream=True).events]
 
     assert "response.refusal.delta" in types
@@ -93,7 +93,9 @@ def test_a_refusal_is_a_part_of_a_message() -> None:
 
 def test_a_word_of_progress_holds_no_token() -> None:
     """What is empty elsewhere says here that the response is in progress."""
-    script = Script(lead=(Step(Piece.EMPTY),), steps=(Step(Piece.TEXT, text="hi", tokens=1),))
+    script = Script(
+        lead=(Step(PayloadPart.EMPTY),), steps=(Step(PayloadPart.TEXT, text="hi", tokens=1),)
+    )
     types = [event["type"] for event in _play(script, stream=True).events]
 
     assert types[:3] == ["response.created", "response.in_progress", "response.output_item.added"]

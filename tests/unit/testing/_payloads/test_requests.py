@@ -10,7 +10,7 @@ from latspan.testing._http import HttpRequest
 from latspan.testing._payloads import InvalidRequestError, read_request
 from latspan.testing._payloads.openai_chat import OpenAIChat
 from latspan.testing._payloads.openai_completions import OpenAICompletions
-from latspan.testing._script import Piece, Script
+from latspan.testing._script import PayloadPart, Script
 from support.answers import as_request, play
 
 
@@ -58,7 +58,7 @@ def test_a_list_of_models_needs_no_script() -> None:
     """It comes at once, holds no slot, and both client libraries find their fields."""
     played = play(Script(), path="/v1/models", method="GET")
 
-    assert played.pieces == [Piece.HEADERS, Piece.BODY]
+    assert played.pieces == [PayloadPart.HEADERS, PayloadPart.BODY]
     assert not played.answer.needs_slot
     (model,) = played.body["data"]
     assert (model["id"], model["object"], model["type"]) == ("scripted", "model", "model")

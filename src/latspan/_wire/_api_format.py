@@ -11,7 +11,7 @@ from latspan._wire._body import Body, identity_in, plain
 from latspan._wire._content import ContentShape
 from latspan._wire._usage import Usage
 
-__all__ = ["Dialect", "FinishReasons", "Stream", "all_finished"]
+__all__ = ["ApiFormat", "FinishReasons", "Stream", "all_finished"]
 
 FinishReasons = Mapping[int, str | None]
 """Why each choice of an answer ended, by its position; ``None`` for one that is seen without."""
@@ -42,7 +42,7 @@ def _never(first: Body) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Dialect:
+class ApiFormat:
     """
     The shape of one API's answers.
 
