@@ -148,7 +148,7 @@ LATENCY_METRICS: Final = _by_name(
         "s",
         "(last_token - first_token) / (n - 1), n the output tokens without"
         " reasoning that it does not stream",
-        "n < 2, nobody counted, several choices at once, or all tokens in one chunk",
+        "n < 2, no token count, several choices at once, or all tokens in one chunk",
         "MLPerf inference rules; (E2E - TTFT) / (n - 1) where the stream ends with its tokens",
         ("tpot",),
     ),
@@ -210,20 +210,20 @@ LATENCY_METRICS: Final = _by_name(
 _USAGE: Final = "OpenTelemetry GenAI conventions, gen_ai.usage.*"
 
 TOKEN_METRICS: Final = _by_name(
-    Metric("input_tokens", "1", "prompt tokens, cached ones included", "nobody said", _USAGE),
+    Metric("input_tokens", "1", "prompt tokens, cached ones included", "no token count", _USAGE),
     Metric(
         "cached_tokens",
         "1",
         "the part of input_tokens that came from the provider's prompt cache",
-        "nobody said",
+        "no token count",
         _USAGE,
     ),
-    Metric("output_tokens", "1", "generated tokens, reasoning included", "nobody said", _USAGE),
+    Metric("output_tokens", "1", "generated tokens, reasoning included", "no token count", _USAGE),
     Metric(
         "reasoning_tokens",
         "1",
         "the part of output_tokens that was reasoning",
-        "nobody said",
+        "no token count",
         _USAGE,
     ),
 )
@@ -233,30 +233,30 @@ EVIDENCE_METRICS: Final = _by_name(
     Metric(
         "evidence_rejected",
         "1",
-        "how many reports of a server's or a gateway's own time do not fit what was measured",
-        "all fit, or there were none",
+        "number of time reports of servers and gateways that do not fit the measurement",
+        "all reports fit, or there were none",
         "latspan",
     ),
     Metric(
         "buffered",
         "1",
-        "1 where a stream came in one burst, and its server says that it took longer to make it",
-        "it came as it was made, or nobody said how long that took",
+        "1 if a stream arrived in one burst and its server reports a longer generation",
+        "the stream arrived as it was generated, or the server does not report that time",
         "latspan",
     ),
 )
-"""Whether servers, and the ways from them, can be believed; ask for the count, not for values."""
+"""Whether reports and streams are plausible; query the count, not the values."""
 
 SERVER_METRICS: Final = _by_name(
     Metric(
         "degraded",
         "1",
-        "1 where the answer was less than it could have been: another model, a feature off, cut",
-        "it was not, or nobody said so",
+        "1 if the response was degraded: another model, a feature off, or output cut",
+        "not marked as degraded",
         "latspan",
     ),
 )
-"""What servers say of their requests; ask for the count, the values say nothing."""
+"""Marks that servers set on their requests; query the count, not the values."""
 
 _CONVENTIONS: Final = f"OpenTelemetry GenAI conventions v{semconv.GENAI_REVISION}"
 
@@ -287,16 +287,16 @@ CONVENTION_METRICS: Final = _by_name(
     Metric(
         semconv.METRIC_TOKEN_USAGE,
         "1",
-        f"input and output tokens, told apart by {semconv.GEN_AI_TOKEN_TYPE}",
-        "as the duration; nobody said",
+        f"input and output tokens, distinguished by {semconv.GEN_AI_TOKEN_TYPE}",
+        "as the duration, or no token count",
         _CONVENTIONS,
         distribution=True,
     ),
     Metric(
         semconv.METRIC_SERVER_REQUEST_DURATION,
         "s",
-        "done - start of a request that a server has said is a model's",
-        "nobody said so",
+        "done - start of a request for which the server set a model",
+        "no model was set for the request",
         _CONVENTIONS,
     ),
     Metric(

@@ -88,7 +88,7 @@ class MissingExtraError(LatspanError, ImportError):
 
 
 class UnknownNameError(LatspanError, LookupError):
-    """No metric, segment, unit or setting goes by the given name."""
+    """No metric, segment, unit, setting, attribute, kind or degradation has the given name."""
 
 
 class InvalidValueError(LatspanError, TypeError):

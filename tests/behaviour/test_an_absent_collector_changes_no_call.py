@@ -17,7 +17,7 @@ from support.programs import run_program
 pytest.importorskip("openai", reason="the openai client is not installed")
 
 CALLS = 5
-LOST = r"(\d+) spans are lost: nobody took them before the end"
+LOST = r"Dropped (\d+) spans that could not be exported before shutdown"
 TIMEOUT_S = 0.5
 LIMIT_S = 3.0
 """Room for a busy machine; left to themselves the exporters try for 8 to 10 s."""

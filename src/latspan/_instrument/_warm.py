@@ -240,7 +240,7 @@ def _warmer_of(
         kind = cast("type[Any]", type(client))
         raise InstrumentationError(
             f"latspan opens no connections for '{kind.__module__}.{kind.__qualname__}'",
-            hint="it does for clients of openai, httpx and httpx2",
+            hint="supported are clients of openai, anthropic, httpx and httpx2",
         )
     return found, preparing
 

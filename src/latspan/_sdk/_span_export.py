@@ -204,7 +204,7 @@ class SpanExport(SpanProcessor):
             self._worker.stop(0)
             if left := self._queue.unsent:
                 logger.warning(
-                    "%d %s are lost: nobody took them before the end", left, self._signal
+                    "Dropped %d %s that could not be exported before shutdown", left, self._signal
                 )
 
         self._worker.submit(close)

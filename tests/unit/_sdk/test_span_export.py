@@ -468,7 +468,7 @@ def test_what_is_lost_at_the_end_is_said(
     export.closing()(DEADLINE_S)
 
     assert [record.getMessage() for record in caplog.records] == [
-        "2 spans are lost: nobody took them before the end"
+        "Dropped 2 spans that could not be exported before shutdown"
     ]
 
 
