@@ -145,8 +145,8 @@ backends-up: ## Run them on this machine, and Tempo where LATSPAN_TEMPO names it
 backends-down: ## End them
 	@$(PYTHON) scripts/run_backends.py down
 
-.PHONY: check check-format check-lint check-types check-layers check-docs check-api check-changelog
-check: check-format check-lint check-types check-layers check-docs check-api check-changelog ## Format, lint, types, layers, docs, public names, changelog (no tests)
+.PHONY: check check-format check-lint check-types check-layers check-docs check-api check-changelog check-language
+check: check-format check-lint check-types check-layers check-docs check-api check-changelog check-language ## Format, lint, types, layers, docs, public names, changelog, language (no tests)
 
 check-format: $(READY)
 	@$(BIN)/ruff format --quiet --diff .
@@ -169,6 +169,9 @@ check-api: $(READY)
 
 check-changelog: $(READY)
 	@$(BIN)/python scripts/changelog.py check
+
+check-language: $(READY)
+	@$(BIN)/python scripts/language.py check
 
 .PHONY: bench
 bench: $(READY) ## Measure what latspan costs, with the yardstick of this machine

@@ -2,19 +2,19 @@
 """
 Check the English of the documentation and the code against a short list of words.
 
-``language.py check`` counts the words below in prose: Markdown without code, and in Python files
-everything that is not a name. It fails if a part of the repository has more of them than its limit,
-and prints where they are. ``language.py show`` prints them all.
-
-The limit of the code is the number that it still has. Lower it with every rewritten module.
+``language.py check`` counts the words below in prose: Markdown without code, and the comments and
+strings of Python files. It fails if there are more than the limit, and prints where they are.
+``language.py show`` prints them all.
 """
 
 from __future__ import annotations
 
 import argparse
+import io
 import re
 import subprocess
 import sys
+import tokenize
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,8 +35,9 @@ WORDS: Final = {
 }
 """Words to avoid, each with what to write instead."""
 
-LIMITS: Final = {("README.md", "docs"): 5, ("src", "integrations"): 0}
-"""Most of these words in each part of the repository."""
+PARTS: Final = ("README.md", "docs", "src", "integrations")
+LIMIT: Final = 25
+"""Maximum number of these words in all parts of the repository together."""
 
 _WORD: Final = re.compile(rf"\b(?:{'|'.join(WORDS)})\b", re.IGNORECASE)
 _FENCE: Final = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
@@ -64,21 +65,30 @@ class Found:
 
 def found_in(path: str, text: str) -> Iterator[Found]:
     """Yield the words in the prose of a file."""
-    if path.endswith(".md"):
-        text = _CODE.sub(_blank, _FENCE.sub(_blank, text))
-    for number, line in enumerate(text.splitlines(), 1):
-        for match in _WORD.finditer(line):
-            yield Found(path, number, match[0].lower())
+    for first, prose in _prose_of_python(text) if path.endswith(".py") else [(1, _markdown(text))]:
+        for number, line in enumerate(prose.splitlines(), first):
+            for match in _WORD.finditer(line):
+                yield Found(path, number, match[0].lower())
+
+
+def _markdown(text: str) -> str:
+    return _CODE.sub(_blank, _FENCE.sub(_blank, text))
+
+
+def _prose_of_python(text: str) -> Iterator[tuple[int, str]]:
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type in {tokenize.COMMENT, tokenize.STRING}:
+            yield token.start[0], _CODE.sub(_blank, token.string)
 
 
 def _blank(match: re.Match[str]) -> str:
     return re.sub(r"[^\n]", " ", match[0])
 
 
-def files(parts: tuple[str, ...]) -> Iterator[Path]:
-    """Yield the Markdown and Python files of a part of the repository that git tracks."""
-    listed = subprocess.run(
-        ["git", "ls-files", "--", *parts],  # noqa: S607 - as the Makefile does
+def files() -> Iterator[Path]:
+    """Yield the Markdown and Python files with prose that git tracks."""
+    listed = subprocess.run(  # noqa: S603 - the arguments are in this file
+        ["git", "ls-files", "--", *PARTS],  # noqa: S607 - as the Makefile does
         capture_output=True,
         text=True,
         check=True,
@@ -90,23 +100,16 @@ def files(parts: tuple[str, ...]) -> Iterator[Path]:
 
 
 def main(arguments: list[str]) -> int:
-    """Count the words, and return 1 if a part has more than its limit."""
+    """Count the words, and return 1 if there are more than the limit."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("do", choices=("check", "show"))
     options = parser.parse_args(arguments)
-    status = 0
-    for parts, limit in LIMITS.items():
-        found = [
-            each for path in files(parts) for each in found_in(str(path), path.read_text("utf-8"))
-        ]
-        if options.do == "show" or len(found) > limit:
-            sys.stdout.writelines(f"{each}\n" for each in found)
-        if len(found) > limit:
-            sys.stdout.write(
-                f"{', '.join(parts)}: {len(found)} words to avoid, at most {limit} are allowed\n"
-            )
-            status = 1
-    return status if options.do == "check" else 0
+    found = [each for path in files() for each in found_in(str(path), path.read_text("utf-8"))]
+    is_over = len(found) > LIMIT
+    if options.do == "show" or is_over:
+        sys.stdout.writelines(f"{each}\n" for each in found)
+        sys.stdout.write(f"{len(found)} words to avoid; at most {LIMIT} are allowed\n")
+    return int(is_over and options.do == "check")
 
 
 if __name__ == "__main__":

@@ -35,13 +35,13 @@ from latspan_asgi import LatspanMiddleware
 @dataclass
 class ReferenceServer:
     """
-    What the server is made of: a method a stage.
+    The server: one method per stage.
 
     Args:
-        model: The URL of a llama.cpp server.
-        key: Whoever does not bring it is sent away.
-        name: What the model is called in traces and metrics; never what a client calls it.
-        fallback: Another one, which answers when the queue is long; the same one if empty.
+        model: URL of a llama.cpp server.
+        key: API key that every client must send.
+        name: Name of the model in traces and metrics; never a name that a client sends.
+        fallback: URL of a second server, used if the queue is long; the first one if empty.
         slots: How many requests are worked on at once.
         longest_queue: How many may wait; the next is turned away.
         hurried_from: How many wait before answers get worse: no safety check, the fallback.
@@ -73,7 +73,7 @@ class ReferenceServer:
 
     @latspan.stage("auth")
     async def authenticate(self, request: Request) -> None:
-        """Send away whoever does not bring the key."""
+        """Reject requests without the key."""
         brought = request.headers.get("authorization", "").encode()
         if not hmac.compare_digest(brought, f"Bearer {self.key}".encode()):
             raise HTTPException(HTTPStatus.UNAUTHORIZED)
@@ -95,7 +95,7 @@ class ReferenceServer:
 
     @latspan.stage("safety")
     async def check(self, prompt: str) -> None:
-        """Refuse what nobody should ask."""
+        """Reject prompts with a forbidden word."""
         if any(word in prompt.lower() for word in self.forbidden):
             raise HTTPException(HTTPStatus.UNPROCESSABLE_ENTITY)
 
@@ -208,7 +208,7 @@ def application(server: ReferenceServer) -> FastAPI:
 
 
 def main() -> None:
-    """Serve until somebody ends it."""
+    """Serve until the process is stopped."""
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--model", required=True, help="URL of a llama.cpp server")
     arguments.add_argument("--key", required=True, help="the API key that clients bring")

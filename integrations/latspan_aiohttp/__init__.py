@@ -1,8 +1,8 @@
 """
-aiohttp's client, instrumented: what a request spends on the transport, and its body.
+Instrumentation of aiohttp's client: the transport times of a request, and the reads of its body.
 
-Inside a call of a client library the transport adds its marks to that call; outside, each HTTP
-exchange is one of its own.
+Inside a call of a client library, the transport records its timestamps on that call. Outside,
+each HTTP exchange is a call of its own.
 """
 
 from __future__ import annotations

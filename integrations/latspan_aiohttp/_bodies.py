@@ -1,4 +1,4 @@
-"""How a response's body is read, iterated and closed."""
+"""Hooks on reading, iterating and closing the body of a response."""
 
 from __future__ import annotations
 
@@ -22,10 +22,11 @@ __all__ = ["follow_content", "followed", "patch_bodies"]
 
 followed: Final[dict[int, tuple[BodyTracker, weakref.ref[ClientResponse]]]] = {}
 """
-Who follows which body, by the identity of its reader.
+The tracker and the response of each followed body, by the ``id()`` of its reader.
 
-A reader has slots, none of them for us, and no room for a weak reference. Its response holds it
-for as long as it lives itself, and the entry goes when the response does.
+A reader has ``__slots__``: latspan can neither add an attribute to it nor hold a weak reference to
+it. Its response keeps it alive, so the ``id()`` stays valid while the response lives, and the entry
+is removed together with the response.
 """
 
 _SWITCHING_PROTOCOLS: Final = 101
@@ -36,7 +37,8 @@ def patch_bodies(patches: Patches) -> None:
     """
     Hook the readers of bodies, the responses, and the context managers that hold them.
 
-    Of the reader's methods those that others are made of, so that each read is heard once.
+    Only the basic methods of the reader are hooked, those that its other methods call, so that
+    each read is recorded once.
     """
     patches.replace(StreamReader, "read", _read_of)
     patches.replace(StreamReader, "readany", _reading_of)
@@ -62,11 +64,11 @@ def patch_bodies(patches: Patches) -> None:
 
 def follow_content(response: ClientResponse, exchange: Exchange) -> None:
     """
-    Follow the body of ``response`` as its reader is read.
+    Track the reads of the body of ``response``.
 
     Args:
-        response: Its headers are in.
-        exchange: Whose response it is.
+        response: A response whose headers have been received.
+        exchange: The exchange that the response belongs to.
     """
     content = response.content
     content.on_eof(functools.partial(_received, exchange))
@@ -74,7 +76,8 @@ def follow_content(response: ClientResponse, exchange: Exchange) -> None:
     if watching is None:
         return
     if content.at_eof() or response.status == _SWITCHING_PROTOCOLS:
-        # There is nothing to read; several responses may share one reader that says so.
+        # There is nothing to read. Several responses may share one reader for an empty body, so
+        # it must not be an entry of `followed`.
         watching.ended(watching.call.now())
         return
     key = id(content)
@@ -83,7 +86,7 @@ def follow_content(response: ClientResponse, exchange: Exchange) -> None:
 
 
 def _received(exchange: Exchange) -> None:
-    """Hear that the last byte of the body is in, whether anybody has read it or not."""
+    """Record that the last byte of the body has been received, read by the caller or not."""
     exchange.attempt.body_end_ns = exchange.call.now()
 
 
@@ -93,7 +96,7 @@ def _watching(content: StreamReader) -> BodyTracker | None:
 
 
 def _reading_of(original: Callable[..., Awaitable[bytes]]) -> Callable[..., Awaitable[bytes]]:
-    """Replace a method of a reader's that gives bytes, none at the end."""
+    """Replace a method of the reader that returns bytes, and empty bytes at the end."""
 
     @functools.wraps(original)
     async def read(self: StreamReader, *args: Any, **kwargs: Any) -> bytes:
@@ -113,7 +116,11 @@ def _reading_of(original: Callable[..., Awaitable[bytes]]) -> Callable[..., Awai
 
 
 def _read_of(original: Callable[..., Awaitable[bytes]]) -> Callable[..., Awaitable[bytes]]:
-    """Replace ``StreamReader.read``, which reads all by as many reads of ``readany``."""
+    """
+    Replace ``StreamReader.read``.
+
+    Without a limit it calls ``readany`` until the end, which is hooked itself.
+    """
     reading = _reading_of(original)
 
     @functools.wraps(original)
@@ -162,7 +169,7 @@ def _read_nowait_of(original: Callable[..., bytes]) -> Callable[..., bytes]:
 
 
 def _heard(watching: BodyTracker, content: StreamReader, before_ns: int, data: bytes) -> None:
-    """Tell of a read that did not fail."""
+    """Record a read that did not fail."""
     if data:
         watching.read(before_ns, data)
     elif content.at_eof():
@@ -172,7 +179,7 @@ def _heard(watching: BodyTracker, content: StreamReader, before_ns: int, data: b
 def _failed(
     watching: BodyTracker, content: StreamReader, before_ns: int, error: BaseException
 ) -> None:
-    """Report a failed read; after a cancelled or refused one the body can still be read."""
+    """Record a failed read; after a cancelled or refused read the body can still be read."""
     if isinstance(error, asyncio.CancelledError | GeneratorExit):
         watching.interrupted(before_ns, error)
     elif not (isinstance(error, RuntimeError) and _is_waited_for(content)):
@@ -180,19 +187,21 @@ def _failed(
 
 
 def _is_waited_for(content: StreamReader) -> bool:
-    """Return whether a read waits for data, beside which every other one is refused."""
+    """Return whether a read is waiting for data; aiohttp refuses any other read meanwhile."""
     return getattr(content, "_waiter", None) is not None
 
 
 class _Iterated:
     """
-    What an iterator over a body reads through: it lives for as long as somebody iterates.
+    Read function of an iterator over a body; it lives as long as the iterator.
+
+    Its finalizer reports that the caller dropped the iterator.
 
     Args:
-        read: A method of the reader's.
-        content: The reader itself.
-        response: Kept alive, as by whoever reads to the end.
-        watching: Follows its body.
+        read: A method of the reader.
+        content: The reader.
+        response: The response, kept alive while its body is iterated.
+        watching: The tracker of its body.
     """
 
     __slots__ = ("__weakref__", "_content", "_iterator", "_read", "_response", "_watching")
@@ -213,7 +222,8 @@ class _Iterated:
 
     def __call__(self) -> Awaitable[Any]:
         if not _is_waited_for(self._content):
-            # Otherwise it is refused, and dropping it leaves nothing.
+            # If another read is waiting, aiohttp refuses this one, so it does not count as the
+            # start of an iteration, and dropping this iterator does not leave the body unread.
             self._watching.begins(self._iterator)
         return self._read()
 
@@ -221,7 +231,7 @@ class _Iterated:
 
 
 def _iteration_of(original: Callable[..., Any], *, held_in: str) -> Callable[..., Any]:
-    """Replace a method of a reader's that gives an iterator, to hear when that is dropped."""
+    """Replace a method of the reader that returns an iterator, to detect when it is dropped."""
 
     @functools.wraps(original)
     def iteration(self: StreamReader, *args: Any, **kwargs: Any) -> Any:
@@ -232,7 +242,7 @@ def _iteration_of(original: Callable[..., Any], *, held_in: str) -> Callable[...
             return iterator
         with handle_internal_errors("the iteration of a body"):
             held: Any = getattr(iterator, held_in)
-            # A method to read by, or the reader itself, of which one method is called.
+            # Either a bound method that reads, or the reader itself, whose `readchunk` is called.
             read = getattr(held, "readchunk", held)
             setattr(iterator, held_in, _Iterated(read, self, response, found[0]))
         return iterator
@@ -241,15 +251,15 @@ def _iteration_of(original: Callable[..., Any], *, held_in: str) -> Callable[...
 
 
 def _closing_of(original: Callable[[ClientResponse], Any]) -> Callable[[ClientResponse], Any]:
-    """Replace ``ClientResponse.close`` or ``release``, which leaving ``async with`` calls too."""
+    """Replace ``ClientResponse.close`` or ``release``; leaving ``async with`` also calls them."""
 
     @functools.wraps(original)
     def close(self: ClientResponse) -> Any:
         watching = body_tracker(self)
         if watching is None:
             return original(self)
-        # An answer that is not read to its end mark is whole nevertheless if nothing is left of
-        # it; what a redirect answers stands in its headers, and aiohttp drops the rest unread.
+        # A body counts as complete if nothing is left of it, even if the caller has not read the
+        # end mark. The content of a redirect is in its headers, and aiohttp drops its body unread.
         whole = self.content.at_eof() or self.status in _REDIRECTS
         watching.closing()
         try:
@@ -264,7 +274,7 @@ def _closing_of(original: Callable[[ClientResponse], Any]) -> Callable[[ClientRe
 
 
 def _entering_of(original: Callable[[Any], Awaitable[Any]]) -> Callable[[Any], Awaitable[Any]]:
-    """Replace ``__aenter__`` of a response, or of what makes one."""
+    """Replace ``__aenter__`` of a response, or of a context manager that returns one."""
 
     @functools.wraps(original)
     async def enter(self: Any) -> Any:

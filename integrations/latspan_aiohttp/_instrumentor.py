@@ -1,4 +1,4 @@
-"""What is patched in aiohttp."""
+"""The instrumentor of aiohttp and the list of its patches."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ __all__ = ["AiohttpInstrumentor"]
 
 
 class AiohttpInstrumentor(Instrumentor):
-    """Switches the instrumentation of aiohttp's client on and off."""
+    """Instrumentor that switches the instrumentation of aiohttp's client on and off."""
 
     requires = ("aiohttp >= 3.9, < 4",)
 
     def patch(self, patches: Patches) -> None:
-        """Patch what every session passes through, made before or after, and every response."""
+        """Patch the classes behind every session, existing or new, and behind every response."""
         from latspan_aiohttp import _bodies, _transport
 
         _transport.patch_transport(patches)

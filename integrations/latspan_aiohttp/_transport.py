@@ -1,4 +1,4 @@
-"""A request on its way through aiohttp: connected, sent, answered, and that again if need be."""
+"""Hooks on a request in aiohttp: connect, send, receive the headers, and repeat for redirects."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Named = dict[str, Any]
 
 
 def patch_transport(patches: Patches) -> None:
-    """Hook where a session hands a request to its connector, and what comes of it."""
+    """Hook the steps from a session's request through its connector to the response headers."""
     patches.wrap(ClientSession, "_request", _request)
     patches.wrap(BaseConnector, "connect", _connect)
     patches.wrap(TCPConnector, "_resolve_host", _resolve_host)
@@ -43,7 +43,11 @@ def patch_transport(patches: Patches) -> None:
 
 
 class _Journey:
-    """What one call of a session's method sends: redirects and second tries are exchanges too."""
+    """
+    The exchanges of one call of a session's method.
+
+    Each redirect and each second attempt is an exchange of its own.
+    """
 
     __slots__ = ("_interrupted",)
 
@@ -51,15 +55,16 @@ class _Journey:
         self._interrupted: tuple[Exchange, BaseException] | None = None
 
     def failed(self, exchange: Exchange, error: BaseException) -> None:
-        """Hear that ``exchange`` got no answer."""
+        """Record that ``exchange`` did not get a response."""
         if isinstance(error, asyncio.CancelledError):
-            # aiohttp's own time limits cancel the task; that it was one shows further out.
+            # aiohttp's own timeouts cancel the task. Only the exception that leaves the session's
+            # method shows if a cancellation was a timeout.
             self._interrupted = exchange, error
         else:
             _failed(exchange, error)
 
     def settle(self, error: BaseException | None = None) -> None:
-        """End what was interrupted, with ``error`` if that is what came of it."""
+        """End the interrupted exchange, with ``error`` if the session's method raised one."""
         if self._interrupted is not None:
             exchange, cancellation = self._interrupted
             self._interrupted = None
@@ -80,7 +85,7 @@ def _request(
     args: Positional,
     kwargs: Named,
 ) -> Awaitable[Any]:
-    """Stand in for ``ClientSession._request``."""
+    """Replace ``ClientSession._request``."""
     begun = wrapped(*args, **kwargs)
     return impersonate(_travelled(begun), begun)
 
@@ -95,7 +100,7 @@ async def _travelled(begun: Awaitable[Any]) -> Any:
         raise
     finally:
         journey.settle()
-        # A coroutine that nobody awaits to its end may be closed from another context.
+        # A coroutine that is not awaited to its end may be closed from another context.
         with suppress(ValueError):
             _journey.reset(token)
 
@@ -106,7 +111,7 @@ async def _connect(
     args: Positional,
     kwargs: Named,
 ) -> Any:
-    """Stand in for ``BaseConnector.connect``, where an exchange begins."""
+    """Replace ``BaseConnector.connect``, where an exchange begins."""
     journey = _journey.get()
     if journey is None:
         return await wrapped(*args, **kwargs)
@@ -124,7 +129,7 @@ async def _connect(
 
 
 def _begin(request: Any) -> Try | None:
-    # A request that is sent again is a try of its own.
+    # A request that is sent again is a new attempt, so the previous one is removed.
     if not _try.put(request, None):
         return None
     with handle_internal_errors("the start of a request"):
@@ -152,14 +157,14 @@ def _begin(request: Any) -> Try | None:
 
 
 def _body_of(request: Any) -> bytes | None:
-    # There is no public way to ask for a payload that may not be in memory.
+    # aiohttp has no public way to get the bytes of a payload, which may not be in memory.
     body: object = getattr(request.body, "_value", request.body)
     return body if isinstance(body, bytes) else None
 
 
 @contextmanager
 def _failing(tried: Try) -> Generator[None]:
-    """Hear what is raised inside."""
+    """Record an exception raised inside the block as the failure of the exchange."""
     try:
         yield
     except BaseException as error:
@@ -175,7 +180,11 @@ async def _resolve_host(
     args: Positional,
     kwargs: Named,
 ) -> Any:
-    """Stand in for ``TCPConnector._resolve_host``: no signal tells the end of every look-up."""
+    """
+    Replace ``TCPConnector._resolve_host``.
+
+    aiohttp has no trace signal that reports the end of every look-up.
+    """
     addresses = await wrapped(*args, **kwargs)
     for trace in kwargs.get("traces") or ():
         if isinstance(trace, Try):
@@ -186,10 +195,10 @@ async def _resolve_host(
 def _wrap_create_connection(
     wrapped: Wrapped, instance: Any, args: Positional, kwargs: Named
 ) -> Awaitable[Any]:
-    """Stand in for ``TCPConnector._wrap_create_connection``, which opens a socket, then TLS."""
+    """Replace ``TCPConnector._wrap_create_connection``, which opens a socket, then TLS."""
     tried = _try.of(kwargs.get("req"))
-    # A loop asks for the protocol when the socket stands. Only asyncio's is known to do so
-    # where it opens the socket itself, as aiohttp before 3.10 lets it.
+    # An event loop calls the protocol factory when the socket is connected. If the loop opens the
+    # socket itself, as with aiohttp before 3.10, only asyncio's own loop is known to do so.
     if tried is None or not ("addr_infos" in kwargs or _is_asyncios(instance)):
         return wrapped(*args, **kwargs)
     make_protocol, *rest = args
@@ -206,7 +215,7 @@ def _is_asyncios(connector: Any) -> bool:
 
 
 async def _send(wrapped: Wrapped, instance: Any, args: Positional, kwargs: Named) -> Any:
-    """Stand in for ``ClientRequest.send``, which writes the headers."""
+    """Replace ``ClientRequest.send``, which writes the headers."""
     tried = _try.of(instance)
     if tried is None:
         return await wrapped(*args, **kwargs)
@@ -223,7 +232,11 @@ async def _send(wrapped: Wrapped, instance: Any, args: Positional, kwargs: Named
 
 @contextmanager
 def _lent(exchange: Exchange, headers: Any) -> Generator[None]:
-    """Lend ``headers`` our trace context: what the caller sees of a request does not hold it."""
+    """
+    Add latspan's trace context to ``headers`` for the duration of the block.
+
+    It is removed afterwards, so the request that the caller sees does not contain it.
+    """
     ours: dict[str, str] = {}
     with handle_internal_errors("the trace context of a request"):
         if "traceparent" not in headers:
@@ -240,7 +253,7 @@ def _lent(exchange: Exchange, headers: Any) -> Generator[None]:
 def _write_bytes(
     wrapped: Wrapped, instance: Any, args: Positional, kwargs: Named
 ) -> Awaitable[Any]:
-    """Stand in for ``ClientRequest.write_bytes``, which aiohttp makes a task of."""
+    """Replace ``ClientRequest.write_bytes``, which aiohttp runs as a task."""
     tried = _try.of(instance)
     written = wrapped(*args, **kwargs)
     if tried is None:
@@ -256,7 +269,7 @@ async def _written(written: Awaitable[Any], tried: Try) -> Any:
 
 
 async def _start(wrapped: Wrapped, instance: Any, args: Positional, kwargs: Named) -> Any:
-    """Stand in for ``ClientResponse.start``, which waits for the headers of the answer."""
+    """Replace ``ClientResponse.start``, which waits for the response headers."""
     tried = _try.of(instance)
     if tried is None:
         return await wrapped(*args, **kwargs)

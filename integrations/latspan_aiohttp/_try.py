@@ -1,4 +1,4 @@
-"""One try: what aiohttp's connector tells while the connection for it is made."""
+"""One attempt of a request, and the signals of aiohttp's connector while it connects."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from latspan.integrations import Exchange, SegmentName
 __all__ = ["Try", "of", "put"]
 
 _TRY: Final = "_latspan_try"
-"""The attribute of a request, and of its response, that holds the try."""
+"""The attribute of a request, and of its response, that holds the attempt."""
 
 _SILENT: Final = TraceConfig()
 _SILENT.freeze()
@@ -21,30 +21,30 @@ _SILENT.freeze()
 
 class Try(Trace):
     """
-    One try of a request, in the place of a trace that a connector reports to.
+    One attempt of a request, passed to a connector as a trace that receives its signals.
 
-    A connector gets it beside the traces of the application's own, and nobody else does, so that
-    no session's ``trace_configs`` changes. A signal that is not heard here goes to nobody.
+    Only the connector receives it, next to the application's own traces, so the ``trace_configs``
+    of a session do not change. Signals without a method here are ignored.
 
     Args:
-        exchange: What it is a try of.
-        secure: Whether TLS is spoken.
+        exchange: The exchange that the attempt belongs to.
+        secure: Whether the connection uses TLS.
     """
 
     def __init__(self, exchange: Exchange, *, secure: bool) -> None:
         super().__init__(cast("ClientSession", None), _SILENT, SimpleNamespace())
         self.exchange = exchange
         self.writes_body = False
-        """Whether the body is written in a task of its own, which knows when all is sent."""
+        """Whether a separate task writes the body; that task then records the end of sending."""
         self._secure = secure
         self._looked_up = False
 
     async def send_connection_reuseconn(self) -> None:
-        """Hear that the pool gave a connection that had served before."""
+        """Record that the pool returned a reused connection."""
         self._pool_acquired()
 
     async def send_connection_create_start(self) -> None:
-        """Hear that the pool gave room for a new connection."""
+        """Record that the pool permits a new connection."""
         self._pool_acquired()
         self.exchange.connected_here = True
         self.exchange.attempt.phase = SegmentName.CONNECT
@@ -55,11 +55,11 @@ class Try(Trace):
             attempt.pool_acquired_ns = self.exchange.call.now()
 
     async def send_dns_resolvehost_start(self, host: str) -> None:  # noqa: ARG002 - aiohttp's
-        """Hear that the name is being looked up."""
+        """Record that the look-up of the host name has started."""
         self._looking_up()
 
     async def send_dns_cache_hit(self, host: str) -> None:  # noqa: ARG002 - aiohttp's
-        """Hear that the name is known, or that another request is looking it up already."""
+        """Record that the name is cached, or that another request is already looking it up."""
         self._looking_up()
 
     def _looking_up(self) -> None:
@@ -67,36 +67,36 @@ class Try(Trace):
         self.exchange.attempt.phase = SegmentName.DNS
 
     def resolved(self) -> None:
-        """Hear that the addresses are known."""
+        """Record that the addresses of the host are known."""
         attempt = self.exchange.attempt
-        # A look-up goes on, shielded, after its request has failed or was cancelled.
+        # aiohttp shields a look-up, so it continues after its request failed or was cancelled.
         if attempt.end_ns is None:
-            # A host that is an address has none: its connection begins with TCP.
+            # A host that is an IP address needs no look-up: its connection begins with TCP.
             attempt.dns_done_ns = (
                 self.exchange.call.now() if self._looked_up else attempt.pool_acquired_ns
             )
             attempt.phase = SegmentName.TCP
 
     def socket_connected(self) -> None:
-        """Hear that TCP stands, and TLS begins if it is spoken."""
+        """Record that TCP is connected, and that TLS begins if the connection uses it."""
         attempt = self.exchange.attempt
         attempt.connected_ns = self.exchange.call.now()
         if self._secure:
             attempt.phase = SegmentName.TLS
 
     async def send_connection_create_end(self) -> None:
-        """Hear that the connection is ready for a request."""
+        """Record that the connection is ready for a request."""
         attempt, now = self.exchange.attempt, self.exchange.call.now()
         if self._secure and attempt.connected_ns is not None:
             attempt.tls_done_ns = now
             return
         attempt.connected_ns = now
         if self._secure:
-            # Nobody told TCP from TLS: the whole is one composite segment.
+            # The end of TCP was not observed, so look-up, TCP and TLS are one composite segment.
             attempt.dns_done_ns = None
 
     def sent(self) -> None:
-        """Hear that the last byte of the request was handed over."""
+        """Record that the last byte of the request was written."""
         attempt = self.exchange.attempt
         if attempt.end_ns is None:
             attempt.sent_ns = self.exchange.call.now()
@@ -104,18 +104,18 @@ class Try(Trace):
 
 
 def of(carrier: Any) -> Try | None:
-    """Return the try that a request or a response belongs to, if it is followed."""
+    """Return the attempt that a request or a response belongs to, or ``None`` if not tracked."""
     tried = getattr(carrier, _TRY, None)
-    # A test's fake has every attribute that it is asked for.
+    # A mock in a test returns a value for every attribute, so the type is checked.
     return tried if isinstance(tried, Try) else None
 
 
 def put(carrier: Any, tried: Try | None) -> bool:
     """
-    Note which try a request or a response belongs to.
+    Store the attempt that a request or a response belongs to.
 
     Returns:
-        Whether it could be noted: a fake, or a class with slots, takes no attribute of ours.
+        Whether it could be stored: a mock, or a class with slots, may not accept the attribute.
     """
     try:
         setattr(carrier, _TRY, tried)

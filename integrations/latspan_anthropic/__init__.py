@@ -1,7 +1,7 @@
 """
-The Anthropic SDK, instrumented: messages, streamed or not, synchronous and asynchronous.
+Instrumentation of the Anthropic SDK: messages, streamed or not, synchronous and asynchronous.
 
-The client, its answers and its streams stay the SDK's own objects.
+The client, its responses and its streams remain the SDK's own objects.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What is patched in the SDK."""
+"""The instrumentor of the Anthropic SDK and the list of its patches."""
 
 from __future__ import annotations
 
@@ -18,16 +18,17 @@ __all__ = ["AnthropicInstrumentor"]
 
 
 class AnthropicInstrumentor(Instrumentor):
-    """Switches the instrumentation of the Anthropic SDK on and off."""
+    """Instrumentor that switches the instrumentation of the Anthropic SDK on and off."""
 
     requires = ("anthropic >= 0.43, < 3",)
 
     def patch(self, patches: Patches) -> None:
         """
-        Patch where a client makes a request, and the streams that it answers with.
+        Patch the ``request`` method of clients, and the streams that it returns.
 
-        Not the methods of ``messages``: helpers go past them, and what they warn of names the
-        line that called them, which a frame of ours between would shift.
+        The methods of ``messages`` are not patched, for two reasons: the SDK's helpers bypass
+        them, and their warnings name the line of the caller, which an additional frame of latspan
+        would shift.
         """
         from anthropic import AsyncStream, Stream
         from anthropic._base_client import AsyncAPIClient, BaseClient, SyncAPIClient
@@ -47,7 +48,7 @@ class AnthropicInstrumentor(Instrumentor):
                 patch_stream_wrappers(patches, wrapper, async_wrapper)
 
     def warmer(self, client: Any, url: str | None, timeout_s: float) -> UnderlyingClient | None:
-        """Return the HTTP client that a client of the SDK sends through."""
+        """Return the HTTP client that ``client``, a client of the SDK, sends through."""
         del url, timeout_s
         from latspan_anthropic._warm import beneath
 

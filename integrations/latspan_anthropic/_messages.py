@@ -1,4 +1,4 @@
-"""``messages``: which requests ask for one, and what they say."""
+"""Requests to ``messages``: how they are recognised, and the attributes of their calls."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = ["async_request", "request"]
 _PATH: Final = "/v1/messages"
 
 _BY_POSITION: Final = ("cast_to", "options")
-"""The arguments of a client's ``request`` that its other methods give without a name."""
+"""The arguments of a client's ``request`` that the client's other methods pass by position."""
 
 _SAID_BY: Final = {
     "max_tokens": semconv.GEN_AI_REQUEST_MAX_TOKENS,
@@ -38,16 +38,16 @@ _SAID_BY: Final = {
 }
 
 _PROVIDERS: Final = {"Bedrock": "aws.bedrock", "Vertex": "gcp.vertex_ai"}
-"""By a word in the name of the client's class."""
+"""Names of the providers, by a word in the name of the client's class."""
 
 
 def request(answers: Answers) -> Callable[..., Any]:
-    """Return what stands in for ``SyncAPIClient.request``."""
+    """Return the replacement for ``SyncAPIClient.request``."""
     return _unseen(answers.wrapper(open_messages), hide_current_span)
 
 
 def async_request(answers: Answers) -> Callable[..., Any]:
-    """Return what stands in for ``AsyncAPIClient.request``."""
+    """Return the replacement for ``AsyncAPIClient.request``."""
     return _unseen(answers.async_wrapper(open_messages), out_of_its_sight_async)
 
 
@@ -65,11 +65,11 @@ def _unseen(
 
 def open_messages(client: Any, kwargs: Mapping[str, Any]) -> Call | None:
     """
-    Open a call, if what is requested is a message.
+    Open a call if the request is for a message.
 
     Args:
-        client: Whose ``request`` is called.
-        kwargs: Its arguments.
+        client: The client whose ``request`` is called.
+        kwargs: The arguments of ``request``.
     """
     options: Any = kwargs.get("options")
     if str(getattr(options, "url", "")).partition("?")[0] != _PATH or options.method != "post":
@@ -91,7 +91,7 @@ def open_messages(client: Any, kwargs: Mapping[str, Any]) -> Call | None:
 
 
 def _attributes(body: Mapping[str, Any]) -> dict[str, Any]:
-    # What was not given is a sentinel of the SDK's, or absent.
+    # An argument that the caller omitted is a sentinel of the SDK, or absent.
     said: dict[str, Any] = {
         key: body[name] for name, key in _SAID_BY.items() if isinstance(body.get(name), int | float)
     }

@@ -1,8 +1,8 @@
 """
-What the SDK traces of itself, from 1.0 on.
+Coexistence with the SDK's own tracing, which exists from version 1.0 on.
 
-It opens a span inside each request, and sends the context of whatever span is current then,
-recorded or not, in place of the caller's own.
+The SDK opens a span inside each request. It sends the context of the span that is current at that
+moment, recorded or not, instead of the caller's own context.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def _tracer_of(client: Any) -> Any:
 
 
 def records_spans(client: Any) -> bool:
-    """Return whether ``client`` makes spans that somebody records."""
+    """Return whether ``client`` makes spans and a tracer provider records them."""
     tracer = _tracer_of(client)
     if tracer is None or isinstance(tracer, trace.NoOpTracer):
         return False
@@ -32,7 +32,7 @@ def records_spans(client: Any) -> bool:
 
 
 def _propagation_of(client: Any) -> bool | None:
-    """Return ``False`` if ``client`` was told to send no trace context, ``None`` otherwise."""
+    """Return ``False`` if ``client`` is configured not to send trace context, else ``None``."""
     options: object = getattr(client, "open_telemetry", None)
     if isinstance(options, Mapping):
         said = cast("Mapping[str, object]", options).get("propagation")
@@ -42,10 +42,11 @@ def _propagation_of(client: Any) -> bool | None:
 
 def hide_current_span(client: Any, request: Callable[..., Any]) -> Callable[..., Any]:
     """
-    Return ``request`` so that ``client`` sees the span that is current now, and none of ours.
+    Wrap ``request`` so that ``client`` uses the span that is current now, not a span of latspan.
 
-    Else it would send the context of a span that latspan alone knows, whatever is said of that.
-    Of a client that was told to send none, latspan's transports add none either.
+    Otherwise the client would send the context of a span that exists only in latspan, whatever the
+    configuration of trace context is. If a client is configured not to send trace context,
+    latspan's transports do not add it either.
     """
     propagates = _propagation_of(client)
     if _tracer_of(client) is None and propagates is None:
@@ -63,14 +64,14 @@ def hide_current_span(client: Any, request: Callable[..., Any]) -> Callable[...,
 def out_of_its_sight_async(
     client: Any, request: Callable[..., Awaitable[Any]]
 ) -> Callable[..., Awaitable[Any]]:
-    """Return the same for a request that is awaited."""
+    """Wrap ``request`` like :func:`hide_current_span`, for a request that is awaited."""
     propagates = _propagation_of(client)
     if _tracer_of(client) is None and propagates is None:
         return request
 
     @functools.wraps(request)
     def unseen(*args: Any, **kwargs: Any) -> Awaitable[Any]:
-        # The SDK refuses wrong arguments here and now.
+        # The SDK raises for wrong arguments in this call, not when the result is awaited.
         begun = request(*args, **kwargs)
         return impersonate(_awaited(begun, context.get_current(), propagates), begun)
 

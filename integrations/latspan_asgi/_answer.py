@@ -1,4 +1,4 @@
-"""An answer as the application sends it, message by message."""
+"""A response, tracked as the application sends it message by message."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ __all__ = ["Answer"]
 Message = MutableMapping[str, Any]
 
 _WHOLE_BODIES: Final = frozenset({"http.response.pathsend", "http.response.zerocopysend"})
-"""Extensions of servers: a body that is sent in another way than by its bytes."""
+"""Server extensions that send a whole body without passing its bytes in a message."""
 _EVENT_ENDS: Final = (b"\n\n", b"\r\r", b"\r\n\r\n")
-"""A blank line, says the specification of event streams."""
+"""Blank lines, which end an event according to the specification of event streams."""
 
 
 class Answer:
     """
-    The answer to one request.
+    The response to one request.
 
     Args:
         served: The request.
-        send: The server's own.
-        timings: What is told of it.
-        hold_headers: Whether a stream's head waits for the first part of its body.
+        send: The server's ``send``.
+        timings: The configured ``Server-Timing`` header.
+        hold_headers: Whether the headers of a stream wait for the first part of its body.
     """
 
     __slots__ = ("_end", "_head", "_holds", "_send", "_served", "_streams", "_timings", "gone")
@@ -45,13 +45,13 @@ class Answer:
         self._holds = hold_headers and bool(timings.reveals)
         self._head: Message | None = None
         self._streams = False
-        # Of the body so far; a stream begins as if an event had ended.
+        # The last bytes of the body so far. A stream begins as if an event had just ended.
         self._end = _EVENT_ENDS[0]
         self.gone = False
-        """Whether the client went away before the answer was whole."""
+        """Whether the client disconnected before the response was complete."""
 
     async def send(self, message: Message) -> None:
-        """Send a message of the application's on to the server."""
+        """Pass a message of the application to the server."""
         kind = message.get("type")
         if kind == "http.response.body":
             await self._send_part(message)
@@ -64,17 +64,17 @@ class Answer:
                 self._served.sent()
 
     async def let_go(self) -> None:
-        """Send the head, if it was held."""
+        """Send the response headers if they were held."""
         head, self._head = self._head, None
         if head is not None:
             await self._hand_over(self._told(head))
 
     async def _send_head(self, message: Message) -> None:
-        # The server says what is wrong with a second one.
+        # A second `http.response.start` is passed on, so that the server raises the error.
         await self.let_go()
         given = message.get("headers", ())
         if isinstance(given, Iterator):
-            # It can be read once, and the server reads it too.
+            # An iterator can be read only once, and the server must read it too.
             message = {**message, "headers": [*given]}
         headers: Mapping[str, str] = {}
         with handle_internal_errors("the head of an answer"):
@@ -84,7 +84,7 @@ class Answer:
             self._served.answering(status, headers)
         if self._holds and "content-length" not in headers:
             events = headers.get("content-type", "").lower().startswith("text/event-stream")
-            # What is compressed takes no text behind it.
+            # Plain text must not be appended to a compressed body.
             coding = headers.get("content-encoding", "identity").lower()
             self._streams = events and coding == "identity"
             self._head = message
@@ -94,7 +94,7 @@ class Answer:
     async def _send_part(self, message: Message) -> None:
         body, is_last = message.get("body", b""), not message.get("more_body", False)
         if self._head is not None and not body and not is_last:
-            # Nothing yet, and a server takes no part of a body before the head.
+            # The part is empty, and a server does not accept a body part before the headers.
             return
         await self.let_go()
         if self._streams:
@@ -111,18 +111,18 @@ class Answer:
         try:
             await self._send(message)
         except OSError:
-            # What servers raise where the client has gone, says the ASGI specification.
+            # The ASGI specification: servers raise `OSError` if the client has disconnected.
             self.gone = True
             raise
 
     def _comment(self) -> bytes:
-        """Return what tells, behind the last event, where the time went in the end."""
-        # In the middle of an event it would become a part of it, or end it.
+        """Return a comment with the final times, to send after the last event of a stream."""
+        # In the middle of an event, the comment would become part of the event or end it.
         told = self._timings.of_answer(self._served) if self._end.endswith(_EVENT_ENDS) else ""
         return f": {ServerTimingHeader.header} {told}\n\n".encode() if told else b""
 
     def _told(self, head: Message) -> Message:
-        """Return the head with the header in it, where there is anything to tell."""
+        """Return the head with a ``Server-Timing`` header added, if there are times to report."""
         told = self._timings.of_answer(self._served)
         if not told:
             return head

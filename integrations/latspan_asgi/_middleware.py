@@ -1,4 +1,4 @@
-"""The middleware: one request, its answer as it is sent, and the client that may leave."""
+"""The ASGI middleware: tracks a request, its response, and a disconnect of the client."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 _SEEN = "latspan.served"
-"""In the scope of a request that is followed already: a middleware may stand there twice."""
+"""Key in the scope of a tracked request, because a middleware may be installed twice."""
 
 _FRAMEWORKS: Final = ("ASGI", "FASTAPI", "STARLETTE", "DJANGO")
-"""What the middleware stands for, by the names of the variables that exclude URLs."""
+"""Names of the frameworks in the environment variables that exclude URLs."""
 
 
 def _url_of(scope: Scope) -> str:
-    """Return the URL as OpenTelemetry's middleware has it: of the server, without the query."""
+    """Return the URL as OpenTelemetry's middleware builds it: server and path, without query."""
     host, port = scope.get("server") or ("0.0.0.0", 80)  # noqa: S104 - nothing listens there
     shown = host if port in {80, None} else f"{host}:{port}"
     return f"{scope.get('scheme', 'http')}://{shown}{scope['path']}"
@@ -39,18 +39,21 @@ def _url_of(scope: Scope) -> str:
 
 class LatspanMiddleware:
     """
-    Follows each HTTP request of an ASGI application: ``app.add_middleware(LatspanMiddleware)``.
+    Middleware that tracks each HTTP request of an ASGI application.
 
-    Around any application it is ``app = LatspanMiddleware(app)``. Outermost it sees the most.
+    FastAPI and Starlette: ``app.add_middleware(LatspanMiddleware)``.
+    Any other application: ``app = LatspanMiddleware(app)``.
+    As the outermost middleware it covers the most of a request.
 
     Args:
         app: The application.
-        server_timing: Whether answers tell their stages so far in the ``Server-Timing`` header,
-            which anybody can read who gets the answer. ``True`` tells the standard stages, and the
-            time so far in all as ``total``; a collection tells those it names.
-        hold_headers: Whether the head of a stream waits for the first part of its body, so that
-            queue and prefill are in the header, and what came later is told in a comment at the end
-            of an event stream. Only with ``server_timing``.
+        server_timing: Whether responses report the stages up to that point in the
+            ``Server-Timing`` header, which every recipient of the response can read. ``True``
+            reports the standard stages, and the total time up to that point as ``total``; a
+            collection reports the stages that it names.
+        hold_headers: Whether the headers of a stream wait for the first part of its body. Queue
+            and prefill are then in the ``Server-Timing`` header, and later stages are reported in
+            a comment at the end of an event stream. It has an effect only with ``server_timing``.
     """
 
     def __init__(
@@ -65,7 +68,7 @@ class LatspanMiddleware:
         self._hold_headers = hold_headers
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request, or whatever else the server asks for."""
+        """Serve one HTTP request; pass scopes of other types to the application unchanged."""
         served = None
         if scope["type"] == "http" and _SEEN not in scope:
             served = self._begin(scope)
@@ -83,7 +86,8 @@ class LatspanMiddleware:
 
         try:
             await self.app(scope, receive_and_hear, answer.send)
-            # What it left unfinished is the server's to see.
+            # If the application did not finish the response, the server must detect that, so held
+            # headers are sent and the rest is left as it is.
             await answer.let_go()
         except BaseException as error:
             if answer.gone:

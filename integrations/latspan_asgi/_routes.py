@@ -13,13 +13,13 @@ _FULL: Final = 2
 
 def route_of(scope: MutableMapping[str, Any], app: Any) -> Callable[[], str | None]:
     """
-    Return what returns the template of the route that serves a request.
+    Return a function that returns the template of the route that serves a request.
 
-    Asked before the framework has found it, it looks through the framework's own routes.
+    If it is called before the framework has found the route, it searches the framework's routes.
 
     Args:
-        scope: Of the request, as it is at its beginning.
-        app: The application that serves it, where the scope does not say.
+        scope: The scope of the request at its beginning.
+        app: The application that serves the request, used if the scope does not contain it.
     """
     asked = {name: scope.get(name) for name in ("type", "path", "method", "root_path")}
     routes = getattr(scope.get("app", app), "routes", ())
@@ -27,7 +27,7 @@ def route_of(scope: MutableMapping[str, Any], app: Any) -> Callable[[], str | No
 
 
 def _chosen(scope: MutableMapping[str, Any], asked: dict[str, Any]) -> str | None:
-    """Return the route that the framework has noted, where no mount stands before it."""
+    """Return the route that the framework stored in the scope, unless it is inside a mount."""
     if scope.get("root_path") != asked["root_path"]:
         return None
     path = getattr(scope.get("route"), "path", None)

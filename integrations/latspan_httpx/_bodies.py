@@ -1,4 +1,4 @@
-"""How a response's body is read and closed."""
+"""Hooks on reading and closing the body of a response."""
 
 from __future__ import annotations
 
@@ -64,11 +64,11 @@ def _aiter_raw_of(
 
 class _FollowedDecoder:
     """
-    Hands on to a watch what a decoder makes of each read.
+    Decoder that passes the decoded bytes of each read to a body tracker.
 
     Args:
-        decoder: The library's own.
-        watching: Follows the body.
+        decoder: The library's own decoder.
+        watching: The tracker of the body.
     """
 
     __slots__ = ("_decoder", "_watching")
@@ -78,7 +78,7 @@ class _FollowedDecoder:
         self._watching = watching
 
     def decode(self, data: bytes) -> bytes | Iterator[bytes]:
-        """Return ``data`` without its content coding: in one piece in httpx, in parts in httpx2."""
+        """Return ``data`` without its content coding: as bytes in httpx, in parts in httpx2."""
         self._watching.decoding = True
         try:
             decoded: bytes | Iterable[bytes] = self._decoder.decode(data)
@@ -91,7 +91,7 @@ class _FollowedDecoder:
         return decoded
 
     def flush(self) -> bytes | Iterator[bytes]:
-        """Return what is left at the end of the body."""
+        """Return the decoded data that is left at the end of the body."""
         try:
             decoded: bytes | Iterable[bytes] = self._decoder.flush()
         except BaseException as error:
@@ -109,7 +109,7 @@ class _FollowedDecoder:
                 self._watching.decoded(part)
                 yield part
         except GeneratorExit:
-            # The caller stops reading, between two parts.
+            # The caller stopped reading between two parts, which is not a decoding error.
             raise
         except BaseException as error:
             _undecodable(self._watching, error)
@@ -119,15 +119,16 @@ class _FollowedDecoder:
 
 
 def _undecodable(watching: BodyTracker, error: BaseException) -> None:
-    """Report an exception of the decoder, raised after the read that returned the data."""
+    """Record an exception of the decoder, raised after the read that returned the data."""
     watching.failed(watching.call.now(), error)
 
 
 def _decoder_of(original: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """
-    Replace ``Response._get_content_decoder``: reads bring a body in its content coding.
+    Replace ``Response._get_content_decoder`` to receive the decoded body.
 
-    Decoding it a second time would cost the caller as much as the library's own decoder.
+    The hooked reads return the body in its content coding. If latspan decoded it a second time,
+    that would take as long as the library's own decoder, on the caller's thread.
     """
 
     @functools.wraps(original)
@@ -136,7 +137,7 @@ def _decoder_of(original: Callable[[Any], Any]) -> Callable[[Any], Any]:
         try:
             decoder = original(self)
         except BaseException as error:
-            # So httpx2 refuses a body in too many codings.
+            # httpx2 raises here for a body with too many content codings.
             if watching is not None:
                 _undecodable(watching, error)
             raise

@@ -1,17 +1,18 @@
 """
-What httpcore tells of one send through its ``trace`` extension.
+Events of one send, which httpcore reports through its ``trace`` extension.
 
-The events of a send come in this order, each of its steps ``started`` and then ``complete`` or
-``failed``. A connection that is open begins with the last line.
+The events of a send occur in this order. Each step is ``started`` and then ``complete`` or
+``failed``. A send on an open connection begins with step 4.
 
-1. ``connect_tcp`` or ``connect_unix_socket``; where a connection is tried again (``retries=``),
-   ``failed``, then ``retry`` and the back-off, then the same once more. That is another try.
-2. Through a proxy: ``start_tls`` if the proxy speaks TLS, then the request for a tunnel, whose
-   events have the names of the last line; or ``setup_socks5_connection``. A plain ``http`` request
-   needs no tunnel: the proxy's connection is all there is. The whole of it is ``connect``.
+1. ``connect_tcp`` or ``connect_unix_socket``. If a connection is retried (``retries=``), the step
+   ends with ``failed``, ``retry`` and the back-off follow, and the step is repeated as another
+   attempt.
+2. Through a proxy: ``start_tls`` if the proxy uses TLS, then the request for a tunnel, whose
+   events have the names of step 4; or ``setup_socks5_connection``. A plain ``http`` request does
+   not need a tunnel and uses the connection to the proxy. All of this is the segment ``connect``.
 3. ``start_tls`` with the server.
-4. ``send_request_headers``, ``send_request_body``, ``receive_response_headers``, and as the body is
-   read ``receive_response_body``, ``response_closed``.
+4. ``send_request_headers``, ``send_request_body``, ``receive_response_headers``; then, as the body
+   is read, ``receive_response_body`` and ``response_closed``.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ _EVENTS: Final[dict[str, tuple[str | None, SegmentName | None]]] = {
     "receive_response_headers.complete": ("headers_ns", None),
     "receive_response_body.complete": ("body_end_ns", None),
 }
-"""The field of a try that says when an event was, and the segment that begins with it."""
+"""For each event, the field of an attempt that its time is stored in, and the segment it begins."""
 
 _CONNECTING_FAILED: Final = frozenset(
     {"connect_tcp.failed", "connect_unix_socket.failed", "start_tls.failed"}
@@ -45,12 +46,12 @@ _CONNECTING_FAILED: Final = frozenset(
 
 class Listener:
     """
-    Notes httpcore's events on the try that they are part of.
+    Recorder of httpcore's events on the attempt that they belong to.
 
     Args:
-        attempt: The try.
-        now: Monotonic nanoseconds.
-        exchange: What it is a try of; ``None`` if nobody asks what becomes of it.
+        attempt: The attempt.
+        now: Returns the time in monotonic nanoseconds.
+        exchange: The exchange of the attempt; ``None`` if the outcome is not recorded.
     """
 
     __slots__ = ("_exchange", "_failure", "_now", "_tunnelling", "attempt")
@@ -70,15 +71,16 @@ class Listener:
 
     def hear(self, name: str, info: Any) -> None:
         """
-        Note an event, now.
+        Record an event with the present time.
 
         Args:
             name: ``<part>.<step>.<started|complete|failed>``.
-            info: What httpcore tells of it, by name.
+            info: The values that httpcore passes with the event, by name.
         """
         now_ns, attempt = self._now(), self.attempt
         if attempt.pool_acquired_ns is None:
-            # There is no event for it: the first that comes means the pool let us through.
+            # httpcore has no event for the end of the wait for the pool: the first event of any
+            # kind means that the pool assigned a connection.
             attempt.pool_acquired_ns = now_ns
         step = name.partition(".")[2]
         event = _EVENTS.get(step)
@@ -99,12 +101,12 @@ class Listener:
     def _enter(self, begins: SegmentName, info: Any) -> None:
         attempt = self.attempt
         if begins is SegmentName.CONNECT and attempt.end_ns is not None and self._exchange:
-            # The back-off is over.
+            # The back-off is over, and a new attempt begins.
             attempt = self.attempt = self._exchange.send_begins()
             attempt.pool_acquired_ns = attempt.start_ns
         elif begins is SegmentName.SEND:
             if getattr(info.get("request"), "method", None) == b"CONNECT":
-                # What came before was the connection to the proxy, and is part of `connect`.
+                # The steps so far connected to the proxy, which is part of `connect`.
                 self._tunnelling, attempt.connected_ns, attempt.tls_done_ns = True, None, None
                 begins = SegmentName.CONNECT
             else:
@@ -112,7 +114,7 @@ class Listener:
         attempt.phase = begins
 
     def _gives_up(self) -> None:
-        """Hear that a connection that failed is tried again, after a back-off."""
+        """Record that a failed connection will be retried after a back-off."""
         if self._exchange is not None and self._failure is not None:
             self._exchange.send_failed(self._failure, self.attempt)
         self._failure = None

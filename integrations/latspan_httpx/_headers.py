@@ -1,4 +1,4 @@
-"""Our trace context among the headers of a request, added before it is sent and removed after."""
+"""latspan's trace context in the headers of a request, added before it is sent, then removed."""
 
 from __future__ import annotations
 
@@ -12,18 +12,20 @@ _TRACEPARENT: Final = b"traceparent"
 
 _lent: Final[set[bytes]] = set()
 """
-The values of ``traceparent`` that are lent at the moment. One request may be on its way twice at
-once: then the value that stands there is the other's loan, and not the caller's own.
+Values of ``traceparent`` that latspan has added to requests in flight.
+
+One request may be in flight twice at once. The value in its headers may then belong to the other
+send, and this set distinguishes it from a value that the caller set.
 """
 
 
 class Loan:
     """
-    What was added to the headers of one request.
+    Trace context that was added to the headers of one request.
 
     Args:
-        exchange: Whose trace context it is.
-        headers: The request's own, in httpx's class.
+        exchange: The exchange whose trace context is added.
+        headers: The headers of the request, an httpx ``Headers`` object.
     """
 
     __slots__ = ("_entry", "_state", "_state_before")
@@ -51,7 +53,7 @@ class Loan:
             if present is None:
                 listed.append(entry)
             elif listed[present][2] == entry[2]:
-                # A transport copied the headers of the same call.
+                # A transport copied the headers of the same call, so the value is already there.
                 return
             else:
                 listed[present] = entry
@@ -60,10 +62,10 @@ class Loan:
 
     def give_back(self, headers: Any) -> None:
         """
-        Remove it, and leave everything else as the transport left it.
+        Remove the trace context, and keep every other change that the transport made.
 
         Args:
-            headers: Those that the request has now.
+            headers: The present headers of the request.
         """
         if self._entry is None:
             return
@@ -79,6 +81,6 @@ class Loan:
 
 
 def _listed(headers: Any) -> list[tuple[bytes, bytes, bytes]] | None:
-    # The headers' own methods go through all of them to look, again to add and again to remove:
-    # that took longer than all the rest of a request.
+    # Each method of httpx's `Headers` iterates over all headers, to find, to add and to remove a
+    # value. Together these calls took longer than the rest of latspan's work for a request.
     return getattr(headers, "_list", None)

@@ -1,4 +1,4 @@
-"""What is patched in httpx and in httpx2, which have the same shape."""
+"""The instrumentors of httpx and httpx2, whose classes have the same names and methods."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class _TransportInstrumentor(Instrumentor):
     official: ClassVar[str]
 
     def patch(self, patches: Patches) -> None:
-        """Patch where a client hands a request to its transport, and a transport to a pool."""
+        """Patch the calls from a client to its transport and from a transport to a pool."""
         from latspan_httpx import _bodies, _pools, _transport
 
         module = import_module(self.library)
@@ -30,7 +30,7 @@ class _TransportInstrumentor(Instrumentor):
         _bodies.patch_bodies(patches, module)
 
     def warmer(self, client: Any, url: str | None, timeout_s: float) -> Warmer | None:
-        """Return what opens connections of a client of this library's."""
+        """Return an object that opens connections of ``client``, a client of this library."""
         module = import_module(self.library)
         if not isinstance(client, module.Client | module.AsyncClient):
             return None
@@ -40,7 +40,7 @@ class _TransportInstrumentor(Instrumentor):
 
 
 class HTTPXInstrumentor(_TransportInstrumentor):
-    """Switches the instrumentation of httpx on and off."""
+    """Instrumentor that switches the instrumentation of httpx on and off."""
 
     requires = ("httpx >= 0.27, < 1",)
     library = "httpx"
@@ -49,7 +49,7 @@ class HTTPXInstrumentor(_TransportInstrumentor):
 
 
 class HTTPX2Instrumentor(_TransportInstrumentor):
-    """Switches the instrumentation of httpx2, which the OpenAI SDK 3 sits on, on and off."""
+    """Instrumentor that switches httpx2, which the OpenAI SDK 3 uses, on and off."""
 
     requires = ("httpx2 >= 2, < 3",)
     library = "httpx2"

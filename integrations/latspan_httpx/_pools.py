@@ -1,9 +1,9 @@
 """
-How a pool of httpcore's is handed a request: each time is one send, whichever transport sends it.
+Hooks on the pools of httpcore: each request passed to a pool is one send, from any transport.
 
-A transport that tries again, or asks twice at once, hands the request over more than once; so each
-send has a request of httpcore's own, and the ``trace`` callback of each is apart from the others'.
-The request of httpx's, which transports see and may change, is left alone.
+A transport that retries, or sends twice concurrently, passes the request to a pool more than once.
+Each send has its own httpcore request, so the ``trace`` callbacks of the sends are separate. The
+httpx request, which transports see and may change, is not modified here.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["patch_pools"]
 
 
 def patch_pools(patches: Patches, core: Any) -> None:
-    """Hook the pools of httpcore or httpcore2; those of its proxies inherit it."""
+    """Hook the pools of httpcore or httpcore2; its proxy pools inherit the hooks."""
     patches.replace(core.ConnectionPool, "handle_request", _handle_request_of)
     patches.replace(core.AsyncConnectionPool, "handle_async_request", _handle_async_request_of)
 

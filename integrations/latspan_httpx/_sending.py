@@ -1,4 +1,4 @@
-"""One request that a client of httpx's hands to its transport, and what the transport sends."""
+"""One request that an httpx client passes to its transport, and the sends of the transport."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _current: ContextVar[Sending | None] = ContextVar("latspan_httpx_sending", defau
 
 
 def _undo(token: Token[Sending | None]) -> None:
-    # By hand: `suppress` is three calls, for each request. A coroutine that nobody awaits to its
-    # end may be closed from another context.
+    # Written out, because `suppress` costs three function calls per request. A coroutine that is
+    # not awaited to its end may be closed from another context.
     try:  # noqa: SIM105
         _current.reset(token)
     except ValueError:
@@ -25,7 +25,11 @@ def _undo(token: Token[Sending | None]) -> None:
 
 
 class Aside:
-    """A request that is not followed, inside one that is: its sends are not the other's."""
+    """
+    An untracked request inside a tracked one.
+
+    It keeps its own sends from being recorded on the tracked request.
+    """
 
     __slots__ = ("_token",)
 
@@ -33,12 +37,12 @@ class Aside:
         self._token = _current.set(None)
 
     def failed(self, error: BaseException) -> None:
-        """Hear that the transport raised ``error``."""
+        """Record that the transport raised ``error``."""
         del error
         self._leave()
 
     def answered(self, response: Any) -> None:
-        """Hear that the transport returned ``response``."""
+        """Record that the transport returned ``response``."""
         del response
         self._leave()
 
@@ -48,15 +52,15 @@ class Aside:
 
 class Sending:
     """
-    One request on its way through a transport, from now on.
+    One request in a transport, from construction until it fails or is answered.
 
-    The request stays the caller's own, and what a transport changes in it stays changed. Only our
-    trace context is among its headers meanwhile: sent again, or on to where a redirect points, it
-    must not carry this exchange's identity.
+    The caller's request object is sent, and changes made by a transport are kept. latspan's trace
+    context is in its headers only during the send: a request that is sent again, or to the target
+    of a redirect, must not contain the identity of this exchange.
 
     Args:
-        exchange: What was begun for it.
-        request: The client library's own.
+        exchange: The exchange that was begun for the request.
+        request: The request object of the client library.
     """
 
     __slots__ = ("_active", "_exchange", "_loan", "_over", "_request", "_sends", "_token")
@@ -72,30 +76,34 @@ class Sending:
 
     @staticmethod
     def current() -> Sending | None:
-        """Return what is being sent in this context; a copy of it may still hold what is over."""
+        """
+        Return the request that is being sent in this context, if any.
+
+        A copy of the context may still contain a request that has ended; that is not returned.
+        """
         sending = _current.get()
         return None if sending is None or sending._over else sending
 
     def send(self, request: Any, *, asynchronous: bool) -> Send:
         """
-        Begin a send, now.
+        Begin a send at the present time.
 
         Args:
-            request: httpcore's own.
-            asynchronous: Whether it is an asynchronous pool's.
+            request: The httpcore request.
+            asynchronous: Whether an asynchronous pool sends it.
         """
         send = Send(self._exchange, request, asynchronous=asynchronous)
         self._sends.append(send)
         return send
 
     def failed(self, error: BaseException) -> None:
-        """Hear that the transport raised ``error``."""
+        """Record that the transport raised ``error``."""
         with handle_internal_errors("the failure of a request"):
             self._leave()
             self._exchange.failed(error)
 
     def answered(self, response: Any) -> None:
-        """Hear that the transport returned ``response``, whose body is still to come."""
+        """Record that the transport returned ``response``; its body may still be unread."""
         try:
             self._leave()
             exchange = self._exchange
@@ -103,12 +111,14 @@ class Sending:
                 response.status_code, response.headers, response, request_body=exchange.sent.body
             )
             if exchange.call.reads is not None and exchange.attempt.error_type is None:
-                # The reads of a stream say all there is to know of its body.
+                # The recorded reads of a stream contain everything about its body, so httpcore's
+                # events are no longer needed.
                 for send in self._sends:
                     send.silence()
             watching = body_tracker(response)
             if watching is not None and response.is_closed:
-                # Made in memory, by a mock or a cache: it was whole before anybody could read it.
+                # A mock or a cache made the response in memory, so its body was complete before
+                # the caller could read it.
                 watching.ended(watching.reading())
         except Exception as error:  # noqa: BLE001 - latspan's own
             log_internal_error(error, "the response headers")
@@ -123,14 +133,15 @@ class Sending:
 
 class Send:
     """
-    One time that a transport hands the request to a pool of httpcore's, from now on.
+    One request that a transport passes to an httpcore pool, from construction on.
 
-    httpcore tells of it as it goes, and the application's own ``trace`` callback afterwards.
+    httpcore reports the events of the send to latspan first, and then latspan calls the
+    application's own ``trace`` callback.
 
     Args:
-        exchange: What it is a send of.
-        request: httpcore's own request, made for this send.
-        asynchronous: Whether it is an asynchronous pool's.
+        exchange: The exchange that the send belongs to.
+        request: The httpcore request, made for this send.
+        asynchronous: Whether an asynchronous pool sends it.
     """
 
     __slots__ = ("_exchange", "_extensions", "_listener", "_request")
@@ -147,20 +158,20 @@ class Send:
         request.extensions = {**self._extensions, "trace": hear}
 
     def silence(self) -> None:
-        """Leave what is still to be told to the application's own callback."""
-        # httpcore looks for the callback anew at each step.
+        """Stop receiving events; later ones go only to the application's own callback."""
+        # httpcore looks up the callback again at each step.
         self._request.extensions = self._extensions
 
     def answered(self, response: Any) -> None:
-        """Hear that the pool returned ``response``, httpcore's own."""
-        # By hand: `handle_internal_errors` is three calls, for each request.
+        """Record that the pool returned ``response``, an httpcore response."""
+        # Written out, because `handle_internal_errors` costs three function calls per request.
         try:
             self._exchange.try_answered(response.status, self._listener.attempt)
         except Exception as error:  # noqa: BLE001 - latspan's own
             log_internal_error(error, "the response to a send")
 
     def failed(self, error: BaseException) -> None:
-        """Hear that the pool raised ``error``."""
+        """Record that the pool raised ``error``."""
         with handle_internal_errors("the failure of a send"):
             self._exchange.send_failed(error, self._listener.attempt)
 
@@ -170,7 +181,7 @@ def _hearing(
 ) -> Callable[[str, Any], object]:
     def hear(name: str, info: Any) -> object:
         first(name, info)
-        # What it returns is httpcore's to judge.
+        # httpcore checks the return value of the application's callback, so it is passed on.
         return then(name, info)
 
     return hear

@@ -1,4 +1,4 @@
-"""Where a client of httpx's hands one request to whatever transport it has."""
+"""Hooks on the call with which an httpx client passes one request to its transport."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["send", "send_async"]
 
 def send(official: str) -> Callable[..., Any]:
     """
-    Return what stands in for ``Client._send_single_request``.
+    Return the replacement for ``Client._send_single_request``.
 
     Args:
         official: The name of OpenTelemetry's own instrumentor of this library.
@@ -51,11 +51,11 @@ def send(official: str) -> Callable[..., Any]:
 
 def send_async(official: str, core: str) -> Callable[..., Awaitable[Any]]:
     """
-    Return what stands in for ``AsyncClient._send_single_request``.
+    Return the replacement for ``AsyncClient._send_single_request``.
 
     Args:
         official: The name of OpenTelemetry's own instrumentor of this library.
-        core: The module beneath, ``httpcore`` or ``httpcore2``.
+        core: The name of the module that the library uses, ``httpcore`` or ``httpcore2``.
     """
     start_up = functools.partial(_start_up, core)
 
@@ -100,10 +100,10 @@ def _begin(
 
 def _start_up(core: str) -> None:
     """
-    Import now what httpcore imports inside the first asynchronous request.
+    Import the modules that httpcore otherwise imports inside the first asynchronous request.
 
-    Otherwise its some 20 ms would lie between entry into the transport and the first event, and
-    read as a wait for the pool.
+    That import takes about 20 ms. It would fall between the entry into the transport and the first
+    event, and would be reported as a wait for the pool.
     """
     try:
         asyncio.get_running_loop()

@@ -1,4 +1,4 @@
-"""Connections of httpx and httpx2 clients, opened ahead with a ``HEAD`` request."""
+"""Connections of httpx and httpx2 clients, opened in advance with a ``HEAD`` request."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ __all__ = ["warmer_of"]
 
 def warmer_of(client: Any, url: str | None, timeout_s: float) -> Warmer:
     """
-    Return what opens connections of a client.
+    Return an object that opens connections of a client.
 
     Args:
-        client: Synchronous or asynchronous.
-        url: Where to; ``None`` for its ``base_url``.
-        timeout_s: The longest that connecting, writing, reading or waiting for the pool may take.
+        client: A synchronous or asynchronous client.
+        url: The URL to connect to; ``None`` for the client's ``base_url``.
+        timeout_s: Maximum time in seconds for connecting, writing, reading, and waiting for the
+            pool, each.
 
     Raises:
-        ValueError: Neither says where to, or the client is closed.
+        ValueError: The client is closed, or neither ``url`` nor ``base_url`` has a host.
     """
     if client.is_closed:
         raise ValueError("the client is closed")
@@ -35,14 +36,14 @@ def warmer_of(client: Any, url: str | None, timeout_s: float) -> Warmer:
 
 class _Requests:
     """
-    What the two kinds of client share.
+    Common part of the warmers for synchronous and asynchronous clients.
 
-    Each hands its requests to the transport: sent by the client, they would run the application's
-    event hooks, follow redirects and leave cookies behind.
+    Both pass their requests directly to the transport. If the client sent them, they would run the
+    application's event hooks, follow redirects and store cookies.
 
     Args:
         client: The client.
-        build: Returns what to send, given its extensions.
+        build: Returns the request to send; its argument is the request's extensions.
     """
 
     def __init__(self, client: Any, build: Callable[..., Any]) -> None:
@@ -52,13 +53,13 @@ class _Requests:
 
     @property
     def server(self) -> str:
-        """Host and port."""
+        """Host and port of the server, as ``host:port``."""
         url = self._url
         return f"{url.host}:{port_of(url.scheme, url.port)}"
 
 
 class _ClientWarmer(_Requests):
-    """Opens connections of a synchronous client."""
+    """Warmer that opens connections of a synchronous client."""
 
     def open(self, attempt: Attempt, now: Callable[[], int]) -> Any:
         """Send a request, and return the response unread."""
@@ -75,7 +76,7 @@ class _ClientWarmer(_Requests):
 
 
 class _AsyncClientWarmer(_Requests):
-    """Opens connections of an asynchronous client."""
+    """Warmer that opens connections of an asynchronous client."""
 
     async def open(self, attempt: Attempt, now: Callable[[], int]) -> Any:
         """Send a request, and return the response unread."""

@@ -1,7 +1,7 @@
 """
-The OpenAI SDK, instrumented: whatever of it a model answers, streamed or not.
+Instrumentation of the OpenAI SDK: every method whose response comes from a model, streamed or not.
 
-The client, its answers and its streams stay the SDK's own objects.
+The client, its responses and its streams remain the SDK's own objects.
 """
 
 from __future__ import annotations

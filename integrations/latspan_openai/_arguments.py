@@ -1,4 +1,4 @@
-"""What the arguments of a call are as attributes of its span."""
+"""Conversion of the arguments of a call to the attributes of its span."""
 
 from __future__ import annotations
 
@@ -25,12 +25,17 @@ _JSON: Final = "json"
 _JSON_FORMATS: Final = frozenset({"json_object", "json_schema"})
 
 Reading = Callable[[Any], Any]
-"""Returns an attribute's value, ``None`` for an argument that was not given or says nothing."""
+"""
+Function that returns the value of an attribute from an argument.
+
+It returns ``None`` for an argument that the caller omitted or that has no meaning for the
+attribute.
+"""
 
 
 def asked_of(kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
     """
-    Return what a call sends: its arguments, and what ``extra_body`` puts in their place.
+    Return the arguments of a call, with those in ``extra_body`` replacing others of the same name.
 
     Args:
         kwargs: The arguments of the SDK's method.
@@ -41,7 +46,8 @@ def asked_of(kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**kwargs, **cast("Mapping[str, Any]", extra)}
 
 
-# What was not given is a sentinel of the SDK's, or absent; each of these returns `None` for it.
+# An argument that the caller omitted is a sentinel of the SDK, or absent. Each of the following
+# functions returns `None` for such a sentinel.
 
 
 def as_it_is(value: Any) -> str | float | None:
@@ -50,12 +56,12 @@ def as_it_is(value: Any) -> str | float | None:
 
 
 def cursor(value: Any) -> str | None:
-    """Return where a stream that is fetched again begins; the SDK has a number for it."""
+    """Return the start position of a stream that is fetched again; the SDK has it as a number."""
     return str(value) if isinstance(value, int) else None
 
 
 def each_text(value: Any) -> tuple[str, ...] | None:
-    """Return the texts of a list, or the one text."""
+    """Return the texts of a list, or a single text, as a tuple."""
     if isinstance(value, str):
         return (value,)
     if not isinstance(value, list | tuple):
@@ -64,17 +70,17 @@ def each_text(value: Any) -> tuple[str, ...] | None:
 
 
 def tier(value: Any) -> str | None:
-    """Return a service tier that was asked for; ``auto`` leaves the choice to the server."""
+    """Return the requested service tier, if any; ``auto`` leaves the choice to the server."""
     return value if isinstance(value, str) and value != "auto" else None
 
 
 def effort(value: Any) -> str | None:
-    """Return the effort that ``reasoning`` asks for."""
+    """Return the effort that ``reasoning`` requests."""
     return _text_in(value, "effort")
 
 
 def identity(value: Any) -> str | None:
-    """Return the id of a ``conversation``, which stands alone or in a mapping."""
+    """Return the id of a ``conversation``, which is the id itself or an object with an ``id``."""
     return value if isinstance(value, str) else _text_in(value, "id")
 
 
@@ -85,7 +91,11 @@ def compacted(value: Any) -> bool | None:
 
 
 def of_format(value: Any) -> str | None:
-    """Return the convention's name of a ``response_format``, which may be a type to parse into."""
+    """
+    Return the semantic conventions' name of a ``response_format``.
+
+    The argument may be a type to parse into.
+    """
     if isinstance(value, type):
         return _JSON
     kind = value if isinstance(value, str) else _text_in(value, "type")
@@ -93,7 +103,7 @@ def of_format(value: Any) -> str | None:
 
 
 def format_of_text(value: Any) -> str | None:
-    """Return the convention's name of the format that ``text`` of a response asks for."""
+    """Return the semantic conventions' name of the format that the argument ``text`` requests."""
     return of_format(_field(value, "format"))
 
 

@@ -1,4 +1,4 @@
-"""Who provides what an SDK's client asks for."""
+"""The provider that serves the requests of a client of the SDK."""
 
 from __future__ import annotations
 
@@ -9,6 +9,6 @@ __all__ = ["provider_of"]
 
 @functools.cache
 def provider_of(client_class: type) -> str:
-    """Return the conventions' name of who answers clients of a class."""
+    """Return the semantic conventions' name of the provider for a class of clients."""
     azure = any("Azure" in cls.__name__ for cls in client_class.__mro__)
     return "azure.ai.openai" if azure else "openai"

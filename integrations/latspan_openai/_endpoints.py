@@ -1,4 +1,4 @@
-"""The endpoints that a model answers: what their arguments say, and how to read the answers."""
+"""The endpoints served by a model: the attributes of a request and the format of a response."""
 
 from __future__ import annotations
 
@@ -42,15 +42,15 @@ __all__ = ["CHAT", "COMPLETIONS", "EMBEDDINGS", "FETCHED_RESPONSES", "RESPONSES"
 @dataclass(frozen=True, slots=True)
 class Endpoint:
     """
-    One endpoint.
+    One endpoint of the API.
 
     Args:
-        dialect: How to read its answers.
-        said_by: The attributes of the span, and where each is read from the arguments; of two for
-            the same attribute the later wins.
-        attributes: What every call of it is.
+        dialect: The format of its responses.
+        said_by: Triples of an argument's name, the attribute of the span that it sets, and the
+            function that reads its value; the later wins if two set the same attribute.
+        attributes: The attributes of every call of the endpoint.
         asking: Returns the arguments to send if ``request_stream_usage`` is configured. If
-            ``None``, those of the caller are sent.
+            ``None``, the caller's arguments are sent.
     """
 
     dialect: ApiFormat
@@ -65,7 +65,7 @@ class Endpoint:
 
     def open(self, instance: Any, kwargs: Mapping[str, Any]) -> Call | None:
         """
-        Open a call of it.
+        Open a call of the endpoint for a method of a resource.
 
         Args:
             instance: The resource whose method is called.
@@ -75,7 +75,7 @@ class Endpoint:
 
     def open_for(self, client: Any, kwargs: Mapping[str, Any]) -> Call | None:
         """
-        Open a call of it.
+        Open a call of the endpoint for a client.
 
         Args:
             client: The client that sends it.
@@ -85,7 +85,7 @@ class Endpoint:
         model = asked.get("model")
         choices = asked.get("n")
         attributes: dict[str, Any] = {**self.attributes}
-        # Most calls give none of them.
+        # Fast path: most calls pass none of these arguments.
         for argument, name, read in () if self._arguments.isdisjoint(asked) else self.said_by:
             if argument in asked and (value := read(asked[argument])) is not None:
                 attributes[name] = value
@@ -102,7 +102,8 @@ class Endpoint:
             choices=choices_asked(asked),
             attributes=attributes,
             request=asked,
-            # It patches what the methods call, so its span is opened inside.
+            # OpenInference patches what the SDK's methods call, so its span is opened inside
+            # this call.
             awaits_span=is_instrumented(
                 "openinference.instrumentation.openai", "OpenAIInstrumentor"
             ),

@@ -1,4 +1,4 @@
-"""What is patched in the SDK."""
+"""The instrumentor of the OpenAI SDK and the list of its patches."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ __all__ = ["OpenAIInstrumentor"]
 
 
 class OpenAIInstrumentor(Instrumentor):
-    """Switches the instrumentation of the OpenAI SDK on and off."""
+    """Instrumentor that switches the instrumentation of the OpenAI SDK on and off."""
 
     requires = ("openai >= 2, < 4",)
 
     def patch(self, patches: Patches) -> None:
-        """Patch the methods that a model answers, and the streams that they answer with."""
+        """Patch the methods that send a request to a model, and the streams that they return."""
         from openai import AsyncStream, Stream
         from openai._base_client import AsyncAPIClient, BaseClient, SyncAPIClient
         from openai.lib.streaming.chat import AsyncChatCompletionStream, ChatCompletionStream
@@ -69,7 +69,7 @@ class OpenAIInstrumentor(Instrumentor):
         patch_stream_wrappers(patches, ResponseStream, AsyncResponseStream)
 
     def warmer(self, client: Any, url: str | None, timeout_s: float) -> UnderlyingClient | None:
-        """Return the HTTP client that a client of the SDK sends through."""
+        """Return the HTTP client that ``client``, a client of the SDK, sends through."""
         del url, timeout_s
         from latspan_openai._warm import beneath
 

@@ -1,9 +1,9 @@
 """
-Requests that reach the client without a patched method of a resource.
+Requests that reach the client without passing through a patched method of a resource.
 
-An application may have taken a method before the SDK was instrumented: in a variable, or in
+An application may have stored a method before the SDK was instrumented: in a variable, or in
 ``with_raw_response``, which keeps the methods of its resource from its first use. Such a method is
-not the patched one, but it still sends through ``request`` of its client.
+not the patched one, but it still sends through the ``request`` method of its client.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from latspan_openai._endpoints import CHAT, COMPLETIONS, EMBEDDINGS, RESPONSES, 
 __all__ = ["async_request", "request"]
 
 _BY_POSITION: Final = ("cast_to", "options")
-"""The arguments of a client's ``request`` that its other methods give without a name."""
+"""The arguments of a client's ``request`` that the client's other methods pass by position."""
 
 _BY_PATH: Final = {
     "/chat/completions": CHAT,
@@ -28,12 +28,12 @@ _BY_PATH: Final = {
 
 
 def request(answers: Answers) -> Callable[..., Any]:
-    """Return what stands in for ``SyncAPIClient.request``."""
+    """Return the replacement for ``SyncAPIClient.request``."""
     return unless_inside(with_names(answers.wrapper(_open, _asking), *_BY_POSITION))
 
 
 def async_request(answers: Answers) -> Callable[..., Any]:
-    """Return what stands in for ``AsyncAPIClient.request``."""
+    """Return the replacement for ``AsyncAPIClient.request``."""
     return unless_inside(with_names(answers.async_wrapper(_open, _asking), *_BY_POSITION))
 
 
@@ -43,7 +43,7 @@ def _open(client: Any, kwargs: Mapping[str, Any]) -> Call | None:
 
 
 def _asking(kwargs: dict[str, Any]) -> dict[str, Any]:
-    """Return the arguments of a request, its stream asked for token counts."""
+    """Return the arguments of a request, with token counts requested for its stream."""
     endpoint = _endpoint_of(kwargs)
     if endpoint is None or endpoint.asking is None:
         return kwargs

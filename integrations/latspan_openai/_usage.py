@@ -1,4 +1,4 @@
-"""Asking a stream for its token counts, where somebody configured that."""
+"""Request for the token counts of a stream, made if ``request_stream_usage`` is configured."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ __all__ = ["with_usage"]
 
 def with_usage(kwargs: dict[str, Any]) -> dict[str, Any]:
     """
-    Return the arguments of a chat or a completion, its stream asked for token counts.
+    Return the arguments of a chat or a completion, with token counts requested for its stream.
 
-    These are the caller's, unless ``request_stream_usage`` is configured, the answer is streamed,
-    and the caller does not set ``stream_options``. The caller's own objects are not changed.
-    Such a stream ends with one more chunk, which has ``usage`` and no choices, and
-    which the caller gets like any other.
+    The caller's arguments are returned unless ``request_stream_usage`` is configured, the response
+    is streamed, and the caller does not set ``stream_options``. The caller's own objects are not
+    changed. A stream with token counts ends with one more chunk, which has ``usage`` and no
+    choices, and which the caller receives like any other.
 
     Args:
-        kwargs: What the SDK's method was called with.
+        kwargs: The arguments of the SDK's method.
     """
     if not kwargs.get("stream") or not asks_for_usage() or _says_options(kwargs):
         return kwargs
@@ -33,6 +33,7 @@ def _says_options(kwargs: Mapping[str, Any]) -> bool:
     body: object = kwargs.get("extra_body")
     if isinstance(body, Mapping) and "stream_options" in cast("Mapping[str, Any]", body):
         return True
-    # What is not given is a sentinel of the SDK's, or absent; `None` is something said.
+    # An argument that the caller omitted is a sentinel of the SDK, or absent. An explicit `None`
+    # counts as set by the caller.
     given = kwargs.get("stream_options", NotGiven())
     return not isinstance(given, NotGiven | Omit)

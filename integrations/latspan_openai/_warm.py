@@ -1,4 +1,4 @@
-"""What a client of the SDK does in its first call, done ahead."""
+"""Set-up work that a client of the SDK does in its first call, done in advance."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def beneath(client: Any) -> UnderlyingClient | None:
         return None
 
     def prepare() -> None:
-        # The SDK imports its resources, and looks up the platform, when they are first used.
+        # The SDK imports its resources and detects the platform at their first use.
         _ = client.chat.completions
         client.platform_headers()
 

@@ -1,9 +1,9 @@
 """
-requests and urllib3, instrumented: what a request spends on the transport.
+Instrumentation of requests and urllib3: the transport times of a request.
 
-All of it happens in urllib3, which requests sits on and which also works alone. Inside a call of
-a client library the transport adds its marks to that call; outside, each HTTP exchange is one of
-its own.
+All times are measured in urllib3, which requests uses and which also works alone. Inside a call of
+a client library, the transport records its timestamps on that call. Outside, each HTTP exchange is
+a call of its own.
 """
 
 from __future__ import annotations

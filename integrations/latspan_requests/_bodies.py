@@ -1,4 +1,4 @@
-"""How the body of a response is read, and the response closed."""
+"""Hooks on reading the body of a response and on closing the response."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["at_its_end", "entering", "patch_bodies"]
 
 
 def patch_bodies(patches: Patches) -> None:
-    """Hook urllib3's responses; those of requests read through them."""
+    """Hook urllib3's responses; the responses of requests read through them."""
     patches.replace(HTTPResponse, "__enter__", entering)
     patches.replace(HTTPResponse, "read", _reading(gives_all=True))
     if hasattr(HTTPResponse, "read1"):
@@ -27,21 +27,22 @@ def patch_bodies(patches: Patches) -> None:
 
 
 def at_its_end(response: Any) -> bool:
-    """Return whether nothing is left of a body to be read, or nobody would hear it read."""
+    """Return whether a body is read to its end, or its reads are not tracked at all."""
     if not isinstance(response, HTTPResponse):
         return True
     if response.headers.get("content-encoding") and response.tell():
-        # Its last bytes may be in and not all decoded: only a read that gives nothing tells.
+        # The last bytes may be received but not yet decoded. Only a read that returns no data
+        # shows that the decoded body has ended.
         return False
     try:
         return response.length_remaining == 0 or response.isclosed()
     except ValueError:
-        # Made from something that cannot say.
+        # The response wraps a file object that cannot report whether it is closed.
         return False
 
 
 def entering(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Stand in for ``__enter__`` of a response, of urllib3's or of requests'."""
+    """Replace ``__enter__`` of a response of urllib3 or requests."""
 
     @functools.wraps(original)
     def enter(self: Any) -> Any:
@@ -55,10 +56,10 @@ def entering(original: Callable[..., Any]) -> Callable[..., Any]:
 
 def _reading(*, gives_all: bool) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """
-    Return what makes the stand-in for a method that reads.
+    Return a function that makes the replacement for a method that reads.
 
     Args:
-        gives_all: Whether it reads to the end where no amount is asked for.
+        gives_all: Whether the method reads to the end if it is called without an amount.
     """
 
     def impersonate(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -87,7 +88,11 @@ def _reading(*, gives_all: bool) -> Callable[[Callable[..., Any]], Callable[...,
 
 
 def _iterating(original: Callable[..., Generator[bytes]]) -> Callable[..., Generator[bytes]]:
-    """Stand in for a method that yields the body; of one that uses another, the outer counts."""
+    """
+    Replace a method that yields the body.
+
+    If such a method uses another one, only the outer is tracked.
+    """
 
     @functools.wraps(original)
     def iterating(self: Any, *args: Any, **kwargs: Any) -> Generator[bytes]:
@@ -121,7 +126,7 @@ def _release_conn_of(original: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(original)
     def release_conn(self: Any) -> None:
         watching = body_tracker(self)
-        # A read that meets the end releases the connection itself.
+        # A read that reaches the end releases the connection itself, and the read is recorded.
         if watching is not None and not watching.in_read:
             watching.released()
         original(self)
@@ -134,7 +139,7 @@ def _close_of(original: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(original)
     def close(self: Any) -> None:
-        # So `io.IOBase` calls it when nobody holds the response any more.
+        # `io.IOBase` sets `_finalizing` if it calls `close` because the response is garbage.
         if not getattr(self, "_finalizing", False):
             heard(self)
             return

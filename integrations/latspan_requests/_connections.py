@@ -1,4 +1,4 @@
-"""How a connection is made and used: socket, a proxy's tunnel, request, and the response."""
+"""Hooks on connections: opening the socket, a proxy's tunnel, the request and the response."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ __all__ = ["patch_connections"]
 
 
 def patch_connections(patches: Patches) -> None:
-    """Hook urllib3's connections, what opens their sockets, and the responses made of them."""
-    # Called first thing behind `getaddrinfo`, and by nobody else.
+    """Hook urllib3's connections, the function that opens sockets, and the responses."""
+    # `create_connection` calls it right after `getaddrinfo`, and it has no other caller.
     patches.replace(sockets, "_set_socket_options", _set_socket_options_of)
     patches.replace(HTTPConnection, "_new_conn", _new_conn_of)
     patches.replace(HTTPConnection, "_tunnel", _tunnel_of)
@@ -75,8 +75,8 @@ def _send_of(original: Callable[..., Any]) -> Callable[..., Any]:
         if self.sock is None and self.auto_open:
             sending = Sending.current()
             if sending is not None:
-                # The first thing that `send` would do. Done here, the connecting of whatever
-                # kind of connection is told from the sending that follows.
+                # `send` would connect first anyway. Connecting here separates the time to connect
+                # from the time to send, for every kind of connection.
                 self.connect()
                 sending.connected()
         return original(self, data)
@@ -96,7 +96,7 @@ def _getresponse_of(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _response_of(original: Callable[..., None]) -> Callable[..., None]:
-    """Stand in for the making of a response, which may read its body at once."""
+    """Replace the constructor of a response, which may read the body at once."""
 
     @functools.wraps(original)
     def init(self: Any, *args: Any, **kwargs: Any) -> None:

@@ -1,4 +1,4 @@
-"""What is patched in urllib3, and the little that is in requests."""
+"""The instrumentors of urllib3 and requests; only ``with`` is patched in requests itself."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ __all__ = ["RequestsInstrumentor", "URLLib3Instrumentor"]
 
 
 class URLLib3Instrumentor(Instrumentor):
-    """Switches the instrumentation of urllib3, and of requests with it, on and off."""
+    """Instrumentor that switches urllib3, and requests with it, on and off."""
 
     requires = ("urllib3 >= 1.26, < 3",)
     begins = False
 
     def patch(self, patches: Patches) -> None:
-        """Patch the pool that takes a request, its connections, and its responses."""
+        """Patch the pools that send requests, their connections, and their responses."""
         from latspan_requests import _bodies, _connections, _pools
 
         _pools.patch_pools(patches)
@@ -24,16 +24,17 @@ class URLLib3Instrumentor(Instrumentor):
 
 class RequestsInstrumentor(Instrumentor):
     """
-    Switches on and off what only requests can tell.
+    Instrumentor that switches the patches of requests itself on and off.
 
-    Whatever requests sends and reads is seen in urllib3; a ``with`` around its response is not.
+    urllib3's patches record everything that requests sends and reads, except a ``with`` block
+    around a response of requests.
     """
 
     requires = ("requests >= 2.25, < 3",)
     begins = False
 
     def patch(self, patches: Patches) -> None:
-        """Patch how a response is entered."""
+        """Patch ``__enter__`` of a response."""
         from requests import Response
 
         from latspan_requests import _bodies

@@ -1,4 +1,4 @@
-"""How a pool sends a request: the connection it takes, and what it does with it."""
+"""Hooks on a pool that sends a request: getting a connection, connecting it, and sending."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["patch_pools"]
 
 
 def patch_pools(patches: Patches) -> None:
-    """Hook urllib3's pools; their managers, and requests, send all they send through them."""
+    """Hook urllib3's pools; pool managers and requests send every request through a pool."""
     patches.wrap(HTTPConnectionPool, "urlopen", _urlopen)
     patches.replace(HTTPConnectionPool, "_get_conn", _get_conn_of)
     patches.replace(HTTPConnectionPool, "_make_request", _make_request_of)
@@ -29,7 +29,7 @@ def _urlopen(
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
 ) -> Any:
-    """Stand in for ``HTTPConnectionPool.urlopen(method, url, body, headers, …)``."""
+    """Replace ``HTTPConnectionPool.urlopen(method, url, body, headers, …)``."""
     method = _argument(args, kwargs, 0, "method")
     url = _argument(args, kwargs, 1, "url")
     body = _argument(args, kwargs, 2, "body")
@@ -60,9 +60,9 @@ def _urlopen(
 def _propagating(
     sending: Sending, pool: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return the arguments of ``urlopen`` with our trace context among the headers."""
+    """Return the arguments of ``urlopen`` with latspan's trace context added to the headers."""
     given = _argument(args, kwargs, 3, "headers")
-    # Without any, urllib3 sends those of the pool.
+    # If the caller passes no headers, urllib3 sends the pool's.
     headers = pool.headers if given is None else given
     propagating = sending.with_trace_context(headers)
     if propagating is headers:
@@ -99,7 +99,7 @@ def _make_request_of(original: Callable[..., Any]) -> Callable[..., Any]:
         sending = Sending.current()
         if sending is None:
             return original(self, conn, *args, **kwargs)
-        # A pool that takes its connections from elsewhere was not heard of so far.
+        # A pool that gets its connections from elsewhere did not call the hooked `_get_conn`.
         sending.acquired(conn)
         try:
             return original(self, conn, *args, **kwargs)
@@ -111,7 +111,7 @@ def _make_request_of(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _connecting(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Stand in for a method of a pool that connects the connection it is given, if need be."""
+    """Replace a method of a pool that connects the given connection if it is not open."""
 
     @functools.wraps(original)
     def connecting(self: Any, conn: Any, *args: Any, **kwargs: Any) -> Any:

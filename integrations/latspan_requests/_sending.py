@@ -1,4 +1,4 @@
-"""One request on its way through urllib3: its tries, and what each of them was doing when."""
+"""One request in urllib3: its attempts, and the timestamps and phases of each attempt."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ _sending: ContextVar[Sending | None] = ContextVar("latspan_requests_sending", de
 
 class Sending:
     """
-    One call of a pool's ``urlopen``, with what it calls itself again for.
+    One call of a pool's ``urlopen``, including its recursive calls.
 
-    urllib3 tries again, and follows a redirect where neither requests nor its own manager does,
-    by calling ``urlopen`` inside ``urlopen``. Another try is another attempt of the same
-    exchange, a redirect is an exchange of its own.
+    urllib3 retries by calling ``urlopen`` inside ``urlopen``, and follows a redirect the same way
+    if neither requests nor its own pool manager does. A retry is another attempt of the same
+    exchange; a redirect is an exchange of its own.
 
     Args:
-        exchange: What was begun for it.
+        exchange: The exchange that was begun for the call.
         pool: The pool.
     """
 
@@ -63,7 +63,7 @@ class Sending:
     def __init__(self, exchange: Exchange, pool: Any) -> None:
         self.exchange = exchange
         self.over = False
-        """Whether ``urlopen`` was left; a copied context may still hold this."""
+        """Whether ``urlopen`` has ended; a copied context may still contain this object."""
         self._pool = pool
         self._secure = pool.scheme == "https"
         self._added: frozenset[str] = frozenset()
@@ -78,15 +78,16 @@ class Sending:
 
     @staticmethod
     def current() -> Sending | None:
-        """Return what is being sent in this context, if anything is."""
+        """Return the request that is being sent in this context, if any."""
         sending = _sending.get()
         return None if sending is None or sending.over else sending
 
     @classmethod
     def begin(cls, pool: Any, method: object, url: object, body: object) -> Sending | None:
-        """Begin to follow a call of ``urlopen``, now; ``None`` where there is nothing to do."""
+        """Begin to track a call of ``urlopen``; return ``None`` if it is not to be tracked."""
         with handle_internal_errors("the start of a request"):
-            # A body may be read from another response, which is sent for in the midst of a try.
+            # The body of a request may be read from another response, so another request may be
+            # sent in the middle of an attempt.
             exchange = _exchange(pool, method, url, body, apart=cls.current() is not None)
             return None if exchange is None else cls(exchange, pool)
         return None
@@ -94,7 +95,11 @@ class Sending:
     @staticmethod
     @contextmanager
     def aside() -> Generator[None]:
-        """Follow nothing inside: what is sent there is not part of what is being sent here."""
+        """
+        Track nothing inside the block.
+
+        A request that is sent there is not part of the request that is being sent outside.
+        """
         token = _sending.set(None)
         try:
             yield
@@ -102,15 +107,15 @@ class Sending:
             _sending.reset(token)
 
     def calls_itself_again(self, pool: Any) -> bool:
-        """Return whether a call of ``urlopen`` inside this one is its own."""
+        """Return whether a call of ``urlopen`` inside this one is a retry or redirect of it."""
         return pool is self._pool and self._try_over
 
     def again(self, method: object, url: object, body: object) -> bool:
         """
-        Hear that ``urlopen`` calls itself again.
+        Record that ``urlopen`` calls itself again.
 
         Returns:
-            Whether that is another exchange: a redirect, not another try.
+            Whether the call is another exchange: a redirect, not a retry.
         """
         with handle_internal_errors("another try of a request"):
             answer = self._answer
@@ -128,7 +133,7 @@ class Sending:
         return False
 
     def _follow(self, answer: Any, method: object, url: object, body: object) -> None:
-        # urllib3 has read what was left of the body, and thrown it away.
+        # urllib3 has read the rest of the body and discarded it.
         self._hand_over(answer, at_end=True)
         self._leave_exchange()
         following = _exchange(self._pool, method, url, body)
@@ -139,7 +144,7 @@ class Sending:
             self._entered = following.active()
 
     def leave(self) -> None:
-        """Hear that ``urlopen`` is left."""
+        """End the tracking when ``urlopen`` returns or raises."""
         with handle_internal_errors("the end of a request"):
             if not self.over:
                 self._leave_exchange()
@@ -156,17 +161,17 @@ class Sending:
 
     def with_trace_context(self, headers: Any) -> Any:
         """
-        Return ``headers`` with our trace context: a copy, or themselves where none is added.
+        Return a copy of ``headers`` with latspan's trace context, or ``headers`` if unchanged.
 
         Args:
-            headers: Of the request, in whatever mapping the caller has.
+            headers: The headers of the request, in any mapping that the caller uses.
         """
         with handle_internal_errors("the trace context of a request"):
             if not hasattr(headers, "copy"):
                 return headers
             carrier: MutableMapping[Any, Any] = headers.copy()
             for name in self._added:
-                # That of the exchange which this one was redirected from.
+                # This is the trace context of the exchange that was redirected to this one.
                 carrier.pop(name, None)
             names = frozenset(carrier)
             if not any(_lowered(name) == "traceparent" for name in names):
@@ -175,10 +180,10 @@ class Sending:
             return carrier if self._added or was_added else headers
         return headers
 
-    # How it ends.
+    # The end of the call.
 
     def answered(self, response: Any) -> None:
-        """Hear that ``urlopen`` returns ``response``."""
+        """Record that ``urlopen`` returns ``response``."""
         with handle_internal_errors("the answer to a request"):
             if not self.over:
                 self._hand_over(response, at_end=at_its_end(response))
@@ -202,7 +207,7 @@ class Sending:
             watching.ended(watching.reading())
 
     def failed(self, error: BaseException) -> None:
-        """Hear that ``urlopen`` raises ``error``."""
+        """Record that ``urlopen`` raises ``error``."""
         with handle_internal_errors("the failure of a request"):
             if self.over:
                 return
@@ -216,16 +221,16 @@ class Sending:
             else:
                 exchange.failed(error, outcome=_outcome_of(error))
 
-    # What a try is doing. Each is one reading of the clock.
+    # The steps of an attempt. Each method reads the clock at most once.
 
     def step_failed(self, error: BaseException) -> None:
-        """Hear that a step of the try raised; urllib3 may try again."""
+        """Record that a step of the attempt raised; urllib3 may retry."""
         if not self._try_over:
             self._try_over, self._failure = True, error
             self.exchange.try_failed(error)
 
     def acquired(self, connection: Any) -> None:
-        """Hear that the pool gave a connection, open or to be opened."""
+        """Record that the pool returned a connection, open or still to be opened."""
         attempt = self.exchange.attempt
         if attempt.pool_acquired_ns is None:
             attempt.pool_acquired_ns = self.exchange.call.now()
@@ -233,59 +238,63 @@ class Sending:
             attempt.phase = SegmentName.SEND if attempt.reused else SegmentName.CONNECT
 
     def resolved(self) -> None:
-        """Hear that a host's name was looked up."""
+        """Record that the look-up of the host name has ended."""
         attempt = self.exchange.attempt
         if attempt.dns_done_ns is None and not self._tunnelled:
             attempt.dns_done_ns = self.exchange.call.now()
             attempt.phase = SegmentName.TCP
 
     def not_opened(self, error: BaseException) -> None:
-        """Hear that no socket could be opened; for want of an address, it was the look-up."""
+        """Record that opening a socket failed; after a ``gaierror``, in the look-up."""
         if isinstance(error.__context__, socket.gaierror):
             self.exchange.attempt.phase = SegmentName.DNS
 
     def opened(self) -> None:
-        """Hear that a socket is open, to the server or to a proxy."""
+        """Record that a socket is open, to the server or to a proxy."""
         attempt = self.exchange.attempt
         attempt.connected_ns = self.exchange.call.now()
         attempt.phase = SegmentName.TLS if self._secure else SegmentName.SEND
 
     def tunnelling(self) -> None:
-        """Hear that a proxy is asked for a tunnel: what follows the look-up is not TCP alone."""
+        """
+        Record that a tunnel is requested from a proxy.
+
+        The time after the look-up is then not TCP alone, so it is not split.
+        """
         attempt = self.exchange.attempt
         self._tunnelled, attempt.dns_done_ns = True, None
         attempt.phase = SegmentName.CONNECT
 
     def connected(self) -> None:
-        """Hear that a connection stands, TLS included."""
+        """Record that a connection is established, TLS included."""
         attempt = self.exchange.attempt
         now_ns = self.exchange.call.now()
         if attempt.connected_ns is None:
-            # A kind of connection whose inside is not heard.
+            # The steps of this kind of connection are not hooked, so only its end is known.
             attempt.connected_ns = now_ns
         elif self._secure:
             attempt.tls_done_ns = now_ns
         attempt.phase = SegmentName.SEND
 
     def sent(self) -> None:
-        """Hear that the answer is waited for, so that everything was sent that could be."""
+        """Record that urllib3 waits for the response, so the request has been sent."""
         attempt = self.exchange.attempt
         attempt.sent_ns = self.exchange.call.now()
         attempt.phase = SegmentName.SERVER_WAIT
 
     def headed(self) -> None:
-        """Hear that the response headers are in."""
+        """Record that the response headers have been received."""
         attempt = self.exchange.attempt
         if attempt.headers_ns is None:
             attempt.headers_ns = self.exchange.call.now()
 
     def came(self, response: Any, *, preloaded: bool) -> None:
         """
-        Hear that there is a response to the try.
+        Record the response to the attempt.
 
         Args:
             response: The response.
-            preloaded: Whether its body was read already.
+            preloaded: Whether its constructor has read the body.
         """
         if not self._try_over:
             self._try_over, self._answer, self._preloaded = True, response, preloaded
@@ -293,19 +302,24 @@ class Sending:
 
 
 def is_open(connection: Any) -> bool:
-    """Return whether a connection has a socket; what an application puts in its place may not."""
+    """
+    Return whether a connection has a socket.
+
+    An application's replacement for a connection may not have the attribute ``sock``.
+    """
     return getattr(connection, "sock", None) is not None
 
 
 def _exchange(
     pool: Any, method: object, url: object, body: object, *, apart: bool = False
 ) -> Exchange | None:
-    """Begin an exchange, unless what it was asked for is something that urllib3 will refuse."""
+    """Begin an exchange; return ``None`` if it is excluded or urllib3 will refuse the request."""
     if not isinstance(method, str) or not isinstance(url, str):
         return None
     scheme, host, port, path = pool.scheme, pool.host, pool.port, url
     if not url.startswith("/"):
-        # Through a proxy that is no tunnel: the pool is the proxy's.
+        # The request goes through a proxy without a tunnel, so the pool is the proxy's, and only
+        # the URL contains the server.
         try:
             parsed = parse_url(url)
         except exceptions.HTTPError:
@@ -313,7 +327,7 @@ def _exchange(
         path = parsed.request_uri
         if parsed.host is not None:
             scheme, host, port = parsed.scheme or scheme, parsed.host, parsed.port
-    # requests sends through urllib3, so what is excluded for one is excluded for both.
+    # requests sends through urllib3, so a URL excluded for one library is excluded for both.
     if is_excluded(lambda: _url_of(scheme, host, port, path), "REQUESTS", "URLLIB3"):
         return None
     if isinstance(body, str):
@@ -343,11 +357,11 @@ def _lowered(name: object) -> str:
 
 
 def _outcome_of(error: BaseException) -> Outcome:
-    """Return how a request ended for which urllib3 raised ``error``."""
+    """Return the outcome of a request for which urllib3 raised ``error``."""
     if isinstance(error, exceptions.ProxyError):
         return _outcome_of(error.original_error)
     if isinstance(error, exceptions.NewConnectionError):
-        # A refused connection is the timeout of one by its class, in urllib3 1.26.
+        # In urllib3 1.26 the class for a refused connection is a subclass of the connect timeout.
         return Outcome.ERROR
     if isinstance(error, exceptions.EmptyPoolError):
         return Outcome.TIMEOUT

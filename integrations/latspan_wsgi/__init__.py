@@ -1,8 +1,9 @@
 """
-WSGI servers (Flask and any other), instrumented: a request from entry to last byte.
+Instrumentation of WSGI servers (Flask and any other): a request from its start to the last byte.
 
-``LatspanMiddleware`` opens a span of kind SERVER beneath the caller's, follows a streamed answer to
-its end, and can tell the client in the standard ``Server-Timing`` header where the time went.
+``LatspanMiddleware`` opens a span of kind SERVER as a child of the caller's span, tracks a streamed
+response to its end, and can report to the client where the time went, in the standard
+``Server-Timing`` header.
 """
 
 from __future__ import annotations

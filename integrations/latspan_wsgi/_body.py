@@ -1,4 +1,4 @@
-"""The body of an answer as the server takes it, part by part."""
+"""The body of a response, tracked as the server reads it part by part."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ __all__ = ["Body", "SizedBody"]
 
 class Body:
     """
-    What stands in for the body that the application returned.
+    Wrapper of the body that the application returned.
 
     Args:
-        parts: The application's own.
-        served: The request that it answers.
+        parts: The application's own body.
+        served: The request that the body belongs to.
     """
 
     def __init__(self, parts: Iterable[bytes], served: ServerRequest) -> None:
@@ -25,7 +25,7 @@ class Body:
         self._begun = False
 
     def __iter__(self) -> Iterator[bytes]:
-        """Yield the parts; until it is asked for the next, the server writes one."""
+        """Yield the parts; the server writes each part before it requests the next."""
         served = self._served
         self._begun = True
         try:
@@ -43,24 +43,25 @@ class Body:
         served.sent()
 
     def close(self) -> None:
-        """Hear that the server is done with it, and close the application's own."""
+        """Close the application's body and end the request, when the server is done with it."""
         close: Any = getattr(self._parts, "close", None)
         try:
             if close is not None:
                 close()
         finally:
-            # Where it was read to its end, that was the end already.
+            # If the body was read to its end, the request has ended already, and this call has
+            # no effect.
             if self._begun:
                 self._served.disconnected()
             else:
-                # There is none to send: to a HEAD, say.
+                # The server did not read the body, for example because the request is a HEAD.
                 self._served.sent()
             self._served.leave()
 
 
 class SizedBody(Body):
-    """The same where the application's own body knows how many parts it has."""
+    """Wrapper of a body that has a length, its number of parts."""
 
     def __len__(self) -> int:
-        """Return how many parts there are; servers ask whoever has this method."""
+        """Return the number of parts; servers call this method if a body has it."""
         return len(self._parts)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""The middleware: one request, the head of its answer, and the body that the server takes."""
+"""The WSGI middleware: tracks a request, its response headers, and the body sent."""
 
 from __future__ import annotations
 
@@ -20,23 +20,25 @@ __all__ = ["LatspanMiddleware"]
 App = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
 _SEEN = "latspan.served"
-"""In the environ of a request that is followed already: a middleware may stand there twice."""
+"""Key in the environ of a tracked request, because a middleware may be installed twice."""
 
 _FRAMEWORKS: Final = ("WSGI", "FLASK", "DJANGO")
-"""What the middleware stands for, by the names of the variables that exclude URLs."""
+"""Names of the frameworks in the environment variables that exclude URLs."""
 
 
 class LatspanMiddleware:
     """
-    Follows each request of a WSGI application: ``app.wsgi_app = LatspanMiddleware(app.wsgi_app)``.
+    Middleware that tracks each request of a WSGI application.
 
-    That is how Flask takes it; around any other application it is ``app = LatspanMiddleware(app)``.
+    Flask: ``app.wsgi_app = LatspanMiddleware(app.wsgi_app)``.
+    Any other application: ``app = LatspanMiddleware(app)``.
 
     Args:
         app: The application.
-        server_timing: Whether answers tell their stages so far in the ``Server-Timing`` header,
-            which anybody can read who gets the answer. ``True`` tells the standard stages, and the
-            time so far in all as ``total``; a collection tells those it names.
+        server_timing: Whether responses report the stages up to that point in the
+            ``Server-Timing`` header, which every recipient of the response can read. ``True``
+            reports the standard stages, and the total time up to that point as ``total``; a
+            collection reports the stages that it names.
     """
 
     def __init__(self, app: App, *, server_timing: bool | Collection[str] = False) -> None:
@@ -68,7 +70,8 @@ class LatspanMiddleware:
             raise
         sends_file = environ.get("wsgi.file_wrapper")
         if isinstance(sends_file, type) and isinstance(body, sends_file):
-            # The server sends it in a way of its own, for which it must know it.
+            # The server sends a file in its own way, for which it must recognise the type of the
+            # body, so the body is not wrapped.
             served.sent()
             served.leave()
             return body

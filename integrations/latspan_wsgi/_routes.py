@@ -10,11 +10,11 @@ __all__ = ["route_of"]
 
 def route_of(environ: dict[str, Any], app: Any) -> Callable[[], str | None]:
     """
-    Return what returns the template of the route that serves a request, ``None`` for none.
+    Return a function that returns the template of a request's route, or ``None`` without one.
 
     Args:
-        environ: Of the request.
-        app: What serves it: a Flask application, its ``wsgi_app``, or any other callable.
+        environ: The environ of the request.
+        app: The application: a Flask application, its ``wsgi_app``, or any other callable.
     """
     urls = getattr(getattr(app, "__self__", app), "url_map", None)
     return lambda: None if urls is None else _matching(urls, environ)
@@ -24,7 +24,7 @@ def _matching(urls: Any, environ: dict[str, Any]) -> str | None:
     try:
         rule, _ = urls.bind_to_environ(environ).match(return_rule=True)
     except Exception as error:
-        # What Werkzeug raises where there is no route, or where it would redirect.
+        # Werkzeug raises these if no route matches, or if it would redirect.
         if hasattr(error, "code") or hasattr(error, "new_url"):
             return None
         raise

@@ -1,7 +1,7 @@
 """
 latspan shows where the time of an LLM request went, segment by segment.
 
-Importing this package is cheap: it imports each name on first use.
+Importing this package is cheap: each name is imported on first use.
 """
 
 from __future__ import annotations

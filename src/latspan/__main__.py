@@ -1,4 +1,4 @@
-"""``python -m latspan`` is ``latspan``."""
+"""Entry point of ``python -m latspan``, which is the same as ``latspan``."""
 
 from __future__ import annotations
 

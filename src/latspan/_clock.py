@@ -1,9 +1,9 @@
 """
-The clock: monotonic nanoseconds for every duration, one wall-clock offset a request.
+Clock of latspan: monotonic nanoseconds for every duration, one wall-clock offset per request.
 
-Durations are differences of monotonic readings and nothing else; wall time only places a request
-on the calendar. Monotonic readings of two processes are never compared, but by tests that run
-both on one machine.
+Durations are always differences of monotonic readings; wall time only places a request on the
+calendar. Monotonic readings of two processes are never compared, except in tests that run both
+processes on one machine.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ __all__ = ["Clock", "ManualClock", "SystemClock"]
 
 
 class Clock(Protocol):
-    """Where latspan reads the time."""
+    """Source of time."""
 
     def monotonic_ns(self) -> int:
-        """Return nanoseconds since an arbitrary instant; never goes back."""
+        """Return nanoseconds since an arbitrary instant; the value never decreases."""
         ...
 
     def epoch_offset_ns(self) -> int:
-        """Return what to add to a monotonic reading to get Unix time, in nanoseconds."""
+        """Return the nanoseconds to add to a monotonic reading to get Unix time."""
         ...
 
 
@@ -31,12 +31,12 @@ class SystemClock:
 
     __slots__ = ()
 
-    # A bound method would cost a call more on each of the two stamps of a chunk.
+    # A bound method would add a call to each of the two timestamps of a chunk.
     monotonic_ns = staticmethod(time.perf_counter_ns)
 
     def epoch_offset_ns(self) -> int:
         """
-        Return Unix time less monotonic time, now.
+        Return Unix time minus monotonic time, as of now.
 
         The wall clock is read between two monotonic readings, so the error is at most half of
         the time those three readings took (some 0.1 µs).
@@ -49,7 +49,7 @@ class SystemClock:
 
 class ManualClock:
     """
-    A clock for tests: time passes only when it is told to.
+    Clock for tests: time passes only when a test advances it.
 
     Args:
         start_ns: The first monotonic reading.
@@ -74,10 +74,10 @@ class ManualClock:
 
     def advance(self, duration_ns: int) -> None:
         """
-        Let time pass.
+        Advance the clock.
 
         Args:
-            duration_ns: At least 0.
+            duration_ns: Nanoseconds, at least 0.
 
         Raises:
             ValueError: ``duration_ns`` is negative; a monotonic clock never goes back.
@@ -88,5 +88,5 @@ class ManualClock:
         self._now_ns += duration_ns
 
     def advance_to(self, instant_ns: int) -> None:
-        """Let time pass up to ``instant_ns``; nothing happens when that has gone by."""
+        """Advance the clock to ``instant_ns``; do nothing if that instant has passed."""
         self._now_ns = max(self._now_ns, instant_ns)

@@ -1,7 +1,8 @@
 """
-Processes that begin as a copy of another.
+Hooks for forked processes.
 
-In a forked child no other thread lives to let go of a lock, so much must begin again.
+A forked child has only the thread that forked, so no other thread releases a lock that it held;
+locks and threads must be created again.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ _this_process = object()
 
 
 def this_process() -> object:
-    """Return what is the same as long as nobody forks, and another in each forked child."""
+    """Return an object that identifies this process; each forked child has a different one."""
     return _this_process
 
 
@@ -35,8 +36,8 @@ def is_child_of(package: str) -> bool:
     """
     Return whether ``package``, if it is loaded at all, started this process.
 
-    By its name, which a spawned child has before it imports the application; its parent, which
-    there is a function for, it knows only afterwards.
+    The check uses the process name, which a spawned child has before it imports the application.
+    ``parent_process()`` returns the parent only after that.
 
     Args:
         package: ``multiprocessing``, or billiard, which has the same modules.
@@ -46,17 +47,17 @@ def is_child_of(package: str) -> bool:
 
 
 _begins: Final[dict[int, weakref.WeakMethod[Callable[[], None]]]] = {}
-"""What begins again, in the order in which it was asked for; an object that is gone is not here."""
+"""Callbacks in the order of registration; those of a deleted object are removed."""
 
 _serial: Final = itertools.count()
 
 
 def register_after_fork(begin: Callable[[], None]) -> None:
     """
-    Call ``begin`` in each forked child.
+    Register ``begin`` to be called in each forked child.
 
     Args:
-        begin: A bound method; forgotten when its object is gone.
+        begin: A bound method; removed when its object is deleted.
     """
     number = next(_serial)
 
@@ -73,5 +74,5 @@ def _begin_again() -> None:
             begin()
 
 
-# One hook for all: the interpreter keeps each for good, whatever becomes of its object.
+# One hook for all: the interpreter never removes a hook, even if its object is deleted.
 os.register_at_fork(after_in_child=_begin_again)

@@ -1,9 +1,9 @@
 """
-latspan's one logger: whatever a line quotes, it is fit to be shown.
+Logger of latspan: every value in a log line is made safe to display.
 
-Lines quote what receivers, servers and exceptions say. The filter is the logger's own, so that no
-handler gets a record before it: each value that is put into a line, and each line of a traceback,
-goes through :func:`latspan._shown.foreign`. The exception itself stays with the record.
+Log lines quote the text of receivers, servers and exceptions. The filter is on the logger itself,
+so it runs before any handler receives a record: each value in a line, and each line of a traceback,
+passes through :func:`latspan._shown.foreign`. The exception object stays in the record unchanged.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from latspan._shown import foreign
 __all__ = ["logger", "make_fit"]
 
 _MOST_LINES: Final = 200
-"""Lines of a traceback that are logged: the last ones, which name the error."""
+"""Maximum number of traceback lines that are logged: the last ones, which name the error."""
 
 logger: Final = logging.getLogger("latspan")
 
 
 def make_fit(record: logging.LogRecord) -> bool:
-    """Make what a record quotes fit to be shown; as a filter, let it through."""
+    """Make the values in a record safe to display; as a filter, return ``True``."""
     if isinstance(record.args, tuple) and record.args:
         record.args = tuple(map(_fit, record.args))
     else:
@@ -35,21 +35,21 @@ def make_fit(record: logging.LogRecord) -> bool:
 
 
 def _fit(value: object) -> object:
-    """Return what is logged in the place of a value; a number stays one."""
+    """Return the text that is logged for a value; a number is returned unchanged."""
     if value is None or isinstance(value, int | float):
         return value
     try:
-        # An error of latspan's has a hint, on a line of its own elsewhere.
+        # An error of latspan has a hint, which is on a line of its own outside the log.
         return foreign(str(value).replace("\nhint: ", "; hint: "))
-    except Exception:  # noqa: BLE001 - whatever an exception of others raises when it is printed
+    except Exception:  # noqa: BLE001 - a foreign exception may raise anything when printed
         return f"<{type(value).__name__} that cannot be printed>"
 
 
 def _traceback_of(error: BaseException) -> str:
     """
-    Return a traceback whose lines are fit to be shown.
+    Return a traceback whose lines are safe to display.
 
-    A message of several lines stands on one: its next line could look like another record.
+    A message of several lines is put on one line: its next line could look like another record.
     """
     lines: list[str] = []
     for part in traceback.format_exception(error):

@@ -1,8 +1,8 @@
 """
-Every metric: its name, unit, formula, when it is undefined, and where the definition comes from.
+Definitions of all metrics: name, unit, formula, when it is undefined, and source.
 
-The formulas stand here as functions of marks in nanoseconds; :mod:`latspan._timeline` says which
-marks a call has and how certain each of them is.
+The formulas are functions of marks in nanoseconds; :mod:`latspan._timeline` defines which marks a
+call has and how certain each of them is.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ __all__ = [
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expectations:
     """
-    What somebody who reads along expects of a stream. Times are nanoseconds.
+    Expectations of a reader of a stream. Times are nanoseconds.
 
     Args:
-        stall_ns: The longest chunk gap that is no stall, at least 0.
-        first_token_ns: When the first token is due, since the start; at least 0.
-        token_ns: How much later each further token is due, more than 0.
-        reading_ns: How long one takes to read a token, at least 0.
+        stall_ns: Longest chunk gap that does not count as a stall, at least 0.
+        first_token_ns: Deadline of the first token, since the start; at least 0.
+        token_ns: Time from one token's deadline to the next one's, more than 0.
+        reading_ns: Time the reader takes to read a token, at least 0.
     """
 
     stall_ns: int = 500 * NS_PER_MS
@@ -59,7 +59,7 @@ class Expectations:
 
 
 DEFAULT_EXPECTATIONS: Final = Expectations()
-"""A chat's: something within half a second, then five tokens a second, a quick reader's pace."""
+"""Defaults for chat: first token within 0.5 s, then five tokens per second: a fast reader."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +69,13 @@ class Metric:
 
     Args:
         name: The name in snapshots, files and reports.
-        unit: ``s`` for times (held as integer nanoseconds inside), ``1`` for counts, ``ratio``
-            for ratios (held as integer billionths).
-        formula: In terms of marks.
-        undefined: When there is no such number.
-        definition: Where the definition comes from.
-        aliases: Other names people type.
-        distribution: One request has many values, not one.
+        unit: ``s`` for times (stored as integer nanoseconds), ``1`` for counts, ``ratio`` for
+            ratios (stored as integer billionths).
+        formula: Formula in terms of marks.
+        undefined: Condition under which the metric has no value.
+        definition: Source of the definition.
+        aliases: Other accepted names.
+        distribution: Whether one request has many values, not one.
     """
 
     name: str
@@ -94,7 +94,7 @@ class MetricValue(NamedTuple):
     Args:
         value: Nanoseconds for a metric of unit ``s``, a count for unit ``1``, billionths for
             ``ratio``.
-        source: How certain the marks it rests on are.
+        source: Certainty of the marks that it is computed from.
     """
 
     value: int
@@ -205,7 +205,7 @@ LATENCY_METRICS: Final = _by_name(
         "latspan; the start-up delay of video players",
     ),
 )
-"""Where the time of a request went, and how smoothly it streamed."""
+"""Metrics of where the time of a request went, and of how smoothly it streamed."""
 
 _USAGE: Final = "OpenTelemetry GenAI conventions, gen_ai.usage.*"
 
@@ -227,7 +227,7 @@ TOKEN_METRICS: Final = _by_name(
         _USAGE,
     ),
 )
-"""How many tokens a request had; their source is a :class:`~latspan._tokens.TokenSource`."""
+"""Token counts of a request; their source is a :class:`~latspan._tokens.TokenSource`."""
 
 EVIDENCE_METRICS: Final = _by_name(
     Metric(
@@ -245,7 +245,7 @@ EVIDENCE_METRICS: Final = _by_name(
         "latspan",
     ),
 )
-"""Whether reports and streams are plausible; query the count, not the values."""
+"""Plausibility of reports and streams; query the count, not the values."""
 
 SERVER_METRICS: Final = _by_name(
     Metric(
@@ -314,7 +314,7 @@ CONVENTION_METRICS: Final = _by_name(
         _CONVENTIONS,
     ),
 )
-"""What the GenAI conventions define, by the names that they are emitted under."""
+"""Metrics of the GenAI conventions, by the names that they are emitted under."""
 
 METRICS: Final = {
     **LATENCY_METRICS,
@@ -323,7 +323,7 @@ METRICS: Final = {
     **SERVER_METRICS,
     **CONVENTION_METRICS,
 }
-"""Every metric that a snapshot can be asked for."""
+"""All metrics that a snapshot can be queried for."""
 
 _BY_ANY_NAME: Final = {
     name: metric for metric in METRICS.values() for name in (metric.name, *metric.aliases)
@@ -335,7 +335,7 @@ def metric_named(name: str) -> Metric:
     Return the metric of that name or alias.
 
     Raises:
-        UnknownNameError: There is none; the hint names the nearest, or all of them.
+        UnknownNameError: There is no such metric; the hint lists the nearest names, or all.
     """
     try:
         return _BY_ANY_NAME[name]
@@ -347,14 +347,14 @@ def metric_named(name: str) -> Metric:
 
 def time_per_output_token(generation_ns: int, output_tokens: int) -> int | None:
     """
-    Return the time each token after the first took, in nanoseconds rounded to the nearest.
+    Return the mean time per token after the first, in nanoseconds rounded to the nearest.
 
     Args:
-        generation_ns: From the first token to the last.
-        output_tokens: How many tokens came, reasoning included.
+        generation_ns: Time from the first token to the last.
+        output_tokens: Number of tokens received, reasoning included.
 
     Returns:
-        ``None`` where it is undefined: fewer than two tokens.
+        ``None`` if it is undefined: fewer than two tokens.
     """
     if output_tokens < 2:
         return None
@@ -365,11 +365,11 @@ def stalls(
     gaps_ns: Iterable[int], limit_ns: int = DEFAULT_EXPECTATIONS.stall_ns
 ) -> tuple[int, int]:
     """
-    Return how many gaps exceed ``limit_ns``, and by how many nanoseconds in all.
+    Return how many gaps exceed ``limit_ns``, and by how many nanoseconds in total.
 
     Args:
         gaps_ns: Chunk gaps in nanoseconds.
-        limit_ns: Longest gap that is no stall.
+        limit_ns: Longest gap that does not count as a stall.
     """
     excesses = [gap - limit_ns for gap in gaps_ns if gap > limit_ns]
     return len(excesses), sum(excesses)
@@ -377,14 +377,14 @@ def stalls(
 
 def stall_ratio(stall_ns: int, generation_ns: int) -> int | None:
     """
-    Return the share of the generation that was spent beyond the stall limit, in billionths.
+    Return the fraction of the generation that was spent past the stall limit, in billionths.
 
     Args:
-        stall_ns: By how much the stalls exceeded the limit, in all.
-        generation_ns: From the first token to the last.
+        stall_ns: Total time by which the stalls exceeded the limit.
+        generation_ns: Time from the first token to the last.
 
     Returns:
-        In [0, 1,000,000,000); ``None`` where no time passed.
+        In [0, 1,000,000,000); ``None`` if no time passed.
     """
     if generation_ns <= 0:
         return None
@@ -393,14 +393,14 @@ def stall_ratio(stall_ns: int, generation_ns: int) -> int | None:
 
 def tokens_before(chunks: int, tokens: int) -> Sequence[int]:
     """
-    Return how many whole tokens came before each chunk, and behind the last one how many in all.
+    Return how many whole tokens came before each chunk, and as last element the total.
 
-    Nobody says which tokens are in which chunk, so they are spread evenly. With as many tokens as
-    chunks each chunk has one, which is then no guess.
+    The server does not report which tokens are in which chunk, so they are spread evenly. If there
+    are as many tokens as chunks, each chunk has one, and the result is exact.
 
     Args:
         chunks: Token-bearing chunks of a stream, at least 1.
-        tokens: How many tokens they hold together, at least 1.
+        tokens: Number of tokens in all of them together, at least 1.
     """
     if chunks == tokens:
         return range(tokens + 1)
@@ -411,25 +411,26 @@ def fluidity(
     arrivals_ns: Iterable[int], before: Sequence[int], *, due_ns: int, token_ns: int
 ) -> int:
     """
-    Return the share of the tokens' deadlines that were met, in billionths.
+    Return the fraction of the tokens' deadlines that were met, in billionths.
 
-    Each token is due ``token_ns`` after the deadline before, so that what comes early banks
-    slack. A late token has missed its own deadline and each that passed before it came, and the
-    next one is due ``token_ns`` after it. With ``l`` of ``n`` tokens late, and ``m`` deadlines
-    missed, it is ``(n - l) / (n - l + m)``.
+    Each token is due ``token_ns`` after the previous deadline, so early arrivals build up slack. A
+    late token misses its own deadline and each further one that passes before it arrives, and the
+    next token is due ``token_ns`` after its arrival. With ``l`` of ``n`` tokens late, and ``m``
+    deadlines missed, the result is ``(n - l) / (n - l + m)``.
 
     Args:
-        arrivals_ns: Of the token-bearing chunks, in order. The tokens of a chunk arrive together
-            and are due one after the other; a token of several chunks is there with the last.
-        before: As :func:`tokens_before` returns it.
-        due_ns: When the first token is due, on the same clock: Etalon's ``D_p`` after the start.
+        arrivals_ns: Arrivals of the token-bearing chunks, in order. The tokens of a chunk arrive
+            together and are due one after the other; a token split over several chunks arrives
+            with the last.
+        before: Result of :func:`tokens_before`.
+        due_ns: Deadline of the first token, on the same clock: Etalon's ``D_p`` after the start.
         token_ns: Etalon's ``D_d``, more than 0.
 
     Returns:
         In [0, 1,000,000,000].
 
     Source: arXiv 2507.09019 (Etalon; Metron in arXiv 2407.07000), algorithm 1, restated with
-    deadlines in place of slack.
+    deadlines instead of slack.
     """
     behind = _behind(arrivals_ns, before, token_ns)
     if max(behind) <= due_ns:
@@ -447,12 +448,12 @@ def fluidity(
 
 def buffer_needed(arrivals_ns: Iterable[int], before: Sequence[int], *, reading_ns: int) -> int:
     """
-    Return by how much reading must start later than the first chunk, so as never to wait.
+    Return how long after the first chunk reading must start, so that the reader never waits.
 
     Args:
-        arrivals_ns: Of the token-bearing chunks from the first visible one on, in order.
-        before: As :func:`tokens_before` returns it, from there on.
-        reading_ns: How long one takes to read a token, at least 0.
+        arrivals_ns: Arrivals of the token-bearing chunks from the first visible one on, in order.
+        before: Result of :func:`tokens_before`, from that chunk on.
+        reading_ns: Time the reader takes to read a token, at least 0.
 
     Returns:
         Nanoseconds, at least 0.
@@ -462,6 +463,6 @@ def buffer_needed(arrivals_ns: Iterable[int], before: Sequence[int], *, reading_
 
 
 def _behind(arrivals_ns: Iterable[int], before: Sequence[int], token_ns: int) -> list[int]:
-    """Return each chunk's arrival, less what a steady pace allows the tokens before it."""
+    """Return each chunk's arrival minus the time that a steady pace gives the tokens before it."""
     allowed_ns = [count * token_ns for count in before]
     return list(map(sub, arrivals_ns, allowed_ns))

@@ -1,8 +1,8 @@
 """
-What is switched on in this process: clock, recorder, spans. Nothing, until configured.
+Runtime of this process: clock, recorder and spans; absent until latspan is configured.
 
-The composition root installs a :class:`Runtime`; whoever opens a request asks for the current one
-and does nothing when there is none.
+The composition root installs a :class:`Runtime`. Code that opens a request gets the current one
+with :func:`current` and does nothing if there is none.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from latspan._log import logger
 from latspan._metrics import DEFAULT_EXPECTATIONS, Expectations
 
 if TYPE_CHECKING:
-    # Whoever decorates a function pays for this module, and not for what it is told of.
+    # An application that only decorates a function imports this module, but not these.
     from opentelemetry.context import Context
 
     from latspan._clock import Clock
@@ -55,39 +55,39 @@ def _nothing_waits(_timeout_s: float | None) -> None:
 
 
 class Observation(Protocol):
-    """What is asked, once a request has ended, for what happened around it."""
+    """Called once a request has ended; returns what was observed around it."""
 
     def __call__(
         self, start_ns: int, done_ns: int, server: tuple[str, int] | None, side: Side, /
     ) -> Mapping[str, AttributeValue]:
         """
-        Return attributes of its span.
+        Return attributes for the request's span.
 
         ``latspan.sampled_attributes`` lists those that are samples.
 
         Args:
-            start_ns: When it began, monotonic nanoseconds.
-            done_ns: When it ended.
-            server: Host and port it went to, if to any.
-            side: The side of the network it is on.
+            start_ns: Start of the request, monotonic nanoseconds.
+            done_ns: End of the request, monotonic nanoseconds.
+            server: Host and port of the request's server, if there is one.
+            side: Side of the network that the request was recorded on.
         """
         ...
 
 
 class EmitEvent(Protocol):
-    """Emits an event through OpenTelemetry's logs."""
+    """Emitter of events through OpenTelemetry's logs."""
 
     def __call__(
         self, name: str, epoch_ns: int, attributes: Mapping[str, Any], context: Context, /
     ) -> None:
         """
-        Emit it.
+        Emit an event.
 
         Args:
-            name: Its name.
-            epoch_ns: When it happened, Unix nanoseconds.
-            attributes: Texts, numbers, and lists and mappings of them.
-            context: The context whose current span it belongs to.
+            name: Name of the event.
+            epoch_ns: Time of the event, Unix nanoseconds.
+            attributes: Strings, numbers, and lists and mappings of them.
+            context: Context whose current span the event belongs to.
         """
         ...
 
@@ -99,36 +99,36 @@ def _saw_nothing(
 
 
 def nobody_observes() -> Observation:
-    """Begin to observe nothing."""
+    """Return an observation that observes nothing."""
     return _saw_nothing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Runtime:
     """
-    Everything a live request needs of the process it runs in.
+    Process-wide objects and settings that a live request uses.
 
     Args:
-        clock: Where time is read.
-        recorder: Where finished requests go.
-        sink: Returns where spans go; asked for each request, because an application may set its
-            provider at any time.
-        settle: Runs the arithmetic of a finished request: now, or on latspan's own thread.
+        clock: Source of time.
+        recorder: Receives finished requests.
+        sink: Returns the sink of spans; called for each request, because an application may set
+            its provider at any time.
+        settle: Runs the computations for a finished request: immediately, or on latspan's thread.
         propagate: Whether ``traceparent`` is added to requests.
         defaults: Attributes of every request: ``inference_path``, ``route``, ``traffic_class``,
             ``tenant``.
-        expected: What streams are held against.
-        strict: latspan's own bugs are raised instead of logged; for tests of latspan.
-        drain: Returns when everything that ``settle`` was given so far is done, or so many seconds
-            later; ``None`` waits as long as it takes.
-        count_tokens: Counts what a provider did not, by content and model; ``None`` where nobody
-            asked for that.
-        captures_content: Whether spans say what was asked and answered.
-        captures_media: Whether what is captured has images, audio and files in it.
-        emit: Emits an event for each inference; ``None`` if no events are asked for.
-        captures_in_events: Whether events say what was asked and answered.
-        request_stream_usage: Whether streams are asked for their token counts.
-        emit_gen_ai_latency: Whether a model's requests say ``gen_ai.latency.*`` too.
+        expected: Expectations that streams are measured against.
+        strict: Whether latspan's own bugs are raised instead of logged; for tests of latspan.
+        drain: Waits until everything passed to ``settle`` so far is done, at most the given
+            number of seconds; ``None`` waits without limit.
+        count_tokens: Counts tokens that a provider did not report, from content and model; ``None``
+            if counting is off.
+        captures_content: Whether spans include the content of requests and responses.
+        captures_media: Whether captured content includes images, audio and files.
+        emit: Emits an event for each inference; ``None`` if events are off.
+        captures_in_events: Whether events include the content of requests and responses.
+        request_stream_usage: Whether token counts are requested for streams.
+        emit_gen_ai_latency: Whether a model's requests also have ``gen_ai.latency.*`` attributes.
         observe: Begins to observe what happens around a request; called on its thread.
     """
 
@@ -150,15 +150,15 @@ class Runtime:
     emit_gen_ai_latency: bool = False
     observe: Callable[[], Observation] = nobody_observes
     reads_content: bool = field(init=False)
-    """Whether what is asked and answered is gathered, for whatever purpose."""
+    """Whether the content of requests and responses is gathered, for any purpose."""
     concludes_apart: bool = field(init=False)
-    """Whether requests end on latspan's thread in any case: content is read, or events emitted."""
+    """Whether requests always end on latspan's thread: content is read, or events are emitted."""
     excluded_urls: dict[tuple[str, ...], tuple[re.Pattern[str], ...]] = field(
         init=False,
         compare=False,
         default_factory=dict[tuple[str, ...], tuple[re.Pattern[str], ...]],
     )
-    """The URLs that the environment excludes, by the libraries that they were looked up for."""
+    """URLs that the environment excludes, by the library that they were looked up for."""
 
     def __post_init__(self) -> None:
         captures = self.captures_content or self.captures_in_events
@@ -168,10 +168,10 @@ class Runtime:
 
     def record(self, record: RequestRecord, span: OpenSpan) -> None:
         """
-        Record a finished request; where its span's trace is kept later, it is an example then.
+        Record a finished request; if its span's trace is kept later, add it as an exemplar then.
 
         Args:
-            record: The request.
+            record: The finished request.
             span: Its span.
         """
         self.recorder.record(record)
@@ -182,21 +182,21 @@ class Runtime:
         self, doing: str, conclude: Callable[..., None], *observed: Any, inline: bool
     ) -> None:
         """
-        Run what follows the end of something, guarded.
+        Run ``conclude`` after the end of a request or scope, with internal errors handled.
 
         Args:
-            doing: The end of what, for the log.
-            conclude: What follows.
-            observed: What it is given.
-            inline: Here and now, because its span must not wait.
+            doing: What ended, for the log.
+            conclude: Function to run.
+            observed: Its arguments.
+            inline: Whether to run it on this thread now, because the span must not wait.
         """
         if inline:
             _run_guarded(doing, conclude, *observed)
-            # Otherwise the caller whose record is one too many would count all that wait.
+            # Otherwise the caller whose record fills the buffer would count all queued records.
             if self.recorder.fills_up():
                 self.settle(self.recorder.drain)
         else:
-            # A closure would be ten objects more for the collector to look at while they wait.
+            # A closure would give the garbage collector ten more objects per queued job.
             self.settle(partial(_run_guarded, doing, conclude, *observed))
 
 
@@ -207,7 +207,7 @@ def _run_guarded(doing: str, conclude: Callable[..., None], *observed: Any) -> N
 
 _installed: Runtime | None = None
 _overriding: Runtime | None = None
-# At most one, in a list so that only one thread can take it.
+# At most one element; a list, so that only one thread can take it.
 _expected: list[Callable[[], None]] = []
 _begun: list[bool] = []
 _starting = threading.RLock()
@@ -215,7 +215,7 @@ _LONGEST_START_S: Final = 1.0
 
 
 def current() -> Runtime | None:
-    """Return what is switched on, ``None`` when nothing is."""
+    """Return the current runtime; ``None`` if latspan is off."""
     if _overriding is not None:
         return _overriding
     if _expected:
@@ -224,7 +224,7 @@ def current() -> Runtime | None:
 
 
 def install(runtime: Runtime | None) -> None:
-    """Switch on ``runtime``, or off with ``None``; whatever was expected no longer is."""
+    """Install ``runtime``, or switch off with ``None``; discard an expected start."""
     global _installed
     _expected.clear()
     _installed = runtime
@@ -232,24 +232,25 @@ def install(runtime: Runtime | None) -> None:
 
 def expect(start: Callable[[], None]) -> None:
     """
-    Have ``start`` switch something on when it is first needed, unless something is on by then.
+    Call ``start`` when a runtime is first needed, unless one is installed by then.
 
     Args:
-        start: Called once, on the thread of whoever needs it first.
+        start: Called once, on the thread that needs a runtime first.
     """
     if _installed is None:
         _expected[:] = [start]
 
 
 def expect_nothing() -> None:
-    """Forget what was expected: somebody switches something on now."""
+    """Discard the expected start: the application configures latspan now."""
     _expected.clear()
 
 
 def start_if_expected() -> None:
-    """Start now what would be started when it is first needed."""
-    # Others wait until it is on, or their requests would be lost; not for ever, for who waits may
-    # hold the lock of an import that the starter needs. The starter itself does not.
+    """Run the expected start now."""
+    # Other threads wait for the start to finish, or their requests would be lost; but with a limit,
+    # because a waiting thread may hold an import lock that the starting thread needs. The starting
+    # thread itself does not wait.
     if not _starting.acquire(timeout=_LONGEST_START_S):
         return
     try:
@@ -266,7 +267,7 @@ def start_if_expected() -> None:
 
 @contextmanager
 def overridden(runtime: Runtime) -> Generator[None]:
-    """Let ``runtime`` rule inside, whatever the application configures meanwhile; for tests."""
+    """Use ``runtime`` inside the block, whatever the application configures; for tests."""
     global _overriding
     before, _overriding = _overriding, runtime
     try:
@@ -280,9 +281,9 @@ _reported_bugs: set[tuple[type[BaseException], str]] = set()
 
 def log_internal_error(error: Exception, doing: str) -> None:
     """
-    Log a bug of latspan's own once; in a strict runtime raise it.
+    Log an internal error of latspan once; in a strict runtime, raise it.
 
-    An application never sees an exception that is not its own.
+    An application never receives an exception that is not its own.
     """
     runtime = current()
     if runtime is not None and runtime.strict:
@@ -295,10 +296,10 @@ def log_internal_error(error: Exception, doing: str) -> None:
 
 class handle_internal_errors:  # noqa: N801 - read as a statement: `with handle_internal_errors("…"):`
     """
-    Keep a bug of latspan's own from reaching the application.
+    Context manager that keeps an internal error of latspan from reaching the application.
 
     Args:
-        doing: What is being done, for the log.
+        doing: The action inside the block, for the log.
     """
 
     __slots__ = ("_doing",)

@@ -1,5 +1,5 @@
 """
-The vocabulary as types: marks, segments, sources, outcomes, and what a server reports.
+Types of the vocabulary: marks, segments, sources, outcomes, and timings that a server reports.
 
 A *mark* is an instant, a *segment* the interval between two. Segments of one timeline are
 exclusive and tile its duration in integer nanoseconds, so they always sum to it.
@@ -30,7 +30,7 @@ __all__ = [
 
 
 class Mark(StrEnum):
-    """An instant in the life of a call, in the order in which they happen."""
+    """Instant in the life of a call, in the order in which they happen."""
 
     START = "start"
     SENT = "sent"
@@ -44,7 +44,7 @@ class Mark(StrEnum):
 
 
 class SegmentName(StrEnum):
-    """The client's segments, in the order in which a request passes through them."""
+    """Client segments, in the order in which a request passes through them."""
 
     DISPATCH_LAG = "dispatch_lag"
     PREPARE = "prepare"
@@ -71,7 +71,7 @@ class SegmentName(StrEnum):
 
 
 class Stage(StrEnum):
-    """The kinds of stage: named parts of a server's own time, or of the application's."""
+    """Kinds of stage: named parts of a server's own time, or of the application's."""
 
     PARSE = "parse"
     AUTH = "auth"
@@ -94,7 +94,7 @@ SEGMENT_ORDER: Final[tuple[str, ...]] = tuple(SegmentName)
 
 
 class Source(StrEnum):
-    """How latspan knows a time, most certain first."""
+    """Source of a time, from the most certain to the least certain."""
 
     MEASURED = "measured"
     SERVER_REPORTED = "server_reported"
@@ -102,12 +102,12 @@ class Source(StrEnum):
     UNKNOWN = "unknown"
 
     def weaker(self, other: Source) -> Source:
-        """Return the less certain of the two: what a sum of both may claim."""
+        """Return the less certain of the two: the source of a sum of both."""
         return self if self is other else max(self, other, key=_CERTAINTY.index)
 
     @classmethod
     def weakest(cls, sources: Iterable[Source]) -> Source:
-        """Return the least certain of ``sources``, of which there is at least one."""
+        """Return the least certain of ``sources``, which has at least one element."""
         return max(set(sources), key=_CERTAINTY.index)
 
 
@@ -115,19 +115,19 @@ _CERTAINTY: Final = list(Source)
 
 
 class Side(StrEnum):
-    """On which side of the network a segment was recorded."""
+    """Side of the network on which a segment was recorded."""
 
     CLIENT = "client"
     SERVER = "server"
 
 
 class Kind(StrEnum):
-    """What a timeline is the timeline of, the outermost first."""
+    """Kind of operation that a timeline describes, the outermost first."""
 
     REQUEST = "request"
     """One user-visible unit of work, opened with ``latspan.request``."""
     CALL = "call"
-    """One logical call of a model's client library, retries inside."""
+    """One logical call of a model's client library, retries included."""
     HTTP = "http"
     """One HTTP exchange outside any call."""
     STAGE = "stage"
@@ -138,17 +138,17 @@ class Outcome(StrEnum):
     """How a call ended; every call has exactly one."""
 
     COMPLETED = "completed"
-    """The answer came to its end mark."""
+    """The response was received up to its end marker."""
     TRUNCATED = "truncated"
-    """The body ended without its end mark."""
+    """The body ended without its end marker."""
     CLOSED_EARLY = "closed_early"
-    """Left by ``break``, ``close`` or exit after the request was sent; no error."""
+    """Ended by ``break``, ``close`` or exit after the request was sent; not an error."""
     ABANDONED = "abandoned"
     """Never read, or still open at shutdown."""
     CANCELLED = "cancelled"
-    """The task or thread that waited for it was cancelled."""
+    """The task or thread that waited for the response was cancelled."""
     TIMEOUT = "timeout"
-    """A time limit of the client ended it."""
+    """A time limit of the client ended the call."""
     REJECTED = "rejected"
     """Status 429, or 503 with ``Retry-After``, after the last attempt."""
     ERROR = "error"
@@ -156,7 +156,7 @@ class Outcome(StrEnum):
 
     @property
     def failed(self) -> bool:
-        """Whether the caller did not get the answer it asked for and did not choose that."""
+        """Whether the caller did not get the response and did not choose to end the call."""
         return self in _FAILED
 
 
@@ -171,7 +171,7 @@ class Segment(NamedTuple):
         name: A :class:`SegmentName`, or the name of a stage.
         start_ns: Nanoseconds since the timeline's start, at least 0.
         end_ns: Nanoseconds since the timeline's start, at least ``start_ns``.
-        source: How its length is known.
+        source: Source of its length.
     """
 
     name: str
@@ -187,7 +187,7 @@ class Segment(NamedTuple):
 
 class SegmentTotal(NamedTuple):
     """
-    All intervals of one name in one timeline, summed.
+    Sum of all intervals of one name in one timeline.
 
     Args:
         name: The segment's name.
@@ -201,7 +201,7 @@ class SegmentTotal(NamedTuple):
 
 
 def totals(segments: Iterable[Segment]) -> tuple[SegmentTotal, ...]:
-    """Return one sum a segment name, in the order of first appearance."""
+    """Return one sum per segment name, in the order of first appearance."""
     summed: dict[str, SegmentTotal] = {}
     for name, start_ns, end_ns, source in segments:
         duration_ns = end_ns - start_ns
@@ -218,30 +218,30 @@ _NO_NUMBERS: Final = MappingProxyType[str, float]({})
 
 class ReportedTimings(NamedTuple):
     """
-    What one system, a model's server or a gateway before it, said of its own time in one answer.
+    Timings that one system, a model server or a gateway before it, reported in one response.
 
-    All times are durations in nanoseconds, ``None`` where it said nothing. One that cannot be is
-    negative: whether a report fits is decided where it is held against the client's own times.
+    All times are durations in nanoseconds, ``None`` if not reported. An impossible value is
+    negative: the report is checked for plausibility later, against the client's own times.
 
     Args:
-        system: The evidence adapter that read it, for example ``llama_cpp``.
-        gateway_ns: What a gateway took for itself, before its server got the request.
+        system: Evidence adapter that read the report, for example ``llama_cpp``.
+        gateway_ns: Time a gateway spent itself, before its server received the request.
         queue_ns: Wait before the server began to work on the request.
         model_load_ns: Time spent loading the model.
         prefill_ns: Processing of the prompt, up to the first token.
         decode_ns: From the first token to the end of generation.
-        head_ns: From the request to the head of the answer, all of the above that lay before
-            it included. It is only checked.
-        total_ns: All that the system took for the answer and waited for in it, its parts
-            included. It is checked; of an answer in one piece it also tells the system's time
-            from the network.
+        head_ns: From the request to the head of the response, including all of the above that
+            came before it. Used only as a check.
+        total_ns: Total time the system spent on the response or waited during it, its parts
+            included. Used as a check; for a response in one piece it also separates the
+            system's time from the network's.
         queue_until_headers: The server sends its response headers when it takes the request out
-            of its queue, so the wait for them *is* the queue, as an estimate: it holds the
+            of its queue, so the wait for them *is* the queue, as an estimate: it includes the
             network and any gateway on the way that does not report.
-        decode_to_last_token: ``decode_ns`` ends with the last token, and holds nothing of how the
-            server ended its answer.
-        front_untold: Before all of this stands a part of the server, of which it says nothing:
-            what is left of the wait is not the network's alone.
+        decode_to_last_token: ``decode_ns`` ends with the last token, and does not include the
+            end of the response.
+        front_untold: A part of the server that reports no time comes before all of this: the
+            rest of the wait is not the network's alone.
         raw: The system's own field names and values, finite ones, kept on the span under
             ``latspan.reported.*``.
     """

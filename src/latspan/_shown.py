@@ -1,13 +1,13 @@
 """
-Texts of others, made fit to be shown: without credentials, without control characters, bounded.
+Sanitising of foreign text for display: no credentials, no control characters, limited length.
 
-Answers of a receiver, names in a file, variables of the environment and addresses pass through here
+Answers of a receiver, names in a file, environment variables and addresses pass through here
 before they reach a terminal, a log or an error. Three rules hold for every function:
 
-- Where a text is ambiguous, more of it is hidden rather than less. What stands before an ``@`` is
-  taken for a user and a password, a port that is not a number for the start of a password.
+- If a text is ambiguous, more of it is hidden rather than less. The part before an ``@`` is
+  treated as a user and a password, a port that is not a number as the start of a password.
 - Credentials are hidden before the text is cut, so that a cut never leaves half of one behind.
-- A text that was made fit once is not changed by a second pass.
+- A second pass does not change the result of the first.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from typing import Final
 __all__ = ["HIDDEN", "LONGEST", "address", "foreign", "printable", "setting"]
 
 HIDDEN: Final = "***"
-"""Stands in the place of a credential."""
+"""Replacement for a credential."""
 
 LONGEST: Final = 1_000
-"""Characters of one text of others that are shown."""
+"""Maximum number of characters of one foreign text that are shown."""
 
 _CUT: Final = "..."
 _MOST: Final = 16 * 1024
-"""Characters of a text that are looked at for credentials; what follows is never shown."""
+"""Number of characters searched for credentials; the text after them is never shown."""
 
 _LONGEST_PART: Final = 31
-"""Characters of a part of a path that is shown: a key of 16 bytes has 32 in hexadecimal."""
+"""Longest part of a path that is shown, in characters; a 16-byte key has 32 in hexadecimal."""
 
 _SCHEME: Final = re.compile(r"[A-Za-z][\w+.-]*:")
 _SCHEME_AT_END: Final = re.compile(r"(?:^|[^\w+.:-])[A-Za-z][\w+.-]*:$")
@@ -45,7 +45,7 @@ _SECRET: Final = re.compile(
     r"|(?:^|[._-])(?:key|auth|sig|pass|pwd|pw)(?:$|[._-])",
     re.IGNORECASE,
 )
-"""What the name of a value has in it that is not shown."""
+"""Parts of the names of values that are hidden."""
 
 _SECRET_VARIABLE: Final = re.compile("HEADERS|KEY|TOKEN|SECRET|PASSWORD|CREDENTIAL")
 _ADDRESS_VARIABLE: Final = re.compile("ENDPOINT|URL|PROXY")
@@ -53,15 +53,15 @@ _ADDRESS_VARIABLE: Final = re.compile("ENDPOINT|URL|PROXY")
 
 def printable(text: str, *, longest: int = LONGEST) -> str:
     """
-    Return a text on one line, without anything that moves a cursor or reverses what is read.
+    Return a text on one line, without characters that move a cursor or reverse the text.
 
     Control characters of both sets (C0, C1), line ends, bidirectional and other invisible
-    characters, and halves of characters stand as Python escapes them. What is too long ends in
-    ``...``.
+    characters, and lone surrogates are replaced by Python's escapes. A text that is too long ends
+    in ``...``.
 
     Args:
-        text: Of anybody.
-        longest: Characters to return at most, at least 3.
+        text: Text from any source.
+        longest: Maximum number of characters to return, at least 3.
     """
     shown = text[: longest + 1]
     if not shown.isprintable():
@@ -71,18 +71,18 @@ def printable(text: str, *, longest: int = LONGEST) -> str:
 
 def foreign(text: str, *, longest: int = LONGEST) -> str:
     """
-    Return a text of others, printable and without the credentials that are recognised in it.
+    Return a foreign text in printable form, without the credentials recognised in it.
 
-    These are users and passwords in addresses, queries of addresses, values whose name is that of
-    a secret (``api_key=…``, ``Authorization: …``), and bearer tokens.
+    Recognised are users and passwords in addresses, queries of addresses, values whose name is
+    that of a secret (``api_key=…``, ``Authorization: …``), and bearer tokens.
 
     Args:
-        text: A server's answer, an exception's message, a value.
-        longest: Characters to return at most, at least 3.
+        text: A server's answer, an exception's message, or a value.
+        longest: Maximum number of characters to return, at least 3.
     """
     whole = text[:_MOST]
     if len(text) > _MOST:
-        # The last word may be half of an address, whose password would not be recognised.
+        # The last word may be half of an address, and its password would not be recognised.
         head, space, _ = whole.rpartition(" ")
         whole = head + space + _CUT
     hidden = _WORD.sub(lambda word: _without_credentials(word[0]), whole)
@@ -92,23 +92,23 @@ def foreign(text: str, *, longest: int = LONGEST) -> str:
 
 def address(text: str) -> str:
     """
-    Return an address without the user, the password, the query and the fragment that it holds.
+    Return an address without its user, password, query and fragment.
 
-    A part of its path that is longer than anybody would type is taken for a token too.
+    A part of its path that is too long to have been typed is treated as a token too.
 
     Args:
-        text: What somebody wrote where an address is wanted, whether it is one or not.
+        text: Text given as an address, valid or not.
     """
     return printable(_without_credentials(text.strip(), whole=True))
 
 
 def setting(variable: str, value: str) -> str:
     """
-    Return the value of a variable of the environment, without the secrets that it may hold.
+    Return the value of an environment variable, without the secrets that it may hold.
 
     Args:
-        variable: Its name.
-        value: Its value; of a list with commas each ``name=value`` is looked at by itself.
+        variable: Name of the variable.
+        value: Its value; in a comma-separated list, each ``name=value`` is checked separately.
     """
     if _SECRET_VARIABLE.search(variable):
         return "set, not shown"
@@ -119,11 +119,12 @@ def setting(variable: str, value: str) -> str:
 
 def _without_credentials(word: str, *, whole: bool = False) -> str:
     """
-    Return a word without the credentials of the address that it may be.
+    Return a word without credentials, in case the word is an address.
 
     Args:
-        word: Without white space, unless it is ``whole``.
-        whole: It is meant as an address; otherwise only one with ``//`` has a port and a fragment.
+        word: Text without white space, unless ``whole``.
+        whole: Whether the text is an address; otherwise a port and a fragment are only
+            recognised after ``//``.
     """
     head, slashes, rest = word.partition("//")
     known = _SCHEME.fullmatch(head) if whole else _SCHEME_AT_END.search(head)
@@ -160,7 +161,7 @@ def _without_value(entry: str) -> str:
 
 
 def _is_secret(name: str) -> bool:
-    # Every error loads this module, and few texts have a name with a percent sign.
+    # Imported here because every error loads this module and few names have a percent sign.
     from urllib.parse import unquote
 
     return _SECRET.search(unquote(name)) is not None

@@ -1,8 +1,8 @@
 """
-The only unit conversions: inside latspan a time is an integer of nanoseconds.
+Unit conversions; inside latspan every time is an integer number of nanoseconds.
 
-Seconds exist at the edges alone (OTLP, files), milliseconds where people read and write them. A
-ratio is an integer too, of billionths: one scale for both, so that one histogram holds either.
+Seconds are used only in exports (OTLP, files), milliseconds where people read and write them. A
+ratio is an integer number of billionths: with one scale, the same histogram type holds both.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ __all__ = [
 NS_PER_S: Final = 1_000_000_000
 NS_PER_MS: Final = 1_000_000
 BILLIONTHS: Final = 1_000_000_000
-"""A ratio of 1, as it is held."""
+"""Stored value of a ratio of 1."""
 
 TimeUnit = Literal["ns", "us", "ms", "s"]
 
 MetricUnit = Literal["s", "1", "ratio"]
-"""A time, held as nanoseconds; a count, held as it is; a ratio, held as billionths."""
+"""Time, stored as nanoseconds; count, stored unchanged; ratio, stored as billionths."""
 
 _NS_PER: Final[dict[str, int]] = {"ns": 1, "us": 1_000, "ms": NS_PER_MS, "s": NS_PER_S}
 
@@ -51,11 +51,11 @@ def to_seconds(value_ns: float) -> float:
 
 def in_metric_unit(value: float, unit: MetricUnit) -> float:
     """
-    Return a value in its metric's own unit: seconds, a count or a ratio.
+    Return a stored value in its metric's own unit: seconds, a count or a ratio.
 
     Args:
-        value: As it is held.
-        unit: The metric's.
+        value: The stored value.
+        unit: Unit of the metric.
     """
     if unit == "1":
         return value
@@ -67,7 +67,7 @@ def in_unit(value_ns: float, unit: TimeUnit) -> float:
     Return nanoseconds in ``unit``.
 
     Raises:
-        UnknownNameError: ``unit`` is none of ``ns``, ``us``, ``ms``, ``s``.
+        UnknownNameError: ``unit`` is not one of ``ns``, ``us``, ``ms``, ``s``.
     """
     return value_ns / _ns_per(unit)
 
@@ -77,6 +77,6 @@ def from_unit(value: float, unit: TimeUnit) -> int:
     Return ``value``, given in ``unit``, as nanoseconds rounded to the nearest.
 
     Raises:
-        UnknownNameError: ``unit`` is none of ``ns``, ``us``, ``ms``, ``s``.
+        UnknownNameError: ``unit`` is not one of ``ns``, ``us``, ``ms``, ``s``.
     """
     return round(value * _ns_per(unit))

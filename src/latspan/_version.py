@@ -1,3 +1,3 @@
-"""The version, in the one place that the build reads."""
+"""Version of latspan; the build reads it from here."""
 
 __version__ = "0.1.0.dev0"

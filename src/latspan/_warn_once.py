@@ -1,4 +1,4 @@
-"""Warnings that a process gives once, however often there is reason to."""
+"""Warnings that a process logs only once, however often they apply."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ def warn_once(
     message: str, error: BaseException | None = None, *, about: str | None = None
 ) -> None:
     """
-    Log a warning, unless this process did before.
+    Log a warning, unless this process has already logged it.
 
     Args:
-        message: What is to be said.
-        error: Why, with its traceback.
-        about: What is warned of once, where the message differs each time.
+        message: Text of the warning.
+        error: Cause, logged with its traceback.
+        about: Key by which repeats are recognised, if the message differs each time.
     """
     once = about or message
     if once not in _given:

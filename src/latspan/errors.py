@@ -1,23 +1,23 @@
 """
-The error tree: what latspan raises at its own surface, never inside someone else's call.
+Exceptions that latspan raises from its own API, never inside a call of another library.
 
 ::
 
     LatspanError
-    ├── ConfigError              (ValueError)   a setting that cannot work
-    ├── MissingExtraError        (ImportError)  a package behind an extra is absent
-    ├── UnknownNameError         (LookupError)  no metric, segment or unit of that name
-    ├── InvalidValueError        (TypeError)    a histogram was given something that is no integer
-    ├── EmptyHistogramError      (ValueError)   a question about no values at all
+    ├── ConfigError              (ValueError)   a setting has an invalid value
+    ├── MissingExtraError        (ImportError)  a package of an extra is not installed
+    ├── UnknownNameError         (LookupError)  no metric, segment or unit has that name
+    ├── InvalidValueError        (TypeError)    a value for a histogram is not an integer
+    ├── EmptyHistogramError      (ValueError)   the queried histogram has no values
     ├── NotEnoughValuesError     (ValueError)   fewer values than the percentile needs
-    ├── HistogramFormatError     (ValueError)   text or a file that holds no histogram
-    ├── HistogramPrecisionError  (ValueError)   histograms that cannot be one
-    ├── HistogramWriteError      (OSError)      a file that takes no more histograms
+    ├── HistogramFormatError     (ValueError)   text or a file does not hold a valid histogram
+    ├── HistogramPrecisionError  (ValueError)   histograms cannot be merged
+    ├── HistogramWriteError      (OSError)      a file cannot be written with histograms
     ├── InstrumentationError     (RuntimeError) a client library could not be patched
     └── ServerStartError         (RuntimeError) a model server that latspan started is not serving
 
-Messages quote files, addresses and names of others. They are printable and bounded in every error;
-what may hold a credential is hidden where the message is written.
+Messages quote files, addresses and names from outside. They are printable and bounded in every
+error; possible credentials are hidden where the message is built.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ __all__ = [
 
 
 _LONGEST: Final = 2_000
-"""Characters of a message: a list of all settings or metrics fits in."""
+"""Maximum length of a message, in characters: enough for a list of all settings or metrics."""
 
 
 class LatspanError(Exception):
@@ -52,8 +52,8 @@ class LatspanError(Exception):
     Base of every error that latspan raises.
 
     Args:
-        message: What is wrong, with the value that was wrong.
-        hint: How to mend it; printed on a line of its own as ``hint: …``.
+        message: Description of the error, with the wrong value.
+        hint: Way to fix it; printed on its own line as ``hint: …``.
     """
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
@@ -66,7 +66,7 @@ class LatspanError(Exception):
 
 
 class ConfigError(LatspanError, ValueError):
-    """A setting has a value that cannot work."""
+    """A setting has an invalid value."""
 
 
 class MissingExtraError(LatspanError, ImportError):
@@ -74,8 +74,8 @@ class MissingExtraError(LatspanError, ImportError):
     A package that belongs to one of latspan's extras is not installed.
 
     Args:
-        package: The import package that is missing.
-        extra: The extra of latspan that brings it.
+        package: Import name of the missing package.
+        extra: Extra of latspan that installs it.
     """
 
     def __init__(self, package: str, *, extra: str) -> None:
@@ -92,22 +92,22 @@ class UnknownNameError(LatspanError, LookupError):
 
 
 class InvalidValueError(LatspanError, TypeError):
-    """A histogram was given a value that is no integer."""
+    """A value for a histogram is not an integer."""
 
 
 class EmptyHistogramError(LatspanError, ValueError):
-    """Nothing was recorded, so there is no honest number to give."""
+    """The queried histogram has no values, so no number can be returned."""
 
 
 class NotEnoughValuesError(LatspanError, ValueError):
     """
-    A percentile was asked of fewer values than it needs.
+    There are fewer values than the requested percentile needs.
 
     Args:
-        what: The distribution that was asked, in words.
-        percentile: The percentile asked for, in (0, 100).
-        count: Values there are.
-        needed: Values it takes: ``ceil(100 / (100 - percentile))``.
+        what: The queried distribution, in words.
+        percentile: The requested percentile, in (0, 100).
+        count: Number of values.
+        needed: Required number of values: ``ceil(100 / (100 - percentile))``.
     """
 
     def __init__(self, what: str, *, percentile: float, count: int, needed: int) -> None:
@@ -121,29 +121,29 @@ class NotEnoughValuesError(LatspanError, ValueError):
 
 
 class HistogramFormatError(LatspanError, ValueError):
-    """Text or a file is not what a histogram is written as, or was damaged since."""
+    """Text or a file does not have the format of a histogram, or was damaged."""
 
 
 class HistogramPrecisionError(LatspanError, ValueError):
-    """Histograms of different precision were to become one."""
+    """Histograms of different precision cannot be merged."""
 
 
 class HistogramWriteError(LatspanError, OSError):
-    """A file of histograms could not be opened for writing, or did not take an interval."""
+    """A file of histograms could not be opened for writing, or an interval not written to it."""
 
 
 class InstrumentationError(LatspanError, RuntimeError):
-    """A client library could not be patched, or its patch could not be taken off again."""
+    """A client library could not be patched, or its patch could not be removed."""
 
 
 class ServerStartError(LatspanError, RuntimeError):
     """
-    A model server that latspan was to start is not serving.
+    A model server that latspan started is not serving.
 
     Args:
-        message: What happened.
-        hint: How to mend it.
-        log: The last lines that the server wrote; they follow the message.
+        message: Description of the failure.
+        hint: Way to fix it.
+        log: Last lines that the server logged; they follow the message.
     """
 
     def __init__(self, message: str, *, hint: str | None = None, log: Iterable[str] = ()) -> None:

@@ -1,5 +1,5 @@
 """
-Every name that latspan emits, in one place.
+Names of everything that latspan emits.
 
 GenAI names are those of one revision of OpenTelemetry's GenAI semantic conventions, the one that
 the Python packages of OpenTelemetry are checked against: commit ``94f432d`` (2026-09-03) of
@@ -77,7 +77,7 @@ GEN_AI_OUTPUT_MESSAGES: Final = "gen_ai.output.messages"
 GEN_AI_SYSTEM_INSTRUCTIONS: Final = "gen_ai.system_instructions"
 GEN_AI_TOOL_DEFINITIONS: Final = "gen_ai.tool.definitions"
 
-# GenAI conventions: metrics of a client, and what only they are keyed by.
+# GenAI conventions: metrics of a client, and attributes that only they have.
 GEN_AI_TOKEN_TYPE: Final = "gen_ai.token.type"
 METRIC_OPERATION_DURATION: Final = "gen_ai.client.operation.duration"
 METRIC_OPERATION_TIME_TO_FIRST_CHUNK: Final = "gen_ai.client.operation.time_to_first_chunk"
@@ -89,10 +89,10 @@ METRIC_SERVER_REQUEST_DURATION: Final = "gen_ai.server.request.duration"
 METRIC_SERVER_TIME_TO_FIRST_TOKEN: Final = "gen_ai.server.time_to_first_token"
 METRIC_SERVER_TIME_PER_OUTPUT_TOKEN: Final = "gen_ai.server.time_per_output_token"
 
-# Not in the conventions: what vLLM and SGLang write on their own spans, seconds.
+# Not in the conventions: attributes that vLLM and SGLang write on their own spans, seconds.
 GEN_AI_LATENCY_PREFIX: Final = "gen_ai.latency."
 
-# What the conventions do not define.
+# Not defined by the conventions.
 LATSPAN_SEGMENT: Final = "latspan.segment"
 LATSPAN_SOURCE: Final = "latspan.source"
 LATSPAN_SIDE: Final = "latspan.side"
@@ -126,7 +126,7 @@ LATSPAN_REPORTED_PREFIX: Final = "latspan.reported."
 LATSPAN_EVIDENCE_REJECTED: Final = "latspan.evidence.rejected"
 LATSPAN_BUFFERED: Final = "latspan.buffered"
 
-# Around a request: what its server says of itself, and what servers and the host said meanwhile.
+# Around a request: its server's own report, and samples of servers and host during the request.
 LATSPAN_REQUESTS_RUNNING: Final = "latspan.requests.running"
 LATSPAN_REQUESTS_WAITING: Final = "latspan.requests.waiting"
 LATSPAN_KV_USAGE: Final = "latspan.kv.usage"
@@ -150,7 +150,7 @@ METRIC_STALL_RATIO: Final = "latspan.stall.ratio"
 METRIC_FLUIDITY: Final = "latspan.fluidity"
 METRIC_BUFFER_NEEDED: Final = "latspan.buffer_needed"
 
-# What latspan says about itself.
+# latspan's self-metrics, and its own spans and events.
 DOCTOR: Final = "latspan.doctor"
 METRIC_DROPPED: Final = "latspan.dropped"
 METRIC_TRACES_LEFT_OUT: Final = "latspan.traces.sampled_out"
@@ -181,7 +181,7 @@ SERIES_ATTRIBUTES: Final = {
     "source": LATSPAN_SOURCE,
     "side": LATSPAN_SIDE,
 }
-"""What a series' own attribute names are called where they leave the process."""
+"""Exported names of the attributes of a series."""
 
 CONVENTION_ATTRIBUTES: Final[Mapping[str, str]] = {
     "operation": GEN_AI_OPERATION_NAME,
@@ -194,7 +194,7 @@ CONVENTION_ATTRIBUTES: Final[Mapping[str, str]] = {
     "service_tier": OPENAI_RESPONSE_SERVICE_TIER,
     "system_fingerprint": OPENAI_RESPONSE_SYSTEM_FINGERPRINT,
 }
-"""What the conventions' metrics are keyed by, from our names to theirs; the port is an integer."""
+"""Attributes of the conventions' metrics, by latspan's name; the port is an integer."""
 
 # Powers of 2 from 10 ms, powers of 4 from one token.
 _DURATION_BOUNDS: Final = tuple(2**k / 100 for k in range(14))
@@ -217,12 +217,12 @@ EXPLICIT_BOUNDS: Final[Mapping[str, tuple[float, ...]]] = {
     METRIC_SERVER_TIME_TO_FIRST_TOKEN: _FIRST_TOKEN_BOUNDS,
     METRIC_SERVER_TIME_PER_OUTPUT_TOKEN: _PER_TOKEN_BOUNDS,
 }
-"""The bucket boundaries that the conventions advise, by metric: seconds, or tokens."""
+"""Bucket boundaries that the conventions recommend, by metric: seconds, or tokens."""
 
 
 def segment_duration(segment: str) -> str:
     """
-    Return the attribute that holds a segment's time where that has no span of its own.
+    Return the attribute that holds a segment's time if the segment has no span of its own.
 
     Args:
         segment: The segment's name, for example ``consumer`` or ``retry``.

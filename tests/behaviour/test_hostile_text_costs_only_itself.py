@@ -296,7 +296,7 @@ def test_what_a_client_asks_of_a_server(
     scope = {
         "type": "http",
         "method": odd,
-        "inference_path": odd,
+        "path": odd,
         "scheme": odd,
         "server": (odd, 80),
         "headers": [(b"traceparent", b"\xff"), (b"tracestate", b"a=\xff"), (b"host", b"\xff")],

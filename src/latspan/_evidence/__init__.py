@@ -1,10 +1,10 @@
 """
-Timings that servers and gateways report of themselves: one small adapter a source.
+Timings that servers and gateways report about themselves, with one small adapter per source.
 
-An adapter is a function from an :class:`~latspan._wire.Answer` to
-:class:`~latspan._segments.ReportedTimings`, or ``None`` where the answer is not from its system.
-It reads, it does not judge: whether the reported parts fit what the client measured is decided in
-one place for all sources. To add one, write ``evidence/<system>.py`` and list it here.
+An adapter is a function that takes an :class:`~latspan._wire.Answer` and returns
+:class:`~latspan._segments.ReportedTimings`, or ``None`` if the response is not from its system.
+An adapter only reads. Another module checks, for all sources, if the reported parts fit the times
+that the client measured. To add a source, write ``_evidence/<system>.py`` and list it here.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ Adapter = Callable[[Answer], ReportedTimings | None]
 
 class Source(NamedTuple):
     """
-    Who says something of its own time.
+    A system that reports its own timings.
 
     Args:
-        told_by: What an answer of its has at least one of: fields of a body, or headers.
-        read: Reads it.
+        told_by: Body fields and headers; a response with its timings has at least one of them.
+        read: Adapter that reads the timings.
     """
 
     told_by: frozenset[str]
@@ -67,8 +67,10 @@ SERVERS: Final = tuple(
     )
 )
 """
-Model servers. Asked in this order; the first that recognises an answer speaks for it, so who
-tells the parts comes before who tells a total.
+Model servers, in the order in which their adapters are tried.
+
+The first adapter that recognises a response is used, so systems that report the parts come before
+systems that report only a total.
 """
 
 GATEWAYS: Final = (
@@ -76,14 +78,14 @@ GATEWAYS: Final = (
     Source(litellm.TOLD_BY, litellm.read),
     Source(envoy.TOLD_BY, envoy.read),
 )
-"""What stands before a model server. Asked likewise, and beside it."""
+"""Gateways in front of a model server, tried in the same way and in addition to ``SERVERS``."""
 
 _ANYTHING: Final = frozenset[str]().union(*(each.told_by for each in (*SERVERS, *GATEWAYS)))
 
 
 def read(answer: Answer) -> tuple[ReportedTimings, ...]:
-    """Return what was said of the answer's time, from the outside in; empty if nothing known."""
-    # Most answers say nothing, and of those that do most are of one source.
+    """Return the reported timings of a response, gateway first; empty if there are none."""
+    # Most responses report no timings, and most of the others have one source.
     there = _ANYTHING.intersection(chain(answer.headers, *answer.bodies))
     if not there:
         return ()
@@ -91,10 +93,11 @@ def read(answer: Answer) -> tuple[ReportedTimings, ...]:
     return tuple([reported for reported in said if reported is not None])
 
 
-# Answers of one server have the same fields; those that somebody makes up are not all kept.
+# Responses of one server have the same fields, so few combinations recur. The limit bounds the
+# memory if a server sends arbitrary fields.
 @lru_cache(maxsize=128)
 def _adapters_for(there: frozenset[str]) -> tuple[tuple[Adapter, ...], ...]:
-    """Return who is asked about an answer that has these of all fields, gateways first."""
+    """Return the adapters to try for a response with these fields, those of gateways first."""
     return tuple(
         tuple(adapter for told_by, adapter in sources if not told_by.isdisjoint(there))
         for sources in (GATEWAYS, SERVERS)

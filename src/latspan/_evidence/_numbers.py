@@ -1,4 +1,4 @@
-"""What in an answer is a number: anything may stand there, and from anybody."""
+"""Numbers in a response, where any server can send a value of any type."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from latspan._wire import Answer, as_number, at
 __all__ = ["in_body", "in_head", "in_header", "ns", "number", "numbers_in"]
 
 _IMPOSSIBLE_NS: Final = -1
-"""What no time can be; what is held against the client's own times rejects it."""
+"""Stands for an impossible duration; the check against the client's own times rejects it."""
 _LONGEST: Final = 32
-"""Characters of a field's name."""
+"""Maximum length of a field's name, in characters."""
 _MOST: Final = 32
-"""Fields of one report that are kept: they become attributes of a span."""
+"""Maximum number of fields kept per report; they become attributes of a span."""
 
 
 def number(value: object) -> float | None:
     """
-    Return a number as one, anything else as nothing; text and truth are no numbers.
+    Return a number as a float, and ``None`` for any other value; text and booleans do not count.
 
-    It may be infinite, or not a number in the sense of IEEE 754: a server that says so has said
-    something, and it is not to be believed.
+    The result may be infinite or NaN (IEEE 754). A server that sends such a value did report
+    something, and a later check rejects it.
     """
     if type(value) is float:
         return value
@@ -37,7 +37,7 @@ def number(value: object) -> float | None:
 
 
 def ns(value: object, unit: TimeUnit) -> int | None:
-    """Return a duration in nanoseconds; negative where it cannot be, ``None`` if no number."""
+    """Return a duration in nanoseconds; negative if impossible, ``None`` if not a number."""
     said = number(value)
     if said is None:
         return None
@@ -48,10 +48,10 @@ def ns(value: object, unit: TimeUnit) -> int | None:
 
 
 def numbers_in(fields: Mapping[str, Any]) -> dict[str, float]:
-    """Return the fields that hold finite numbers, as many as a server in earnest has."""
+    """Return the fields that hold finite numbers; at most 32, more than real servers send."""
     found: dict[str, float] = {}
     for name, value in fields.items():
-        # Nearly all are such numbers, and a call for each is what takes time.
+        # Nearly all values are floats, and a function call per value takes most of the time.
         said = value if value.__class__ is float else number(value)
         if said is not None and math.isfinite(said) and len(name) <= _LONGEST:
             found[name] = said
@@ -61,12 +61,12 @@ def numbers_in(fields: Mapping[str, Any]) -> dict[str, float]:
 
 
 def in_body(answer: Answer, *path: str) -> Mapping[str, Any] | None:
-    """Return the last mapping that stands at ``path`` in a body of the answer's."""
+    """Return the last mapping at ``path`` in the bodies of a response."""
     first = path[0]
     for body in reversed(answer.bodies):
-        # Most answers are of one source or of none, and every source is asked about each.
+        # Most responses have one source or none, but several adapters may try each response.
         value = at(body, *path) if first in body else None
-        # Asking an abstract class takes ten times as long.
+        # `isinstance` with an abstract class takes ten times as long.
         if isinstance(value, dict) or (value is not None and isinstance(value, Mapping)):
             return cast("Mapping[str, Any]", value)
     return None
@@ -74,11 +74,11 @@ def in_body(answer: Answer, *path: str) -> Mapping[str, Any] | None:
 
 def in_header(answer: Answer, name: str) -> float | None:
     """
-    Return the number that a header is, ``None`` where it is anything else.
+    Return the number in a header, ``None`` if the header is missing or is not a number.
 
     Args:
-        answer: Whose headers.
-        name: In lower case.
+        answer: Response with the header.
+        name: Name of the header, in lower case.
     """
     value = answer.headers.get(name)
     return None if value is None else as_number(value)
@@ -86,8 +86,9 @@ def in_header(answer: Answer, name: str) -> float | None:
 
 def in_head(answer: Answer, length_ns: int | None) -> tuple[int | None, int | None]:
     """
-    Return what a time in a header is the time of: the head, and all of the answer.
+    Return a header's duration as the time to the head, and as the time of the whole response.
 
-    The head of a stream left before the stream did, that of an answer in one piece with it.
+    One of the two is ``None``: the head of a stream is sent before the stream's content, the head
+    of a response in one piece is sent together with it.
     """
     return (length_ns, None) if answer.streamed else (None, length_ns)

@@ -1,15 +1,15 @@
 """
-Amazon Bedrock: how long the invocation took, in milliseconds.
+Amazon Bedrock: duration of the invocation, in milliseconds.
 
-``Converse`` says ``metrics.latencyMs``, and its stream the same in the event ``metadata``. A
-stream of ``InvokeModel`` says ``invocationLatency`` in ``amazon-bedrock-invocationMetrics`` of its
-last event, ``InvokeModel`` without a stream the header ``x-amzn-bedrock-invocation-latency``. Each
-is all of the service's time. ``firstByteLatency`` holds queue and prefill undivided, so it stays
-as it was reported.
+``Converse`` returns ``metrics.latencyMs``, and its stream has the same field in the event
+``metadata``. A stream of ``InvokeModel`` has ``invocationLatency`` in
+``amazon-bedrock-invocationMetrics`` of its last event, and ``InvokeModel`` without a stream sends
+the header ``x-amzn-bedrock-invocation-latency``. Each is the total time of the service.
+``firstByteLatency`` is the sum of queue and prefill, so it is only recorded as reported.
 
-Could not be exercised against the real service.
-Source: Amazon Bedrock API reference, ``ConverseMetrics`` and ``ConverseStreamMetrics``; of the
-metrics of invocations there is no definition, their names are from answers that others recorded.
+Not tested against the real service.
+Source: Amazon Bedrock API reference, ``ConverseMetrics`` and ``ConverseStreamMetrics``. The
+invocation metrics are not documented; their names are from responses that others recorded.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ _IN_BODIES: Final = (
 _TIMES: Final = ("latencyMs", "invocationLatency", "firstByteLatency")
 
 TOLD_BY: Final = frozenset({_HEADER, *(path[0] for path, _ in _IN_BODIES)})
-"""What an answer of its has at least one of: fields of a body, or headers."""
+"""Body fields and headers; a response with Bedrock's latency has at least one of them."""
 
 
 def read(answer: Answer) -> ReportedTimings | None:
-    """Return how long the service took, or ``None`` where the answer does not say it."""
+    """Return the time of the service, or ``None`` if the response does not report it."""
     for path, name in _IN_BODIES:
         said = in_body(answer, *path)
         if said is not None and number(said.get(name)) is not None:

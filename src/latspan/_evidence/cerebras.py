@@ -1,11 +1,11 @@
 """
 Cerebras: ``time_info``, in seconds.
 
-``queue_time``, ``prompt_time`` and ``completion_time`` are queue, prefill and generation;
-``total_time`` is all of the server's time, more than their sum.
+``queue_time``, ``prompt_time`` and ``completion_time`` are queue, prefill and decode;
+``total_time`` is the total time of the server, more than their sum.
 
-Could not be exercised against the real server.
-Source: Cerebras Inference, API reference, "Chat completions", and the answer shown there.
+Not tested against the real server.
+Source: Cerebras Inference, API reference, "Chat completions", and the response shown there.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ __all__ = ["TOLD_BY", "read"]
 _TIMES: Final = ("queue_time", "prompt_time", "completion_time", "total_time")
 
 TOLD_BY: Final = frozenset({"time_info"})
-"""What an answer of its has at least one of: fields of a body, or headers."""
+"""Body fields and headers; a response with Cerebras's times has at least one of them."""
 
 
 def read(answer: Answer) -> ReportedTimings | None:
-    """Return the times of Cerebras, or ``None`` where the answer carries none of them."""
+    """Return the times of Cerebras, or ``None`` if the response does not have all of them."""
     said = in_body(answer, "time_info")
     if said is None or any(number(said.get(name)) is None for name in _TIMES):
         return None

@@ -1,11 +1,11 @@
 """
 Envoy: the header ``x-envoy-upstream-service-time``, in milliseconds.
 
-It is what lay behind Envoy: the time of the host upstream and of the network to it, up to the
-head of its answer. Envoy's own time is not in it. Many services run behind Envoy and hand the
-header on, so it stands beside what other sources say.
+The header is the time behind Envoy: that of the upstream host and of the network to it, up to the
+head of the response. It does not include Envoy's own time. Many services run behind Envoy and pass
+the header on, so it is read in addition to other sources.
 
-Could not be exercised against the real proxy.
+Not tested against the real proxy.
 Source: Envoy documentation, "Router", HTTP headers.
 """
 
@@ -22,11 +22,11 @@ __all__ = ["TOLD_BY", "read"]
 _HEADER: Final = "x-envoy-upstream-service-time"
 
 TOLD_BY: Final = frozenset({_HEADER})
-"""What an answer of its has at least one of: fields of a body, or headers."""
+"""Body fields and headers; a response with Envoy's time has at least one of them."""
 
 
 def read(answer: Answer) -> ReportedTimings | None:
-    """Return the time behind Envoy, or ``None`` where the header does not tell it."""
+    """Return the time behind Envoy, or ``None`` if the header does not report it."""
     said = in_header(answer, _HEADER)
     if said is None:
         return None

@@ -1,15 +1,15 @@
 """
 Fireworks: headers ``fireworks-*``, and the same names in ``perf_metrics``; in seconds.
 
-``server-processing-time`` is all of the server's time, ``server-time-to-first-token`` that up to
-the first token, and what lies between is the generation. Dedicated deployments also tell
-``prefill-queue-duration`` and ``prefill-duration``. An answer in one piece has all of it in
-headers. The head of a stream has the time to first token alone; the rest stands in the last
-chunk if the request said ``perf_metrics_in_response``. There a number may be written as text.
+``server-processing-time`` is the total time of the server, ``server-time-to-first-token`` its time
+to the first token, and their difference is the decode. Dedicated deployments also report
+``prefill-queue-duration`` and ``prefill-duration``. A response in one piece has all of them in
+headers. The head of a stream has only the time to the first token; the last chunk has the others
+if the request set ``perf_metrics_in_response``. Numbers in that chunk may be text.
 
-Could not be exercised against the real server. Its documents do not state the unit: seconds are
-from answers that others recorded. A time in milliseconds would be a thousand times too long, and
-rejected.
+Not tested against the real server. Its documentation does not state the unit; seconds are from
+responses that others recorded. A time in milliseconds would be a thousand times too long, and
+would be rejected.
 Source: Fireworks documentation, "How to get performance metrics for streaming responses" and
 the API reference of chat completions, ``perf_metrics_in_response``.
 """
@@ -30,11 +30,11 @@ _TIMES: Final = (_FIRST_TOKEN, _TOTAL, "prefill-queue-duration", "prefill-durati
 _HEADERS: Final = {name: f"fireworks-{name}" for name in _TIMES}
 
 TOLD_BY: Final = frozenset({"perf_metrics", *_HEADERS.values()})
-"""What an answer of its has at least one of: fields of a body, or headers."""
+"""Body fields and headers; a response with Fireworks's times has at least one of them."""
 
 
 def read(answer: Answer) -> ReportedTimings | None:
-    """Return the times of Fireworks, or ``None`` where the answer carries none of them."""
+    """Return the times of Fireworks, or ``None`` if it has no total and no first token."""
     in_headers = {name: in_header(answer, header) for name, header in _HEADERS.items()}
     in_last_chunk = in_body(answer, "perf_metrics") or {}
     said: dict[str, float] = {}
@@ -51,7 +51,7 @@ def read(answer: Answer) -> ReportedTimings | None:
         queue_ns=ns(said.get("prefill-queue-duration"), "s"),
         prefill_ns=ns(said.get("prefill-duration"), "s"),
         decode_ns=None if first_token is None or total is None else ns(total - first_token, "s"),
-        # The head of a stream that tells it waited for that token.
+        # A stream with this header sends its head only after the first token.
         head_ns=ns(in_headers[_FIRST_TOKEN], "s") if answer.streamed else None,
         total_ns=ns(total, "s"),
         raw=numbers_in(said),

@@ -1,14 +1,14 @@
 """
-``gen_ai.latency.*``: what vLLM and SGLang write on their own spans, seconds as doubles.
+``gen_ai.latency.*``: attributes that vLLM and SGLang set on their own spans, seconds as doubles.
 
-Such a span is not in an answer; it is read from a trace, once it is there. Both servers call the
-time from the request's arrival ``e2e``, and that from the first token to the end
-``time_in_model_decode``. They differ in ``time_in_model_prefill``: vLLM's begins when the request
-is scheduled, and ``time_in_queue`` stands beside it. SGLang's begins when the API server has
-handed the request over, so its queue is inside, and no ``time_in_queue`` is there. Hence it is
-read as prefill only where the queue was told apart.
+Such a span is not in a response; it is read from a trace that contains it. Both servers record the
+time from the request's arrival as ``e2e``, and the time from the first token to the end as
+``time_in_model_decode``. They differ in ``time_in_model_prefill``. vLLM's begins when the request
+is scheduled, and ``time_in_queue`` is a separate attribute. SGLang's begins when the API server has
+handed the request over, so it includes the queue, and there is no ``time_in_queue``. Therefore it
+is read as prefill only if the queue is reported separately.
 
-Exercised against spans of the real vLLM 0.32. SGLang's could not be: they are from its source.
+Tested against spans of the real vLLM 0.32, but not against SGLang's, which follow its source code.
 Source: vLLM, ``vllm/v1/engine/output_processor.py``, ``do_tracing``; SGLang,
 ``python/sglang/srt/observability/req_time_stats.py``, ``convert_to_gen_ai_span_attrs``.
 """
@@ -27,10 +27,10 @@ __all__ = ["read_span"]
 
 def read_span(attributes: Mapping[str, Any]) -> ReportedTimings | None:
     """
-    Return what a server's span says of its time, ``None`` where it says nothing.
+    Return the timings in a server's span, ``None`` if it has none.
 
     Args:
-        attributes: Of the span, by name.
+        attributes: Attributes of the span, by name.
     """
     said = {
         name.removeprefix(semconv.GEN_AI_LATENCY_PREFIX): value

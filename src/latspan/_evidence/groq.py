@@ -1,12 +1,12 @@
 """
 Groq: times in ``usage``, in seconds.
 
-``prompt_time`` is the prefill, ``completion_time`` the generation, ``queue_time`` the wait before
-them. ``total_time`` is the sum of prompt and completion, without the queue. In a stream the same
-``usage`` stands in ``x_groq`` of the last chunk.
+``prompt_time`` is the prefill, ``completion_time`` the decode, ``queue_time`` the wait before
+them. ``total_time`` is the sum of prompt and completion, without the queue. A stream has the same
+``usage`` in ``x_groq`` of its last chunk.
 
-Could not be exercised against the real server.
-Source: Groq API reference and documentation, console.groq.com/docs, and the answers shown there;
+Not tested against the real server.
+Source: Groq API reference and documentation, console.groq.com/docs, and the responses shown there;
 ``groq`` package, ``types/completion_usage.py``.
 """
 
@@ -24,11 +24,11 @@ _REQUIRED: Final = ("prompt_time", "completion_time", "total_time")
 _TIMES: Final = (*_REQUIRED, "queue_time")
 
 TOLD_BY: Final = frozenset({"x_groq", "usage"})
-"""What an answer of its has at least one of: fields of a body, or headers."""
+"""Body fields and headers; a response with Groq's times has at least one of them."""
 
 
 def read(answer: Answer) -> ReportedTimings | None:
-    """Return Groq's times, or ``None`` where the usage carries none of them."""
+    """Return Groq's times, or ``None`` if the usage does not have the required ones."""
     for path in (("x_groq", "usage"), ("usage",)):
         usage = in_body(answer, *path)
         if usage is None or "total_time" not in usage:

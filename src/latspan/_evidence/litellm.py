@@ -1,13 +1,13 @@
 """
 LiteLLM's proxy: its headers, in milliseconds.
 
-``x-litellm-overhead-duration-ms`` is what the proxy took for itself: its total less the call of
-the provider, so before that call and after it. ``x-litellm-response-duration-ms`` is the total,
-from when it received the request; of a stream, up to the head. Where the proxy does not know one
-it says so in a word, which is no number. Its wait for a process that takes the request is in
-neither.
+``x-litellm-overhead-duration-ms`` is the proxy's own time: its total minus the call to the
+provider, so the time before and after that call. ``x-litellm-response-duration-ms`` is the total
+since the proxy received the request; for a stream, up to the head. If the proxy does not have a
+value, the header holds a word, which is not a number. Neither header includes the wait for a
+process of the proxy that takes the request.
 
-Could not be exercised against the real proxy.
+Not tested against the real proxy.
 Source: LiteLLM documentation, "Response Headers" and "Latency Overhead Troubleshooting"; LiteLLM,
 ``litellm_core_utils/llm_response_utils/response_metadata.py``.
 """
@@ -26,11 +26,11 @@ _OVERHEAD: Final = "x-litellm-overhead-duration-ms"
 _TOTAL: Final = "x-litellm-response-duration-ms"
 
 TOLD_BY: Final = frozenset({_OVERHEAD, _TOTAL})
-"""What an answer of its has at least one of: fields of a body, or headers."""
+"""Body fields and headers; a response with LiteLLM's times has at least one of them."""
 
 
 def read(answer: Answer) -> ReportedTimings | None:
-    """Return the proxy's times, or ``None`` where the headers tell none."""
+    """Return the proxy's times, or ``None`` if the headers report none."""
     said = {
         name: value
         for name in (_OVERHEAD, _TOTAL)

@@ -1,12 +1,13 @@
 """
-llama.cpp's server: ``timings`` in the last chunk, and headers that wait for a slot.
+llama.cpp's server: ``timings`` in the last chunk, and response headers that wait for a slot.
 
-The server reports ``prompt_ms`` and ``predicted_ms`` as wall times of the slot: they include what
-other requests of the same batch cost. It reports no queue time, but it sends the response headers
-of a stream only when a slot takes the request, so the wait for them is the queue, together with
-the network and every gateway on the way that does not report: an estimate.
+The server reports ``prompt_ms`` and ``predicted_ms`` as wall times of the slot, so they include
+the cost of other requests in the same batch. It does not report a queue time, but it sends the
+response headers of a stream only when a slot takes the request. The wait for the headers is
+therefore an estimate of the queue; it includes the network, and every gateway that does not report
+its own time.
 
-Exercised against the real server (llama.cpp of November 2026, package ``xllamacpp``).
+Tested against the real server (llama.cpp of November 2026, package ``xllamacpp``).
 Source: llama.cpp, ``tools/server/README.md``, "timings", and ``server-task.cpp``.
 """
 
@@ -23,11 +24,11 @@ __all__ = ["TOLD_BY", "read"]
 _REQUIRED: Final = ("prompt_n", "prompt_ms", "predicted_n", "predicted_ms")
 
 TOLD_BY: Final = frozenset({"timings"})
-"""What an answer of its has at least one of: fields of a body, or headers."""
+"""Body fields and headers; a response with llama.cpp's timings has at least one of them."""
 
 
 def read(answer: Answer) -> ReportedTimings | None:
-    """Return the slot's timings, or ``None`` where the answer carries none of llama.cpp's."""
+    """Return the slot's timings, or ``None`` if the response does not have llama.cpp's."""
     timings = in_body(answer, "timings")
     if timings is None:
         return None

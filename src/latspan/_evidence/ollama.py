@@ -1,14 +1,14 @@
 """
-Ollama's own API: durations in nanoseconds, in the body or in the chunk that says ``done``.
+Ollama's own API: durations in nanoseconds, in the body or in the chunk with ``done``.
 
-``load_duration`` runs from the request to when a loaded model is at hand, so it holds the wait
-for a place in memory too. ``prompt_eval_duration`` and ``eval_duration`` are the runner's times
-for prompt and generation; one that is zero is left out. ``total_duration`` is all of it, and what
-it has beyond the others is the wait for a slot of the runner, and Ollama's own work.
+``load_duration`` is the time from the request until a loaded model is available, so it includes
+the wait for a place in memory. ``prompt_eval_duration`` and ``eval_duration`` are the runner's
+times for prompt and decode; the server omits one that is zero. ``total_duration`` is the total. Its
+remainder is the wait for a slot of the runner, and Ollama's own work.
 
-On Ollama's OpenAI route there are none of them: its ``usage`` counts tokens.
+Ollama's OpenAI route returns none of them: its ``usage`` counts tokens.
 
-Could not be exercised against the real server, which is not to be had where latspan is tested.
+Not tested against the real server, which is not available where latspan is tested.
 Source: Ollama, ``docs/api/usage.mdx`` and ``server/routes.go``, of August 2026.
 """
 
@@ -25,11 +25,11 @@ __all__ = ["TOLD_BY", "read"]
 _FIELDS: Final = ("total_duration", "load_duration", "prompt_eval_duration", "eval_duration")
 
 TOLD_BY: Final = frozenset({"total_duration"})
-"""What an answer of its has at least one of: fields of a body, or headers."""
+"""Body fields and headers; a response with Ollama's durations has at least one of them."""
 
 
 def read(answer: Answer) -> ReportedTimings | None:
-    """Return Ollama's durations, or ``None`` where the answer carries none of them."""
+    """Return Ollama's durations, or ``None`` if the response lacks the total or the load."""
     for body in reversed(answer.bodies):
         if "total_duration" not in body:
             continue

@@ -1,13 +1,13 @@
 """
 OpenAI and Azure OpenAI: the header ``openai-processing-ms``.
 
-It is the time that processing the request took, in milliseconds; Azure's has decimals. Of an
-answer in one piece that is all of the server's time. The head of a stream leaves before its
-tokens, so of a stream it is the time up to the head. Servers that speak OpenAI's API send it too,
-llama-cpp-python for example, and LiteLLM hands it on as ``llm_provider-openai-processing-ms``.
+The header is the time of processing the request, in milliseconds; Azure's has decimals. For a
+response in one piece, that is the total time of the server. A stream sends its head before its
+tokens, so for a stream it is the time to the head. Servers with OpenAI's API send the header too,
+for example llama-cpp-python, and LiteLLM passes it on as ``llm_provider-openai-processing-ms``.
 
-Could not be exercised against the real servers.
-Source: OpenAI API reference, "Debugging requests"; recorded answers of Azure's.
+Not tested against the real servers.
+Source: OpenAI API reference, "Debugging requests"; recorded responses of Azure.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _HEADER: Final = "openai-processing-ms"
 _BEHIND_LITELLM: Final = f"llm_provider-{_HEADER}"
 
 TOLD_BY: Final = frozenset({_HEADER, _BEHIND_LITELLM})
-"""What an answer of its has at least one of: fields of a body, or headers."""
+"""Body fields and headers; a response with the time of processing has at least one of them."""
 
 
 def read(answer: Answer) -> ReportedTimings | None:
-    """Return the time of processing, or ``None`` where the header does not tell it."""
+    """Return the time of processing, or ``None`` if the header does not report it."""
     said = in_header(answer, _HEADER)
     if said is None:
         said = in_header(answer, _BEHIND_LITELLM)

@@ -1,24 +1,24 @@
 """
-The standard ``Server-Timing`` header, as latspan's own servers and others send it.
+The standard ``Server-Timing`` header, as servers with latspan and other servers send it.
 
-``queue``, ``model_load``, ``prefill`` and ``decode`` are read, in milliseconds, by latspan's names
-for stages; other entries stay on the span as they were reported. The header leaves before the
-answer does, so of a stream it holds what had happened by then: a server that waits with it for the
-first token says its queue and prefill. ``decode`` is not read of a stream's header: what that says
-of it cannot be all. A body may have the same text in the field ``server_timing``, by latspan's own
-definition: the last chunk of a stream can tell all of it. That is read in the header's place.
+The entries ``queue``, ``model_load``, ``prefill`` and ``decode``, latspan's names for stages, are
+read in milliseconds; other entries are set on the span as reported. The header is sent before the
+body, so in a stream it covers only the time until then: a server that delays it until the first
+token reports its queue and prefill. ``decode`` in a stream's header is not read, because it cannot
+be complete. A body may have the same text in the field ``server_timing``, which latspan defines:
+the last chunk of a stream can report all entries. If present, it is read instead of the header.
 
-``total`` is all the time since the request came, stages or not. What it holds beyond the four is
-the server's too: it authenticates, and tokenizes. Only ``send_stream`` is not: there it waited for
-the network, or for a client that did not read.
+``total`` is the time since the request arrived, in stages or outside them. Its remainder beyond the
+four stages is the server's time too, for example for authentication and tokenizing. Only
+``send_stream`` is not: in it, the server waited for the network or for a client that did not read.
 
-``gateway`` is the entry of whoever stands before the server, by latspan's own definition: the
-milliseconds for which it held the request before it passed it on. It is a report of its own,
-apart from the server's. HAProxy 2.6 adds it with ``http-response add-header Server-Timing
+``gateway`` is the entry of a gateway in front of the server, which latspan defines: the
+milliseconds for which the gateway held the request before it passed it on. It is a separate report
+from the server's. HAProxy 2.6 adds it with ``http-response add-header Server-Timing
 "gateway;dur=%Tw"``: ``%Tw`` is the time a request spent in HAProxy's queues.
 
-Where none of these is there the header says nothing of a model's time: content delivery networks
-send it too. Exercised against latspan's own middleware and HAProxy 2.6.
+A header with none of these entries does not report a model's time: content delivery networks send
+the header too. Tested against latspan's own middleware and HAProxy 2.6.
 Source: W3C Server Timing; HAProxy Configuration Manual, 8.4 "Timing events".
 """
 
@@ -37,11 +37,11 @@ _GATEWAY: Final = "gateway"
 _NETWORK: Final = "send_stream"
 
 TOLD_BY: Final = frozenset({server_timing.HEADER, server_timing.FIELD})
-"""What an answer of its has at least one of: fields of a body, or headers."""
+"""Body fields and headers; a response with these timings has at least one of them."""
 
 
 def read(answer: Answer) -> ReportedTimings | None:
-    """Return the stages of a model's that the header names, ``None`` where it names none."""
+    """Return the model's stages in the header or the body, ``None`` if there are none."""
     in_body = _in_body(answer)
     said = _entries(_in_header(answer) if in_body is None else in_body)
     said.pop(_GATEWAY, None)
@@ -67,7 +67,7 @@ def read(answer: Answer) -> ReportedTimings | None:
 
 
 def read_gateway(answer: Answer) -> ReportedTimings | None:
-    """Return what the gateways on the way say of themselves, ``None`` where none does."""
+    """Return the time that gateways report for themselves, ``None`` if none does."""
     said = _entries(_in_header(answer)).get(_GATEWAY)
     if said is None:
         return None
@@ -91,6 +91,7 @@ def _in_body(answer: Answer) -> str | None:
 def _entries(told: str) -> dict[str, float]:
     said: dict[str, float] = {}
     for name, duration_ms in server_timing.parsed(told):
-        # Of two entries of one name nobody knows which is meant; two gateways are both.
+        # Entries with the same name are added: two gateways each report their own wait. For other
+        # names, neither entry is known to be the right one.
         said[name] = said.get(name, 0.0) + duration_ms
     return said

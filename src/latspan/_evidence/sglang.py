@@ -1,14 +1,14 @@
 """
 SGLang's own API: ``meta_info``, in seconds.
 
-``queue_time`` is the scheduler's wait before the first forward pass, ``e2e_latency`` the time from
-the request to its end. Prefill and decode are given as instants of the server's clock:
-``forward_entry_time``, ``prefill_finished_time``, ``request_finished_ts``. They cannot be held
-against the client's clock, but what lies between two of them is a duration.
+``queue_time`` is the wait in the scheduler before the first forward pass, ``e2e_latency`` the time
+from the request to its end. Prefill and decode are reported as timestamps of the server's clock:
+``forward_entry_time``, ``prefill_finished_time``, ``request_finished_ts``. They cannot be compared
+with the client's clock, but the difference of two of them is a duration.
 
-SGLang's OpenAI routes do not send them.
+SGLang's OpenAI routes do not send these fields.
 
-Could not be exercised against the real server, which needs an accelerator.
+Not tested against the real server, which needs an accelerator.
 Source: SGLang, ``python/sglang/srt/observability/req_time_stats.py``,
 ``convert_to_output_meta_info``, and ``managers/tokenizer_manager.py``.
 """
@@ -25,11 +25,11 @@ from latspan._wire import Answer
 __all__ = ["TOLD_BY", "read"]
 
 TOLD_BY: Final = frozenset({"meta_info"})
-"""What an answer of its has at least one of: fields of a body, or headers."""
+"""Body fields and headers; a response with SGLang's times has at least one of them."""
 
 
 def read(answer: Answer) -> ReportedTimings | None:
-    """Return SGLang's times, or ``None`` where the answer carries none of them."""
+    """Return SGLang's times, or ``None`` if the response has no ``e2e_latency``."""
     said = in_body(answer, "meta_info")
     if said is None or number(said.get("e2e_latency")) is None:
         return None

@@ -1,12 +1,13 @@
 """
 Hugging Face's text-generation-inference: headers, in whole milliseconds.
 
-``x-validation-time`` runs from the request to its place in the queue, ``x-queue-time`` to its
-first batch, and ``x-inference-time`` is prefill and generation undivided. ``x-total-time`` is all
-of it. ``x-compute-time`` is the total again, in seconds in later versions and in milliseconds in
-earlier ones, so it is not read. Its streams carry none of them. LoRAX sends the same headers.
+``x-validation-time`` is the time from the request to its place in the queue, ``x-queue-time`` the
+time from there to its first batch, and ``x-inference-time`` the sum of prefill and decode.
+``x-total-time`` is the total. ``x-compute-time`` is the total again, in seconds in later versions
+and in milliseconds in earlier ones, so it is not read. Streams have none of these headers. LoRAX
+sends the same headers.
 
-Could not be exercised against the real server.
+Not tested against the real server.
 Source: text-generation-inference, ``router/src/server.rs``.
 """
 
@@ -23,11 +24,11 @@ __all__ = ["TOLD_BY", "read"]
 _TIMES: Final = ("x-total-time", "x-validation-time", "x-queue-time", "x-inference-time")
 
 TOLD_BY: Final = frozenset({"x-inference-time"})
-"""What an answer of its has at least one of: fields of a body, or headers."""
+"""Body fields and headers; a response with the router's times has at least one of them."""
 
 
 def read(answer: Answer) -> ReportedTimings | None:
-    """Return the router's times, or ``None`` where the headers are not its."""
+    """Return the router's times, or ``None`` if the response does not have all its headers."""
     if "x-inference-time" not in answer.headers:
         return None
     said = {name: value for name in _TIMES if (value := in_header(answer, name)) is not None}

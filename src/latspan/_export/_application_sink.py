@@ -1,4 +1,4 @@
-"""Spans through an application's provider, the SDK's or another."""
+"""Span sink for an application's tracer provider, whether it is the SDK's or another."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ _KNOWN: Final = (
     "_span_limits",
     "_instrumentation_scope",
 )
-"""The parts of the SDK's tracer that are used here; some are its own affair."""
+"""Attributes of the SDK's tracer that are used here; some of them are private."""
 
 
 def application_sink(tracer: trace.Tracer) -> ApiSink:
     """
-    Return where spans of that tracer are opened.
+    Return the sink that opens spans with the tracer.
 
     Args:
-        tracer: Of an application's provider, whatever that is.
+        tracer: A tracer of an application's provider, which may be of any type.
     """
-    # A subclass may do anything, and an SDK whose inside has changed is not one that we know.
+    # A subclass may do anything, and an SDK with other private attributes is unknown to latspan.
     if type(tracer) is not Tracer or not all(map(tracer.__dict__.__contains__, _KNOWN)):
         return ApiSink(tracer)
     return _SdkSink(tracer)
@@ -40,20 +40,21 @@ def application_sink(tracer: trace.Tracer) -> ApiSink:
 
 class _SdkSink(ApiSink):
     """
-    Spans of the SDK's own provider, for whose inside there are faster ways.
+    Sink for the SDK's own provider, which uses the SDK's private attributes to be faster.
 
     Args:
-        tracer: Of that provider.
+        tracer: A tracer of that provider.
     """
 
     def __init__(self, tracer: Tracer) -> None:
         self._processors = Processors(tracer)
         super().__init__(tracer, UnstartedChildren(tracer, self._processors))
-        # Another may look at the thread that it is asked on.
+        # An unknown sampler may depend on the thread that calls it.
         self._sampler_is_known = looks_at_the_trace_alone(tracer.sampler)
 
     @property
     def inline(self) -> bool:
-        """Whether somebody could tell that a span was ended later than its request."""
-        # First `gather`: with any sampler the processors wait for latspan when they flush.
+        """Whether a sampler or a processor could detect that a span ended after its request."""
+        # Call `gather` first, whatever the sampler: it makes the processors wait for latspan
+        # before they flush.
         return not (self._processors.gather() and self._sampler_is_known)

@@ -1,4 +1,4 @@
-"""When to try again, where nobody took what was sent."""
+"""Exponential back-off between attempts to export, with jitter."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ __all__ = ["BackOff"]
 _FIRST_S: Final = 1.0
 _LONGEST_S: Final = 60.0
 _LONGEST_ASKED_S: Final = 600.0
-"""A receiver that asks for more is asked again after so long all the same."""
+"""Longest pause that a receiver can request, in seconds; a longer request is shortened to it."""
 
 _JITTER: Final = 0.2
-"""So that a fleet does not come back all at once."""
+"""Fraction by which a pause varies, so that the processes of a fleet do not retry all at once."""
 
 
 class BackOff:
     """
-    Pauses that double from 1 s to 60 s, a fifth more or less, until something is taken.
+    Pauses that double from 1 s to 60 s, plus or minus a fifth, until a message is accepted.
 
-    A receiver may ask for a longer one, up to ten minutes.
+    A receiver may request a longer pause, up to ten minutes.
 
     Args:
-        clock: The time.
-        spread: Returns a number in [a, b); ``random.uniform`` unless given.
+        clock: The clock that pauses are measured with.
+        spread: Function that returns a number in [a, b); ``random.uniform`` unless given.
     """
 
     def __init__(
@@ -40,19 +40,19 @@ class BackOff:
         self._over_ns = self._asked_over_ns = clock.monotonic_ns()
 
     def taken(self) -> None:
-        """Begin anew, and end the pause: something was taken."""
+        """Reset the back-off and end the pause, because a message was accepted."""
         self._failures = 0
         self._over_ns = self._asked_over_ns = self._clock.monotonic_ns()
 
     def not_taken(self, asked_s: float = 0.0) -> None:
         """
-        Begin a pause.
+        Start a pause, because a message was not accepted.
 
         Args:
-            asked_s: How long the receiver asked for, in seconds; 0 where it did not.
+            asked_s: Pause that the receiver requested, in seconds; 0 if it requested none.
         """
         own_s = min(_LONGEST_S, _FIRST_S * 2**self._failures)
-        # 2**6 s is more than the longest.
+        # 2**6 s is more than the longest pause.
         self._failures = min(self._failures + 1, 6)
         now_ns = self._clock.monotonic_ns()
         self._asked_over_ns = now_ns + round(min(asked_s, _LONGEST_ASKED_S) * NS_PER_S)
@@ -63,10 +63,10 @@ class BackOff:
 
     def is_over(self, *, asked_alone: bool = False) -> bool:
         """
-        Return whether to try again now.
+        Return whether the pause is over and the next attempt may start.
 
         Args:
-            asked_alone: Whether to keep no pause but one that the receiver asked for.
+            asked_alone: Whether to respect only a pause that the receiver requested.
         """
         until_ns = self._asked_over_ns if asked_alone else self._over_ns
         return self._clock.monotonic_ns() >= until_ns

@@ -1,4 +1,4 @@
-"""What the OpenTelemetry environment variables say about exporting."""
+"""Export settings from the OpenTelemetry environment variables."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ __all__ = [
 
 
 _MOST: Final = 1e12
-"""Milliseconds of thirty years, and more spans than any memory holds."""
+"""Upper limit of a value: thirty years in milliseconds, and more spans than any memory holds."""
 
 _TEMPORALITIES: Final = {
     "CUMULATIVE": AggregationTemporality.CUMULATIVE,
@@ -41,13 +41,15 @@ _TEMPORALITIES: Final = {
 
 def compresses(signal: str) -> bool:
     """
-    Return whether what is exported is compressed.
+    Return whether messages are compressed with gzip.
 
-    Source: OpenTelemetry specification, ``OTEL_EXPORTER_OTLP_COMPRESSION``, ``gzip`` or ``none``;
-    what nobody knows is warned of and ignored.
+    An unknown value is logged as a warning and counts as ``none``.
+
+    Source: OpenTelemetry specification, ``OTEL_EXPORTER_OTLP_COMPRESSION``, ``gzip`` or ``none``.
 
     Args:
-        signal: ``traces``, ``metrics`` or ``logs``, for which alone it may be said.
+        signal: ``traces``, ``metrics`` or ``logs``; the variable of the signal takes precedence
+            over the common one.
     """
     variable = f"OTEL_EXPORTER_OTLP_{signal.upper()}_COMPRESSION"
     if not os.environ.get(variable):
@@ -60,7 +62,7 @@ def compresses(signal: str) -> bool:
 
 def export_interval_s() -> float:
     """
-    Return how often metrics are exported, in seconds.
+    Return the interval between two exports of metrics, in seconds.
 
     Source: OpenTelemetry specification, ``OTEL_METRIC_EXPORT_INTERVAL``, 60 s unless set.
     """
@@ -69,7 +71,7 @@ def export_interval_s() -> float:
 
 def export_timeout_s() -> float:
     """
-    Return how long one export may take, in seconds.
+    Return the timeout of one export of metrics, in seconds.
 
     Source: OpenTelemetry specification, ``OTEL_METRIC_EXPORT_TIMEOUT``, 30 s unless set.
     """
@@ -78,10 +80,10 @@ def export_timeout_s() -> float:
 
 def histogram_temporality() -> AggregationTemporality:
     """
-    Return whether histograms are exported since the start or since the last export.
+    Return the temporality of histograms: values since the start or since the last export.
 
     Source: OpenTelemetry specification, ``OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE``:
-    cumulative unless set; delta for ``DELTA`` and, where histograms go, ``LOWMEMORY``.
+    cumulative unless set; delta for ``DELTA`` and, for histograms, also for ``LOWMEMORY``.
     """
     text = os.environ.get(OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE, "").strip()
     if not text:
@@ -100,10 +102,11 @@ def histogram_temporality() -> AggregationTemporality:
 
 def exports_exemplars() -> bool:
     """
-    Return whether metrics may name traces.
+    Return whether metrics may have exemplars, which refer to traces.
 
     Source: OpenTelemetry specification, ``OTEL_METRICS_EXEMPLAR_FILTER``: ``trace_based`` unless
-    set, and latspan names only traces that are kept, so only ``always_off`` makes a difference.
+    set. latspan's exemplars refer only to traces that are kept, so only ``always_off`` makes a
+    difference.
     """
     return os.environ.get(OTEL_METRICS_EXEMPLAR_FILTER, "").strip().lower() != "always_off"
 
@@ -111,15 +114,14 @@ def exports_exemplars() -> bool:
 @dataclass(frozen=True, slots=True)
 class SpanBatches:
     """
-    How spans are sent.
+    Limits of the span queue and of one batch.
 
     Args:
-        queue: How many may wait, at least 1; then the oldest are dropped.
-        size: How many are sent at once at most, in [1, queue].
-        delay_s: How long one waits at most until a batch is sent, more than 0.
-        queue_bytes: How much may wait, encoded; then the oldest are dropped.
-        size_bytes: How much is sent at once at most, encoded. A single span is sent even where it
-            is larger.
+        queue: Maximum number of queued spans, at least 1; past it the oldest are dropped.
+        size: Maximum number of spans per batch, in [1, queue].
+        delay_s: Longest time a span waits until a batch is sent, in seconds, more than 0.
+        queue_bytes: Maximum encoded size of the queued spans; past it the oldest are dropped.
+        size_bytes: Maximum encoded size of a batch. A single span is sent even if it is larger.
     """
 
     queue: int
@@ -131,7 +133,7 @@ class SpanBatches:
 
 def span_batches() -> SpanBatches:
     """
-    Return how spans are sent.
+    Return the batch settings of spans.
 
     Source: OpenTelemetry specification, ``OTEL_BSP_MAX_QUEUE_SIZE``, 2048 unless set,
     ``OTEL_BSP_MAX_EXPORT_BATCH_SIZE``, 512, and ``OTEL_BSP_SCHEDULE_DELAY``, 5 s.
@@ -141,9 +143,9 @@ def span_batches() -> SpanBatches:
 
 def event_batches() -> SpanBatches:
     """
-    Return how events are sent.
+    Return the batch settings of events.
 
-    Source: OpenTelemetry specification, ``OTEL_BLRP_*``: as for spans, and 1 s of delay.
+    Source: OpenTelemetry specification, ``OTEL_BLRP_*``: as for spans, with a delay of 1 s.
     """
     return _batches("BLRP", delay_ms=1000)
 
@@ -161,7 +163,11 @@ def _seconds(variable: str, *, default_ms: float) -> float:
 
 
 def _positive(variable: str, *, default: float, least: float = 0) -> float:
-    """Return what ``variable`` says if it is above 0, not below ``least`` and not absurd."""
+    """
+    Return the number in ``variable``, or the default if it is unset or, with a warning, invalid.
+
+    A valid number is above 0, not below ``least`` and not above ``_MOST``.
+    """
     text = os.environ.get(variable, "").strip()
     try:
         value = float(text) if text else default

@@ -1,4 +1,4 @@
-"""An event of the private pipeline: a log record with the resource and the scope it leaves with."""
+"""Events of the private pipeline: a log record with the resource and scope of its export."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ __all__ = ["event_record"]
 
 def event_record(record: LogRecord, resource: Resource) -> ReadableLogRecord:
     """
-    Return an event as exporters take it.
+    Return an event in the form that exporters accept.
 
     Args:
         record: The event.
-        resource: What this process is called.
+        resource: The resource of this process.
     """
     return ReadableLogRecord(record, resource, SCOPE)

@@ -1,4 +1,4 @@
-"""The arithmetic from HDR buckets to explicit ones: those that a convention advises."""
+"""Conversion of HDR buckets to explicit buckets, whose boundaries a convention recommends."""
 
 from __future__ import annotations
 
@@ -14,19 +14,20 @@ def explicit_counts(
     histogram: Histogram, bounds: Sequence[float], *, per_bound: float = 1
 ) -> tuple[int, ...]:
     """
-    Return how many values fall into each explicit bucket.
+    Return the number of values in each explicit bucket.
 
-    An HDR bucket that a boundary cuts counts on the side of its lowest value: what equals a
-    boundary is never above it, and a value up to 1/1024 above one may count as below. A value's
-    place never depends on the others, so no count of a cumulative series ever falls.
+    An HDR bucket that contains a boundary is counted on the side of its lowest value: a value
+    equal to a boundary never counts as above it, and a value up to 1/1024 above a boundary may
+    count as below it. The bucket of a value never depends on other values, so a count of a
+    cumulative series never decreases.
 
     Args:
-        histogram: Of nanoseconds or of plain numbers.
-        bounds: Rising; bucket ``i`` holds the values in ``(bounds[i - 1], bounds[i]]``.
-        per_bound: How much of the histogram's unit is 1 of the bounds': 1e9 for seconds.
+        histogram: Histogram of nanoseconds or of plain numbers.
+        bounds: Ascending; bucket ``i`` holds the values in ``(bounds[i - 1], bounds[i]]``.
+        per_bound: Histogram units per unit of the bounds: 1e9 for bounds in seconds.
 
     Returns:
-        One count more than there are bounds.
+        The counts: one more than there are bounds.
 
     Source: OpenTelemetry metrics data model, "Histogram".
     """

@@ -1,7 +1,7 @@
 """
-The arithmetic from HDR buckets to base-2 exponential ones, in seconds or as ratios.
+Conversion of HDR buckets to base-2 exponential buckets, in seconds or as ratios.
 
-At scale ``s`` bucket ``i`` holds the values in ``(base**i, base**(i + 1)]`` with
+At scale ``s``, bucket ``i`` holds the values in ``(base**i, base**(i + 1)]`` with
 ``base = 2**(2**-s)``.
 
 Source: OpenTelemetry metrics data model, "ExponentialHistogram".
@@ -28,10 +28,10 @@ __all__ = [
 ]
 
 DEFAULT_SCALE: Final = 8
-"""The finest scale that Prometheus keeps: a bucket is 0.27 % wide, its middle 0.135 % off."""
+"""Finest scale that Prometheus keeps: a bucket is 0.27 % wide, and its middle 0.135 % off."""
 
 DEFAULT_MAX_BUCKETS: Final = 4096
-"""At scale 8 enough for values that span a factor of 65,536, for example 1 ms to 65 s."""
+"""Enough, at scale 8, for values that span a factor of 65,536, for example 1 ms to 65 s."""
 
 _SCALES: Final = range(-10, 21)
 _HDR_BUCKETS: Final = index_of(HIGHEST_NS) + 1
@@ -43,10 +43,11 @@ class ExponentialBuckets:
     Counts of values in exponential buckets: seconds, or ratios.
 
     Args:
-        scale: Each scale less doubles the buckets' width, as a power.
-        offset: The index of the first bucket.
-        counts: One a bucket, from the first occupied to the last; empty where all values are 0.
-        zero_count: How many values are 0.
+        scale: Resolution of the buckets; lowering it by 1 squares ``base``.
+        offset: Index of the first bucket.
+        counts: One count per bucket, from the first occupied bucket to the last; empty if all
+            values are 0.
+        zero_count: Number of values that are 0.
     """
 
     scale: int
@@ -57,15 +58,15 @@ class ExponentialBuckets:
 
 def check_resolution(scale: int, max_buckets: int) -> None:
     """
-    Refuse a resolution that :func:`exponential_buckets` cannot give.
+    Reject a resolution that :func:`exponential_buckets` does not support.
 
     Raises:
-        ConfigError: ``scale`` is outside [-10, 20], or ``max_buckets`` less than 2.
+        ConfigError: ``scale`` is outside [-10, 20], or ``max_buckets`` is less than 2.
     """
     if scale not in _SCALES:
         raise ConfigError(f"the scale {scale} does not exist", hint="it lies in [-10, 20]")
     if max_buckets < 2:
-        # A value below 1 s and one above it share no bucket at any scale.
+        # A value below 1 s and one above it do not share a bucket at any scale.
         raise ConfigError(f"{max_buckets} buckets are too few", hint="allow at least 2")
 
 
@@ -76,21 +77,22 @@ def exponential_buckets(
     Return the histogram's counts in exponential buckets.
 
     Args:
-        histogram: Of nanoseconds, or of a ratio's billionths, which is the same arithmetic.
-        scale: In [-10, 20]; the finest that is wanted.
-        max_buckets: At least 2. Where the occupied buckets and those between them are more, the
-            scale is lowered until they are not.
+        histogram: Histogram of nanoseconds, or of billionths of a ratio: both are scaled by 1e9.
+        scale: Finest scale to use, in [-10, 20].
+        max_buckets: Maximum number of buckets, at least 2. If there are more buckets from the
+            first occupied one to the last, the scale is lowered until they fit.
 
     Raises:
-        ConfigError: ``scale`` or ``max_buckets`` is out of its range.
+        ConfigError: ``scale`` or ``max_buckets`` is out of range.
     """
     check_resolution(scale, max_buckets)
     buckets = list(histogram)
     zero_count = buckets.pop(0)[1] if buckets and buckets[0][0] == 0 else 0
     if not buckets:
         return ExponentialBuckets(scale, 0, (), zero_count)
-    # A value's place never depends on the others, so that no count of a cumulative series ever
-    # falls; the outermost buckets may then lie a little beyond the exact extremes.
+    # At a given scale the bucket of a value does not depend on other values, so that a count of a
+    # cumulative series never decreases. As a consequence, the outermost buckets may lie slightly
+    # outside the exact minimum and maximum.
     table = _table_of(scale)
     lowest, highest = table[buckets[0][0]], table[buckets[-1][0]]
     down = _scales_too_fine(lowest, highest, max_buckets)
@@ -103,7 +105,7 @@ def exponential_buckets(
 
 @cache
 def _table_of(scale: int) -> array[int]:
-    """Return the exponential bucket of each HDR bucket's middle; 0 has none."""
+    """Return the exponential bucket of each HDR bucket's middle; entry 0, for zero, is unused."""
     return array(
         "i",
         [0, *(_index_of(middle_value_of(index), scale) for index in range(1, _HDR_BUCKETS))],
@@ -115,7 +117,11 @@ def _index_of(value_ns: int, scale: int) -> int:
 
 
 def _scales_too_fine(first: int, last: int, max_buckets: int) -> int:
-    """Return by how much to lower the scale; one less halves every index, rounding down."""
+    """
+    Return by how much to lower the scale.
+
+    Lowering the scale by 1 halves every index, rounded down.
+    """
     down = 0
     while (last >> down) - (first >> down) >= max_buckets:
         down += 1

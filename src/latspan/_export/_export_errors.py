@@ -1,9 +1,14 @@
 """
-Deliveries of latspan's own: under suppression, and one line in the log for an outage.
+Log output of latspan's own exports: one line per outage, with instrumentation suppressed.
 
-The SDK's exporters log every try, for as long as nobody takes what they send. What they say on a
-thread that delivers for latspan is held, and the first of it said once; an application's own
-exporters are not touched.
+During an outage the SDK's exporters log every failed attempt. A filter on their loggers holds back
+the records of a thread that exports for latspan, and latspan logs the first failure of an outage
+once. Records of an application's own exporters are not affected.
+
+The filter identifies latspan's exports with a thread-local `Delivery`, which `ExportErrors.one()`
+sets around each export. The filter needs the records even if the application has switched these
+loggers off; then the loggers are switched on again, and the filter drops all records of other
+threads until the application sets another level.
 """
 
 from __future__ import annotations
@@ -38,33 +43,35 @@ _delivering = threading.local()
 _HEARD: Final = logging.ERROR
 
 _silenced: Final[set[str]] = set()
-"""The loggers that are switched off for everybody but latspan."""
+"""Loggers that the application switched off and latspan uses all the same."""
 
 
 class Delivery:
     """
-    One delivery, and what the exporter said of it.
+    One export, with the status codes that the exporter logged during it.
 
     Args:
-        signal: What is delivered, for the log.
+        signal: Name of the exported signal, for the log.
     """
 
     def __init__(self, signal: str) -> None:
         self.signal = signal
         self.grpc_status: str | None = None
         """
-        The name of the last one that was not ``OK``, where it was told; not that the time for
-        further tries was up, where one before had another reason.
+        Name of the last gRPC status other than ``OK``, if the exporter logged one.
+
+        ``DEADLINE_EXCEEDED`` does not replace an earlier status: it only reports that there was no
+        time for further attempts.
         """
         self.http_status: int | None = None
-        """The last one that was no success, where it was told."""
+        """Last HTTP status of a failure, if the exporter logged one."""
 
     def hear(self, record: logging.LogRecord) -> None:
-        """Take in what the exporter said."""
+        """Record the failure and the status codes in a log record of the exporter."""
         if record.levelno >= logging.WARNING:
             ExportErrors.failed(self.signal, record.getMessage())
         for value in record.args or ():
-            # The gRPC exporter returns no reason, but says it with the code itself.
+            # The gRPC exporter does not return a reason, but logs the status code object.
             if type(value).__name__ == "StatusCode":
                 name = getattr(value, "name", None)
                 if self.grpc_status is None or name != _OUT_OF_TIME:
@@ -75,26 +82,26 @@ class Delivery:
 
 class ExportErrors:
     """
-    The deliveries of one signal.
+    Exports of one signal and the log lines about them.
 
     Args:
-        signal: What is delivered, for the log.
+        signal: Name of the exported signal, for the log.
     """
 
     _failing: Final[set[str]] = set()
-    """The signals that nobody takes: an outage of all of them is one line."""
+    """Signals whose exports fail, in the whole process: an outage of all of them is one line."""
 
     def __init__(self, signal: str) -> None:
         self._signal = signal
         for name in _EXPORTERS:
             filters = logging.getLogger(name).filters
             if _hold not in filters:
-                # Before the SDK's own, which lets the same message through once in 20 s.
+                # Run before the SDK's own filter, which passes the same message once per 20 s.
                 filters.insert(0, _hold)
 
     @contextmanager
     def one(self) -> Generator[Delivery]:
-        """Deliver inside the block, and say nothing of it but the first failure."""
+        """Suppress instrumentation and hold back the exporters' log records in the block."""
         around: Delivery | None = getattr(_delivering, "one", None)
         _delivering.one = delivery = Delivery(self._signal)
         try:
@@ -105,14 +112,14 @@ class ExportErrors:
             _delivering.one = around
 
     def arrived(self) -> None:
-        """Note that something was taken."""
+        """Record that the receiver accepted a message; log the end of an outage."""
         if self._signal in self._failing:
             self._failing.discard(self._signal)
             logger.info("%s are delivered again", self._signal)
 
     @classmethod
     def failed(cls, signal: str, reason: str) -> None:
-        """Note that something was not taken; the first time of an outage, say so."""
+        """Record that a message was not accepted; log the first failure of an outage."""
         first = not cls._failing
         cls._failing.add(signal)
         if first:
@@ -124,10 +131,10 @@ class ExportErrors:
 
 
 def _listen() -> None:
-    """Have the exporters heard, also where the application has switched their loggers off."""
+    """Enable the exporters' loggers if the application has switched them off."""
     for name in _EXPORTERS:
         logger = logging.getLogger(name)
-        # What is off for all loggers, for a while maybe, is left so.
+        # `logging.disable` applies to all loggers, perhaps only for a while; leave it in effect.
         if not logger.isEnabledFor(_HEARD) and logger.manager.disable < _HEARD:
             _silenced.add(name)
             logger.disabled = False
@@ -135,11 +142,11 @@ def _listen() -> None:
 
 
 def _hold(record: logging.LogRecord) -> bool:
-    """Let a record through unless it is about a delivery of latspan's."""
+    """Return whether a record may be logged: false for records of latspan's own exports."""
     delivery: Delivery | None = getattr(_delivering, "one", None)
     if delivery is None:
-        # Unless the application has said since what it wants to hear.
+        # `_listen` set this level; any other level was set by the application since.
         return record.name not in _silenced or logging.getLogger(record.name).level != _HEARD
     delivery.hear(record)
-    # The exporter's own line quotes the receiver too.
+    # The exporter's own line, logged at debug level, quotes the receiver's text too.
     return logger.isEnabledFor(logging.DEBUG) and make_fit(record)

@@ -1,4 +1,4 @@
-"""The outlet for files: a log of exact histograms, one file a process."""
+"""Outlet for files: a log of exact histograms, one file per process."""
 
 from __future__ import annotations
 
@@ -19,15 +19,16 @@ __all__ = ["HistogramLogs"]
 
 class HistogramLogs:
     """
-    Appends each interval to a log of this process's own.
+    Outlet that appends each interval to a log file of this process.
 
-    The file is made with the first interval that has values, and named for the host, the process,
-    that interval's start and by chance, so that no two processes write to one. A file or a folder
-    that was moved or removed is made again under its name. What could not be written, on a full
-    disk say, is written with the next interval.
+    The file is created with the first interval that has values. Its name consists of the host, the
+    process ID, the start of that interval and a random part, so that no two processes write to the
+    same file. If the file or the folder was moved or removed, it is created again under the same
+    name. An interval that could not be written, for example on a full disk, is written together
+    with the next one.
 
     Args:
-        folder: Where; made if it is not there.
+        folder: Folder of the file; created if it does not exist.
     """
 
     local = True
@@ -39,10 +40,10 @@ class HistogramLogs:
 
     def send(self, interval: Snapshot, *, last: bool = False) -> bool:  # noqa: ARG002
         """
-        Return whether everything so far was written.
+        Write an interval and return whether everything so far was written.
 
         Raises:
-            HistogramWriteError: The file cannot be made, or did not take the interval.
+            HistogramWriteError: The file cannot be created, or the interval cannot be written.
         """
         pending = self._unsent.joined_by(interval)
         if pending.series:
@@ -56,7 +57,7 @@ class HistogramLogs:
         return True
 
     def shutdown(self, timeout_s: float) -> None:  # noqa: ARG002 - nothing waits
-        """Close the file."""
+        """Close the file, if one is open."""
         if self._writer is not None:
             self._writer.close()
 

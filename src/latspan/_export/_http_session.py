@@ -1,4 +1,4 @@
-"""The session that telemetry leaves with over HTTP: it knows what it was answered."""
+"""HTTP session of the OTLP exporters, which records the last response."""
 
 from __future__ import annotations
 
@@ -22,23 +22,24 @@ PASSING_STATUSES: Final = (
     HTTPStatus.GATEWAY_TIMEOUT,
 )
 """
-After which the same is to be sent again, and after no other.
+Statuses after which the same message is sent again; after any other it is not.
 
 Source: OTLP specification 1.9, "Retryable Response Codes".
 """
 
 TOO_LARGE: Final = HTTPStatus.REQUEST_ENTITY_TOO_LARGE
-"""A receiver's or a gateway's limit, after which a part of the same may be taken."""
+"""A message above the limit of a receiver or a gateway, which may accept a part of it."""
 
 _ELSEWHERE: Final = range(HTTPStatus.MULTIPLE_CHOICES, HTTPStatus.BAD_REQUEST)
 
 
 class HttpSession(requests.Session):
     """
-    A session that remembers what became of the last request.
+    Session that records the result of the last request.
 
-    The SDK's exporter tells no more than that it failed. And its certificate is its own: a session
-    of requests' believes ``REQUESTS_CA_BUNDLE`` and ``CURL_CA_BUNDLE`` rather than who made it.
+    The SDK's exporter only returns that a request failed. This session also keeps its own
+    ``verify`` setting: in a plain ``requests.Session``, ``REQUESTS_CA_BUNDLE`` and
+    ``CURL_CA_BUNDLE`` take precedence over the certificate that its creator set.
     """
 
     def __init__(self) -> None:
@@ -46,16 +47,21 @@ class HttpSession(requests.Session):
         self.forget()
 
     def forget(self) -> None:
-        """Begin anew, before something is sent."""
+        """Clear the recorded result, before a message is sent."""
         self.tried = False
-        """Whether anything was sent at all."""
+        """Whether a request was started since the result was cleared."""
         self._status: int | None = None
         self._retry_after: str | None = None
         self.body = b""
-        """What was answered last."""
+        """Body of the last response."""
 
     def send(self, request: requests.PreparedRequest, **options: Any) -> requests.Response:
-        """Send, and remember what comes back."""
+        """
+        Send a request and record the response.
+
+        Raises:
+            RequestException: The request failed, or the response is a redirect.
+        """
         self.forget()
         self.tried = True
         response = super().send(request, **options)
@@ -63,13 +69,13 @@ class HttpSession(requests.Session):
         self._retry_after = response.headers.get("Retry-After")
         self.body = response.content
         if response.status_code in _ELSEWHERE:
-            # The SDK's exporters would take that for a success.
+            # The SDK's exporters would treat a redirect as a success.
             where = _shown.address(response.headers.get("Location", "")) or "nowhere"
             raise requests.RequestException(f"HTTP {response.status_code}, which leads to {where}")
         return response
 
     def merge_environment_settings(self, *asked: Any, **named: Any) -> dict[str, Any]:
-        """Trust who OpenTelemetry's variables name, also where one of requests' names others."""
+        """Return the settings, with the session's ``verify`` instead of requests' variables."""
         settings = super().merge_environment_settings(*asked, **named)
         if self.verify is not True:
             settings["verify"] = self.verify
@@ -78,24 +84,25 @@ class HttpSession(requests.Session):
     @property
     def passing(self) -> bool:
         """
-        Whether what was sent last may be taken another time.
+        Whether the last message may be accepted if it is sent again.
 
-        It may where nobody answered. What was refused will be refused again, and so will what was
-        never sent: it could not be encoded, or is too long.
+        True if it was sent and no response arrived, or the status is retryable. A message that was
+        refused will be refused again. A message that was never sent could not be encoded or is too
+        long, and will fail again too.
         """
         return self.tried and (self._status is None or self._status in PASSING_STATUSES)
 
     @property
     def too_large(self) -> bool:
-        """Whether the last answer was that a message is longer than is taken."""
+        """Whether the last response reported that the message exceeds the receiver's limit."""
         return self._status == TOO_LARGE
 
     @property
     def asked_s(self) -> float:
         """
-        How long the receiver asked to be left alone, in seconds; 0 where it did not.
+        Pause that the receiver requested, in seconds; 0 if it requested none.
 
-        Source: RFC 9110, section 10.2.3, seconds or a date.
+        Source: RFC 9110, section 10.2.3, ``Retry-After`` as seconds or a date.
         """
         if self._retry_after is None:
             return 0.0
@@ -111,7 +118,11 @@ class HttpSession(requests.Session):
 
 
 def http_session(signal: Literal["TRACES", "METRICS", "LOGS"]) -> HttpSession | None:
-    """Return one; ``None`` where a variable names somebody else's, who knows the credentials."""
+    """
+    Return a session for the exporter of a signal.
+
+    ``None`` if a variable names a credential provider, whose session the exporter uses instead.
+    """
     for whose in ("", f"{signal}_"):
         if os.environ.get(f"OTEL_PYTHON_EXPORTER_OTLP_HTTP_{whose}CREDENTIAL_PROVIDER"):
             return None

@@ -1,4 +1,12 @@
-"""The thread that takes a recorder's intervals, one after the other, and sends them off."""
+"""
+Worker thread that takes a recorder's intervals, one after the other, and passes them to outlets.
+
+Threads: the export thread takes and sends all intervals. A thread that calls `force_flush` only
+wakes it and waits. A thread that calls `shutdown` wakes it, waits for its end, and shuts the
+outlets down. If the time is up while the export thread still sends, the calling thread first takes
+the last interval itself and passes it to the local outlets, which need no network. `_turn` is held
+while local outlets receive an interval, so that the two threads never send to one at the same time.
+"""
 
 from __future__ import annotations
 
@@ -23,26 +31,26 @@ _T = TypeVar("_T")
 _SAVING_S: Final = 1.0
 
 DEFAULT_IDLE_S: Final = 3600.0
-"""After an hour without a value a series is forgotten."""
+"""Time after which a series without new values is forgotten: one hour."""
 
 
 class Outlet(Protocol):
     """
-    A place to which intervals go. What it could not deliver it keeps for the next time.
+    Destination of intervals, which keeps what it could not deliver until the next interval.
 
     Attributes:
-        local: Whether it needs no network, and so is worth asking when time is up.
+        local: Whether it needs no network, so that it can be used even after the timeout.
     """
 
     local: bool
 
     def send(self, interval: Snapshot, *, last: bool) -> bool:
         """
-        Take one interval.
+        Deliver one interval, together with what is still undelivered.
 
         Args:
-            interval: What was recorded since the last one.
-            last: Whether there will be no other.
+            interval: The values recorded since the previous interval.
+            last: Whether this is the last interval.
 
         Returns:
             Whether everything so far has been delivered.
@@ -50,7 +58,7 @@ class Outlet(Protocol):
         ...
 
     def shutdown(self, timeout_s: float) -> None:
-        """Let go of files and connections; nothing is sent after this."""
+        """Close files and connections; nothing is sent after this."""
         ...
 
 
@@ -60,21 +68,22 @@ def _do_nothing() -> None:
 
 class IntervalExport:
     """
-    Swaps a recorder's interval at an interval and hands it to outlets, on a daemon thread.
+    Periodic export: swaps a recorder's interval and passes it to outlets, on a daemon thread.
 
-    The thread starts at once. All sending happens on it, one after the other, under
-    OpenTelemetry's suppression of instrumentation. What an outlet raises is logged once a type
-    and goes no further. A forked child has no thread, and needs an object of its own.
+    The thread starts at once. It sends to one outlet after the other, with OpenTelemetry
+    instrumentation suppressed. An exception of an outlet is logged once per exception type and is
+    not propagated. A forked child does not have the thread and needs an object of its own.
 
     Args:
-        recorder: No one else may swap its intervals.
-        outlets: Where intervals go; shut down together with this.
+        recorder: Source of the intervals; only this object may swap them.
+        outlets: Destinations of the intervals; shut down together with this object.
         before: Called on the thread before each interval is taken.
-        interval_s: Greater than 0, in seconds; ``OTEL_METRIC_EXPORT_INTERVAL`` unless given.
-        idle_s: How long a series is remembered, after its last value was delivered.
+        interval_s: Time between two exports in seconds, greater than 0;
+            ``OTEL_METRIC_EXPORT_INTERVAL`` unless given.
+        idle_s: How long a series is kept after its last value was delivered, in seconds.
 
     Raises:
-        ConfigError: ``interval_s`` is out of its range.
+        ConfigError: ``interval_s`` is out of range.
     """
 
     def __init__(
@@ -99,15 +108,16 @@ class IntervalExport:
         self._logged: dict[object, set[type[BaseException]]] = {}
         self._deliveries = ExportErrors("histograms")
 
-        # Guarded by the condition: flushes asked for and answered, and the last answer.
+        # Guarded by the condition: the numbers of the last flush requested and of the last one
+        # completed, and the result of the latter.
         self._condition = threading.Condition()
         self._asked = 0
         self._answered = 0
         self._exported = True
         self._stopping = False
         self._finished = False
-        # Held while local outlets are given an interval: by the thread or, at the end, by who
-        # waits no longer for it.
+        # Held while local outlets receive an interval: by the export thread or, after the timeout
+        # of a shutdown, by the thread that called it.
         self._turn = threading.Lock()
 
         self._thread = threading.Thread(
@@ -117,13 +127,13 @@ class IntervalExport:
 
     def force_flush(self, timeout_s: float = 10.0) -> bool:
         """
-        Export now what was recorded before this call.
+        Export the values recorded before this call, and wait for it.
 
         Args:
-            timeout_s: How long to wait for it, in seconds.
+            timeout_s: Longest time to wait, in seconds.
 
         Returns:
-            Whether it was exported in time; ``False`` after :meth:`shutdown`.
+            Whether they were exported in time; ``False`` after :meth:`shutdown`.
         """
         with self._condition:
             if self._stopping or not self._thread.is_alive():
@@ -139,7 +149,7 @@ class IntervalExport:
         Export once more, end the thread and shut the outlets down.
 
         Args:
-            timeout_s: How long to wait for it, in seconds.
+            timeout_s: Longest time to wait, in seconds.
 
         Returns:
             Whether everything was exported in time. A second call changes nothing.
@@ -159,7 +169,7 @@ class IntervalExport:
         return self._finished and self._exported
 
     def _save(self) -> None:
-        """Hand what is left to outlets that need no network, while one that does hangs."""
+        """Pass the last interval to the local outlets, while the export thread still sends."""
         if self._turn.acquire(timeout=_SAVING_S):
             try:
                 interval = self._guarded(self, self._recorder.swap_interval)
@@ -206,16 +216,16 @@ class IntervalExport:
 
     def _guarded(self, whose: object, action: Callable[[], _T]) -> _T | None:
         """
-        Return what ``action`` returns, or ``None`` where it raises.
+        Return what ``action`` returns, or ``None`` if it raises.
 
-        That is logged once a type, until it works again whose action it is.
+        An exception is logged once per type, until an action of the same ``whose`` succeeds.
         """
         try:
             with self._deliveries.one():
                 result = action()
         except BaseException as error:
-            # It is not the end of latspan's thread: nothing would ever be sent again. On a
-            # caller's thread, at shutdown, an interrupt is the caller's.
+            # Nothing may end the export thread, as nothing would be sent any more. On the thread
+            # of a caller, at shutdown, an interrupt is raised to the caller.
             if not isinstance(error, Exception) and threading.current_thread() is not self._thread:
                 raise
             logged = self._logged.setdefault(whose, set())

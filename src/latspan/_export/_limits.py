@@ -1,4 +1,4 @@
-"""The limits of OpenTelemetry's variables on the attributes of a span."""
+"""Attribute limits of a span, as the OpenTelemetry environment variables set them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,11 @@ __all__ = ["always_within", "limited"]
 
 
 def always_within(limits: SpanLimits) -> float:
-    """Return how many attributes are within the limits whatever they are; -1 for none."""
+    """
+    Return the number of attributes that are within the limits whatever their values.
+
+    -1 if even a single attribute may exceed them, because the length of values is limited.
+    """
     if limits.max_span_attribute_length is not None:
         return -1
     return math.inf if limits.max_span_attributes is None else limits.max_span_attributes
@@ -22,10 +26,11 @@ def always_within(limits: SpanLimits) -> float:
 
 def limited(attributes: Mapping[str, Any], limits: SpanLimits) -> Mapping[str, Any]:
     """
-    Return attributes as the limits have them; the very same where they are within.
+    Return the attributes cut to the limits, or the same object if they are within the limits.
 
-    Where they are too many the first go, as the SDK has it, and the span says how many. The SDK
-    logs a warning for each text that is cut, which this does not.
+    If there are too many attributes, the first ones are dropped, as the SDK does, and their number
+    is recorded in the span. Unlike the SDK, this function does not log a warning for each text
+    that is cut.
 
     Source: OpenTelemetry SDK specification, "Attribute Limits".
     """

@@ -1,4 +1,4 @@
-"""What leaves the process: which metrics, under which names, in which form."""
+"""Definitions of the exported metrics: name, description, unit and buckets."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ __all__ = ["FORMS", "Form"]
 @dataclass(frozen=True, slots=True)
 class Form:
     """
-    How one metric leaves.
+    Definition of one exported metric.
 
     Args:
-        name: What it is called outside.
-        description: One sentence.
+        name: Its exported name.
+        description: Its exported description, one sentence.
         unit: ``s``, ``{token}``, or ``1`` for a ratio.
-        bounds: Of its buckets, where a convention advises them; an exponential histogram else.
+        bounds: Bucket boundaries that a convention recommends; ``None`` for an exponential
+            histogram.
     """
 
     name: str
@@ -31,7 +32,7 @@ class Form:
 
     @property
     def held_as(self) -> MetricUnit:
-        """How its values are held before they leave."""
+        """Unit in which the recorder holds its values."""
         return _HELD_AS[self.unit]
 
 
@@ -108,4 +109,4 @@ FORMS: Final[Mapping[str, Form]] = {
         "Time per output token generated after the first token for successful responses.",
     ),
 }
-"""By the metric's name inside, in the order of export."""
+"""Definitions by the metric's internal name, in the order of export."""

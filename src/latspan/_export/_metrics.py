@@ -1,4 +1,4 @@
-"""Snapshots as OpenTelemetry metrics: what a snapshot becomes when it leaves the process."""
+"""Conversion of snapshots to OpenTelemetry metrics, split into messages."""
 
 from __future__ import annotations
 
@@ -32,14 +32,16 @@ __all__ = ["PART_BYTES", "SCOPE", "MetricsPart", "metrics_parts"]
 
 PART_BYTES: Final = 500_000
 """
-Well below the 4 MiB that a gRPC server takes at once unless told otherwise: while a message is
-made it takes fifty times as much memory.
+Maximum size of one message, in bytes.
+
+It is well below the 4 MiB that a gRPC server accepts by default, because a message takes fifty
+times its size in memory while it is built.
 """
 
 SCOPE: Final = InstrumentationScope("latspan", __version__, semconv.SCHEMA_URL)
 
 _FIXED_BYTES: Final = 4_096
-"""What a message holds beside resource and points: names, descriptions, scope."""
+"""Bytes of a message next to resource and points: names, descriptions, scope."""
 
 _NO_EXEMPLARS: Final[Mapping[SeriesKey, Sequence[Exemplar]]] = {}
 
@@ -47,12 +49,12 @@ _NO_EXEMPLARS: Final[Mapping[SeriesKey, Sequence[Exemplar]]] = {}
 @dataclass(frozen=True, slots=True)
 class MetricsPart:
     """
-    As much as goes into one message.
+    Part of a snapshot that is sent as one message.
 
     Args:
-        data: To be handed to an exporter.
-        keys: The series in it.
-        has_about: Whether it holds the metrics about latspan itself.
+        data: The metrics, in the form that an exporter accepts.
+        keys: The series in the message.
+        has_about: Whether the message contains the metrics about latspan itself.
     """
 
     data: MetricsData
@@ -72,31 +74,30 @@ def metrics_parts(
     part_bytes: int = PART_BYTES,
 ) -> Iterator[MetricsPart]:
     """
-    Yield a snapshot as OTLP metrics, in messages that every collector takes.
+    Yield a snapshot as OTLP metrics, in messages small enough for every collector.
 
     latspan's own metrics are exponential histograms in seconds; those of the GenAI conventions
-    have the buckets that these advise. Each message is made when it is asked for: all of them at
-    once would take far more memory than the snapshot.
+    have the buckets that the conventions recommend. Each message is built when the caller requests
+    it: all of them at once would take far more memory than the snapshot.
 
-    Everything of a message is in one ``ResourceMetrics`` and one ``ScopeMetrics``: of two with an
-    equal resource or scope the OTLP encoder of the SDK 1.45 keeps the last and drops the first.
+    Each message has a single ``ResourceMetrics`` and a single ``ScopeMetrics``: if two of them have
+    an equal resource or scope, the OTLP encoder of the SDK 1.45 keeps the last and drops the first.
 
     Args:
-        snapshot: Since the start for cumulative temporality, one interval for delta.
-        resource: What the process is called.
-        temporality: As the snapshot was taken.
-        exemplars: Requests that stand for a series.
+        snapshot: Values since the start for cumulative temporality, of one interval for delta.
+        resource: The resource of the process.
+        temporality: The temporality of the snapshot.
+        exemplars: Example requests per series.
         about: Metrics about latspan itself, for the first message.
         scale: In [-10, 20]; 8 keeps the middle of a bucket within 0.3 % of a value in it.
-        max_buckets: At least 2; where a histogram spans more, its scale is lowered.
-        part_bytes: How large a message may be. A single series is sent even where it is larger.
+        max_buckets: At least 2; if a histogram spans more buckets, its scale is lowered.
+        part_bytes: Maximum size of a message. A single series is sent even if it is larger.
 
     Yields:
-        Nothing where there is nothing to tell: no series that is exported, and no counter in
-        ``about``.
+        The messages; none if the snapshot has no exported series and ``about`` has no counter.
 
     Raises:
-        ConfigError: ``scale`` or ``max_buckets`` is out of its range.
+        ConfigError: ``scale`` or ``max_buckets`` is out of range.
     """
     check_resolution(scale, max_buckets)
     room = part_bytes - _FIXED_BYTES - size_of_attributes(resource.attributes)
@@ -121,7 +122,7 @@ def metrics_parts(
 
 
 def _in_order(snapshot: Snapshot) -> Iterator[tuple[Form, SeriesKey]]:
-    """Yield what is exported, metric by metric."""
+    """Yield the exported series that have values, metric by metric."""
     keys: defaultdict[str, list[SeriesKey]] = defaultdict(list)
     for key, series in snapshot.series.items():
         if key.metric in FORMS and series.histogram.count:
@@ -133,7 +134,7 @@ def _in_order(snapshot: Snapshot) -> Iterator[tuple[Form, SeriesKey]]:
 
 @dataclass(slots=True)
 class _Part:
-    """A message in the making."""
+    """Message under construction."""
 
     about: list[Metric]
     keys: list[SeriesKey] = field(default_factory=list[SeriesKey])

@@ -10,7 +10,7 @@ from opentelemetry.sdk.trace.export import SpanExporter
 from latspan._export._environment import compresses
 
 if TYPE_CHECKING:
-    # Its package is slow to load, and few send log records.
+    # The package of the log exporter is slow to import, and few applications send log records.
     from grpc import Compression
     from opentelemetry.sdk._logs.export import LogRecordExporter
     from requests import Session
@@ -24,12 +24,12 @@ def otlp_span_exporter(
     protocol: _Protocol, endpoint: str | None, session: Session | None = None
 ) -> SpanExporter:
     """
-    Return an exporter of spans.
+    Return an OTLP exporter of spans.
 
     Args:
-        protocol: How it sends.
-        endpoint: Where to; ``None`` leaves that to the ``OTEL_*`` variables.
-        session: What it is to send with over HTTP; its own unless given.
+        protocol: Protocol to send with.
+        endpoint: URL of the receiver; ``None`` uses the ``OTEL_*`` variables.
+        session: HTTP session to send with; the exporter's own unless given.
     """
     if protocol == "grpc":
         from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import (
@@ -46,12 +46,12 @@ def otlp_metric_exporter(
     protocol: _Protocol, endpoint: str | None, session: Session | None = None
 ) -> MetricExporter:
     """
-    Return an exporter of metrics.
+    Return an OTLP exporter of metrics.
 
     Args:
-        protocol: How it sends.
-        endpoint: Where to; ``None`` leaves that to the ``OTEL_*`` variables.
-        session: What it is to send with over HTTP; its own unless given.
+        protocol: Protocol to send with.
+        endpoint: URL of the receiver; ``None`` uses the ``OTEL_*`` variables.
+        session: HTTP session to send with; the exporter's own unless given.
     """
     if protocol == "grpc":
         from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import (
@@ -68,12 +68,12 @@ def otlp_log_exporter(
     protocol: _Protocol, endpoint: str | None, session: Session | None = None
 ) -> LogRecordExporter:
     """
-    Return an exporter of log records.
+    Return an OTLP exporter of log records.
 
     Args:
-        protocol: How it sends.
-        endpoint: Where to; ``None`` leaves that to the ``OTEL_*`` variables.
-        session: What it is to send with over HTTP; its own unless given.
+        protocol: Protocol to send with.
+        endpoint: URL of the receiver; ``None`` uses the ``OTEL_*`` variables.
+        session: HTTP session to send with; the exporter's own unless given.
     """
     if protocol == "grpc":
         from opentelemetry.exporter.otlp.proto.grpc._log_exporter import (
@@ -87,7 +87,11 @@ def otlp_log_exporter(
 
 
 def _grpc_compression(signal: str) -> Compression:
-    """Return what the environment says: the exporter itself raises where it says ``none``."""
+    """
+    Return the compression that the environment variables set.
+
+    It is passed explicitly because the exporter itself raises if the variable is ``none``.
+    """
     from grpc import Compression
 
     return Compression.Gzip if compresses(signal) else Compression.NoCompression

@@ -1,4 +1,4 @@
-"""The outlet for OTLP metrics: what an interval adds, on its way to an exporter."""
+"""Outlet for OTLP metrics: passes each interval to an OpenTelemetry exporter."""
 
 from __future__ import annotations
 
@@ -30,40 +30,41 @@ __all__ = ["MetricsExporter", "OtlpMetrics"]
 
 
 class MetricsExporter(Protocol):
-    """What is needed of the SDK's ``MetricExporter``."""
+    """The part of the SDK's ``MetricExporter`` that latspan uses."""
 
     def export(self, metrics_data: MetricsData, timeout_millis: float = ...) -> MetricExportResult:
-        """Send the metrics off."""
+        """Send the metrics."""
         ...
 
     def shutdown(self, timeout_millis: float = ...) -> None:
-        """Let go of connections; nothing is exported after this."""
+        """Close connections; nothing is exported after this."""
         ...
 
 
 class OtlpMetrics:
     """
-    Sends each interval's values, or all values since the start, to an OpenTelemetry exporter.
+    Outlet that sends each interval's values, or all values since the start, to an exporter.
 
-    Under delta temporality what could not be sent is sent with the next interval. What a receiver
-    refuses for good is counted and not sent again: it would stop all that come after. A receiver
-    that asked to be left alone is, but for the last interval.
+    Under delta temporality, values that could not be sent are sent with the next interval. Data
+    points that a receiver refuses permanently are counted and not sent again, as they would block
+    all later ones. During a pause that the receiver requested, nothing is sent except for the last
+    interval.
 
     Args:
-        recorder: Whose totals are sent under cumulative temporality.
-        exporter: Where metrics go, any of the SDK's; shut down together with this.
-        resource: What the process is called, or what returns that; an application may set its
-            provider, and so its resource, at any time.
-        temporality: Since the start or since the last export;
+        recorder: Recorder whose totals are sent under cumulative temporality.
+        exporter: Any metric exporter of the SDK; shut down together with this object.
+        resource: The resource of the process, or a function that returns it, because an
+            application may set its provider, and so its resource, at any time.
+        temporality: Values since the start or since the last export;
             ``OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE`` unless given.
-        about: Reads what there is to say about latspan itself.
+        about: Function that returns readings about latspan itself.
         scale: In [-10, 20]; see :func:`~latspan._export._metrics.metrics_parts`.
         max_buckets: At least 2; see there.
-        session: What the exporter sends with, where that tells what it was answered.
-        clock: The time, for the pauses that a receiver asks for.
+        session: The exporter's HTTP session, if it is one that records the last response.
+        clock: The clock for the pauses that a receiver requests.
 
     Raises:
-        ConfigError: ``scale`` or ``max_buckets`` is out of its range.
+        ConfigError: ``scale`` or ``max_buckets`` is out of range.
     """
 
     local = False
@@ -97,21 +98,21 @@ class OtlpMetrics:
         )
         self._unsent = Unsent()
         self._waiting: dict[SeriesKey, Sequence[Exemplar]] = {}
-        """The latest examples of each series that no message was taken with yet."""
+        """The latest exemplars of each series that are not in an accepted message yet."""
         self._refused = 0
         self._sending = Sending("histograms", session)
         self._back_off = BackOff(SystemClock() if clock is None else clock)
 
     def send(self, interval: Snapshot, *, last: bool = False) -> bool:
         """
-        Send what an interval adds.
+        Send the values of an interval, or under cumulative temporality all values so far.
 
         Args:
-            interval: The one after that of the last call.
-            last: Whether there will be no other.
+            interval: The interval that follows the one of the previous call.
+            last: Whether this is the last interval.
 
         Returns:
-            Whether all of it was taken.
+            Whether the receiver accepted everything.
         """
         cumulative = self._temporality is AggregationTemporality.CUMULATIVE
         snapshot = self._recorder.snapshot() if cumulative else self._unsent.joined_by(interval)
@@ -155,18 +156,19 @@ class OtlpMetrics:
         return result is MetricExportResult.SUCCESS
 
     def readings(self) -> Sequence[Reading]:
-        """Return how many data points were refused for good."""
+        """Return the number of data points that the receiver refused permanently."""
         return refused("data_points", self._refused)
 
     def shutdown(self, timeout_s: float) -> None:
-        """Shut the exporter down, in so many seconds."""
+        """Shut the exporter down within ``timeout_s`` seconds."""
         self._exporter.shutdown(timeout_millis=timeout_s * 1000)
 
 
 def _since(start_epoch_ns: int, exemplars: Sequence[Exemplar]) -> Sequence[Exemplar]:
     """
-    Return the examples that a point which begins then was made of.
+    Return the exemplars recorded at or after the start of a data point.
 
-    Source: OpenTelemetry metrics data model, "Exemplars": measurements of the point's own time.
+    Source: OpenTelemetry metrics data model, "Exemplars": measurements within the point's own
+    time.
     """
     return [each for each in exemplars if each.epoch_ns >= start_epoch_ns]

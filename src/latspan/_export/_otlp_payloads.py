@@ -1,4 +1,4 @@
-"""The outlet for exact histograms: HdrHistogram's own text, as OTLP log records."""
+"""Outlet for exact histograms: HdrHistogram's own text encoding, as OTLP log records."""
 
 from __future__ import annotations
 
@@ -30,17 +30,18 @@ _FIXED_BYTES: Final = 160
 
 class OtlpPayloads:
     """
-    Sends each interval's histograms as they are, one log record a series.
+    Outlet that sends each interval's histograms unchanged, one log record per series.
 
-    What backends keep of a histogram is approximate. These are exact and merge without loss,
-    so that a fleet's percentiles can be told later. What could not be sent is sent with the next
-    interval; what a receiver refuses for good is counted, and not sent again.
+    The histograms that backends store are approximate. These are exact and merge without loss,
+    so that the percentiles of a fleet can be computed later. Histograms that could not be sent are
+    sent with the next interval; those that a receiver refuses permanently are counted and not sent
+    again.
 
     Args:
-        exporter: Where log records go, any of the SDK's; shut down together with this.
-        resource: What the process is called, or what returns that.
-        part_bytes: How large one message may be.
-        session: What the exporter sends with, where that tells what it was answered.
+        exporter: Any log exporter of the SDK; shut down together with this object.
+        resource: The resource of the process, or a function that returns it.
+        part_bytes: Maximum size of one message.
+        session: The exporter's HTTP session, if it is one that records the last response.
     """
 
     local = False
@@ -61,7 +62,7 @@ class OtlpPayloads:
         self._sending = Sending("histograms", session)
 
     def send(self, interval: Snapshot, *, last: bool = False) -> bool:  # noqa: ARG002
-        """Return whether everything so far was taken."""
+        """Send an interval and return whether the receiver accepted everything so far."""
         refused_before = self._refused
         for keys, records in self._parts(self._unsent.joined_by(interval)):
             answer = self._sending.send(partial(self._taken, records))
@@ -77,7 +78,7 @@ class OtlpPayloads:
         return self._exporter.export(records) is LogRecordExportResult.SUCCESS
 
     def readings(self) -> Sequence[Reading]:
-        """Return how many payloads were refused for good."""
+        """Return the number of payloads that the receiver refused permanently."""
         return refused("payloads", self._refused)
 
     def shutdown(self, timeout_s: float) -> None:  # noqa: ARG002 - the SDK's takes no time
@@ -87,7 +88,7 @@ class OtlpPayloads:
     def _parts(
         self, snapshot: Snapshot
     ) -> Iterator[tuple[list[SeriesKey], list[ReadableLogRecord]]]:
-        """Yield as much as goes into one message, again and again."""
+        """Yield the series and the log records of each message."""
         resource = self._resource()
         room = self._part_bytes - size_of_attributes(resource.attributes)
         keys: list[SeriesKey] = []
@@ -125,7 +126,7 @@ def _record(key: SeriesKey, series: Series, end_epoch_ns: int) -> LogRecord:
         attributes={
             semconv.LATSPAN_SERIES: tag_of(key.metric, key.attributes),
             semconv.LATSPAN_INTERVAL_START: series.start_epoch_ns,
-            # The text has buckets only; these are exact.
+            # The text encoding contains only buckets; these attributes are exact.
             semconv.LATSPAN_HISTOGRAM_SUM: histogram.sum_ns,
             **extremes,
             semconv.LATSPAN_HISTOGRAM_REJECTED: histogram.rejected,

@@ -1,4 +1,4 @@
-"""The outlet for spans and events: a batch, on its way to an exporter, and what became of it."""
+"""Export of batches of spans and events, with the result of each batch."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ __all__ = ["OtlpSpans", "otlp_events", "otlp_spans"]
 
 class OtlpSpans:
     """
-    Sends spans or log records to an OpenTelemetry exporter, and says what became of them.
+    Sends spans or log records to an OpenTelemetry exporter and returns the result.
 
     Args:
-        exporter: Where they go, any of the SDK's; shut down together with this.
-        session: What it sends with, where that tells what it was answered.
-        signal: What they are called in messages.
+        exporter: Any span or log exporter of the SDK; shut down together with this object.
+        session: The exporter's HTTP session, if it is one that records the last response.
+        signal: Name of the signal in log messages.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class OtlpSpans:
         self._sending = Sending(signal, session)
 
     def send(self, spans: Sequence[Any]) -> SpanAnswer:
-        """Send a batch, and return when it was taken or not."""
+        """Send a batch, wait for the response and return the result."""
         # The results of spans and of log records are two types with the same members.
         answer = self._sending.send(
             lambda: self._exporter.export(spans).name == SpanExportResult.SUCCESS.name
@@ -57,14 +57,14 @@ class OtlpSpans:
 
     def _refused(self) -> int:
         """
-        Return how many spans of the last batch were not wanted, though it was taken.
+        Return the number of spans that the receiver rejected from the last, accepted batch.
 
-        Source: OTLP specification 1.9, "Partial Success": they are not to be sent again.
+        Source: OTLP specification 1.9, "Partial Success": they must not be sent again.
         """
         if self._session is None or not self._session.body:
             return 0
         try:
-            # Of log records it has the same fields under the same numbers.
+            # The response for log records has the same fields under the same numbers.
             said = ExportTraceServiceResponse.FromString(self._session.body).partial_success
         except DecodeError:
             return 0
@@ -76,7 +76,7 @@ class OtlpSpans:
         return max(said.rejected_spans, 0)
 
     def shutdown(self) -> None:
-        """Let go of connections, under a batch that is being sent too."""
+        """Close connections, even while a batch is being sent."""
         try:
             self._exporter.shutdown()
         except Exception:
@@ -85,11 +85,11 @@ class OtlpSpans:
 
 def otlp_spans(protocol: Literal["http/protobuf", "grpc"], endpoint: str | None) -> OtlpSpans:
     """
-    Return what sends spans over OTLP.
+    Return an object that sends spans over OTLP.
 
     Args:
-        protocol: How.
-        endpoint: Where to; ``None`` leaves that to the ``OTEL_*`` variables.
+        protocol: Protocol to send with.
+        endpoint: URL of the receiver; ``None`` uses the ``OTEL_*`` variables.
     """
     if protocol == "grpc":
         return OtlpSpans(otlp_span_exporter(protocol, endpoint))
@@ -100,7 +100,7 @@ def otlp_spans(protocol: Literal["http/protobuf", "grpc"], endpoint: str | None)
 
 
 def otlp_events(protocol: Literal["http/protobuf", "grpc"], endpoint: str | None) -> OtlpSpans:
-    """Return what sends events over OTLP; arguments as for :func:`otlp_spans`."""
+    """Return an object that sends events over OTLP; arguments as for :func:`otlp_spans`."""
     if protocol == "grpc":
         return OtlpSpans(otlp_log_exporter(protocol, endpoint), signal="events")
     from latspan._export._http_session import http_session

@@ -1,4 +1,4 @@
-"""What an outlet was given and could not deliver yet."""
+"""Values that an outlet has received and not delivered yet."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["Unsent"]
 
 
 class Unsent:
-    """Intervals that are still to be delivered, as one. Not thread-safe."""
+    """Undelivered intervals, merged into one snapshot. Not thread-safe."""
 
     __slots__ = ("_snapshot",)
 
@@ -20,18 +20,18 @@ class Unsent:
         self._snapshot: Snapshot | None = None
 
     def joined_by(self, interval: Snapshot) -> Snapshot:
-        """Return everything that is to be delivered, now that an interval more is."""
+        """Merge ``interval`` into the pending snapshot and return it."""
         snapshot = interval if self._snapshot is None else self._snapshot.merge(interval)
         self._snapshot = snapshot
         return snapshot
 
     def delivered(self, keys: Iterable[SeriesKey]) -> None:
-        """Note that some of the series were taken."""
+        """Remove delivered series from the pending snapshot."""
         if self._snapshot is not None:
             taken = set(keys)
             left = {k: series for k, series in self._snapshot.series.items() if k not in taken}
             self._snapshot = replace(self._snapshot, series=MappingProxyType(left))
 
     def all_delivered(self) -> None:
-        """Note that nothing is left."""
+        """Clear the pending snapshot after everything was delivered."""
         self._snapshot = None

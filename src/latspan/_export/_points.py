@@ -1,4 +1,4 @@
-"""One series as an OTLP data point, and how many bytes that takes on the wire."""
+"""Conversion of a series to an OTLP data point, and the encoded size of a point."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _EXEMPLAR_BYTES: Final = 64
 
 def attributes_of(key: SeriesKey, *, conventions: bool) -> dict[str, str | int | bool]:
     """
-    Return what a series is told apart by, outside.
+    Return the exported attributes that identify a series.
 
     Args:
         key: The series.
@@ -81,16 +81,16 @@ def data_point(
     max_buckets: int,
 ) -> DataPoint:
     """
-    Return one series as a data point of its form.
+    Return one series as a data point, according to the definition of its metric.
 
     Args:
-        form: How its metric leaves.
-        key: What its values have in common.
-        series: Its values, at least one.
-        end_epoch_ns: Up to when they count, Unix time in nanoseconds.
-        exemplars: Requests that stand for them.
-        scale: See :func:`~latspan._export._exponential.exponential_buckets`; like ``max_buckets``
-            without meaning where the form has bounds.
+        form: Definition of the metric.
+        key: Metric and attributes of the series.
+        series: The values of the series, at least one.
+        end_epoch_ns: End of the time that the values cover, Unix time in nanoseconds.
+        exemplars: Example requests of the series.
+        scale: See :func:`~latspan._export._exponential.exponential_buckets`; ignored, like
+            ``max_buckets``, if the form has bounds.
         max_buckets: See there.
     """
     histogram = series.histogram
@@ -124,7 +124,7 @@ def data_point(
 
 
 def largest_size(point: DataPoint) -> int:
-    """Return how many bytes the point takes at most when encoded as protobuf."""
+    """Return the maximum size of the point in bytes when encoded as protobuf."""
     return (
         _FIXED_BYTES
         + size_of_attributes(point.attributes or {})
@@ -138,7 +138,7 @@ def largest_size(point: DataPoint) -> int:
 
 
 def _size_of_counts(counts: Sequence[int]) -> int:
-    """Return how many bytes they take as varints of 7 bits a byte."""
+    """Return the maximum size of the counts in bytes, as varints of 7 bits per byte."""
     return len(counts) * max((max(counts, default=0).bit_length() + 6) // 7, 1)
 
 

@@ -1,4 +1,4 @@
-"""Spans of latspan's private provider: built whole when they end, a request's together."""
+"""Spans of latspan's private provider, built when they end, all spans of a request together."""
 
 from __future__ import annotations
 
@@ -40,16 +40,16 @@ _FINE = Status(StatusCode.UNSET)
 
 class PrivateSink:
     """
-    The fast way out: no span exists until it is over.
+    Fast span sink, which creates a span only when it ends.
 
-    A span of the SDK's costs some 7 µs to start and end on the caller's thread, and ten of them
-    make a call. Here opening one draws its identity and asks the sampler; the rest happens where
-    finished requests are settled.
+    Starting and ending a span of the SDK takes about 7 µs on the caller's thread, and a call has
+    ten of them. Here, opening a span only generates its identity and calls the sampler; the rest
+    happens where finished requests are processed.
 
     Args:
-        provider: Gives resource, sampler and identities, as the ``OTEL_*`` variables say. The
-            limits of attributes are those of the variables, too.
-        take: Takes finished spans, all of one request at once.
+        provider: Source of the resource, the sampler and the ID generator, as the ``OTEL_*``
+            variables set them. Attribute limits are those of the variables, too.
+        take: Function that receives finished spans, all spans of one request at once.
     """
 
     inline = False
@@ -75,7 +75,7 @@ class PrivateSink:
         attributes: Mapping[str, AttributeValue],
         around: Context,
     ) -> OpenSpan:
-        """Begin a span; the sampler of the environment rules."""
+        """Open a span; the provider's sampler decides whether it is sampled."""
         current = current_span(around)
         parent = None if current is None else current.get_span_context()
         if parent is not None and parent.is_valid:
@@ -123,7 +123,7 @@ class PrivateSink:
         attributes: Mapping[str, AttributeValue],
         finished: FinishedSpan,
     ) -> None:
-        """Hand over a finished span, its children before it."""
+        """Pass on a finished span, its children before it."""
         said, said_bytes = measured(attributes)
         own = ChildSpan(
             name,
@@ -142,7 +142,7 @@ class PrivateSink:
         )
 
     def end_children(self, children: Sequence[ChildSpan], parent: Context) -> None:
-        """Hand over spans beneath the one that is current in ``parent``, in its trace."""
+        """Pass on finished children of the span that is current in ``parent``."""
         around = trace.get_current_span(parent).get_span_context()
         if around.trace_flags.sampled:
             self._take(self._children(children, around))
@@ -159,7 +159,7 @@ class PrivateSink:
         parent: SpanContext | None,
         trace_state: TraceState,
     ) -> list[ReadableSpan]:
-        """Return the spans of what has ended in a trace, each with its identity."""
+        """Return the finished spans of a trace as SDK spans, each with its identity."""
         resource, limits, within = self._resource, self._limits, self._within
         state_bytes = size_of_state(trace_state)
         spans: list[ReadableSpan] = []
@@ -185,7 +185,7 @@ class PrivateSink:
 
 
 class _PrivateSpan(DecidedAtStart):
-    """A span that is an identity and a start until it ends."""
+    """Open span: its identity, its start and the attributes set so far."""
 
     __slots__ = (
         "_attributes",

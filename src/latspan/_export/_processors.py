@@ -1,4 +1,11 @@
-"""What an application's span processors hear, and when it can be told that they heard it."""
+"""
+Inspection of an application's span processors: which hooks they use and when they export.
+
+latspan may skip the start of a span if no processor has a hook that runs before the end of a span.
+It may end a span after its request if all processors collect spans in batches. Such a late span
+must not miss a flush: therefore the provider's and the SDK's own processors are patched to wait for
+latspan before they flush or shut down.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +23,7 @@ __all__ = ["Processors", "has_processors"]
 _T = TypeVar("_T")
 
 _HOOKS: Final = tuple(hook for hook in ("on_start", "_on_ending") if hasattr(SpanProcessor, hook))
-"""What a processor is told of a span before its end; the SDK has the second since 1.40."""
+"""Hooks of a processor before the end of a span; the second exists since SDK 1.40."""
 
 _DEAF: Final = frozenset(
     getattr(cls, hook)
@@ -37,7 +44,7 @@ _LONGEST_WAIT_S: Final = 5.0
 
 
 def has_processors(provider: object) -> bool:
-    """Return whether anybody hears of a provider's spans; so if its inside is not known."""
+    """Return whether a provider has span processors; true if its type is not known."""
     processor = getattr(provider, "_active_span_processor", None)
     if type(processor) is not SynchronousMultiSpanProcessor:
         return True
@@ -46,10 +53,13 @@ def has_processors(provider: object) -> bool:
 
 class Processors:
     """
-    The processors of an SDK's tracer. Looked at once; added to, they are another tuple.
+    Processors of an SDK tracer, inspected again only after one was added.
+
+    The SDK replaces its tuple of processors when one is added, so that comparing the identity of
+    the tuple is enough to detect it.
 
     Args:
-        tracer: Of an application's provider.
+        tracer: A tracer of an application's provider.
     """
 
     __slots__ = ("_are_deaf", "_batch", "_looked_at", "_tracer")
@@ -60,8 +70,8 @@ class Processors:
         self._are_deaf = self._batch = False
 
     def hear_ends_alone(self) -> bool:
-        """Return whether nothing but the end of a span is anybody's business, at this moment."""
-        # Later SDKs can switch a tracer off, and count the spans that are open.
+        """Return whether at this moment the start of a span has no effect, only its end."""
+        # Newer SDKs can disable a tracer, and count the open spans.
         if not getattr(self._tracer, "_is_enabled", _yes)():
             return False
         if type(getattr(self._tracer, "_tracer_metrics", None)).__name__ not in _COUNTS_NOTHING:
@@ -70,15 +80,15 @@ class Processors:
 
     def gather(self) -> bool:
         """
-        Return whether all of them gather spans, so that the end of one is not noticed at once.
+        Return whether all processors collect spans in batches, so that none reacts to an end.
 
-        From then on the provider, and each of the SDK's own processors, waits for latspan before
-        it flushes or shuts down.
+        After this call the provider, and each of the SDK's own processors, waits for latspan
+        before it flushes or shuts down.
         """
         return self._look() and self._batch
 
     def _look(self) -> bool:
-        """Return whether it is known what they are."""
+        """Inspect the processors and return whether the way they are called is known."""
         processor = self._tracer.span_processor
         if type(processor) is not SynchronousMultiSpanProcessor:
             return False
@@ -100,7 +110,7 @@ def _is_deaf(processor: SpanProcessor) -> bool:
 
 
 def _have_wait(processor: Any) -> None:
-    """Have a processor wait for what has ended before it flushes or shuts down."""
+    """Patch a processor to wait for finished requests before it flushes or shuts down."""
     if hasattr(processor, _WAITS):
         return
     setattr(processor, _WAITS, True)

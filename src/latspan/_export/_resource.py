@@ -1,4 +1,4 @@
-"""Who speaks: the resource of everything that one process sends."""
+"""Resource of all telemetry that one process sends."""
 
 from __future__ import annotations
 
@@ -27,15 +27,16 @@ _FORKED_WITHOUT_EXEC: Final = 0x40
 
 def resource_of(service_name: str | None) -> Resource:
     """
-    Return the resource that the ``OTEL_*`` variables describe, of this process.
+    Return the resource of this process, as the ``OTEL_*`` variables describe it.
 
-    A ``service.instance.id`` among them is of the process that was started with it. Workers that
-    the process forks or that ``multiprocessing`` starts inherit the variable and are instances
-    of their own: the convention wants an id "unique for each instance of the same" service, and
-    two processes that send the same series make nonsense of both.
+    A ``service.instance.id`` in the variables belongs to the process that was started with them.
+    Workers that this process forks or that ``multiprocessing`` starts inherit the variables, but
+    are separate instances and get IDs of their own: the convention requires an id "unique for each
+    instance of the same" service, and if two processes send the same series, both are corrupted.
 
     Args:
-        service_name: ``service.name``, wins over ``OTEL_SERVICE_NAME``; ``None`` leaves it.
+        service_name: ``service.name``, takes precedence over ``OTEL_SERVICE_NAME``; ``None`` does
+            not change it.
     """
     resource = _encodable(
         Resource.create({} if service_name is None else {SERVICE_NAME: service_name})
@@ -47,9 +48,9 @@ def resource_of(service_name: str | None) -> Resource:
 
 def resource_of_child(resource: Resource) -> Resource:
     """
-    Return what ``resource`` becomes in this process, forked from the one that it describes.
+    Return the resource of this process, which was forked from the one that ``resource`` describes.
 
-    Nothing is detected again, as that would take threads, which may start no more by now.
+    Resource detection does not run again: it needs threads, which may no longer be able to start.
     """
     process = {SERVICE_INSTANCE_ID: _instance_id(), PROCESS_PID: os.getpid()}
     if PROCESS_PARENT_PID in resource.attributes:
@@ -59,14 +60,14 @@ def resource_of_child(resource: Resource) -> Resource:
 
 def resource_beside(provider: object, own: Resource, *, is_child: bool) -> Resource:
     """
-    Return how this process is called under an application's provider, whose spans it has.
+    Return the resource of this process if its spans use an application's provider.
 
     Args:
-        provider: The application's.
-        own: How latspan calls this process. Series of two processes must not be mixed up, so its
-            id stands where the provider's resource has none.
+        provider: The application's provider.
+        own: latspan's resource of this process. Its ID is used if the provider's resource has
+            none, because the series of two processes must not be mixed up.
         is_child: Whether this process was forked from one that may have the same provider: then
-            the id in the provider's resource may be its parent's.
+            the ID in the provider's resource may be that of the parent process.
     """
     theirs = getattr(provider, "resource", None)
     if not isinstance(theirs, Resource):
@@ -82,7 +83,7 @@ def resource_beside(provider: object, own: Resource, *, is_child: bool) -> Resou
 
 
 def _encodable(resource: Resource) -> Resource:
-    """Return a resource of valid text: a variable of the environment may hold any bytes."""
+    """Return the resource with valid text: an environment variable may contain any bytes."""
     attributes = encodable(resource.attributes)
     if attributes is resource.attributes:
         return resource
@@ -90,7 +91,7 @@ def _encodable(resource: Resource) -> Resource:
 
 
 def _instance_id() -> str:
-    """Return the random one that the SDK gives providers in this process, where it has one."""
+    """Return the random ID that the SDK gives providers in this process, or else a new one."""
     detector = getattr(resources, "ServiceInstanceIdResourceDetector", None)
     if detector is not None:
         return str(detector().detect().attributes[SERVICE_INSTANCE_ID])
@@ -98,13 +99,13 @@ def _instance_id() -> str:
 
 
 def _is_a_worker() -> bool:
-    """Return whether this process is a copy that another made of itself."""
+    """Return whether this process is a fork of another or was started by ``multiprocessing``."""
     if is_child_of("multiprocessing"):
         return True
     try:
         stat = Path("/proc/self/stat").read_text(encoding="ascii", errors="replace")
     except OSError:
         return False
-    # The name of the program comes second, in parentheses, and may hold anything.
+    # The second field is the program's name in parentheses, which may contain any characters.
     flags = stat.rpartition(")")[2].split()[6:7]
     return bool(flags) and bool(int(flags[0]) & _FORKED_WITHOUT_EXEC)

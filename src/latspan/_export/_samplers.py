@@ -1,4 +1,4 @@
-"""What is known of the SDK's samplers without asking them about each span."""
+"""Decisions of the SDK's samplers that are the same for all spans, without calling the sampler."""
 
 from __future__ import annotations
 
@@ -17,26 +17,27 @@ from opentelemetry.sdk.trace.sampling import (
 __all__ = ["Standing", "looks_at_the_trace_alone", "standing"]
 
 _BY_TRACE: Final = frozenset({StaticSampler, TraceIdRatioBased})
-"""The SDK's samplers that look at nothing but the trace."""
+"""The SDK's samplers whose decision depends only on the trace."""
 
 _BY_PARENT: Final = frozenset({ParentBased, ParentBasedTraceIdRatio})
-"""Those that leave it to a sampler for each kind of parent."""
+"""The SDK's samplers that delegate to one sampler per kind of parent."""
 
 _BELOW: Final = {
     (is_remote, is_sampled): f"_{'remote' if is_remote else 'local'}_parent{said}_sampled"
     for is_remote in (False, True)
     for is_sampled, said in ((False, "_not"), (True, ""))
 }
-"""Which sampler of such a one decides beneath which parent."""
+"""Attribute of a parent-based sampler that holds the sampler for each kind of parent."""
 
 
 class Standing(NamedTuple):
     """
-    What a sampler says of all spans that begin in one place; ``None`` where that depends on more.
+    Decisions of a sampler that are the same for all spans; ``None`` if they depend on more.
 
     Args:
-        at_root: Whether traces that begin here are sampled.
-        below: Whether spans beneath a parent are, by whether it is remote and whether sampled.
+        at_root: Whether traces that begin in this process are sampled.
+        below: Whether spans under a parent are sampled, by whether the parent is remote and
+            whether it is sampled.
     """
 
     at_root: bool | None
@@ -44,7 +45,7 @@ class Standing(NamedTuple):
 
 
 def standing(sampler: Sampler) -> Standing:
-    """Return what ``sampler`` says in any case. A subclass of the SDK's may say anything."""
+    """Return the constant decisions of ``sampler``; a subclass of an SDK sampler has none."""
     if type(sampler) not in _BY_PARENT:
         always = _says_always(sampler)
         return Standing(always, dict.fromkeys(_BELOW, always))
@@ -62,7 +63,7 @@ def _says_always(sampler: Sampler | None) -> bool | None:
 
 
 def looks_at_the_trace_alone(sampler: Sampler) -> bool:
-    """Return whether a sampler says the same of all children of a span of this process."""
+    """Return whether a sampler decides the same for all children of a span of this process."""
     if type(sampler) in _BY_PARENT:
         below = cast("Any", sampler)
         return all(

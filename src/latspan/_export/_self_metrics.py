@@ -1,4 +1,4 @@
-"""Metrics about latspan itself: what was lost, and how much waits."""
+"""Metrics about latspan itself: lost telemetry and queue size."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ class Reading:
     One number about latspan itself.
 
     Args:
-        metric: Its name, one of :mod:`latspan.semconv`.
-        value: How many since the start; of the queue, now.
-        attributes: What they were.
+        metric: Name of the metric, one of :mod:`latspan.semconv`.
+        value: Count since the start; for the queue, its current size.
+        attributes: Attributes of the data point.
     """
 
     metric: str
@@ -49,13 +49,13 @@ class Reading:
 
 
 def refused(signal: str, count: int) -> Sequence[Reading]:
-    """Return that a receiver refused so many for good, if it did."""
+    """Return a reading for ``count`` items that a receiver refused permanently; none for 0."""
     attributes = {semconv.LATSPAN_SIGNAL: signal, semconv.LATSPAN_REASON: "not_taken"}
     return (Reading(semconv.METRIC_DROPPED, count, attributes),) if count else ()
 
 
 def readings_of(recorder: Recorder) -> Iterable[Reading]:
-    """Yield what became of values that a recorder could not count as they were."""
+    """Yield the readings about values that a recorder rejected, clamped or merged."""
     tally = recorder.tally()
     yield Reading(
         semconv.METRIC_DROPPED,
@@ -74,12 +74,12 @@ def readings_of(recorder: Recorder) -> Iterable[Reading]:
 
 class About:
     """
-    Turns readings into metrics: since the start, or since the last that arrived.
+    Converts readings to metrics, with values since the start or since the last delivery.
 
     Args:
-        read: Returns the readings as they are now.
-        start_epoch_ns: Unix time since when they count, in nanoseconds.
-        temporality: Which of the two.
+        read: Function that returns the current readings.
+        start_epoch_ns: Unix time at which the counts began, in nanoseconds.
+        temporality: Cumulative for values since the start, delta for those since the last delivery.
     """
 
     def __init__(
@@ -98,10 +98,10 @@ class About:
 
     def metrics(self, epoch_ns: int) -> list[Metric]:
         """
-        Return the metrics; counters only where something was counted.
+        Return the metrics; counters are included only if they counted something.
 
         Args:
-            epoch_ns: Unix time of now, in nanoseconds.
+            epoch_ns: Current Unix time, in nanoseconds.
         """
         points: defaultdict[str, list[NumberDataPoint]] = defaultdict(list)
         self._latest_epoch_ns = epoch_ns
@@ -127,7 +127,7 @@ class About:
         ]
 
     def arrived(self) -> None:
-        """Note that what was returned last has arrived."""
+        """Record that the metrics returned last were delivered."""
         if self._temporality is AggregationTemporality.DELTA:
             self._arrived = dict(self._latest)
             self._start_epoch_ns = self._latest_epoch_ns

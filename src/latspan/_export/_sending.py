@@ -1,4 +1,4 @@
-"""One message on its way through an exporter of the SDK's, and what became of it."""
+"""Sending of one message with an exporter of the SDK, and its result."""
 
 from __future__ import annotations
 
@@ -23,26 +23,27 @@ _PASSING: Final = {
     "DATA_LOSS",
 }
 """
-After which the same is to be sent again.
+gRPC statuses after which the same message is to be sent again.
 
 Source: OTLP specification 1.9, "Failures".
 """
 
 _TOO_LARGE_OVER_GRPC: Final = "RESOURCE_EXHAUSTED"
-"""The answer to a message above gRPC's limit, and that of a receiver that has too much to do."""
+"""Status for a message above gRPC's size limit, but also that of an overloaded receiver."""
 
 
 class SpanAnswer(NamedTuple):
     """
-    What became of a message.
+    Result of sending a message.
 
     Args:
-        taken: Whether the receiver has it.
-        again: Whether it is to be sent again, where it was not taken.
-        asked_s: How long the receiver asked to be left alone, in seconds; 0 where it did not.
-        refused: How much of a message that was taken the receiver threw away, as far as it says.
-        smaller: Whether a part of it might be taken: it was too large, or holds something that
-            cannot be encoded. Of both ``again`` and ``smaller`` it is unknown which applies.
+        taken: Whether the receiver accepted it.
+        again: Whether to send it again, if it was not accepted.
+        asked_s: Pause that the receiver requested, in seconds; 0 if it requested none.
+        refused: Number of items that the receiver rejected from an accepted message, if reported.
+        smaller: Whether a part of it might be accepted: it was too large, or contains an item that
+            cannot be encoded. If both ``again`` and ``smaller`` are set, it is unknown which of
+            the two applies.
     """
 
     taken: bool
@@ -54,11 +55,11 @@ class SpanAnswer(NamedTuple):
 
 class Sending:
     """
-    Sends messages of one signal, and returns what became of each.
+    Sends messages of one signal and returns the result of each.
 
     Args:
-        signal: What is sent, for the log.
-        session: What the exporter sends with, where that tells what it was answered.
+        signal: Name of the signal, for the log.
+        session: The exporter's HTTP session, if it is one that records the last response.
     """
 
     def __init__(self, signal: str, session: HttpSession | None = None) -> None:
@@ -69,10 +70,11 @@ class Sending:
 
     def send(self, export: Callable[[], bool]) -> SpanAnswer:
         """
-        Send one message, and return when it was taken or not.
+        Send one message, wait for the response and return the result.
 
         Args:
-            export: Hands it to the exporter, and returns whether that was a success.
+            export: Function that passes the message to the exporter and returns whether the
+                receiver accepted it.
         """
         if self._session is not None:
             self._session.forget()
@@ -81,13 +83,14 @@ class Sending:
                 taken = export()
         except Exception as error:
             if self._session is not None and self._session.tried:
-                # Up to 1.39 the SDK's exporter raises where nobody answers.
+                # Up to 1.39 the SDK's exporter raises if no response arrives.
                 ExportErrors.failed(self._signal, str(error))
                 return _answer_over_http(self._session)
             if type(error) not in self._logged:
                 self._logged.add(type(error))
                 logger.warning("%s could not be exported: %s", self._signal, error, exc_info=True)
-            # What is not the network or a disk is the message: it cannot be encoded.
+            # Any error other than one of the network or a disk is caused by the message: it
+            # cannot be encoded.
             passing = isinstance(error, OSError)
             return SpanAnswer(taken=False, again=passing, smaller=not passing)
         if taken:
@@ -97,18 +100,18 @@ class Sending:
         return _answer_over_http(self._session)
 
     def arrived(self) -> None:
-        """Note that something was taken."""
+        """Record that the receiver accepted a message, which ends an outage."""
         self._deliveries.arrived()
 
 
 def _answer_over_http(session: HttpSession) -> SpanAnswer:
-    # What was never sent could not be encoded, or is longer than the exporter sends.
+    # A message that was never sent could not be encoded, or exceeds the exporter's own limit.
     smaller = session.too_large or not session.tried
     return SpanAnswer(False, session.passing, session.asked_s, smaller=smaller)
 
 
 def _answer_in_the_log(delivery: Delivery) -> SpanAnswer:
-    """Return what the exporter logged: it returns no reason."""
+    """Return the result according to the exporter's log, as the exporter returns no reason."""
     if delivery.http_status is not None:
         from latspan._export._http_session import PASSING_STATUSES, TOO_LARGE
 

@@ -1,4 +1,4 @@
-"""How many bytes spans and events take on the wire, at most, without encoding them."""
+"""Maximum encoded size of spans and events in bytes, computed without encoding them."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _LINK_BYTES: Final = 64
 
 
 class MeasuredSpan(ReadableSpan):
-    """A span that is measured where it is made, from what it is made of."""
+    """Span whose encoded size is set when it is created, from the sizes of its parts."""
 
     most_bytes: int = 0
-    """How many bytes it takes at most when encoded, its resource apart."""
+    """Maximum encoded size in bytes, without its resource."""
 
 
 def size_of(sent: ReadableSpan | ReadableLogRecord) -> int:
-    """Return how many bytes a span or an event takes at most when encoded, its resource apart."""
+    """Return the maximum encoded size of a span or an event in bytes, without its resource."""
     if isinstance(sent, MeasuredSpan):
         return sent.most_bytes
     if isinstance(sent, ReadableSpan):
@@ -35,7 +35,7 @@ def size_of(sent: ReadableSpan | ReadableLogRecord) -> int:
 
 
 def size_of_span(span: ReadableSpan) -> int:
-    """Return how many bytes a span takes at most when encoded, its resource apart."""
+    """Return the maximum encoded size of a span in bytes, without its resource."""
     size = size_of_parts(span.name, span.attributes or {})
     if span.context is not None:
         size += size_of_state(span.context.trace_state)
@@ -49,5 +49,5 @@ def size_of_span(span: ReadableSpan) -> int:
 
 
 def size_of_state(trace_state: TraceState) -> int:
-    """Return how many bytes the state of a trace takes at most in each of its spans."""
+    """Return the maximum encoded size, in bytes, of a trace's state in each of its spans."""
     return size_of_text(trace_state.to_header()) if trace_state else 0

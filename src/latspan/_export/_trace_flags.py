@@ -1,4 +1,4 @@
-"""The flags that travel with a trace's identity, each pair of them made once."""
+"""Trace flags of span contexts, one shared object per combination."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from opentelemetry.trace import SpanContext, TraceFlags
 __all__ = ["TRACE_FLAGS", "has_random_id"]
 
 _RANDOM_TRACE_ID: Final = 0x02
-"""A trace flag of W3C Trace Context Level 2, which travels unchanged from the trace's root."""
+"""A trace flag of W3C Trace Context Level 2, propagated unchanged from the trace's root."""
 
 TRACE_FLAGS: Final = {
     (sampled, is_random): TraceFlags(TraceFlags.SAMPLED * sampled | _RANDOM_TRACE_ID * is_random)
     for sampled in (False, True)
     for is_random in (False, True)
 }
-"""Those of a trace, by whether it is sampled and whether its id is random."""
+"""Flags of a trace, by whether it is sampled and whether its ID is random."""
 
 
 def has_random_id(span_context: SpanContext) -> bool:
-    """Return whether a span's trace says that its id is random."""
+    """Return whether a span context has the flag for a random trace ID."""
     return bool(span_context.trace_flags & _RANDOM_TRACE_ID)

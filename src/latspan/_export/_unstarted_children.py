@@ -1,4 +1,4 @@
-"""Children of an application's spans: ended whole, where nobody would see them start."""
+"""Child spans in an application's provider, ended without a start if no processor needs one."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ _FINE: Final = Status(StatusCode.UNSET)
 
 class UnstartedChildren:
     """
-    Ends children of an SDK's spans without starting them.
+    Ends children of SDK spans without starting them.
 
-    To start and end a span of the SDK's takes some 15 µs on the caller's thread, and a call has
-    nine children, all of which have ended when they become known. So each is made as the SDK
-    makes it at its end: its sampler is asked, its identities are drawn, its limits hold, and its
-    processors are handed the same span. Where a processor wants to hear of a span before that,
-    to add an attribute say, the spans are started as usual.
+    Starting and ending a span of the SDK takes about 15 µs on the caller's thread, and a call has
+    nine children, all of which have ended when latspan creates them. So each is created directly
+    in the state in which the SDK ends it: the provider's sampler is called, its ID generator and
+    its limits are used, and its processors receive the same span. If a processor has a hook that
+    runs before the end of a span, for example to add an attribute, the spans are started as usual.
 
     Args:
-        tracer: Of an application's provider.
-        processors: Its processors.
+        tracer: A tracer of an application's provider.
+        processors: The processors of that provider.
     """
 
     __slots__ = ("_limits", "_processors", "_scope", "_tracer")
@@ -49,7 +49,7 @@ class UnstartedChildren:
         self._processors = processors
 
     def __call__(self, children: Sequence[ChildSpan], context: Context) -> None:
-        """End children of the span that is current in ``context``."""
+        """Create and end children of the span that is current in ``context``."""
         if self._processors.hear_ends_alone():
             parent = trace.get_current_span(context).get_span_context()
             sampler = self._tracer.sampler
@@ -65,7 +65,7 @@ class UnstartedChildren:
                     flags = TRACE_FLAGS[answer.decision.is_sampled(), has_random_id(parent)]
                 if not one_for_all:
                     attributes = cast("Any", answer).attributes
-                # Drawn whatever was decided, as the SDK does.
+                # Generate the ID whatever the decision, as the SDK does.
                 span_id = self._tracer.id_generator.generate_span_id()
                 if answer.decision.is_recording():
                     identity = SpanContext(
@@ -105,7 +105,7 @@ class UnstartedChildren:
     def _bounded(
         self, ours: Mapping[str, AttributeValue], attributes: Mapping[str, Any]
     ) -> Mapping[str, Any]:
-        """Return the attributes as the SDK keeps them; a sampler may have changed ours."""
+        """Return the attributes within the SDK's limits; a sampler may have changed ``ours``."""
         if attributes is ours or attributes == ours:
             return limited(dict(ours), self._limits)
         return BoundedAttributes(

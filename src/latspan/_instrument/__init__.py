@@ -1,9 +1,9 @@
 """
-The public hooks: what integrations build on, and how people instrument their own code.
+Public instrumentation API for integrations and for applications that instrument their own code.
 
-An SDK integration opens a call and follows its stream; a transport integration adds attempts to
-the call that is open, or opens an exchange of its own where there is none. So a client library
-over an HTTP library counts once.
+An SDK integration opens a call and tracks its stream; a transport integration adds attempts to
+the open call, or opens a standalone exchange if no call is open. A client library on top of an
+HTTP library therefore counts once.
 """
 
 from __future__ import annotations
@@ -128,8 +128,9 @@ __all__ = [
     "with_names",
 ]
 
-# What integrations build on brings live requests, wrapt and OpenTelemetry with it; an application
-# that only decorates its own functions needs none of them until it is configured.
+# These names are imported on first access: they import the operations, wrapt and OpenTelemetry,
+# and an application that only decorates its own functions needs none of those until it is
+# configured.
 _FOR_INTEGRATIONS = {
     "Answers": "_method_wrappers",
     "BODIES_ARE_FOLLOWED": "_bodies",

@@ -1,13 +1,14 @@
 """
-The bodies of HTTP responses, followed to their end as the caller reads them.
+HTTP response bodies, tracked to their end while the caller reads them.
 
-How a response's class reads and closes is hooked; a :class:`BodyTracker` on the response is called
-at each. If a body turns out to be a model's stream of events, its tokens are marked too, and the
-HTTP exchange becomes a call.
+The read and close methods of a response's class are hooked; each of them calls the
+:class:`BodyTracker` attached to the response. If a body turns out to be a model's event stream,
+its tokens are marked too, and the HTTP exchange becomes a call.
 
-A read may bring a byte, a line or several events. One instant is kept for each read that completes
-an event: when the last read that had to wait for a part of it returned. As with the streams of an
-SDK (see ``_streams.py``), leaving an iteration notes an end, and reading on revives the call.
+A read may return a byte, a line or several events. One instant is kept per read that completes an
+event: the return of the last read that had to wait for a part of that event. As with the streams
+of an SDK (see ``_streams.py``), leaving an iteration records a provisional end, and reading on
+resumes the call.
 """
 
 from __future__ import annotations
@@ -35,24 +36,24 @@ __all__ = [
 ]
 
 BODIES_ARE_FOLLOWED: Final = "_latspan_follows_bodies"
-"""The attribute of a response's class that says so."""
+"""Attribute that marks a response class whose bodies are tracked."""
 
 _WATCH: Final = "_latspan_body"
-"""The attribute of a response that holds who follows its body."""
+"""Attribute of a response that holds the tracker of its body."""
 
 _LONGEST_ANSWER: Final = 1 << 20
-"""Bytes of an answer in one piece above which nobody reads its usage."""
+"""Maximum size of a non-streamed response whose usage is read, in bytes."""
 
 
 class BodyTracker:
     """
-    What a call or an exchange learns of the body of its response.
+    Tracker of one response body on behalf of its call or exchange.
 
     Args:
         call: The call or exchange.
-        attempt: Its try that this is the response to.
-        request_body: What was sent, if it is at hand: the model asked for stands in it.
-        decoded: Whether reads bring the body without its content coding.
+        attempt: The attempt that this response answers.
+        request_body: The request's body, if it is available: it names the requested model.
+        decoded: Whether reads return the body without its content coding.
     """
 
     __slots__ = (
@@ -97,43 +98,43 @@ class BodyTracker:
         self._kept = False
         self._decoded = False
         self.coded = not decoded and _is_coded(call.headers)
-        """Whether reads bring the body in its content coding, and :meth:`decoded` the rest."""
+        """Whether reads return the body in its content coding; :meth:`decoded` gets it decoded."""
         self.decoding = False
-        """Whether the body is being decoded: then :meth:`flushed` comes after its last read."""
+        """Whether the body is being decoded: if so, :meth:`flushed` follows its last read."""
         self.silent = False
-        """Whether the body is followed elsewhere, as the stream of a client library's."""
+        """Whether the body is tracked elsewhere, as a client library's stream."""
         if call.reads is not None or _is_event_stream(call.headers):
             self._events = EventReader(dialects_of(call), self._keep)
             call.reads = call.reads or Reads()
         self._whole = None if call.dialect is None or call.reads is not None else _Whole()
 
     def __reduce__(self) -> tuple[type[None], tuple[()]]:
-        # A response may be pickled or copied; who follows it does not travel with it.
+        # A response may be pickled or copied; its tracker is not copied with it.
         return type(None), ()
 
     @property
     def begun(self) -> bool:
-        """Whether anything was read of the body."""
+        """Whether any of the body was read."""
         return self._last_return_ns is not None
 
     @property
     def in_read(self) -> bool:
-        """Whether a read has begun and not returned: what it does in turn is no read of its own."""
+        """Whether a read has begun and not returned: reads nested in it do not count."""
         return self._reading
 
     def reading(self) -> int:
-        """Note that a read begins, and return when, monotonic nanoseconds."""
-        # The library closes the response itself when a read meets the end, or fails.
+        """Record that a read begins, and return the instant in monotonic nanoseconds."""
+        # The library closes the response itself when a read reaches the end, or fails.
         self._reading = True
         return self.call.now()
 
     def begins(self, iterator: object) -> None:
-        """Note that an iterator reads on, perhaps after another one was left."""
+        """Record that an iterator begins to read, possibly after the caller left another one."""
         self._readers.add(iterator)
         self._reading_before = self._reading
 
     def read(self, before_ns: int, data: bytes) -> None:
-        """Stamp the read that was begun at ``before_ns`` and gave ``data``."""
+        """Record the read that began at ``before_ns`` and returned ``data``."""
         self._reading = False
         self._interrupted = None
         call = self.call
@@ -142,7 +143,7 @@ class BodyTracker:
             return
         call.resume()
         arrival = self._arrival
-        # A read that had to wait is known to bring what has just arrived; no other one is.
+        # Only a read that had to wait is known to return data that has just arrived.
         if (
             arrival is None
             or after_ns - before_ns >= READER_BOUND_NS
@@ -155,17 +156,17 @@ class BodyTracker:
             self._whole.add(data)
 
     def decoded(self, data: bytes) -> None:
-        """Take what the client library's decoder has made of the last read."""
+        """Record ``data``, which the client library's decoder produced from the last read."""
         if self.call.finished or not data:
             return
         if self._whole is not None and not self._decoded:
-            # In place of what came in its content coding.
+            # The decoded body replaces the encoded one collected so far.
             self._whole = _Whole()
         self._decoded = True
         self._feed(data)
 
     def _feed(self, data: bytes) -> None:
-        """Read the events that ``data`` completes, if the body is a stream of events."""
+        """Parse the events that ``data`` completes, if the body is an event stream."""
         if self._whole is not None:
             self._whole.add(data)
         call, events, reads = self.call, self._events, self.call.reads
@@ -186,7 +187,7 @@ class BodyTracker:
             reads.add(*self._arrival, kind)
             self._arrival = None
         elif reads.stamps:
-            # The next part of what one read brought.
+            # `data` is a further part of what the same read returned.
             reads.stamps[-1] = max(reads.stamps[-1], kind)
 
     def _keep(self, event: bytes) -> None:
@@ -197,15 +198,15 @@ class BodyTracker:
             call.gathered.append(event)
 
     def entered(self) -> None:
-        """Hear that the caller entered the response with ``with``, so that an exit will come."""
+        """Record that the caller entered the response with ``with``, so an exit will follow."""
         self._entered = True
 
     def ended(self, before_ns: int) -> None:
-        """Note that the read begun at ``before_ns`` found the end of the body."""
+        """Record that the read begun at ``before_ns`` found the end of the body."""
         if self.call.finished:
             return
         if self.call.left:
-            # Leaving it closed it in some libraries, and nothing was left to read on.
+            # Some libraries close a body when the caller leaves it; this read found nothing more.
             self._reading = False
             self._let_go()
             self.call.settle()
@@ -215,23 +216,23 @@ class BodyTracker:
             self._finish(Outcome.COMPLETED, self._end_ns)
 
     def flushed(self) -> None:
-        """Note that the decoder holds nothing back: now a body that has ended is whole."""
+        """Record that the decoder was flushed: a body that has ended is now complete."""
         if self._end_ns is not None and not self.call.finished:
             self._finish(Outcome.COMPLETED, self._end_ns)
 
     def failed(self, before_ns: int, error: BaseException, iterator: object = None) -> None:
         """
-        Note that a read raised; that is no end if it was refused beside another reader.
+        Record that a read raised; a read refused because of another open reader ends nothing.
 
         Args:
-            before_ns: When it began, monotonic nanoseconds.
-            error: What it raised.
-            iterator: Whose first read it was, ``None`` for any other.
+            before_ns: Start of the read, monotonic nanoseconds.
+            error: The exception that it raised.
+            iterator: The iterator if this was its first read, ``None`` for any other read.
         """
         if self.call.finished:
             return
         self._readers.discard(iterator)
-        # A library's word for a misuse is one, and never what it says of the network.
+        # Libraries raise a RuntimeError for misuse, and never for a network failure.
         if iterator is not None and self._readers and isinstance(error, RuntimeError):
             self._reading = self._reading_before
             return
@@ -240,8 +241,8 @@ class BodyTracker:
         self.call.finish(outcome_of(error), done_ns=after_ns, error_type=error_type_of(error))
 
     def interrupted(self, before_ns: int, error: BaseException) -> None:
-        """Note that the read begun at ``before_ns`` was cancelled, and another may go on."""
-        # Not the exception: it holds the frames that it came through, and they the response.
+        """Record that the read begun at ``before_ns`` was cancelled; another read may follow."""
+        # Not the exception: it references its frames, and those reference the response.
         outcome, error_type = outcome_of(error), error_type_of(error)
         self._interrupted = before_ns, self.call.now(), outcome, error_type
 
@@ -253,31 +254,31 @@ class BodyTracker:
         return after_ns
 
     def _finish(self, outcome: Outcome, done_ns: int | None, *, finalizing: bool = False) -> None:
-        """End the call as its status says, and as ``outcome`` where that says nothing."""
+        """End the call with the outcome of its status, or with ``outcome`` if that is no error."""
         if self._end_ns is not None:
-            # Also if it is closed before its decoder is flushed.
+            # This holds too if the body is closed before its decoder is flushed.
             outcome, done_ns = Outcome.COMPLETED, self._end_ns
             if self._whole is not None and self._whole.body:
                 self.call.answered(self._whole.body)
         if outcome is not Outcome.COMPLETED and self._interrupted is not None:
-            # No other read came after it.
+            # No other read followed the cancelled one.
             self._note_early_end()
             self._let_go()
             self.call.settle(finalizing=finalizing)
             return
         outcome, error_type = self._judged(outcome)
         if self.coded and not self._decoded:
-            # Whatever its events are, they were not seen.
+            # The body was never seen decoded, so its events were not seen either.
             self.call.reads = None
         self._let_go()
         self.call.finish(outcome, done_ns=done_ns, error_type=error_type, finalizing=finalizing)
 
     def _judged(self, outcome: Outcome) -> tuple[Outcome, str | None]:
-        """Return ``outcome`` and its error type, or what the status or the end mark makes of it."""
+        """Return outcome and error type, after the end mark and the status are applied."""
         call, attempt, events = self.call, self._attempt, self._events
         if events is not None:
             if outcome is not Outcome.COMPLETED and events.ended(call.tail.parts()):
-                # A caller that stops reading at the end mark has the whole answer.
+                # A caller that stops reading at the end mark has the complete response.
                 outcome = Outcome.COMPLETED
             if events.done:
                 call.end_marked = True
@@ -285,7 +286,7 @@ class BodyTracker:
         return outcome if by_status is Outcome.COMPLETED else by_status, attempt.error_type
 
     def _note_early_end(self) -> None:
-        """Note on the call how it ends if nothing more is read."""
+        """Record on the call how it ends if nothing more is read."""
         if self._interrupted is not None:
             before_ns, after_ns, outcome, error_type = self._interrupted
             self.call.leave(
@@ -296,16 +297,16 @@ class BodyTracker:
             self.call.leave(outcome, done_ns=self._last_return_ns, error_type=error_type)
 
     def _let_go(self) -> None:
-        """Drop what only the end needed: the response may be held on to for long."""
+        """Drop what only the end needed: the application may keep the response for long."""
         self._request_body = self._whole = self._events = None
 
     def left(self, iterator: object) -> None:
         """
-        Note that the caller stopped iterating; inside ``with`` the exit is still to come.
+        Record that the caller stopped iterating; inside ``with`` the exit still follows.
 
         Args:
-            iterator: Whichever it was. One that was never read leaves nothing, and neither does
-                one beside which another is open, or that came to the end.
+            iterator: The iterator. It has no effect if it was never read, reached the end, or is
+                not the last open one.
         """
         if iterator not in self._readers:
             return
@@ -318,14 +319,14 @@ class BodyTracker:
                 self._note_early_end()
 
     def released(self) -> None:
-        """Note that the connection is given back; inside ``with`` the exit is still to come."""
+        """Record that the connection was released; inside ``with`` the exit still follows."""
         self._reading = False
         if not self._entered and not self.call.finished:
             self._finish(Outcome.CLOSED_EARLY, self._last_return_ns)
 
     @contextmanager
     def closing_itself(self) -> Generator[None]:
-        """Take no close inside for the caller's: an iteration that is left closes its response."""
+        """Ignore closes inside: an iteration that the caller leaves closes its own response."""
         self._reading = True
         try:
             yield
@@ -333,12 +334,12 @@ class BodyTracker:
             self._reading = False
 
     def dropped(self) -> None:
-        """Hear from its finaliser that nobody can read the response any more."""
+        """Record that the response was finalised, so no caller can read it any more."""
         with _runtime.handle_internal_errors("the finalisation of a response"):
             if self.silent or self.call.finished:
                 return
             unread = self._last_return_ns is None
-            # What nobody read or closed was over, for its caller, with the headers.
+            # For a caller that neither read nor closed it, the response ended with its headers.
             self._finish(
                 Outcome.ABANDONED if unread else Outcome.CLOSED_EARLY,
                 self._attempt.end_ns if unread else self._last_return_ns,
@@ -346,23 +347,23 @@ class BodyTracker:
             )
 
     def discarded(self) -> None:
-        """Hear that what was left of the body was read and thrown away."""
+        """Record that the rest of the body was read and discarded."""
         self._reading = False
         self.closed()
 
     def closing(self) -> None:
-        """Hear that the response begins to be closed."""
+        """Record that closing the response begins."""
         if not self.silent and not self._reading:
             self.call.closing()
 
     def closed(self) -> None:
-        """Hear that the response is closed; no end if a read is just meeting it."""
+        """End the call because the response is closed, unless a read is in progress."""
         if not self.silent and not self._reading and not self.call.finished:
             self._finish(Outcome.CLOSED_EARLY, None)
 
 
 class _Whole:
-    """A body in one piece, as far as it is worth keeping: its end says what it cost."""
+    """A complete body, up to ``_LONGEST_ANSWER`` bytes; the usage is read from it at the end."""
 
     __slots__ = ("_parts", "_room")
 
@@ -371,7 +372,7 @@ class _Whole:
         self._room = _LONGEST_ANSWER
 
     def add(self, data: bytes) -> None:
-        """Add what a read gave."""
+        """Add the data of one read."""
         self._room -= len(data)
         if self._room >= 0:
             self._parts.append(data)
@@ -380,7 +381,7 @@ class _Whole:
 
     @property
     def body(self) -> bytes:
-        """All of it, or nothing where it was too long."""
+        """The complete body, or empty if it was too long."""
         return b"".join(self._parts)
 
 
@@ -401,39 +402,40 @@ def track_body(
     decoded: bool = False,
 ) -> BodyTracker:
     """
-    Follow the body of ``response`` to its end, which is the call's.
+    Track the body of ``response`` to its end, which is also the call's end.
 
     Args:
         call: The call or exchange; its response headers are known.
-        attempt: Its try that this is the response to.
+        attempt: The attempt that this response answers.
         response: The client library's own object; it is not changed, and is not kept alive.
-        request_body: What was sent, if it is at hand.
-        decoded: Whether reads bring the body without its content coding.
+        request_body: The request's body, if it is available.
+        decoded: Whether reads return the body without its content coding.
     """
     watching = BodyTracker(call, attempt, request_body, decoded=decoded)
     setattr(response, _WATCH, watching)
-    # At exit `shutdown` ends what is open; a finaliser then would be later and know less.
+    # At exit `shutdown` ends open calls; a finaliser would run later and have less information.
     weakref.finalize(response, watching.dropped).atexit = False
     return watching
 
 
 def follows_bodies(response: object) -> bool:
-    """Return whether the class of ``response`` is hooked: its watch will hear of it."""
+    """Return whether the class of ``response`` is hooked, so that its tracker gets called."""
     return getattr(type(response), BODIES_ARE_FOLLOWED, False) is True
 
 
 def body_tracker(response: object) -> BodyTracker | None:
-    """Return who follows the body of ``response``, if anybody does."""
+    """Return the tracker of the body of ``response``, ``None`` if the body is not tracked here."""
     watching: BodyTracker | None = getattr(response, _WATCH, None)
     return None if watching is None or watching.silent else watching
 
 
 def claim_body(response: object) -> ModelCall | None:
     """
-    Take over the following of a body: a client library reads it as a stream of its own.
+    Take over the tracking of a body that a client library reads as its own stream.
 
     Returns:
-        The call whose body it is, ``None`` where nobody follows it.
+        The call that the body belongs to; ``None`` if the body is not tracked, was already read,
+        or belongs to an exchange that is not a call.
     """
     watching = body_tracker(response)
     if watching is None or watching.call.kind is not Kind.CALL or watching.begun:

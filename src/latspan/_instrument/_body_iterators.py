@@ -1,4 +1,4 @@
-"""Iterators over bodies: what a client library yields, stamped and passed on."""
+"""Iterators over response bodies that record each read of the client library's iterator."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _T = TypeVar("_T", bound=bytes)
 
 def iter_tracked_body(source: Generator[_T], watching: BodyTracker) -> Generator[_T]:
     """
-    Yield what ``source`` yields, stamped. Exceptions pass through as they are.
+    Yield the items of ``source`` and record each read. Exceptions propagate unchanged.
 
     Args:
         source: The client library's own iteration over the body.
-        watching: Follows it.
+        watching: Tracker of the body.
     """
     iterator = object()
     watching.begins(iterator)
@@ -42,7 +42,7 @@ def iter_tracked_body(source: Generator[_T], watching: BodyTracker) -> Generator
 
 
 def aiter_tracked_body(source: AsyncGenerator[_T], watching: BodyTracker) -> AsyncGenerator[_T]:
-    """Yield the same asynchronously, and notice a ``break`` at once; see ``aiterate``."""
+    """Yield the same asynchronously, and record a ``break`` immediately; see ``aiterate``."""
     iterator = object()
     generator = _aiterate_body(source, watching, iterator)
     weakref.finalize(generator, watching.left, iterator).atexit = False
@@ -67,7 +67,8 @@ async def _aiterate_body(
             await source.aclose()
         raise
     except BaseException as error:
-        # At its end a loop cancels what closes the iterators that were dropped.
+        # A stopping event loop cancels the tasks that close dropped iterators; such a
+        # cancellation is not a failed read.
         if watching.in_read:
             watching.failed(before, error, iterator if fresh else None)
         raise

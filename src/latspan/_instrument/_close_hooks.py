@@ -1,4 +1,4 @@
-"""How a client library's object is closed, heard by whoever follows it."""
+"""Hooks on the close methods of a client library's objects, which notify the tracker."""
 
 from __future__ import annotations
 
@@ -15,15 +15,17 @@ class _Watching(Protocol):
 
 
 _WatchOf = Callable[[Any], _Watching | None]
-"""Returns who follows an object, ``None`` where nobody does."""
+"""Returns the tracker of an object, ``None`` if the object is not tracked."""
 
 
 def closing_of(watch_of: _WatchOf) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """
-    Return what replaces a ``close``, which leaving ``with`` calls too, or an ``__exit__``.
+    Return a function that makes the replacement of a ``close`` or an ``__exit__``.
+
+    Leaving a ``with`` block calls ``close`` too.
 
     Args:
-        watch_of: Returns who follows the object that is closed.
+        watch_of: Returns the tracker of the object that is closed.
     """
 
     def replacing(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -46,7 +48,7 @@ def closing_of(watch_of: _WatchOf) -> Callable[[Callable[..., Any]], Callable[..
 def aclosing_of(
     watch_of: _WatchOf,
 ) -> Callable[[Callable[..., Awaitable[Any]]], Callable[..., Awaitable[Any]]]:
-    """Return the same for an asynchronous ``close``; argument as for :func:`closing_of`."""
+    """Return the same for an asynchronous ``close``; the argument is that of `closing_of`."""
 
     def replacing(original: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
         @functools.wraps(original)

@@ -1,4 +1,4 @@
-"""Spans that other instrumentations open for the same call of a model."""
+"""Spans that other instrumentations open for the same model call."""
 
 from __future__ import annotations
 
@@ -18,42 +18,43 @@ from latspan._spans import AttributeValue, current_span
 __all__ = ["ending_beside", "is_instrumented", "llm_span_around", "metrics_emitted_by_other"]
 
 _OFFICIAL_INFERENCE_KEY: Final = "opentelemetry.genai.client.inference.context"
-"""Where `opentelemetry-util-genai` 1.3 holds the inference that is open in a context."""
+"""Context key under which `opentelemetry-util-genai` 1.3 stores the open inference."""
 
 _LLM: Final[Mapping[str, frozenset[str]]] = {
     semconv.GEN_AI_OPERATION_NAME: frozenset(
         {"chat", "text_completion", "generate_content", "embeddings", "fetch_response"}
     ),
-    # OpenInference and its relatives.
+    # OpenInference and instrumentations derived from it.
     "openinference.span.kind": frozenset({"LLM", "EMBEDDING"}),
-    # OpenLLMetry, which says the operation only later.
+    # OpenLLMetry, which sets the operation only later.
     "llm.request.type": frozenset({"chat", "completion", "embedding"}),
 }
-"""What says of a span that it is one call of a model: any of these attributes."""
+"""Attribute values that identify a span as one model call; any one of them is enough."""
 
 _TAKEN: Final = "_latspan_enriched"
 
 _ENDS_ITS_OWN: Final = "com.anthropic.sdk.python"
 """
-The scope of the SDK that ends its span when the body of the answer was read, closed or dropped.
+Instrumentation scope of the SDK that ends its span when the response body was read, closed or
+dropped.
 
-Other instrumentations end theirs by what they see of the stream's objects, as latspan does.
+Other instrumentations end their spans based on the stream objects, as latspan does.
 """
 
 _HEAR_OF_THE_END: Final = frozenset(
     f"{__package__}.{name}"
     for name in ("_method_wrappers", "_bodies", "_stream_classes", "_streams")
 )
-"""The modules of ours whose functions call the SDK and hear how that came out."""
+"""latspan modules whose functions call the SDK and receive its result or exception."""
 
 
 def is_instrumented(module: str, instrumentor: str) -> bool:
     """
-    Return whether an instrumentation of OpenTelemetry's own is switched on.
+    Return whether one of OpenTelemetry's own instrumentations is switched on.
 
     Args:
-        module: Where it lives; it is not imported for this.
-        instrumentor: The name of its instrumentor class, of which there is one instance.
+        module: Module that contains it; this function does not import it.
+        instrumentor: Name of its instrumentor class, a singleton.
     """
     cls = getattr(sys.modules.get(module), instrumentor, None)
     return cls is not None and cls().is_instrumented_by_opentelemetry is True
@@ -79,7 +80,7 @@ def llm_span_around(around: Context) -> trace.Span | None:
     """
     Return the span that another instrumentation has just opened for the call that begins here.
 
-    A span is taken once: of two calls inside one such span the second is a call of its own.
+    A span is returned once: a second call inside the same span gets a span of its own.
 
     Args:
         around: The context that the call begins in.
@@ -103,14 +104,17 @@ def ending_beside(
     call: ModelCall, span: trace.Span
 ) -> Callable[[], Mapping[str, AttributeValue] | None] | None:
     """
-    Return what decides, when an SDK ends its own span of ``call``, whether that has to wait.
+    Return a callback that decides whether the end of the SDK's span of ``call`` has to wait.
 
-    While a function of ours is on the stack, which called the SDK, it will hear of the end in a
-    moment, and of more than the SDK's span says. Otherwise the caller has read, closed or dropped
-    the body past the objects that latspan follows: the call is over.
+    If a latspan function that called the SDK is on the stack, the end waits: that function is
+    about to receive the outcome, with more detail than the SDK's span has. Otherwise the caller
+    has read, closed or dropped the body without the objects that latspan tracks, and the callback
+    ends the call.
 
     Returns:
-        ``None`` for a span whose maker ends it otherwise.
+        The callback, which returns ``None`` to wait, or the attributes to set on the span now.
+        ``None`` instead of a callback for a span of another instrumentation, which ends its spans
+        in another way.
     """
     scope = getattr(span, "instrumentation_scope", None)
     if not str(getattr(scope, "name", "")).startswith(_ENDS_ITS_OWN):
@@ -129,7 +133,8 @@ def ending_beside(
                     finalizing = finalizing or frame.f_code.co_name == "__del__"
                     frame = frame.f_back
                 _finish(call, span, finalizing=finalizing)
-            # Of an answer that was read to its end more is known when it was looked into.
+            # For a response that was read to its end the span waits: more is known once the
+            # response has been parsed.
             outcome = call.outcome
             if outcome is not None and outcome is not Outcome.COMPLETED:
                 return {semconv.LATSPAN_OUTCOME: outcome.value}
@@ -139,7 +144,7 @@ def ending_beside(
 
 
 def _finish(call: ModelCall, span: trace.Span, *, finalizing: bool) -> None:
-    """End a call as the SDK says that it ended."""
+    """End a call with the status of the SDK's span."""
     status = getattr(getattr(span, "status", None), "status_code", None)
     error_type: str | None = None
     outcome = Outcome.CLOSED_EARLY
@@ -148,6 +153,6 @@ def _finish(call: ModelCall, span: trace.Span, *, finalizing: bool) -> None:
         outcome, error_type = Outcome.ERROR, str(attributes.get(semconv.ERROR_TYPE))
     elif status is trace.StatusCode.OK:
         outcome = Outcome.COMPLETED
-        # The caller has read the bytes: of the chunks nothing is known.
+        # The caller read the bytes directly, so nothing is known about the chunks.
         call.reads = None
     call.finish(outcome, error_type=error_type, finalizing=finalizing)

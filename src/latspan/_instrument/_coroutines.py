@@ -1,4 +1,4 @@
-"""Coroutines of ours, and functions that return them, in the place of a client library's."""
+"""Coroutines and functions of latspan that stand in for those of a client library."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ def as_coroutine_function(function: Callable[_P, _R]) -> Callable[_P, _R]:
     """
     Mark a function that returns a coroutine, for ``inspect.iscoroutinefunction``.
 
-    An ``async def`` would do as well, but refuse wrong arguments only when it is awaited.
+    An ``async def`` would work too, but would raise for wrong arguments only when awaited.
 
     Args:
-        function: A plain function; it is changed, and returned.
+        function: A plain function; it is modified and returned.
     """
     if sys.version_info >= (3, 12):
         return inspect.markcoroutinefunction(function)
-    # Python 3.11 has no such mark. `inspect` reads this flag; the interpreter makes a coroutine
-    # by an instruction in the code, whatever the flag is.
+    # Python 3.11 has no such mark. `inspect` reads this flag; the interpreter creates a coroutine
+    # because of an instruction in the code, whatever the flag is.
     plain: Any = function
     plain.__code__ = plain.__code__.replace(co_flags=plain.__code__.co_flags | inspect.CO_COROUTINE)
     return function
@@ -36,15 +36,17 @@ def as_coroutine_function(function: Callable[_P, _R]) -> Callable[_P, _R]:
 
 def impersonate(ours: Coroutine[Any, Any, _T], begun: Awaitable[_T]) -> Coroutine[Any, Any, _T]:
     """
-    Return ``ours`` so that it passes for ``begun``, which it awaits.
+    Return ``ours``, made to look like ``begun``, which it awaits.
 
-    It bears the other's name, and where it is dropped before its first step, as a task that is
-    cancelled at once drops it, Python warns no more than it would without us.
+    It gets the name of ``begun``. If it is dropped before its first step, for example by a task
+    that is cancelled immediately, ``begun`` is closed, so Python warns no more than it would
+    without latspan.
 
     Args:
-        ours: Not started yet.
-        begun: What the client library returned; called already, because a library refuses wrong
-            arguments when it is called, and begins nothing else before it is awaited.
+        ours: latspan's coroutine, not started yet.
+        begun: The awaitable that the client library returned. The library has been called
+            already, because it raises for wrong arguments when it is called, and starts nothing
+            else before it is awaited.
     """
     if isinstance(begun, CoroutineType):
         named: Any = ours

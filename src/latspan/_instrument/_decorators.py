@@ -1,4 +1,4 @@
-"""Something around a block of code, or around each run of a function of whatever kind."""
+"""Scopes around a block of code or around each run of a function or generator."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ _R = TypeVar("_R")
 
 
 class Run(Protocol[_T_co]):
-    """One run: a block, a call of a function, or a generator from its first step to its end."""
+    """One run of a block, a function call, or a generator from its first step to its end."""
 
     def current(self) -> AbstractContextManager[_T_co]:
-        """Be current for one step."""
+        """Make the run current for one step."""
         ...
 
     def finish(self, error: BaseException | None = None) -> None:
-        """End it; with what ended it, if anything did."""
+        """End the run, with the exception that ended it, if any."""
         ...
 
 
 class _Steps(Generic[_T]):
-    """A run that is current while a step runs, and has no end of its own."""
+    """A run that is current while a step runs, and does nothing at its end."""
 
     __slots__ = ("_current",)
 
@@ -47,7 +47,7 @@ class _Steps(Generic[_T]):
 
 
 class _Entry(Generic[_T]):
-    """One ``with`` statement that is inside a scope."""
+    """One ``with`` statement that has entered a scope."""
 
     __slots__ = ("_inside", "_run", "_token")
 
@@ -59,14 +59,14 @@ class _Entry(Generic[_T]):
     def enter(self) -> _T:
         self._token = _innermost.set(self)
         if self._run is None:
-            # Only a run that has no value may be missing.
+            # `begin` may return None only for runs without a value.
             return cast("_T", None)
         self._inside = self._run.current()
         return self._inside.__enter__()
 
     def exit(self, error: BaseException | None) -> None:
         if self._token is not None:
-            # A generator may be closed in another context than it was begun in.
+            # A generator may be closed in a different context from the one it was started in.
             with suppress(ValueError):
                 _innermost.reset(self._token)
         if self._inside is not None:
@@ -80,13 +80,13 @@ _innermost: Final[ContextVar[_Entry[Any] | None]] = ContextVar("latspan_scope", 
 
 class Scope(Generic[_T]):
     """
-    Something around the body of a ``with`` statement, or around each run of a decorated function.
+    Reusable scope for the body of a ``with`` statement or for each run of a decorated function.
 
-    One scope can be used any number of times: one after another, nested, and in several threads
-    and tasks at once.
+    One scope can be used any number of times: sequentially, nested, and in several threads and
+    tasks at once.
 
     Args:
-        begin: Begins a run. It may return ``None`` for no run if a run has no value.
+        begin: Begins a run. It may return ``None`` for no run if runs have no value.
     """
 
     __slots__ = ("_begin", "_open")
@@ -98,10 +98,10 @@ class Scope(Generic[_T]):
     @staticmethod
     def of(current: Callable[[], AbstractContextManager[_V]]) -> Scope[_V]:
         """
-        Return a scope inside which a context manager is entered.
+        Return a scope that enters a context manager.
 
         Args:
-            current: Makes a new one for each block and for each step of a generator.
+            current: Returns a new context manager for each block and each step of a generator.
         """
         return Scope(lambda: _Steps(current))
 
@@ -124,26 +124,31 @@ class Scope(Generic[_T]):
             self._left().exit(exc)
 
     def _left(self) -> _Entry[_T]:
-        """Return what ends here: other threads and tasks may be inside the same scope."""
+        """
+        Remove and return the entry that ends here.
+
+        Other threads and tasks may be inside the same scope.
+        """
         here = _innermost.get()
         for entry in self._open.copy():
             if entry is here:
                 self._open.remove(entry)
                 return entry
-        # It was entered in another context, and nothing tells which of those it was.
+        # It was entered in another context, and the open entries do not record which one: take
+        # the latest.
         return self._open.pop()
 
 
 Begin = Callable[[], Run[Any] | None]
-"""Begins a run; ``None`` if nothing is to be around it."""
+"""Begins a run; returns ``None`` for no run."""
 
 
 def wrapped(function: Callable[..., Any], begin: Begin) -> Callable[..., Any]:
     """
-    Return ``function`` with something around each of its runs.
+    Return ``function`` wrapped so that each of its runs is a :class:`Run`.
 
-    Works on functions and generators, synchronous and asynchronous. What is around a generator
-    lasts from its first step to its end, and is current only while a step runs.
+    Works on functions and generators, synchronous and asynchronous. The run of a generator lasts
+    from its first step to its end, and is current only while a step runs.
 
     Args:
         function: The function.
@@ -159,7 +164,7 @@ def wrapped(function: Callable[..., Any], begin: Begin) -> Callable[..., Any]:
 
 
 def _is_awaited(function: Any) -> bool:
-    """Return whether ``types.coroutine`` made an awaitable of what a generator function returns."""
+    """Return whether ``types.coroutine`` made the generators of a function awaitable."""
     code = getattr(inspect.unwrap(function), "__code__", None)
     return bool(getattr(code, "co_flags", 0) & inspect.CO_ITERABLE_COROUTINE)
 

@@ -1,4 +1,4 @@
-"""Which of latspan's integrations there are, and switching them on together."""
+"""Discovery of latspan's integrations, and functions that switch them on and off together."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _EVERY: Final = "*"
 
 
 class IntegrationStatus(Enum):
-    """Whether an integration can be switched on, and if not, why."""
+    """Status of an integration: it can be switched on, or the reason why it cannot."""
 
     READY = "ready"
     ABSENT = "absent"
@@ -45,14 +45,14 @@ class IntegrationStatus(Enum):
 @dataclass(frozen=True, slots=True)
 class Integration:
     """
-    One of latspan's integrations, as it stands in this environment.
+    One of latspan's integrations and its status in this environment.
 
     Args:
-        name: As :func:`auto_instrument` returns it.
+        name: Name as returned by :func:`auto_instrument`.
         standing: Whether it can be switched on.
-        requires: The requirement that decides, for example ``openai >= 2, < 4``; empty for one
-            that is broken.
-        found: The distribution that is there, for example ``openai 3.1.0``, if any is.
+        requires: The decisive requirement, for example ``openai >= 2, < 4``; empty for a broken
+            integration.
+        found: The installed distribution, for example ``openai 3.1.0``, if any.
         reason: Why it is disabled or broken.
     """
 
@@ -65,16 +65,16 @@ class Integration:
 
 def auto_instrument() -> tuple[str, ...]:
     """
-    Instrument every supported client library that is installed; calling it twice is once.
+    Instrument every supported client library that is installed; a second call has no effect.
 
-    A library is patched when it is imported, or at once where it has been. What is named in
-    ``LATSPAN_DISABLED_INSTRUMENTATIONS`` or ``OTEL_PYTHON_DISABLED_INSTRUMENTATIONS``, with commas
-    between, stays off; ``*`` is all of them.
+    A library is patched when it is imported, or immediately if it has been imported already.
+    Integrations listed in ``LATSPAN_DISABLED_INSTRUMENTATIONS`` or
+    ``OTEL_PYTHON_DISABLED_INSTRUMENTATIONS``, separated by commas, stay off; ``*`` means all.
 
     Returns:
         The names of the integrations that are on, for example ``("latspan_httpx2",
-        "latspan_openai")``. A library that is absent is left alone. So is one of a version that is
-        not supported, or whose integration fails, with one warning.
+        "latspan_openai")``. A library that is not installed is skipped. A library of an
+        unsupported version, or whose integration fails, is skipped with one warning.
     """
     return tuple(sorted(point.name for point in _ours() if _switch_on(point)))
 
@@ -86,10 +86,10 @@ def instrumented() -> tuple[str, ...]:
 
 def uninstrument(*names: str) -> None:
     """
-    Take instrumentation of latspan's off again.
+    Remove latspan's instrumentation.
 
     Args:
-        names: Which integrations, as :func:`auto_instrument` returned them; all, if none is given.
+        names: Names of integrations as returned by :func:`auto_instrument`; all if none is given.
     """
     for point in _ours():
         instrumentor = _load(point) if not names or point.name in names else None
@@ -99,10 +99,11 @@ def uninstrument(*names: str) -> None:
 
 def instrumentor_of(library: str) -> Instrumentor | None:
     """
-    Return the integration of a client library, on or off; ``None`` where there is none.
+    Return the integration of a client library, on or off; ``None`` if there is none.
 
     Args:
-        library: Its top-level package; an integration's name is ``latspan_`` and that.
+        library: Top-level package of the library; the integration's name is ``latspan_`` followed
+            by it.
     """
     for point in _ours():
         if point.name == _PREFIX + library:
@@ -111,7 +112,7 @@ def instrumentor_of(library: str) -> Instrumentor | None:
 
 
 def disabled_by(name: str) -> str | None:
-    """Return the environment variable that keeps an integration off, if one does."""
+    """Return the environment variable that disables an integration, ``None`` if none does."""
     for variable in _DISABLING:
         named = {part.strip() for part in os.environ.get(variable, "").split(",")}
         if not named.isdisjoint({name, _EVERY}):
@@ -120,7 +121,7 @@ def disabled_by(name: str) -> str | None:
 
 
 def integrations() -> Iterator[Integration]:
-    """Yield every integration as it stands, by name; nothing is switched on or imported."""
+    """Yield every integration with its status, by name; none is switched on or imported for it."""
     for point in sorted(_ours(), key=lambda point: point.name):
         try:
             requires = tuple(point.load()().instrumentation_dependencies())

@@ -1,4 +1,4 @@
-"""One request and its response on a transport: an attempt of an open call, or one of its own."""
+"""One request and its response on a transport: an attempt of an open call, or standalone."""
 
 from __future__ import annotations
 
@@ -29,19 +29,20 @@ class Exchange:
     """
     One request and its response on the transport.
 
-    A transport may send it more than once: again after a failure, or a second time meanwhile.
-    Each send is a try. A transport that knows only its own sends begins each with
-    :meth:`try_again`; one that knows them from those below it asks :meth:`send_begins` for the
-    try that a send is of. A try ends with :meth:`try_answered` or :meth:`try_failed`; the exchange
-    ends with :meth:`answered` or :meth:`failed`, which end the last try too.
+    A transport may send the request more than once: again after a failure, or a second time in
+    parallel. Each send is an attempt. A transport that only sees its own sends begins each further
+    one with :meth:`try_again`; a transport that gets its sends from the transports below it calls
+    :meth:`send_begins` to get the attempt of a send. An attempt ends with :meth:`try_answered` or
+    :meth:`try_failed`; the exchange ends with :meth:`answered` or :meth:`failed`, which end the
+    last attempt too.
 
     Args:
-        call: The call it is a try of, or an exchange of its own.
-        attempt: The try.
+        call: The call that it is an attempt of, or its own call if it is standalone.
+        attempt: The attempt.
         sent: The request.
-        alone: Whether it is an exchange of its own, which ends with its response.
-        outer: The exchange that it carries on, a transport inside a transport: its tries are the
-            other's, and the other ends with its own response.
+        alone: Whether the exchange is standalone; it then ends with its response.
+        outer: The enclosing exchange, if this one belongs to a transport inside a transport: both
+            share the outer one's attempts, and the outer one ends with its own response.
     """
 
     __slots__ = (
@@ -69,7 +70,7 @@ class Exchange:
         self.sent = sent
         self.alone = alone
         self.connected_here = False
-        """Whether a connection was made for it, as far as was heard."""
+        """Whether a connection was opened for this exchange, as far as the transport reported."""
         self._outer = outer
         self._unsent = True
         self._failure: BaseException | None = None
@@ -84,17 +85,18 @@ class Exchange:
         apart: bool = False,
     ) -> Exchange | None:
         """
-        Begin an exchange, now.
+        Begin an exchange now.
 
         Args:
             sent: The request. Neither credentials nor the query of its URL leave the process.
-            official: OpenTelemetry's own instrumentation of this client, a module and the name of
-                its instrumentor: where it is on, the HTTP span is its.
-            start_up: Done before the try begins.
-            apart: It is no part of what is going on, which a body may be read for.
+            official: Module and instrumentor class of OpenTelemetry's own instrumentation of this
+                client; if it is on, it opens the HTTP span.
+            start_up: Called before the attempt begins.
+            apart: Whether the exchange is independent of the open call. Example: the body of a
+                request is read from another response, which is requested during the attempt.
 
         Returns:
-            ``None`` where there is nothing to do.
+            ``None`` if there is nothing to do.
         """
         call = None if apart else active_call()
         if call is not None and not call.own_requests.include(
@@ -130,21 +132,21 @@ class Exchange:
 
     def active(self) -> Entered[Call | None] | None:
         """
-        Make this the call that is found in this context, until the result is left.
+        Make this the active call of this context, until the result is left.
 
         Returns:
-            ``None`` for a try of an open call: that is the one already, with whatever was made
-            current inside it.
+            ``None`` for an attempt of an open call: that call is active already, with any span
+            that was made current inside it.
         """
         return self.call.active() if self.alone else None
 
     def trace_context(self) -> tuple[tuple[str, str], ...]:
         """
-        Return ``traceparent`` and ``tracestate``, names and values, as far as there is any.
+        Return names and values of ``traceparent`` and ``tracestate``, those that are available.
 
-        They are for a request that has no ``traceparent`` yet. This is the one thing that latspan
-        adds to what is sent. ``LATSPAN_PROPAGATE=false`` and ``OTEL_PROPAGATORS`` without
-        ``tracecontext`` turn it off.
+        They are for a request that has no ``traceparent`` yet. latspan adds nothing else to
+        what is sent. ``LATSPAN_PROPAGATE=false`` and ``OTEL_PROPAGATORS`` without ``tracecontext``
+        turn it off.
 
         Source: W3C Trace Context, version 00.
         """
@@ -153,21 +155,22 @@ class Exchange:
         span = self.call.span
         identity = span.span_context
         if not self.call.spanned:
-            # No span of ours: the one that it is in is told.
+            # latspan has no span for this call: propagate the enclosing span.
             identity = trace.get_current_span(span.context).get_span_context()
             if not identity.is_valid:
                 return ()
         trace_id, span_id, _, flags, state, _ = identity
-        # By hand: through OpenTelemetry's propagator this was the dearest step of a call.
+        # Formatted here: OpenTelemetry's propagator was the most expensive step of a call.
         parent = ("traceparent", f"00-{trace_id:032x}-{span_id:016x}-{flags:02x}")
         return (parent, ("tracestate", state.to_header())) if state else (parent,)
 
     def send_begins(self) -> Attempt:
         """
-        Return the try that a send is of, which begins now.
+        Return the attempt of a send that begins now.
 
-        The first send is of the try that began with the exchange; what the transport did before
-        it is no part of that. Every further one is of another try.
+        The first send belongs to the attempt that was opened with the exchange; that attempt then
+        starts now, so the transport's earlier work is not part of it. Every further send gets an
+        attempt of its own.
         """
         if self._unsent:
             self._unsent = False
@@ -180,38 +183,38 @@ class Exchange:
         return self.attempt
 
     def try_again(self) -> None:
-        """Begin another try, now; the one before came to nothing."""
+        """Begin another attempt now, after an unsuccessful one."""
         self._unsent = False
         self.send_begins()
         self.connected_here = False
 
     def try_answered(self, status: int, attempt: Attempt | None = None) -> None:
         """
-        Hear that the response headers of a try were handed over.
+        Record that the transport returned the response headers of an attempt.
 
         Args:
             status: The HTTP status code.
-            attempt: The try, the current one if not given.
+            attempt: The attempt, the current one if not given.
         """
         attempt = attempt or self.attempt
         if attempt.end_ns is None:
             attempt.end_ns = self.call.now()
             if attempt.headers_ns is None:
-                # A transport beneath that gives no events.
+                # The transport below reports no events.
                 attempt.headers_ns = attempt.end_ns
             _has_status(attempt, status)
 
     def try_failed(self, error: BaseException) -> None:
-        """Hear that a try raised ``error``; of several errors on the way up the first counts."""
+        """Record that an attempt raised ``error``; only the first error of an attempt counts."""
         self._fail(self.attempt, error)
 
     def send_failed(self, error: BaseException, attempt: Attempt) -> None:
         """
-        Hear that a send of :meth:`send_begins` raised; the transport above may send again.
+        Record that a send begun with :meth:`send_begins` raised; the transport may send again.
 
         Args:
             error: The error.
-            attempt: The try.
+            attempt: The attempt.
         """
         if self._outer is not None:
             self._outer.send_failed(error, attempt)
@@ -234,14 +237,14 @@ class Exchange:
         decoded: bool = False,
     ) -> None:
         """
-        Hear that the response headers were handed over to the caller.
+        Record that the caller received the response headers.
 
         Args:
             status: The HTTP status code.
-            headers: The response headers, in whatever mapping ignores case.
-            response: Whose body is followed to its end if the exchange is one of its own.
-            request_body: What was sent, if it is at hand.
-            decoded: Whether reads bring the body without its content coding.
+            headers: The response headers, in a mapping that ignores case.
+            response: The response; its body is tracked to its end if the exchange is standalone.
+            request_body: The request's body, if it is available.
+            decoded: Whether reads return the body without its content coding.
         """
         if self._outer is not None:
             self.try_answered(status)
@@ -255,22 +258,22 @@ class Exchange:
             call.returned()
             track_body(call, attempt, response, request_body, decoded=decoded)
         elif call.gathered is not None and call.request is None:
-            # Its client library's integration has not taken it down.
+            # The integration of the client library has not recorded the request.
             call.request = request_body
 
     def _answered_try(self, status: int) -> Attempt:
-        """End every try, and return the one that brought the response."""
+        """End every attempt, and return the one that got the response."""
         self._failure = None
         attempts = self.call.attempts
         answered = self.attempt = answering(attempts) or self.attempt
         if answered.headers_ns is None and answered.failed:
-            # The transport had the response from elsewhere, after every send had failed.
+            # The transport got the response from elsewhere, after every send had failed.
             answered = self.attempt = self.call.open_attempt()
         self.try_answered(status)
         _has_status(answered, status)
         for attempt in attempts:
             if attempt.end_ns is None:
-                # It was sent at the same time, and is not waited for.
+                # It was sent in parallel, and the transport does not wait for it.
                 attempt.end_ns = answered.end_ns
         return answered
 
@@ -282,12 +285,12 @@ class Exchange:
         error_type: str | None = None,
     ) -> None:
         """
-        Hear that the transport raised.
+        Record that the transport raised.
 
         Args:
-            error: What made it fail, which may lie beneath what it raised.
-            outcome: How the exchange ended, where the class of ``error`` does not say.
-            error_type: The same of its ``error.type``.
+            error: The cause of the failure, which may be wrapped in the exception raised.
+            outcome: Outcome of the exchange, if the class of ``error`` does not determine it.
+            error_type: Its ``error.type``, if the class of ``error`` does not determine it.
         """
         if self._outer is not None:
             self._outer.send_failed(error, self.attempt)
@@ -295,21 +298,21 @@ class Exchange:
         attempt, failure = self.attempt, self._failure
         self._failure = self.call.own_requests.under_way = None
         if failure is not None and (failure is error or failure is error.__cause__):
-            # The failure of the send came up to here, as it was or as the cause of another.
+            # The failure of the send propagated to here, unchanged or as the cause of another.
             attempt.end_ns = attempt.error_type = None
         ended_ns = attempt.end_ns
         self.try_failed(error)
         if self.alone:
             self.call.finish(
                 outcome or outcome_of(error),
-                # After a try that had ended before, the transport did something else until now.
+                # If the attempt had ended earlier, the transport was busy otherwise until now.
                 done_ns=attempt.end_ns if ended_ns is None else None,
                 error_type=error_type or error_type_of(error),
             )
 
 
 def _has_status(attempt: Attempt, status: object) -> None:
-    # A mock's, or a transport of the application's own, may have text here or anything else.
+    # A mock, or a transport that the application provides, may pass text or anything else here.
     known = status if isinstance(status, int) else None
     attempt.status = known
     attempt.error_type = str(known) if known is not None and is_error(known) else None

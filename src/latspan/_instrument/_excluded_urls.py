@@ -1,4 +1,4 @@
-"""Requests that OpenTelemetry's variables exclude from tracing, by their URL."""
+"""Requests that OpenTelemetry's environment variables exclude from tracing by URL."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ _ALL: Final = "OTEL_PYTHON_EXCLUDED_URLS"
 
 def is_excluded(url: Callable[[], str], *libraries: str) -> bool:
     """
-    Return whether a request has no span, no values and no trace context of ours.
+    Return whether a request is excluded: it gets no span, values or trace context from latspan.
 
     Args:
-        url: Returns its URL; called only if anything is excluded. The variables are read when
+        url: Returns its URL; called only if any URL is excluded. The variables are read once
             latspan has been configured.
-        libraries: What OpenTelemetry calls the libraries that the request may be of, as
-            ``HTTPX`` in ``OTEL_PYTHON_HTTPX_EXCLUDED_URLS``. If one of these variables is set,
-            ``OTEL_PYTHON_EXCLUDED_URLS`` does not apply.
+        libraries: OpenTelemetry's names of the libraries that may have made the request, for
+            example ``HTTPX`` in ``OTEL_PYTHON_HTTPX_EXCLUDED_URLS``. If one of these variables is
+            set, ``OTEL_PYTHON_EXCLUDED_URLS`` does not apply.
 
-    Source: ``get_excluded_urls`` of ``opentelemetry.util.http``: regular expressions with commas
-    between them, each searched for in the URL.
+    Source: ``get_excluded_urls`` of ``opentelemetry.util.http``: regular expressions separated by
+    commas, each searched for in the URL.
     """
     runtime = _runtime.current()
     if runtime is None:
         return False
     patterns = runtime.excluded_urls.get(libraries)
     if patterns is None:
-        # Once, because a variable that is not set takes some microseconds to look for.
+        # Read once, because looking up an unset variable takes some microseconds.
         patterns = runtime.excluded_urls[libraries] = _read(libraries)
     if not patterns:
         return False

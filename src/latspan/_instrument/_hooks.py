@@ -1,4 +1,4 @@
-"""Opening a call or an exchange, and finding it again."""
+"""Functions that open a call or an exchange, and that find the open one."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ __all__ = [
 ]
 
 _SUPPRESSION_KEYS = (
-    # The keys carry a random suffix, so they can only be had from where they are made.
+    # The keys have a random suffix, so they can only be imported from the module that makes them.
     context._SUPPRESS_INSTRUMENTATION_KEY,  # pyright: ignore[reportPrivateUsage]
     "suppress_instrumentation",
 )
@@ -54,7 +54,7 @@ _HTTP_SUPPRESSION_KEYS = (
 
 
 def _suppressed(current: Context, keys: tuple[str, ...]) -> bool:
-    # By hand: `any` over a generator costs ten times as much, and this is asked twice a call.
+    # A loop: `any` over a generator costs ten times as much, and this runs twice per call.
     for key in keys:  # noqa: SIM110
         if current.get(key):
             return True
@@ -62,12 +62,12 @@ def _suppressed(current: Context, keys: tuple[str, ...]) -> bool:
 
 
 def is_switched_on() -> bool:
-    """Return whether latspan is configured: otherwise there is nothing to do."""
+    """Return whether latspan is configured; if not, an integration has nothing to do."""
     return _runtime.current() is not None
 
 
 def is_suppressed() -> bool:
-    """Return whether the instrumentation of HTTP is suppressed in this context."""
+    """Return whether HTTP instrumentation is suppressed in this context."""
     return _suppressed(context.get_current(), _HTTP_SUPPRESSION_KEYS)
 
 
@@ -86,30 +86,31 @@ def open_call(
     request: Mapping[str, Any] | None = None,
 ) -> Call | None:
     """
-    Open one logical call of a model's client library, retries inside.
+    Open one logical call of a model's client library, retries included.
 
     Args:
-        operation: The conventions' operation, for example ``chat``.
-        provider: The conventions' provider name, for example ``openai``.
-        model: The model asked for, ``None`` where the request does not say.
-        dialect: How to read the answer.
-        server: Host and port it goes to, where known.
-        client: The client library's client, if what it builds is noted by
-            :func:`patch_request_builder`: then no other request is an attempt of the call.
-        streamed: Whether the answer was asked for in chunks.
-        choices: How many answers were asked for at once.
+        operation: Operation name of the GenAI conventions, for example ``chat``.
+        provider: Provider name of the GenAI conventions, for example ``openai``.
+        model: The requested model, ``None`` if the request does not name one.
+        dialect: API format of the response.
+        server: Host and port of the server, if known.
+        client: The client library's client, if :func:`patch_request_builder` records the requests
+            that it builds: then no other request is an attempt of the call.
+        streamed: Whether a streamed response was requested.
+        choices: Number of choices requested.
         attributes: Further attributes of the span, known before the call.
         awaits_span: Whether another instrumentation is known to open its span inside the call,
             where a transport integration finds it.
-        request: What is asked, by the API's names of its parts. Read only where content is, and
-            of it only what holds content.
+        request: Fields of the request, by their names in the API. Read only if content is
+            captured, and then only the fields that hold content.
 
-    Where another instrumentation has opened a span for the same call, that is the one LLM span:
-    latspan adds to it, and leaves the conventions' metrics to whoever emits them.
+    If another instrumentation has opened a span for the same call, that span remains the only LLM
+    span: latspan adds attributes to it, and does not emit the conventions' metrics if the other
+    instrumentation emits them.
 
     Returns:
-        ``None`` when latspan is not configured or instrumentation is suppressed here: then there
-        is nothing to do.
+        The call; ``None`` if latspan is not configured or instrumentation is suppressed in this
+        context, so there is nothing to do.
     """
     runtime = _runtime.current()
     if runtime is None:
@@ -169,13 +170,14 @@ def open_exchange(
 
     Args:
         method: The HTTP method, which is the span's name.
-        server: Host and port it goes to.
+        server: Host and port of the server.
         attributes: Attributes of the span, known before the exchange.
-        spanned_elsewhere: Whether another instrumentation opens a span for it: then it has none
-            of ours, unless it turns out to be a call.
+        spanned_elsewhere: Whether another instrumentation opens a span for it: latspan then opens
+            none, unless the exchange turns out to be a call.
 
     Returns:
-        ``None`` when latspan is not configured or HTTP instrumentation is suppressed here.
+        The exchange; ``None`` if latspan is not configured or HTTP instrumentation is suppressed
+        in this context.
     """
     runtime = _runtime.current()
     if runtime is None:
@@ -198,7 +200,7 @@ def open_exchange(
 
 
 def adopt_llm_span(call: Call) -> None:
-    """Give ``call``, which has none, the span that another instrumentation opened inside it."""
+    """Attach the span that another instrumentation opened inside ``call``, which has no span."""
     runtime = _runtime.current()
     span = llm_span_around(context.get_current())
     if runtime is not None and span is not None:
@@ -207,9 +209,9 @@ def adopt_llm_span(call: Call) -> None:
 
 def asks_for_usage() -> bool:
     """
-    Return whether a stream is to be asked for its token counts, where its caller said nothing.
+    Return whether to request token counts for a stream if its caller did not set the option.
 
-    That changes a request, so it is so only where somebody configured it.
+    This changes the request, so it is done only if ``request_stream_usage`` is configured.
     """
     runtime = _runtime.current()
     if runtime is None or not runtime.request_stream_usage:
@@ -218,7 +220,7 @@ def asks_for_usage() -> bool:
 
 
 def active_call() -> Call | None:
-    """Return the call that a client library is making in this context, unless suppressed."""
+    """Return the call open in this context, ``None`` if HTTP instrumentation is suppressed."""
     call = _active_call()
     if call is None or _suppressed(context.get_current(), _HTTP_SUPPRESSION_KEYS):
         return None
@@ -227,12 +229,12 @@ def active_call() -> Call | None:
 
 def patch_request_builder(patches: Patches, cls: type, name: str = "_build_request") -> None:
     """
-    Note which requests the clients of an SDK build: they are what its calls send.
+    Record the requests that an SDK's clients build: these are the requests that its calls send.
 
     Args:
-        patches: Puts the patch on, and takes it off.
+        patches: Applies and removes the patch.
         cls: The class of the SDK's clients.
-        name: Its method that returns a request of httpx's, or of httpx2's.
+        name: Name of its method that returns an httpx or httpx2 request.
     """
 
     def noting(original: Callable[..., Any]) -> Callable[..., Any]:

@@ -1,4 +1,4 @@
-"""The base of every integration: OpenTelemetry's instrumentor, with patches that come off."""
+"""Base class of every integration: OpenTelemetry's instrumentor with reversible patches."""
 
 from __future__ import annotations
 
@@ -24,23 +24,24 @@ class Instrumentor(BaseInstrumentor):
     """
     Switches the instrumentation of one library on and off.
 
-    ``instrument()`` twice is once, and ``uninstrument()`` puts the very same objects back. The
-    library is patched when the application imports it, or at once where it has: a program that
-    never uses it does not pay for its import, and one that must do something before does so.
+    A second ``instrument()`` has no effect, and ``uninstrument()`` restores the identical original
+    objects. The library is patched when the application imports it, or immediately if it has been
+    imported: a program that never uses the library does not pay for its import, and a program
+    that must act before the import can do so.
 
-    Whoever switches it on, nothing that goes wrong is raised: OpenTelemetry's loader would leave
-    all other libraries alone too. A library that is absent is left alone in silence; one of a
-    version outside :attr:`requires`, or whose patches fail, with one warning.
+    No failure is raised, because OpenTelemetry's loader would then skip all other libraries too.
+    A library that is not installed is skipped silently; a library of a version outside
+    :attr:`requires`, or whose patches fail, is skipped with one warning.
     """
 
     requires: ClassVar[Collection[str]]
     """Requirement strings, for example ``openai >= 2, < 4``; all must hold."""
 
     library: ClassVar[str] = ""
-    """The import package to await; the name in the first requirement, unless said."""
+    """Import package whose import triggers the patches; the first requirement's name if empty."""
 
     begins: ClassVar[bool] = True
-    """Whether the library's import begins what is expected; not one that exporters import too."""
+    """Whether the import starts latspan if a start is expected; false if exporters import it."""
 
     _patches: Patches | None = None
 
@@ -50,35 +51,35 @@ class Instrumentor(BaseInstrumentor):
 
     @abstractmethod
     def patch(self, patches: Patches) -> None:
-        """Apply this integration's patches through ``patches``; the library is imported."""
+        """Apply this integration's patches through ``patches``; the library is imported by now."""
 
     def warmer(
         self, client: Any, url: str | None, timeout_s: float
     ) -> Warmer | UnderlyingClient | None:
         """
-        Return what opens connections of a client of this library's ahead of its first request.
+        Return an object that opens connections of a client before the client's first request.
 
         Args:
             client: Any client.
-            url: Where to; ``None`` for where the client sends to by itself.
-            timeout_s: The longest that each step of each request may take, in seconds.
+            url: URL to connect to; ``None`` for the client's own base URL.
+            timeout_s: Maximum duration of each step of each request, in seconds.
 
         Returns:
-            ``None`` for the client of another library, and where latspan cannot.
+            ``None`` for the client of another library, and for a client that latspan cannot warm.
         """
         del client, url, timeout_s
         return None
 
     def instrument(self, **kwargs: Any) -> None:  # noqa: ARG002 - OpenTelemetry's signature
-        """Switch it on, where the library is installed in a version that is supported."""
+        """Switch the integration on if a supported version of the library is installed."""
         if self.is_instrumented_by_opentelemetry or not self._is_supported():
             return
-        # OpenTelemetry's own check has an error to say of an absent library.
+        # OpenTelemetry's own check logs an error for a library that is not installed.
         super().instrument(skip_dep_check=True)
         when_imported(self._awaited(), self._patch)
 
     def uninstrument(self, **kwargs: Any) -> None:
-        """Switch it off, if it is on."""
+        """Switch the integration off if it is on."""
         if self.is_instrumented_by_opentelemetry:
             super().uninstrument(**kwargs)
 
@@ -97,7 +98,7 @@ class Instrumentor(BaseInstrumentor):
         return False
 
     def _patch(self) -> None:
-        """Patch the library that was imported, if that is still wanted."""
+        """Patch the imported library if the integration is still on."""
         if self._patches is not None or not self.is_instrumented_by_opentelemetry:
             return
         patches = Patches()

@@ -1,4 +1,4 @@
-"""What people say in their own code: this is one request, and this is what it is about."""
+"""Manual instrumentation: requests, stages and attributes that the application declares."""
 
 from __future__ import annotations
 
@@ -23,13 +23,14 @@ def request(name: str) -> WorkScope:
     """
     Open one user-visible unit of work: ``with latspan.request("answer a question"):``.
 
-    It gets a span and a timeline of its own. Of its time, what the last call inside it spent goes
-    to that call's segments, earlier calls are ``call``, and the application's own time is
-    ``prepare`` before the last call began and ``postprocess`` after, or the stage that it is in.
+    The request gets its own span and timeline. The time of the last call inside it is divided into
+    that call's segments, and the time of earlier calls is ``call``. The application's own time is
+    ``prepare`` before the last call began and ``postprocess`` after it, or the stage that it
+    belongs to.
 
     Args:
-        name: The span's name, for example the use case. One name for many requests: no identifier
-            of a user or a conversation.
+        name: The span's name, for example the use case. Use one name for many requests, without
+            identifiers of a user or a conversation.
     """
     return WorkScope(Kind.REQUEST, name)
 
@@ -49,8 +50,8 @@ def attributes(
     generators, synchronous and asynchronous.
 
     Args:
-        inference_path: One route, model, prompt template and traffic profile, under one name. If
-            not set, the route and the model.
+        inference_path: One name for a route, model, prompt template and traffic profile. Defaults
+            to the route and the model.
         route: Route of the application that serves the request.
         traffic_class: Class of traffic, for example ``interactive`` or ``batch``.
         tenant: Customer that the request is for; recorded only if set here.
@@ -69,9 +70,9 @@ def attributes(
 
 class WorkScope(Scope[None]):
     """
-    A ``with`` statement's body, or each run of a decorated function, as a request or a stage.
+    Scope that makes a ``with`` block, or each run of a decorated function, a request or a stage.
 
-    It does nothing until latspan is configured.
+    It has no effect until latspan is configured.
 
     Args:
         kind: ``request`` or ``stage``.

@@ -1,4 +1,4 @@
-"""What a client library hands back for a call: a stream, a raw response, or the whole answer."""
+"""Wrappers of SDK methods that return a stream, a raw response or a complete response."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ __all__ = ["Answers", "CallFactory", "RequestRewriter", "unless_inside", "with_n
 
 _RAW: Final = "x-stainless-raw-response"
 _INSIDE_WITH: Final = "stream"
-"""What the SDKs send of raw responses that come only inside ``with``; of others, something else."""
+"""Value of the header ``_RAW`` for raw responses that are only available inside ``with``."""
 
 CallFactory = Callable[[Any, Mapping[str, Any]], ModelCall | None]
-"""Opens a call, given whose method it is and its keyword arguments."""
+"""Opens a call, given the object that the method belongs to and the keyword arguments."""
 
 RequestRewriter = Callable[[dict[str, Any]], dict[str, Any]]
 """
-What is asked where ``request_stream_usage`` is configured, given the keyword arguments of a method.
+Returns the keyword arguments to send if ``request_stream_usage`` is configured.
 
-What was given is not changed.
+It receives the caller's keyword arguments and does not modify them.
 """
 
 
 def with_names(wrapper: Callable[..., Any], *names: str) -> Callable[..., Any]:
     """
-    Return a wrapper that gives arguments their names before it calls ``wrapper``.
+    Return a wrapper that turns positional arguments into keyword arguments for ``wrapper``.
 
     Args:
-        wrapper: Stands in for a method, as wrapt calls it.
-        names: The names of the arguments that come by position, in order. A call that has more of
-            them, or one of them twice, goes past ``wrapper``.
+        wrapper: Replacement of a method, with the signature that wrapt uses.
+        names: Names of the positional arguments, in order. A call that has more positional
+            arguments, or one argument twice, bypasses ``wrapper``.
     """
 
     def call_method(
@@ -48,7 +48,7 @@ def with_names(wrapper: Callable[..., Any], *names: str) -> Callable[..., Any]:
     ) -> Any:
         named = dict(zip(names, args, strict=False))
         if len(args) > len(names) or named.keys() & kwargs.keys():
-            # It raises, or it is not the method that is known here.
+            # Either the call raises, or the method differs from the one that latspan supports.
             return wrapped(*args, **kwargs)
         return wrapper(wrapped, instance, (), {**named, **kwargs})
 
@@ -57,10 +57,10 @@ def with_names(wrapper: Callable[..., Any], *names: str) -> Callable[..., Any]:
 
 def unless_inside(wrapper: Callable[..., Any]) -> Callable[..., Any]:
     """
-    Return a wrapper that leaves alone what is called inside an open call.
+    Return a wrapper that bypasses ``wrapper`` inside an open call.
 
     Args:
-        wrapper: Stands in for a method that others, which open a call, call in turn.
+        wrapper: Replacement of a method that other methods call, after those have opened a call.
     """
 
     def call_method(
@@ -78,7 +78,7 @@ def unless_inside(wrapper: Callable[..., Any]) -> Callable[..., Any]:
 
 class Answers:
     """
-    Follows the methods of one SDK whose answer is a model's.
+    Wrappers of the methods of one SDK that return a model's response.
 
     Args:
         streams: The SDK's stream classes, which are patched.
@@ -91,12 +91,12 @@ class Answers:
         self, opener: CallFactory, asking: RequestRewriter | None = None
     ) -> Callable[..., Any]:
         """
-        Return what stands in for a synchronous method, as wrapt calls it.
+        Return the replacement of a synchronous method, with the signature that wrapt uses.
 
         Args:
-            opener: Opens its calls.
+            opener: Opens the calls of the method.
             asking: Returns the keyword arguments to send if ``request_stream_usage`` is
-                configured; the caller's own are sent if not given.
+                configured; if not given, the caller's own arguments are sent.
         """
 
         def call_method(
@@ -129,7 +129,7 @@ class Answers:
     def async_wrapper(
         self, opener: CallFactory, asking: RequestRewriter | None = None
     ) -> Callable[..., Awaitable[Any]]:
-        """Return what stands in for an asynchronous method; a call begins when it is awaited."""
+        """Return the replacement of an asynchronous method; a call begins when it is awaited."""
 
         async def await_method(begun: Awaitable[Any], instance: Any, kwargs: dict[str, Any]) -> Any:
             call = _opened(opener, instance, kwargs)
@@ -157,14 +157,14 @@ class Answers:
                 return wrapped(*args, **kwargs)
             if asking is not None and runtime.request_stream_usage:
                 kwargs = asking(kwargs)
-            # An SDK refuses wrong arguments here and now, and begins nothing before it is awaited.
+            # An SDK raises for wrong arguments here, and starts nothing before it is awaited.
             begun = wrapped(*args, **kwargs)
             return impersonate(await_method(begun, instance, kwargs), begun)
 
         return call_method
 
     def _hand_over(self, call: ModelCall, answer: Any) -> None:
-        """End the call where its answer is whole, or follow the stream that it is."""
+        """End the call if its response is complete, or track it if it is a stream."""
         call.returned()
         try:
             if not isinstance(answer, self._streams):
@@ -184,9 +184,10 @@ def _opened(opener: CallFactory, instance: Any, kwargs: Mapping[str, Any]) -> Mo
 
 
 def _fail(call: ModelCall, error: BaseException) -> None:
-    """End the call with what it raised."""
+    """End the call with the exception that it raised."""
     with handle_internal_errors("the answer in an exception"):
-        # What the SDK cannot parse, being cut off for example, was generated and has its price.
+        # A response that the SDK cannot parse, for example because it is cut off, still used
+        # tokens.
         completion = getattr(error, "completion", None)
         if completion is not None:
             call.answered(completion)
@@ -194,18 +195,18 @@ def _fail(call: ModelCall, error: BaseException) -> None:
 
 
 def _end_or_follow(call: ModelCall, answer: Any) -> None:
-    """End the call where its answer is whole, or follow the body of a raw response."""
+    """End the call if its response is complete, or track the body of a raw response."""
     response = getattr(answer, "http_response", None)
     if response is None:
         call.answered(answer)
     elif response.is_closed:
-        # Read by the SDK before it was handed over.
+        # The SDK has read the body before it returned the response.
         call.answered(response.content)
     elif (attempt := call.answering) is not None and follows_bodies(response):
         body = track_body(call, attempt, response)
         if response.request.headers.get(_RAW) == _INSIDE_WITH:
             body.entered()
         return
-    # A raw response that nobody follows: the call ends where we lose sight of it.
+    # The body of this raw response cannot be tracked: the call ends when the method returned.
     call.reads = None
     call.finish(Outcome.COMPLETED, done_ns=call.returned_ns)

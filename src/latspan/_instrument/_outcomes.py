@@ -1,4 +1,4 @@
-"""How an exception that a client library raised reads as an outcome."""
+"""Outcome and error type of an exception that a client library raised."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SERVICE_UNAVAILABLE = 503
 _CANCELLATIONS = (
     ("asyncio", "CancelledError"),
     ("trio", "Cancelled"),
-    # Of gevent's greenlets; its time limits are known by their name, as others are.
+    # From gevent's greenlets; gevent's timeouts are recognised by their class name, like others.
     ("greenlet", "GreenletExit"),
 )
 
@@ -26,8 +26,8 @@ def outcome_of(error: BaseException) -> Outcome:
     """
     Return the outcome of a call that ended with ``error``.
 
-    Client libraries are known by shape, not by import: a ``status_code``, a ``response`` with
-    ``headers``, a timeout by its class's name.
+    Exceptions of client libraries are recognised by their attributes, without importing the
+    library: a ``status_code``, a ``response`` with ``headers``; a timeout by its class name.
     """
     if isinstance(error, KeyboardInterrupt | SystemExit) or _is_cancellation(error):
         return Outcome.CANCELLED
@@ -44,7 +44,7 @@ def outcome_of(error: BaseException) -> Outcome:
 
 
 def is_error(status: int) -> bool:
-    """Return whether an HTTP status code is that of an error."""
+    """Return whether an HTTP status code is an error status."""
     return status >= _FIRST_ERROR_STATUS
 
 
@@ -54,7 +54,7 @@ def outcome_of_status(status: int | None, headers: object) -> Outcome:
 
     Args:
         status: The HTTP status code, ``None`` if unknown.
-        headers: The response's headers, whatever holds them.
+        headers: The response's headers, in any container.
     """
     if status is None or not is_error(status):
         return Outcome.COMPLETED
@@ -81,7 +81,7 @@ def error_type_of(error: BaseException) -> str:
 
 
 def _is_cancellation(error: BaseException) -> bool:
-    # Nothing that a program has not imported can cancel it.
+    # A library that the program has not imported cannot have cancelled it, so none is imported.
     return any(
         isinstance(error, cancellation)
         for module, name in _CANCELLATIONS
@@ -92,7 +92,7 @@ def _is_cancellation(error: BaseException) -> bool:
 def _status_of(error: BaseException) -> int | None:
     with handle_internal_errors("the status of an exception"):
         status = getattr(error, "status_code", None)
-        # An error inside a stream may carry the status that the stream began with.
+        # An error inside a stream may carry the successful status that the stream began with.
         return status if isinstance(status, int) and is_error(status) else None
     return None
 

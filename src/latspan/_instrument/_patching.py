@@ -1,10 +1,10 @@
 """
-Patches that come off again exactly: the only place that knows wrapt.
+Patches that can be removed exactly. No other module imports wrapt.
 
-What takes the place of a method is a plain function, as the method was: it is the same object at
-each access, which a descriptor such as ``wrapt.FunctionWrapper`` is not. Other instrumentations
-patch with wrapt, so theirs are looked through; and its post-import hooks tell when a library is
-imported.
+A method is replaced by a plain function, as the method was: each access returns the same object,
+which is not the case for a descriptor such as ``wrapt.FunctionWrapper``. Other instrumentations
+patch with wrapt, so this module unwraps their wrappers; and wrapt's post-import hooks run when a
+library is imported.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ Wrapper = Callable[[Any, Any, tuple[Any, ...], dict[str, Any]], Any]
 @dataclass(frozen=True, slots=True)
 class _Change:
     """
-    One thing that was changed.
+    One changed attribute of a class or module.
 
     Args:
         owner: The class or module.
         name: The attribute's name.
-        ours: What stands there now, or beneath what others have put there.
-        original: What stood there before.
+        ours: latspan's replacement; the current value, or wrapped by other instrumentations.
+        original: The previous value.
     """
 
     owner: type | ModuleType
@@ -56,7 +56,8 @@ class _Change:
             for holder in _wrappers(current):
                 if holder.__wrapped__ is self.ours and self.original is not _ABSENT:
                     holder.__wrapped__ = self.original
-            # Beneath a function that cannot be looked into ours stays, and does nothing.
+            # Inside a wrapper that cannot be unwrapped, latspan's function stays and calls the
+            # original.
         elif self.original is _ABSENT:
             delattr(self.owner, self.name)
         else:
@@ -66,14 +67,14 @@ class _Change:
 def _wrappers(method: Any) -> Iterator[Any]:
     """Yield the wrappers around a function, the outermost first."""
     while isinstance(method, wrapt.FunctionWrapper):
-        # wrapt's own stubs leave open what a wrapper holds.
+        # wrapt's own stubs do not declare the type of the wrapped object.
         wrapper: Any = method  # pyright: ignore[reportUnknownVariableType]
         yield wrapper
         method = wrapper.__wrapped__
 
 
 class Patches:
-    """What an integration has changed in a client library, and how to undo it."""
+    """Changes that an integration has made to a client library, and methods to undo them."""
 
     def __init__(self) -> None:
         self._changes: list[_Change] = []
@@ -81,7 +82,7 @@ class Patches:
 
     def wrap(self, cls: type, name: str, wrapper: Wrapper) -> None:
         """
-        Wrap a method so that it still looks like itself: signature, name, coroutine or not.
+        Wrap a method and preserve its signature, its name and whether it is a coroutine function.
 
         Args:
             cls: The class.
@@ -95,9 +96,9 @@ class Patches:
 
     def wrap_innermost(self, cls: type, name: str, wrapper: Wrapper) -> None:
         """
-        Wrap a method beneath whatever others have wrapped around it before.
+        Wrap a method inside the wrappers that other instrumentations have put around it.
 
-        What they open around a call is then to be seen from inside, whoever came first.
+        The wrapper then sees what they open around a call, in whatever order the patches came.
 
         Args:
             cls: The class.
@@ -108,7 +109,7 @@ class Patches:
             InstrumentationError: The class has no such method.
         """
         self._get(cls, name)
-        # As it stands in the class: a wrapper that is asked for by name answers bound.
+        # Read without the descriptor protocol: a normal access returns a bound wrapper.
         method: Any = inspect.getattr_static(cls, name)
         holder = None
         for holder in _wrappers(method):
@@ -127,12 +128,12 @@ class Patches:
         make: Callable[[Callable[..., Any]], Callable[..., Any]],
     ) -> None:
         """
-        Replace a method by what ``make`` returns, without the steps that a wrapper adds.
+        Replace a method by the result of ``make``, without the calls that a wrapper adds.
 
         Args:
-            owner: The class; or a module, and then ``name`` is a function of it.
+            owner: The class; or a module, if ``name`` is one of its functions.
             name: The method's name.
-            make: Given the original, returns the replacement.
+            make: Returns the replacement, given the original.
 
         Raises:
             InstrumentationError: There is no such method.
@@ -140,14 +141,15 @@ class Patches:
         self._set(owner, name, make(self._get(owner, name)))
 
     def note(self, cls: type, name: str, value: object) -> None:
-        """Leave a note on a class for other integrations, until the patches come off."""
+        """Set an attribute on a class for other integrations, until the patches are removed."""
         self._set(cls, name, value)
 
     def restore(self) -> None:
         """
-        Put back the very objects that were there, last change first.
+        Restore the identical original objects, last change first.
 
-        What others have wrapped around ours meanwhile stays, around the original.
+        Wrappers that other instrumentations have put around latspan's functions since then stay,
+        around the originals.
         """
         self._on = False
         while self._changes:
@@ -157,7 +159,7 @@ class Patches:
         @functools.wraps(original)
         def method(instance: Any, /, *args: Any, **kwargs: Any) -> Any:
             if not self._on:
-                # Another library's wrapper may hold this function after it was taken off.
+                # Another library's wrapper may still call this function after it was removed.
                 return original(instance, *args, **kwargs)
             return wrapper(MethodType(original, instance), instance, args, kwargs)
 
@@ -173,18 +175,18 @@ class Patches:
         return method
 
     def _set(self, owner: type | ModuleType, name: str, value: object) -> None:
-        # What stood in the class itself, not what it inherits: that is what must come back.
+        # Only the class's own attribute is restored; an inherited one must not become its own.
         self._changes.append(_Change(owner, name, value, vars(owner).get(name, _ABSENT)))
         setattr(owner, name, value)
 
 
 def when_imported(module: str, call: Callable[[], None]) -> None:
     """
-    Call ``call`` when ``module`` has been imported, at once if it has.
+    Call ``call`` when ``module`` has been imported, immediately if it has been already.
 
     Args:
         module: The import package.
-        call: May be called more than once; must not raise, as the import would.
+        call: May be called more than once. It must not raise, or the import would raise too.
     """
 
     def imported(_: object) -> None:

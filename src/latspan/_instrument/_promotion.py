@@ -1,4 +1,4 @@
-"""Making a call of an HTTP exchange whose body turned out to be a model's stream of events."""
+"""Promotion of an HTTP exchange to a call if its body turns out to be a model's event stream."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from latspan._wire.openai_responses import OPENAI_RESPONSES, OPENAI_RESPONSES_FE
 __all__ = ["dialects_of", "recognised"]
 
 _ASKED: Final = (ANTHROPIC_MESSAGES, OPENAI_RESPONSES, OPENAI_COMPLETIONS, OPENAI_CHAT)
-"""The APIs whose streams are known by their first event."""
+"""API formats whose streams are recognised by their first event."""
 
 _FETCHED: Final = (ANTHROPIC_MESSAGES, OPENAI_RESPONSES_FETCHED, OPENAI_COMPLETIONS, OPENAI_CHAT)
-"""The same where the request has no body: it asks for nothing that is new."""
+"""The same for GET requests, which fetch an existing response and generate nothing new."""
 
 _PROVIDERS: Final = {"api.openai.com": "openai", "api.anthropic.com": "anthropic"}
 
 _LONGEST_READ: Final = 1 << 16
-"""Bytes of a request that are parsed on the caller's thread, in less than a millisecond."""
+"""Maximum request size parsed on the caller's thread, in bytes; takes less than a millisecond."""
 
 _NAME: Final = rb'"model"\s*:\s*"([^"\\]{1,256})"'
 _FIRST: Final = re.compile(rb"\s*\{\s*" + _NAME)
@@ -34,7 +34,7 @@ _LAST: Final = re.compile(_NAME + rb"\s*\}\s*$")
 
 
 def dialects_of(call: ModelCall) -> Sequence[ApiFormat]:
-    """Return the APIs whose stream the answer of a call or an exchange may be."""
+    """Return the API formats that the response stream of a call or an exchange may have."""
     if call.dialect is not None:
         return (call.dialect,)
     return _FETCHED if call.method.upper() == "GET" else _ASKED
@@ -42,12 +42,12 @@ def dialects_of(call: ModelCall) -> Sequence[ApiFormat]:
 
 def recognised(call: ModelCall, dialect: ApiFormat, request_body: bytes | None) -> None:
     """
-    Make the exchange a call: a bare HTTP client talks to a model server.
+    Promote the exchange to a call: a plain HTTP client is calling a model server.
 
     Args:
         call: The exchange.
-        dialect: How to read the answer.
-        request_body: What was sent, if it is at hand.
+        dialect: API format of the response.
+        request_body: The request's body, if it is available.
     """
     if call.gathered is not None:
         call.request = request_body
@@ -74,10 +74,10 @@ def recognised(call: ModelCall, dialect: ApiFormat, request_body: bytes | None) 
 
 def _asked_in(request: bytes | None) -> Mapping[str, Any]:
     """
-    Return what a request asks for; never what its content says of that.
+    Return the fields of a request body, never values that only occur inside its content.
 
-    A long request is not parsed: only a model in its first or its last member is found, which
-    cannot lie deeper than they look.
+    A long request is not parsed: the model is only found if it is the first or the last member.
+    The patterns cannot match a nested member there.
     """
     if request is None:
         return {}

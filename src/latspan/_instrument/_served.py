@@ -1,4 +1,4 @@
-"""A request that this process serves: its span, its timeline, and what it says of itself."""
+"""Requests that this process serves: span, timeline and attributes."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ _METHODS: Final = frozenset(
     ("GET", "POST", "HEAD", "OPTIONS", "PUT", "PATCH", "DELETE", "CONNECT", "TRACE", "QUERY")
 )
 _ANY_METHOD: Final = "HTTP"
-"""In the name of a span: a client may send any word, and names are to be few."""
+"""Replaces an unknown method in span names: clients may send any word, so limit cardinality."""
 _SECONDS: Final = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?")
 _HELD_UP_NS: Final = NS_PER_MS
-"""A write that took longer was held up: by the network, or by a client that does not read."""
+"""Duration above which a write was blocked, by the network or by a client that does not read."""
 
 
 class ServerRequest:
     """
-    One request that this process serves, until its answer has been sent or was left.
+    One request that this process serves, until its response has been sent or was given up.
 
     Args:
-        work: The unit of work that it is.
-        around: Leaves what is current around that.
+        work: The unit of work that represents the request.
+        around: Contexts that were entered around the unit of work, to be left after it.
         method: The HTTP method.
         route: Returns the route's template, once it is known.
-        now: The clock's monotonic reading.
+        now: Returns the clock's monotonic reading, nanoseconds.
     """
 
     __slots__ = ("_around", "_first_ns", "_method", "_now", "_route", "_status", "_work", "headers")
@@ -65,7 +65,7 @@ class ServerRequest:
         self._status: int | None = None
         self._first_ns: int | None = None
         self.headers: Mapping[str, str] = {}
-        """Of the response, names in lower case."""
+        """Response headers, names in lower case."""
 
     @classmethod
     def begin(
@@ -79,19 +79,19 @@ class ServerRequest:
         route: Callable[[], str | None],
     ) -> ServerRequest | None:
         """
-        Begin to serve a request, now; it is current in this context until :meth:`leave`.
+        Begin to serve a request now; it is current in this context until :meth:`leave`.
 
         Args:
             method: The HTTP method.
             scheme: ``http`` or ``https``.
             path: The URL's path. The query is not recorded.
-            headers: Of the request, names in lower case. Only trace context is read of them.
-            server: Host and port that it was sent to.
-            route: Returns the route's template, ``None`` as long as no route has been found; asked
-                when somebody needs it, until it knows.
+            headers: Request headers, names in lower case. Only the trace context is read.
+            server: Host and port that the request was sent to.
+            route: Returns the route's template, ``None`` as long as no route has been found.
+                Called when the route is needed, until it returns one.
 
         Returns:
-            ``None`` when latspan is not configured or HTTP instrumentation is suppressed here.
+            ``None`` if latspan is not configured or HTTP instrumentation is suppressed here.
         """
         runtime = _runtime.current()
         if runtime is None or is_suppressed():
@@ -113,12 +113,13 @@ class ServerRequest:
             route = _once_known(route)
             beside = _span_beside()
             if beside is None:
-                # A server may take a body, and so end a request, in another thread than this.
+                # A server may iterate the body, and so end a request, in another thread. That
+                # request is then still current here, and must not become the parent.
                 outside = context.Context() if is_left_over() else None
                 token = context.attach(propagate.extract(headers, outside))
                 around.callback(context.detach, token)
             work = _work(runtime, method, known, beside)
-            # For what is called inside: now nobody knows it yet.
+            # The route is not known yet; calls inside the request look it up when they need it.
             around.enter_context(with_attribute_of("route", route))
             return cls(
                 work,
@@ -131,27 +132,27 @@ class ServerRequest:
 
     @property
     def now(self) -> Callable[[], int]:
-        """The clock's monotonic reading."""
+        """Clock function: returns the monotonic reading, nanoseconds."""
         return self._now
 
     def answering(self, status: int, headers: Mapping[str, str]) -> None:
         """
-        Hear that the head of the answer is being sent.
+        Record that the status and the headers of the response are being sent.
 
         Args:
             status: The HTTP status code.
-            headers: Names in lower case.
+            headers: Response headers, names in lower case.
         """
         self._status = status
         self.headers = headers
 
     def wrote(self, before_ns: int, *, begins_a_stream: bool) -> None:
         """
-        Stamp a write of a part of the body.
+        Record a write of a part of the body.
 
         Args:
-            before_ns: When it was begun, monotonic nanoseconds.
-            begins_a_stream: Whether it holds anything, and others are to come.
+            before_ns: Start of the write, monotonic nanoseconds.
+            begins_a_stream: Whether the part is not empty, and further parts follow.
         """
         after_ns = self._now()
         if begins_a_stream and self._first_ns is None:
@@ -161,13 +162,13 @@ class ServerRequest:
             self._work.holds_stage(written)
 
     def took_ns(self) -> list[tuple[str, int]]:
-        """Return how long each stage took that is over, and all of it so far, in nanoseconds."""
+        """Return the duration of each ended stage, and the total so far, in nanoseconds."""
         with handle_internal_errors("the stages of a served request"):
             return self._work.took_ns()
         return []
 
     def sent(self) -> None:
-        """End it: the whole answer was handed over."""
+        """End the request: the complete response was sent."""
         status, headers = self._status, self.headers
         outcome, error_type = Outcome.COMPLETED, None
         if status is not None:
@@ -177,22 +178,22 @@ class ServerRequest:
         self._finish(outcome, error_type)
 
     def disconnected(self) -> None:
-        """End it: the client went away before the answer was whole."""
+        """End the request: the client disconnected before the response was complete."""
         self._finish(Outcome.CLOSED_EARLY)
 
     def cut_short(self) -> None:
-        """End it: the application returned before the answer was whole."""
+        """End the request: the application returned before the response was complete."""
         outcome = Outcome.ERROR if self._status is None else Outcome.TRUNCATED
         self._finish(outcome, semconv.ERROR_TYPE_OTHER)
 
     def failed(self, error: BaseException) -> None:
-        """End it: the application raised."""
+        """End the request: the application raised."""
         self._finish(outcome_of(error), error_type_of(error))
 
     def leave(self) -> None:
-        """Be current no longer; in the context in which it began."""
+        """Make the request no longer current; has an effect only in the context it began in."""
         with handle_internal_errors("the end of a served request"):
-            # In another context than that in which it began there is nothing to leave.
+            # In any other context than the one it began in, there is nothing to leave.
             if self._work.leave():
                 self._around.close()
 
@@ -226,7 +227,7 @@ class ServerRequest:
 
 
 def _once_known(find: Callable[[], str | None]) -> Callable[[], str | None]:
-    """Return what asks ``find`` until it has an answer."""
+    """Return a function that calls ``find`` until it returns a route, and then keeps the route."""
     found: list[str] = []
 
     def route() -> str | None:

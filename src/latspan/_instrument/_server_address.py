@@ -1,4 +1,4 @@
-"""Where a client says that it sends to, and what."""
+"""Server address and request data, read from the objects of client libraries."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 
 
 def port_of(scheme: str, port: int | None) -> int:
-    """Return ``port``, or the port of ``scheme`` where a URL says none."""
+    """Return ``port``, or the default port of ``scheme`` if the URL has none."""
     return port or _DEFAULT_PORTS.get(scheme, 443)
 
 
 def server_of(client: Any) -> tuple[str, int] | None:
-    """Return where the client of a Stainless SDK sends to, ``None`` where it does not say."""
-    # What the property of that name returns, which in openai 3 imports a module to do so.
+    """Return host and port of a Stainless SDK's client, ``None`` if the client has no base URL."""
+    # The private attribute first: the property `base_url` of openai 3 imports a module.
     url = getattr(client, "_base_url", None) or getattr(client, "base_url", None)
     host: str | None = getattr(url, "host", None)
     if not host:
@@ -29,9 +29,9 @@ def server_of(client: Any) -> tuple[str, int] | None:
 
 
 def sent_request(request: Any) -> SentRequest:
-    """Return what a request of httpx's, or of httpx2's, sends."""
+    """Return the method, URL parts and body of an httpx or httpx2 request."""
     url = request.url
-    # There is no public way to ask for a body that may not be in memory.
+    # httpx has no public attribute for a body that may not be in memory.
     body: object = getattr(request, "_content", None)
     return SentRequest(
         request=request,
@@ -45,7 +45,7 @@ def sent_request(request: Any) -> SentRequest:
 
 
 def body_asked(options: Any) -> Mapping[str, Any]:
-    """Return the JSON body of a request of a Stainless SDK, with what its caller adds to it."""
+    """Return the JSON body of a Stainless SDK's request, with the caller's extra fields."""
     parts = (options.json_data, getattr(options, "extra_json", None))
     body: dict[str, Any] = {}
     for part in parts:

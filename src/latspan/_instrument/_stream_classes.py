@@ -1,8 +1,8 @@
 """
-The stream classes of a client library: how they iterate, are entered and are closed.
+Hooks on the stream classes of a client library: on iteration, ``with`` and closing.
 
-Each function takes a method of the library's and returns its replacement, which does as the
-original does for every stream that latspan does not follow.
+Each function takes a method of the library and returns its replacement, which behaves like the
+original for every stream that latspan does not track.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ from latspan._wire import ApiFormat
 __all__ = ["follow", "patch_stream_classes", "patch_stream_wrappers"]
 
 _WATCH: Final = "_latspan_watch"
-"""The attribute of a stream that holds who follows it."""
+"""Attribute of a stream that holds its tracker."""
 
 
 def patch_stream_classes(patches: Patches, stream: type, async_stream: type) -> None:
     """
-    Hook how two classes of streams iterate, are entered and are closed.
+    Hook the iteration, ``with`` and close methods of two stream classes.
 
-    Of these methods a class needs only the one that iterates. Objects cannot be hooked one by one
-    where they are made: Python looks such methods up in the class.
+    A class must have the method that iterates; the others are optional. Individual objects cannot
+    be hooked where they are created, because Python looks these methods up in the class.
 
     Args:
-        patches: Takes them off again.
-        stream: Iterates synchronously.
-        async_stream: Iterates asynchronously.
+        patches: Applies and removes the patches.
+        stream: Class that iterates synchronously.
+        async_stream: Class that iterates asynchronously.
     """
     closing, aclosing = closing_of(_watch_of), aclosing_of(_watch_of)
     patches.replace(stream, "__iter__", _iter_of)
     _replace(patches, stream, __next__=_next_of, __enter__=_enter_of)
-    # Where there is a `close`, the exit of `with` calls it.
+    # If the class has a `close`, the exit of `with` calls it.
     if not _replace(patches, stream, close=closing):
         _replace(patches, stream, __exit__=closing)
     patches.replace(async_stream, "__aiter__", _aiter_of)
@@ -50,7 +50,7 @@ def patch_stream_classes(patches: Patches, stream: type, async_stream: type) -> 
 
 
 def _replace(patches: Patches, cls: type, **replacing: Callable[..., Any]) -> bool:
-    """Replace those of the methods that the class has, and return whether it has any."""
+    """Replace the listed methods that the class has, and return whether it has any of them."""
     there = [name for name in replacing if callable(getattr(cls, name, None))]
     for name in there:
         patches.replace(cls, name, replacing[name])
@@ -59,12 +59,12 @@ def _replace(patches: Patches, cls: type, **replacing: Callable[..., Any]) -> bo
 
 def patch_stream_wrappers(patches: Patches, wrapper: type, async_wrapper: type) -> None:
     """
-    Hook how two classes that wrap a stream, and close its response past it, are closed.
+    Hook the ``close`` of two classes that wrap a stream and close its response directly.
 
     Args:
-        patches: Takes them off again.
-        wrapper: Holds a stream in ``_raw_stream``, and closes with ``close``.
-        async_wrapper: The same asynchronously.
+        patches: Applies and removes the patches.
+        wrapper: Class that holds a stream in ``_raw_stream`` and has a ``close``.
+        async_wrapper: The same with an asynchronous ``close``.
     """
     patches.replace(wrapper, "close", closing_of(_watch_inside))
     patches.replace(async_wrapper, "close", aclosing_of(_watch_inside))
@@ -72,12 +72,12 @@ def patch_stream_wrappers(patches: Patches, wrapper: type, async_wrapper: type) 
 
 def follow(call: ModelCall, dialect: ApiFormat, stream: Any) -> StreamTracker:
     """
-    Follow ``stream``, the answer of ``call``, to its end.
+    Track ``stream``, the response of ``call``, to its end.
 
     Args:
         call: The call.
-        dialect: How to tell what a chunk bears.
-        stream: Of a class that is patched.
+        dialect: API format of the stream's chunks.
+        stream: Instance of a patched class.
     """
     watching = _HeldByItsStream(call, dialect)
     setattr(stream, _WATCH, watching)
@@ -85,12 +85,12 @@ def follow(call: ModelCall, dialect: ApiFormat, stream: Any) -> StreamTracker:
 
 
 class _HeldByItsStream(StreamTracker):
-    """Follows a stream that holds it, and so is finalised with it: no reference to it is needed."""
+    """Tracker that its stream references and that is therefore finalised with the stream."""
 
     __slots__ = ()
 
     def __del__(self, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
-        # At exit `shutdown` ends what is open; a finaliser then would be later and know less.
+        # At exit `shutdown` ends open calls; a finaliser would run later with less information.
         if not is_finalizing() and not self.call.finished:
             self.dropped()
 
@@ -98,7 +98,7 @@ class _HeldByItsStream(StreamTracker):
 def _watch_of(stream: Any) -> StreamTracker | None:
     watching: StreamTracker | None = getattr(stream, _WATCH, None)
     if watching is None:
-        # Made by the caller from a raw response, whose body was followed so far.
+        # The caller made this stream from a raw response, whose body was tracked so far.
         call = claim_body(getattr(stream, "response", None))
         if call is not None and call.dialect is not None:
             return follow(call, call.dialect, stream)
@@ -117,7 +117,7 @@ def _iter_of(original: Callable[[Any], Iterator[Any]]) -> Callable[[Any], Iterat
         watching = _watch_of(self)
         source = original(self)
         if source is self:
-            # Its own iterator: each read of it goes through `__next__`.
+            # The stream is its own iterator: each read goes through `__next__`.
             return source
         return _late(source, self) if watching is None else iterate(source, watching, self)
 
@@ -125,7 +125,7 @@ def _iter_of(original: Callable[[Any], Iterator[Any]]) -> Callable[[Any], Iterat
 
 
 def _late(source: Iterator[Any], stream: Any) -> Generator[Any]:
-    """Iterate a stream that another instrumentation began to iterate before it was handed over."""
+    """Iterate a stream whose iteration another instrumentation began before it was tracked."""
     watching = _watch_of(stream)
     yield from source if watching is None else iterate(source, watching, stream)
 

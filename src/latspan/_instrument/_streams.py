@@ -1,19 +1,19 @@
 """
-Streams, followed to their end whichever way the caller leaves them.
+Streams of client libraries, tracked to their end in whichever way the caller leaves them.
 
-The stream stays the client library's own object. How it iterates, closes and is finalised is
-hooked at its class; a :class:`StreamTracker` beside it is called at each.
+The stream stays the client library's own object. Iteration, closing and finalisation are hooked
+in its class; each hook calls the :class:`StreamTracker` of the stream.
 
-A chunk belongs to the application as soon as it is handed over, and may be changed there. So what
-it holds besides text is taken down before that, and no chunk is kept. Most chunks hold only text:
-for them one content test is made, and nothing else. The first chunk is always taken down, as it
-names the model.
+A chunk belongs to the application as soon as the application has received it, and the application
+may modify it. Fields other than text are therefore copied before that, and no chunk is kept. Most
+chunks hold only text: they need one content test and nothing else. The first chunk is always
+copied, because it names the model.
 
-A caller that stops reading may read on later, with another iterator over the same stream: after
-``next(iter(stream))`` for example. Leaving an iteration therefore notes an end without ending the
-call. The call ends when the stream is closed or finalised, or when somebody wants to see what has
-ended so far (``settle_left_calls``). Of several iterators over a stream the last one that is open
-leaves it.
+A caller that stops reading may read on later with another iterator over the same stream, for
+example after ``next(iter(stream))``. Leaving an iteration therefore records a provisional end
+without ending the call. The call ends when the stream is closed or finalised, or when the calls
+that have ended so far are requested (``settle_left_calls``). If a stream has several iterators, the
+caller leaves the stream with the last open one.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ __all__ = ["StreamTracker", "aiterate", "iterate", "watch"]
 _T = TypeVar("_T")
 
 _REFUSALS: Final = (RuntimeError, ValueError)
-"""What a generator raises that is asked while it runs, asynchronous or not."""
+"""Exceptions of a generator that is resumed while it runs, asynchronous or synchronous."""
 
 
 class StreamTracker:
     """
-    What a call learns of its stream.
+    Tracker of one stream on behalf of its call.
 
     Args:
-        call: The call, whose stream this is.
-        dialect: How to read its chunks.
+        call: The call that the stream belongs to.
+        dialect: API format of its chunks.
     """
 
     __slots__ = ("_dialect", "_entered", "_readers", "call", "first_look", "only_text")
@@ -64,11 +64,11 @@ class StreamTracker:
 
     @property
     def look(self) -> Callable[[Any], int]:
-        """Which of the two is for the next chunk."""
+        """The content test for the next chunk, :attr:`first_look` or :attr:`only_text`."""
         return self.first_look if self.call.tail.first is None else self.only_text
 
     def look_closer(self, chunk: Any) -> int:
-        """Take down a chunk that holds more than text, and return its kind."""
+        """Copy the fields of a chunk that holds more than text, and return its kind."""
         dialect, tail = self._dialect, self.call.tail
         if not self.call.finished:
             is_first = tail.first is None
@@ -78,40 +78,40 @@ class StreamTracker:
         return dialect.kind_of(chunk)
 
     def begins(self, reader: object) -> None:
-        """Note that an iterator reads its first chunk, perhaps after another one was left."""
+        """Record that an iterator begins to read, possibly after the caller left another one."""
         self._readers.add(reader)
         self.call.resume()
 
     def is_read_by(self, reader: object) -> bool:
-        """Return whether that iterator reads the stream, and was not left."""
+        """Return whether the iterator is reading the stream and the caller has not left it."""
         return reader in self._readers
 
     def read(self, before_ns: int, chunk: Any) -> None:
-        """Stamp a read of the stream itself that gave ``chunk`` and was begun at ``before_ns``."""
+        """Record a read of the stream itself that began at ``before_ns`` and gave ``chunk``."""
         call = self.call
         after_ns = call.now()
-        # Once: another thread may end the call meanwhile, and that lets go of them.
+        # Read once: another thread may end the call meanwhile, and that drops the reads.
         reads = call.reads
         if reads is not None and not call.finished:
             call.resume()
             reads.add(before_ns, after_ns, self.look(chunk) or self.look_closer(chunk))
 
     def entered(self) -> None:
-        """Note that the stream is used in ``with``: its exit ends the call, and no loop does."""
+        """Record that the stream is used in ``with``: leaving the block ends the call."""
         self._entered = True
 
     def ended(self, before_ns: int) -> None:
-        """Note that the read begun at ``before_ns`` found the end of the stream."""
+        """Record that the read begun at ``before_ns`` found the end of the stream."""
         self._finish(Outcome.COMPLETED, before_ns)
 
     def failed(self, before_ns: int, error: BaseException, reader: object = None) -> None:
         """
-        Note that a read raised; that is no end if it came while another one was under way.
+        Record that a read raised; a read refused because another one is in progress ends nothing.
 
         Args:
-            before_ns: When it began, monotonic nanoseconds.
-            error: What it raised.
-            reader: The iterator whose read it was, ``None`` for the stream itself.
+            before_ns: Start of the read, monotonic nanoseconds.
+            error: The exception that it raised.
+            reader: The iterator that made the read, ``None`` for the stream itself.
         """
         self._readers.discard(reader)
         if self._readers and isinstance(error, _REFUSALS) and "already" in str(error):
@@ -129,14 +129,14 @@ class StreamTracker:
 
     def left(self, reader: object) -> None:
         """
-        Note that the caller stopped iterating, by ``break`` or by dropping the iterator.
+        Record that the caller stopped iterating, by ``break`` or by dropping the iterator.
 
-        Inside ``with`` the exit is still to come, and is the end. Otherwise the call ends here,
+        Inside ``with`` the exit still follows and ends the call. Otherwise the call ends here
         unless the caller reads on.
 
         Args:
-            reader: Whichever iterator it was. One that was never read leaves nothing, and neither
-                does one beside which another is open.
+            reader: The iterator. It has no effect if it was never read, or is not the last open
+                one.
         """
         call, reads = self.call, self.call.reads
         if reader not in self._readers:
@@ -159,11 +159,11 @@ class StreamTracker:
                 call.finish(Outcome.CLOSED_EARLY, done_ns=last_ns, finalizing=True)
 
     def closing(self) -> None:
-        """Note that the caller begins to close the stream."""
+        """Record that the caller begins to close the stream."""
         self.call.closing()
 
     def closed(self) -> None:
-        """Note that the stream is closed; no end if it had ended before."""
+        """End the call because the stream is closed, unless the call has ended already."""
         self.call.finish(Outcome.CLOSED_EARLY)
 
 
@@ -175,7 +175,7 @@ def _never(chunk: Any) -> int:
 def _gathering(
     gathered: list[Any], content: ContentShape, look: Callable[[Any], int]
 ) -> Callable[[Any], int]:
-    """Return the content test, which takes down the chunk's text besides."""
+    """Return the content test, extended to collect the chunk's text."""
     fragments = content.fragments
 
     def look_and_gather(chunk: Any) -> int:
@@ -188,15 +188,15 @@ def _gathering(
 
 def watch(call: ModelCall, dialect: ApiFormat, stream: object) -> StreamTracker:
     """
-    Follow ``stream``, the answer of ``call``, to its end.
+    Track ``stream``, the response of ``call``, to its end.
 
     Args:
         call: The call.
-        dialect: How to tell what a chunk bears.
+        dialect: API format of the stream's chunks.
         stream: The client library's own object; it is not changed, and is not kept alive.
     """
     watching = StreamTracker(call, dialect)
-    # At exit `shutdown` ends what is open; a finaliser then would be later and know less.
+    # At exit `shutdown` ends open calls; a finaliser would run later and have less information.
     weakref.finalize(stream, watching.dropped).atexit = False
     return watching
 
@@ -207,16 +207,16 @@ def iterate(
     stream: object,  # noqa: ARG001 - kept alive
 ) -> Generator[_T]:
     """
-    Yield what ``source`` yields, stamped.
+    Yield the items of ``source`` and record each read.
 
-    Two clock readings, one content test and one append per chunk; nothing else happens on the
-    caller's thread for a chunk that holds only text. Exceptions pass through as they are.
+    A chunk that holds only text costs two clock readings, one content test and one append on the
+    caller's thread, and nothing else. Exceptions propagate unchanged.
 
     Args:
         source: The client library's own iteration over the stream.
-        watching: Follows it.
-        stream: Kept alive for as long as it is iterated: in ``for chunk in create(...)`` nothing
-            else holds it, and its finaliser would come before its end.
+        watching: Tracker of the stream.
+        stream: Kept alive while it is iterated: in ``for chunk in create(...)`` there is no other
+            reference to it, and its finaliser would run before its end.
     """
     now, reads = watching.call.now, watching.call.reads
     if reads is None or watching.call.finished:
@@ -246,11 +246,11 @@ def aiterate(
     source: AsyncIterator[_T], watching: StreamTracker, stream: object
 ) -> AsyncGenerator[_T]:
     """
-    Yield what ``source`` yields, stamped, and notice a ``break`` at once.
+    Yield the items of ``source``, record each read, and record a ``break`` immediately.
 
-    An asynchronous generator that is dropped is closed by its event loop, later and in a task of
-    the loop's. The callback of a weak reference to it runs when it is dropped. Arguments as for
-    :func:`iterate`.
+    The event loop closes a dropped asynchronous generator later, in a task of its own. The
+    callback of a weak reference to the generator runs as soon as it is dropped. The arguments are
+    those of :func:`iterate`.
     """
     reader = object()
     generator = _aiterate(source, watching, stream, reader)
@@ -284,7 +284,8 @@ async def _aiterate(
         watching.left(reader)
         raise
     except BaseException as error:
-        # At its end a loop cancels what closes the iterators that were dropped.
+        # A stopping event loop cancels the tasks that close dropped iterators; such a
+        # cancellation is not a failed read.
         if watching.is_read_by(reader):
             watching.failed(before, error, reader)
         raise

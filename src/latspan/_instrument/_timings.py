@@ -1,4 +1,4 @@
-"""What the answers of a server tell of their stages."""
+"""Server-Timing header that a server's responses carry, with the duration of each stage."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ __all__ = ["ServerTimingHeader"]
 @dataclass(frozen=True, slots=True)
 class ServerTimingHeader:
     """
-    What answers tell of their stages, in the standard header.
+    Standard response header that reports the durations of stages.
 
     Args:
-        reveals: The stages that are told.
+        reveals: Names of the stages that are reported.
     """
 
     reveals: frozenset[str]
@@ -30,23 +30,24 @@ class ServerTimingHeader:
     @classmethod
     def of(cls, told: bool | Collection[str]) -> Self:
         """
-        Return what a setting says.
+        Return the header that a setting configures.
 
         Args:
-            told: ``True`` for the standard stages and ``total``, ``False`` for nothing, or the
-                names of some.
+            told: ``True`` for the standard stages and ``total``, ``False`` for no stage, or the
+                names of the stages to report.
         """
         if isinstance(told, bool):
             return cls(STAGE_KINDS | {server_timing.TOTAL} if told else frozenset())
-        # A name alone is a collection too, of letters.
+        # A single name is a collection too, of its letters.
         return cls(frozenset({told} if isinstance(told, str) else told))
 
     def of_answer(self, served: ServerRequest) -> str:
-        """Return the header's value as far as the answer has come, empty for no stage to tell."""
+        """Return the header's value so far, empty if there is no stage to report."""
         if not self.reveals:
             return ""
         told = [each for each in served.took_ns() if each[0] in self.reveals]
-        # How long it took in all the client knows; it is there for what the stages leave over.
+        # The client can measure the total itself; it is useful only together with stages, for
+        # the time that they do not cover.
         if all(name == server_timing.TOTAL for name, _ in told):
             return ""
         return server_timing.written(told)

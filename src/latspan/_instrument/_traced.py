@@ -1,4 +1,4 @@
-"""``@traced``: a span around a function of one's own, whatever kind of function it is."""
+"""``@traced`` decorator: a span around a function or generator of the application."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _trace(function: Callable[..., Any], *, name: str | None) -> Callable[..., A
 
 
 def _name_of(function: Any) -> str:
-    """Return module and qualified name of a function, or of what another callable stands for."""
+    """Return module and qualified name of a function, or of another callable's target or class."""
     while isinstance(function, functools.partial):
         function = cast("Any", function).func
     named = function if hasattr(function, "__qualname__") else cast("object", function).__class__
@@ -80,14 +80,14 @@ class _Traced:
         )
 
     def current(self) -> AbstractContextManager[None]:
-        """Be the current span for one step."""
+        """Make the span current for one step."""
         from latspan._operations import inside
 
         return inside(self._span.context)
 
     def finish(self, error: BaseException | None = None) -> None:
         if self._process is not this_process():
-            # The process that began it ends it too.
+            # This is a forked child: only the process that began the span ends it.
             return
         from latspan._spans import FinishedSpan
 

@@ -1,4 +1,4 @@
-"""Opening a client's connections before its first request, and what that saves the request."""
+"""Opening of a client's connections before its first request, and the time that this saves."""
 
 from __future__ import annotations
 
@@ -23,16 +23,17 @@ __all__ = ["WarmupResult", "warm"]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WarmupResult:
     """
-    What :func:`warm` did. Times are nanoseconds, ``None`` where they were not observed.
+    Result of :func:`warm`. Times are in nanoseconds, ``None`` if they were not observed.
 
     Args:
-        server: Host and port, empty where the client does not say.
-        connections: How many stand open for the next calls.
-        setup_ns: Imports and all else of the client libraries' own that a first call would have
-            done before it connects.
-        connect_ns: Name look-up and TCP of the first connection; also ``None`` where one was open.
-        tls_ns: The TLS handshake of the first connection; also ``None`` where there was none.
-        error: Why not all of the connections were opened.
+        server: Host and port, empty if the client has no base URL.
+        connections: Number of connections that are open for the next calls.
+        setup_ns: Imports and other work of the client libraries that a first call would have done
+            before it connects.
+        connect_ns: DNS lookup and TCP connect of the first connection; also ``None`` if a
+            connection was already open.
+        tls_ns: TLS handshake of the first connection; also ``None`` if there was none.
+        error: The error because of which not all connections were opened.
     """
 
     server: str = ""
@@ -44,7 +45,7 @@ class WarmupResult:
 
     @property
     def saved_ns(self) -> int:
-        """What the next call need not do, as far as that was observed."""
+        """Observed time that the next call saves, nanoseconds."""
         times = (self.setup_ns, *((self.connect_ns, self.tls_ns) if self.connections else ()))
         return sum(time for time in times if time is not None)
 
@@ -91,30 +92,29 @@ def warm(
     client: Any, url: str | None = None, *, connections: int = 1, timeout_s: float = 5.0
 ) -> WarmupResult | Coroutine[Any, Any, WarmupResult]:
     """
-    Open connections before the first call, and do what else only a first call does.
+    Open connections before the first call, and do the other work that only a first call does.
 
-    ``saved = latspan.warm(client)`` with a synchronous client, and with an asynchronous one
-    ``saved = await latspan.warm(client)``. It needs no :func:`~latspan.configure`, and leaves no
-    trace in telemetry.
+    Use ``saved = latspan.warm(client)`` with a synchronous client, and
+    ``saved = await latspan.warm(client)`` with an asynchronous one. It does not need
+    :func:`~latspan.configure`, and records no telemetry.
 
-    Each connection is opened, one after the other, with a ``HEAD`` request that carries what every
-    request of the HTTP client carries and none of the credentials that an SDK adds. Whatever the
-    answer, 401 and 404 too, the connection then stands. HTTP clients let go of a connection that
-    is idle for long, httpx after 5 s unless told otherwise: warm a client when it is about to be
-    used.
+    The connections are opened one after the other, each with a ``HEAD`` request that has the
+    headers of every request of the HTTP client and none of the credentials that an SDK adds.
+    Whatever the response is, including 401 and 404, the connection is then open. HTTP clients close
+    idle connections, httpx after 5 s by default: warm a client just before it is used.
 
     Args:
-        client: Of the OpenAI or Anthropic SDK, httpx or httpx2.
-        url: Where to; unsaid, the client's ``base_url``.
-        connections: How many are to stand open, at least 1.
-        timeout_s: The longest that each step of each request may take, in seconds, more than 0.
+        client: Client of the OpenAI or Anthropic SDK, httpx or httpx2.
+        url: URL to connect to; defaults to the client's ``base_url``.
+        connections: Number of connections to open, at least 1.
+        timeout_s: Maximum duration of each step of each request, in seconds, greater than 0.
 
     Returns:
-        What it did. A server that cannot be reached, or a client that is not known, is
-        :attr:`WarmupResult.error`, never an exception.
+        The result. If the server cannot be reached or the client is not supported,
+        :attr:`WarmupResult.error` is set and no exception is raised.
 
     Raises:
-        ConfigError: ``connections`` or ``timeout_s`` cannot work.
+        ConfigError: ``connections`` or ``timeout_s`` is out of range.
     """
     if connections < 1:
         raise ConfigError(f"{connections} connections cannot be opened", hint="open 1 or more")
@@ -125,7 +125,7 @@ def warm(
 
 
 _Steps = Generator[Callable[[], Any], Any, WarmupResult]
-"""What is to be done, step by step; each is sent its result, or thrown its failure."""
+"""Generator of steps to run; it is sent the result of each step, or thrown its exception."""
 
 
 def _done(steps: _Steps) -> WarmupResult:
@@ -169,7 +169,7 @@ def _warm(client: Any, url: str | None, connections: int, timeout_s: float) -> _
     now = (SystemClock() if runtime is None else runtime.clock).monotonic_ns
     try:
         warmer, preparing = _warmer_of(client, url, timeout_s)
-        # What came so far is latspan's own.
+        # The clock starts here: the time before this point is latspan's own.
         start_ns = now()
         for prepare in preparing:
             prepare()
@@ -185,7 +185,7 @@ def _warm(client: Any, url: str | None, connections: int, timeout_s: float) -> _
 def _opened(
     warmer: Warmer, attempts: list[Attempt], connections: int, now: Callable[[], int]
 ) -> Generator[Callable[[], Any], Any, tuple[int, BaseException | None]]:
-    """Hold all connections at once, so that none is used twice, and let go of each."""
+    """Open all connections before releasing any, so that none is used twice."""
     held: list[Any] = []
     failure: BaseException | None = None
     try:
@@ -225,10 +225,10 @@ def _warmer_of(
     client: Any, url: str | None, timeout_s: float
 ) -> tuple[Warmer, Sequence[Callable[[], None]]]:
     """
-    Return what opens connections of ``client``, and what to do before.
+    Return the warmer of ``client``, and the preparations to run before it.
 
     Raises:
-        InstrumentationError: No integration of latspan's can.
+        InstrumentationError: No integration of latspan can open connections of ``client``.
     """
     preparing: list[Callable[[], None]] = []
     found = _asked(client, url, timeout_s)
@@ -246,7 +246,7 @@ def _warmer_of(
 
 
 def _asked(client: Any, url: str | None, timeout_s: float) -> Warmer | UnderlyingClient | None:
-    """Ask the integration of each library that the client's class and its bases are of."""
+    """Return the first result of the integrations of the libraries that the class is based on."""
     libraries = dict.fromkeys(cls.__module__.partition(".")[0] for cls in type(client).__mro__)
     for library in libraries:
         instrumentor = instrumentor_of(library)

@@ -1,4 +1,4 @@
-"""What an integration says of a client whose connections are to be opened ahead."""
+"""Types that an integration returns for a client whose connections are to be warmed."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ __all__ = ["UnderlyingClient", "Warmer"]
 
 class Warmer(Protocol):
     """
-    Opens connections of one client; what it returns is awaited where the client is asynchronous.
+    Opens connections of one client; the results are awaitable if the client is asynchronous.
 
-    It may raise whatever the client library raises.
+    The methods may raise any exception of the client library.
     """
 
     @property
@@ -25,29 +25,29 @@ class Warmer(Protocol):
 
     def open(self, attempt: Attempt, now: Callable[[], int]) -> Any:
         """
-        Send one request that changes nothing, and return its answer with its connection held.
+        Send one request without side effects, and return its response, which holds a connection.
 
         Args:
-            attempt: Where the instants are noted: ``pool_acquired_ns``, ``connected_ns`` and
-                ``tls_done_ns``, as far as the library tells.
-            now: The clock to read.
+            attempt: Receives the instants ``pool_acquired_ns``, ``connected_ns`` and
+                ``tls_done_ns``, as far as the library reports them.
+            now: Clock to read, monotonic nanoseconds.
         """
         ...
 
     def release(self, answer: Any) -> Any:
-        """Read and close an answer; return whether its connection stays open."""
+        """Read and close a response, and return whether its connection stays open."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class UnderlyingClient:
     """
-    What a client sends through: the client of another library.
+    Client of another library through which a client sends.
 
     Args:
-        client: That client.
-        url: Where to, if the caller of :func:`warm` does not say.
-        prepare: Does what the first call would do before it sends.
+        client: The underlying client.
+        url: URL to connect to if the caller of :func:`warm` does not pass one.
+        prepare: Does the work that the first call would do before it sends.
     """
 
     client: Any

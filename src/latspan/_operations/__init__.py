@@ -1,8 +1,9 @@
 """
-A live request: the one junction of timeline, spans and recorder.
+Live requests, stages and calls: the only code that joins timeline, spans and recorder.
 
-On the caller's thread it stamps and appends. When it has ended its observations go to the
-runtime's ``settle``, and what follows, evidence, timeline, spans and record, happens there.
+While one is open, the caller's thread only reads clocks and appends. At its end the observations
+are passed to the runtime's ``settle``, which runs the code that creates the evidence, the
+timeline, the spans and the record.
 """
 
 from __future__ import annotations

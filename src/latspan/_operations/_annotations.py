@@ -1,4 +1,4 @@
-"""What is said of a unit of work while it is open: by its code, and by the tokens it gives."""
+"""Annotations of an open request or stage: set by application code, or by tracked tokens."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ __all__ = ["Annotations", "Generation"]
 
 class Generation:
     """
-    The tokens of one answer, as this process generates them or hands them on.
+    Tokens of one response, as this process generates or forwards them.
 
     Args:
-        begun_ns: When it was first asked for one, monotonic nanoseconds.
+        begun_ns: Time at which the first token was requested, monotonic nanoseconds.
     """
 
     __slots__ = ("begun_ns", "count", "first_ns", "last_ns")
@@ -28,11 +28,11 @@ class Generation:
 
     def token(self, instant_ns: int, count: int = 1) -> None:
         """
-        Note that tokens came.
+        Record the arrival of tokens.
 
         Args:
-            instant_ns: When, monotonic nanoseconds.
-            count: How many at once, more than 0.
+            instant_ns: Time of arrival, monotonic nanoseconds.
+            count: Number of tokens that arrived together, more than 0.
         """
         if self.first_ns is None:
             self.first_ns = instant_ns
@@ -40,14 +40,14 @@ class Generation:
         self.count += count
 
     def so_far(self) -> Generation:
-        """Return what is known of it now."""
+        """Return a copy of the current state."""
         known = Generation(self.begun_ns)
         known.first_ns, known.last_ns, known.count = self.first_ns, self.last_ns, self.count
         return known
 
 
 class Annotations:
-    """What has been said so far; empty at first."""
+    """Annotations set so far; empty at first."""
 
     __slots__ = (
         "attributes",
@@ -61,34 +61,34 @@ class Annotations:
     def __init__(self) -> None:
         self.attributes: dict[str, AttributeValue] = {}
         self.series: dict[str, str] = {}
-        """What series are keyed by: the model and who provides it."""
+        """Series attributes: the model and its provider."""
         self.degraded: list[str] = []
         self.outcome: Outcome | None = None
-        """How it ends, unless its client leaves or something fails."""
+        """Outcome set by the application, which replaces ``completed`` and ``error`` at the end."""
         self.generations: list[Generation] = []
         self.metrics: dict[str, MetricValue] = {}
 
     def closed(self) -> None:
-        """Hear that the unit has ended: tokens that come later are none of its."""
+        """Freeze the token counts at the end of the request or stage; later tokens are ignored."""
         self.generations = [each.so_far() for each in self.generations]
 
     @property
     def output_tokens(self) -> int | None:
-        """The tokens of all its answers, ``None`` where none were followed or none came."""
+        """Number of tokens of all responses, ``None`` if none were tracked or none arrived."""
         return sum(each.count for each in self.generations) or None
 
     @property
     def last_token_ns(self) -> int | None:
-        """When the last token came, monotonic nanoseconds; ``None`` where none did."""
+        """Time of the last token, monotonic nanoseconds; ``None`` if none arrived."""
         came = [each.last_ns for each in self.generations if each.count]
         return max(came, default=None)
 
     def all_metrics(self, start_ns: int) -> dict[str, MetricValue]:
         """
-        Return its metrics, and those of its answers.
+        Return the annotated metrics and the metrics of the tracked tokens.
 
         Args:
-            start_ns: When the unit began, monotonic nanoseconds.
+            start_ns: Start of the request or stage, monotonic nanoseconds.
         """
         metrics = dict(self.metrics)
         came = [(each.first_ns, each) for each in self.generations if each.first_ns is not None]
@@ -104,7 +104,7 @@ class Annotations:
         return metrics
 
     def span_attributes(self) -> dict[str, AttributeValue]:
-        """Return what its span says of it."""
+        """Return the annotations as span attributes."""
         said = dict(self.attributes)
         if self.output_tokens is not None:
             said[semconv.GEN_AI_USAGE_OUTPUT_TOKENS] = self.output_tokens

@@ -1,4 +1,4 @@
-"""One call in flight, or one HTTP exchange outside any call."""
+"""A call in flight, or an HTTP exchange outside any call."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ __all__ = ["ModelCall"]
 
 class ModelCall:
     """
-    One call in flight, or one HTTP exchange outside any call.
+    A call in flight, or an HTTP exchange outside any call.
 
     Args:
-        runtime: What is switched on.
-        around: The context that it begins in.
+        runtime: The active runtime.
+        around: OpenTelemetry context in which the call starts.
         kind: ``call`` or ``http``.
-        name: The span's name.
-        attributes: The span's attributes at its start, which a sampler may read.
-        series: What series are keyed by, beside what the surrounding code has said.
-        server: Host and port it goes to, ``None`` if unknown.
-        client: The client library's client: what it builds is sent for this call.
-        dialect: How to read the answer; ``None`` where it is nobody's business.
-        streamed: Whether the answer comes in chunks.
-        choices: How many answers were asked for at once.
-        convention_metrics: Whether its values belong in the metrics of the GenAI conventions.
-        sink: Where its span goes; the runtime's, if not given.
-        awaits_span: Whether its span is to be one that is opened inside it.
+        name: Name of the span.
+        attributes: Attributes of the span at its start, which a sampler may read.
+        series: Series attributes of the call, in addition to those of the surrounding code.
+        server: Host and port of the server, ``None`` if unknown.
+        client: Client object of the client library; the requests it builds belong to this call.
+        dialect: API format of the response; ``None`` if the response is not read.
+        streamed: Whether the response is a stream of chunks.
+        choices: Number of choices requested.
+        convention_metrics: Whether the call is recorded in the metrics of the GenAI conventions.
+        sink: Destination of the span; the runtime's sink if not given.
+        awaits_span: Whether another instrumentation opens the call's span inside the call.
     """
 
     __slots__ = (
@@ -105,13 +105,13 @@ class ModelCall:
     ) -> None:
         self._runtime = runtime
         self.now = runtime.clock.monotonic_ns
-        """The clock's monotonic reading, bound once: it is called twice a chunk."""
+        """The clock's monotonic reading, bound once because it is called twice per chunk."""
         self._start_ns = self.now()
         self.finished = False
-        """Whether it has ended; one that a fork has of its parent counts as ended there."""
+        """Whether the call has ended; in a forked child, calls of the parent count as ended."""
         self._ending: list[tuple[Outcome, int, str | None]] = []
         self.outcome: Outcome | None = None
-        """How it ended, before its answer was read for what that says."""
+        """Outcome as seen by the caller, before the response is read; ``None`` while it is open."""
         self._observation = runtime.observe()
         self._offset_ns = runtime.clock.epoch_offset_ns()
         self.kind = kind
@@ -121,7 +121,7 @@ class ModelCall:
         self.choices = choices
         self.series = series_attributes(runtime, series)
         self.attempts: list[Attempt] = []
-        # The default of the field, at a third of its price: `list[int]()` is no `list()`.
+        # Passing `[]` takes a third of the time of the field's default factory, `list[int]`.
         self.reads = Reads([]) if streamed else None
         self.tail = LastChunks(choices)
         self.end_marked = False
@@ -133,7 +133,7 @@ class ModelCall:
         self.own_requests = OwnRequests(server, client)
         self._entered: Entered[ModelCall | None] | None = None
         self.propagates = runtime.propagate
-        """Whether ``traceparent`` is to be added to what is sent."""
+        """Whether ``traceparent`` is added to the call's requests."""
         self.returned_ns: int | None = None
         self._close_started_ns: int | None = None
         self._left: Ending | None = None
@@ -162,7 +162,7 @@ class ModelCall:
             around=around,
         )
         self.spanned = self.span.span_context[-1]
-        """Whether it has a span: the property `is_valid` without its call."""
+        """Whether the call has a span: `is_valid`, read without the cost of the property."""
 
     def becomes_call(
         self,
@@ -173,13 +173,13 @@ class ModelCall:
         series: Mapping[str, str],
     ) -> None:
         """
-        Go on as a call: what an HTTP exchange brings turned out to be a model's answer.
+        Turn an HTTP exchange into a call, because its response comes from a model.
 
         Args:
-            dialect: How to read the answer.
-            name: The span's name from now on.
-            attributes: Further attributes of the span.
-            series: What series are keyed by, beside what the surrounding code has said.
+            dialect: API format of the response.
+            name: New name of the span.
+            attributes: Additional attributes of the span.
+            series: Series attributes of the call, in addition to those of the surrounding code.
         """
         self.kind, self.dialect, self.name = Kind.CALL, dialect, text_of(name)
         self.series = series_attributes(self._runtime, series)
@@ -191,62 +191,63 @@ class ModelCall:
         if self.spanned:
             self._renamed = True
         else:
-            # Beneath what was current at the beginning.
+            # The parent is the span that was current when the exchange started.
             self._open_span(self._runtime.sink(), self.span.context)
         self._convention_metrics = True
         self._join_enclosing_work()
 
     def adopt(self, sink: SpanSink) -> None:
         """
-        Take the span that ``sink`` opens, if there is none so far.
+        Use the span that ``sink`` opens, if the call has no span yet.
 
         Args:
-            sink: Makes another instrumentation's span the call's, opened inside the call.
+            sink: Sink that uses the span that another instrumentation opened inside the call.
         """
         if not self.spanned:
             self._open_span(sink, self.span.context)
 
     @property
     def start_ns(self) -> int:
-        """When the client library was called, monotonic nanoseconds."""
+        """Start of the client library's method, monotonic nanoseconds."""
         return self._start_ns
 
     def active(self) -> Entered[ModelCall | None]:
-        """Inside ``with`` be the call that transports find, and its span the current one."""
+        """Return a context manager that makes the call and its span current."""
         self._entered = Entered(current_call, self, self.span.context)
         return self._entered
 
     def is_entered_here(self) -> bool:
-        """Return whether this is the context in which it became active, not one that inherited."""
+        """Return whether the call was entered in this context, and this is not a copy of it."""
         return self._entered is not None and self._entered.is_here()
 
     def open_attempt(self) -> Attempt:
-        """Begin a try on the transport, now."""
+        """Start an attempt on the transport now."""
         attempt = Attempt(self.now())
         self.attempts.append(attempt)
         return attempt
 
     @property
     def answering(self) -> Attempt | None:
-        """The try that brought the answer, or else the last one."""
+        """The attempt that received the response, or else the last attempt."""
         return answering(self.attempts)
 
     def returned(self) -> None:
-        """Note that the client library has handed over the stream or the answer."""
+        """Record that the client library has returned the stream or the response."""
         self.returned_ns = self.now()
         self._let_go()
 
     def _let_go(self) -> None:
-        # What was entered refers to the call: a cycle of each call, for Python's collector alone.
+        # The entered context refers to the call. Without this, each call would be a reference cycle
+        # that only Python's garbage collector can free.
         self._entered = None
         self.own_requests.let_go()
 
     def answered(self, answer: Any) -> None:
         """
-        Take down a whole answer, before the application gets it and may change it.
+        Record a complete response before the application receives it and may change it.
 
         Args:
-            answer: The client library's object, or the bytes of the body.
+            answer: Response object of the client library, or the bytes of the body.
         """
         dialect = self.dialect
         if dialect is None:
@@ -259,17 +260,17 @@ class ModelCall:
 
     def take_down(self, dialect: ApiFormat, answer: Any) -> None:
         """
-        Keep the fields of a chunk or an answer beside its text, as they are now.
+        Keep a copy of the fields of a chunk or a response, except its text.
 
         Args:
-            dialect: How to read it.
-            answer: The client library's object, or bytes, which are read when the call has ended.
+            dialect: API format of the response.
+            answer: Object of the client library, or bytes, which are read when the call has ended.
         """
-        # Not `with handle_internal_errors(…)`: that would be half the cost of several chunks.
+        # Not `with handle_internal_errors(…)`: it would cost half as much as several chunks.
         try:
             part = answer if isinstance(answer, bytes) else dialect.body_of(answer)
             if not isinstance(answer, bytes) and not hasattr(answer, "model_dump"):
-                # What an SDK gives as its own mapping the application may change as well.
+                # The application may change a mapping that the SDK returns, so a copy is kept.
                 part = copied(part)
             if part:
                 self.tail.add(part)
@@ -285,31 +286,31 @@ class ModelCall:
         last_read: tuple[int, int] | None = None,
     ) -> None:
         """
-        Note that the caller has stopped reading; that is the end, unless it reads on.
+        Record that the caller has stopped reading, which ends the call unless reading resumes.
 
         Args:
-            outcome: How it will have ended.
-            done_ns: When, monotonic nanoseconds.
-            error_type: A status code or the name of an exception type.
-            last_read: Before and after the read that gave no chunk, if there was one.
+            outcome: Outcome of the call if reading does not resume.
+            done_ns: End of the call, monotonic nanoseconds.
+            error_type: Status code or name of an exception type.
+            last_read: Start and end of the read that returned no chunk, if there was one.
         """
         self._left = Ending(outcome, done_ns, error_type, last_read)
 
     def resume(self) -> None:
-        """Note that the caller reads on after all."""
+        """Record that the caller has resumed reading."""
         self._left = None
 
     @property
     def left(self) -> bool:
-        """Whether the caller has stopped reading, and has read nothing since."""
+        """Whether the caller has stopped reading and has not resumed."""
         return self._left is not None
 
     def settle(self, left_for_ns: int = 0, *, finalizing: bool = False) -> None:
         """
-        End it if its caller stopped reading.
+        End the call if its caller has stopped reading.
 
         Args:
-            left_for_ns: Only if its last read returned at least so many nanoseconds ago.
+            left_for_ns: Minimum time since the last read returned, in nanoseconds.
             finalizing: As for :meth:`finish`.
         """
         left = self._left
@@ -326,9 +327,10 @@ class ModelCall:
         )
 
     def closing(self) -> None:
-        """Note that the caller begins to close the stream."""
+        """Record that the caller has started to close the stream."""
         if self.finished:
-            # Left by a finaliser before, it may wait for latspan's thread. Here is no finaliser.
+            # A finalizer may have ended the call and left the rest to the worker thread. This
+            # method does not run in a finalizer, so the caller's thread can do it now.
             if self._inline and self._ending:
                 self._conclude_later(inline=True)
         elif self._close_started_ns is None:
@@ -336,7 +338,7 @@ class ModelCall:
 
     @property
     def is_closing(self) -> bool:
-        """Whether the caller is closing the stream, which will be the end."""
+        """Whether the caller is closing the stream, which will end the call."""
         return self._close_started_ns is not None and not self.finished
 
     def finish(
@@ -348,14 +350,15 @@ class ModelCall:
         finalizing: bool = False,
     ) -> None:
         """
-        End it, once; later calls change nothing.
+        End the call; only the first invocation has an effect.
 
         Args:
-            outcome: How it ended.
-            done_ns: When, monotonic nanoseconds; now, if not given.
-            error_type: A status code or the name of an exception type.
-            finalizing: A finaliser says so. The collector may run it inside any lock, that of an
-                application's span processor too, so spans are finished on latspan's thread.
+            outcome: Outcome of the call.
+            done_ns: End of the call, monotonic nanoseconds; now if not given.
+            error_type: Status code or name of an exception type.
+            finalizing: Whether a finalizer ends the call. The garbage collector may run it while
+                any lock is held, also the lock of an application's span processor, so spans are
+                then ended on the worker thread.
         """
         if not is_first_to_end(self._handle):
             return
@@ -365,10 +368,11 @@ class ModelCall:
         self._let_go()
         ended_ns = self.now() if done_ns is None else done_ns
         if self._awaits_span:
-            # Whoever was to open one inside did not come to it.
+            # The other instrumentation did not open a span inside the call.
             self.adopt(self._runtime.sink())
         if self.reads is not None and self.reads.end is None:
-            # Who goes on reading after a `break` goes on appending; that is no part of this call.
+            # A reader that continues after a `break` appends to the lists; those chunks do not
+            # belong to this call.
             self.reads = self.reads.copy()
             self.tail = self.tail.copy()
             if self.gathered is not None:
@@ -377,16 +381,17 @@ class ModelCall:
         self._conclude_later(inline=self._inline and not finalizing)
 
     def _conclude_later(self, *, inline: bool) -> None:
-        # Content is read and events are emitted on latspan's thread, whatever waits for the span:
-        # an application's exporter of logs may send at once.
+        # Content is read and events are emitted on the worker thread even if the span would
+        # otherwise end inline, because an application's log exporter may send synchronously.
         inline = inline and not self._runtime.concludes_apart
         self._runtime.conclude("the end of a call", self._conclude, inline=inline)
 
     def interval(self, until_ns: int) -> Interval:
-        """Return it as the unit of work around it sees it, which ended at ``until_ns``."""
+        """Return the interval of the call in a request or stage that ended at ``until_ns``."""
         timeline, left = self._timeline, self._left
         if timeline is None and left is not None:
-            # Left inside it, and it may be read on outside: as it is so far.
+            # The caller stopped reading inside the request or stage and may resume after its end:
+            # the interval covers the call so far.
             observed = self._observed()
             timeline = observed.timeline(observed.said(), left.outcome, left.done_ns)
         if timeline is None:
@@ -420,7 +425,7 @@ class ModelCall:
             attempts=self.attempts,
             returned_ns=self.returned_ns,
             close_started_ns=self._close_started_ns,
-            # A stream of events that is no model's: its reads say nothing.
+            # Without an API format the stream is not a model's, and its reads have no meaning.
             reads=None if self.dialect is None else self.reads,
             end_marked=self.end_marked,
             parts=self.tail.parts(),
@@ -431,7 +436,7 @@ class ModelCall:
         )
 
     def _conclude(self) -> None:
-        # Popping is atomic: the caller's thread and latspan's may both come to it.
+        # Popping is atomic: the caller's thread and the worker thread may both run this method.
         try:
             ending = self._ending.pop()
         except IndexError:
@@ -439,10 +444,10 @@ class ModelCall:
         conclusion = Conclusion(self._observed(), *ending)
         self._timeline = conclusion.timeline
         conclusion.publish()
-        # A unit of work around it may hold on to the call; it needs the timeline alone.
+        # An enclosing request or stage may hold the call; it needs only the timeline.
         self.tail.clear()
         self.reads = self.request = self.gathered = None
         self.headers = {}
         self._started_with = {}
-        # As long as somebody holds it, its loop is watched.
+        # The event loop is monitored as long as the observation is referenced.
         self._observation = nobody_observes()

@@ -1,8 +1,8 @@
 """
-What becomes of a call that has ended: a timeline, a span, an event and a record.
+Timeline, span, event and record of a call that has ended.
 
-Runs on latspan's thread as a rule, when nothing more happens to the call. The facts come as one
-value, :class:`ObservedCall`; how the call ended comes beside it.
+This code usually runs on the worker thread, after the last change to the call. Its input is one
+value, :class:`ObservedCall`, and the outcome, end and error type of the call.
 """
 
 from __future__ import annotations
@@ -36,34 +36,34 @@ __all__ = ["Conclusion", "Ending", "ObservedCall"]
 
 class ObservedCall(NamedTuple):
     """
-    What was observed of a call, or of an HTTP exchange outside any.
+    Observations of a call, or of an HTTP exchange outside any call.
 
     Args:
-        runtime: What is switched on.
+        runtime: The active runtime.
         kind: ``call`` or ``http``.
-        name: The span's name.
-        start_ns: When the client library was called, monotonic nanoseconds.
-        offset_ns: What to add to a monotonic reading to get Unix time.
-        server: Host and port it went to, ``None`` if unknown.
-        dialect: How to read the answer; ``None`` if it is not read.
-        choices: How many answers were asked for at once.
-        series: What series are keyed by.
-        started_with: The span's attributes at its start.
-        renamed: Whether it became a call after its span had started, so that the span still needs
-            its name and these attributes.
-        convention_metrics: Whether its values belong in the metrics of the GenAI conventions.
-        method: The HTTP method of its attempts.
-        headers: The response headers.
-        attempts: The tries on the transport.
-        returned_ns: When the client library handed over the stream or the answer.
-        close_started_ns: When the caller began to close the stream.
-        reads: The reads of its stream; ``None`` if there is none, or it is not a model's.
-        end_marked: Whether the stream's end mark was read.
-        parts: What is kept of the answer beside its text.
-        request: What was asked, where content is read.
-        answer: What was answered, ``None`` if content is not read.
-        span: Its span.
-        observation: What else went on in the process meanwhile.
+        name: Name of the span.
+        start_ns: Start of the client library's method, monotonic nanoseconds.
+        offset_ns: Nanoseconds to add to a monotonic reading to get Unix time.
+        server: Host and port of the server, ``None`` if unknown.
+        dialect: API format of the response; ``None`` if the response is not read.
+        choices: Number of choices requested.
+        series: Series attributes.
+        started_with: Attributes of the span at its start.
+        renamed: Whether the exchange became a call after its span had started, so that the span
+            still needs its name and these attributes.
+        convention_metrics: Whether the call is recorded in the metrics of the GenAI conventions.
+        method: HTTP method of the attempts.
+        headers: Response headers.
+        attempts: Attempts on the transport.
+        returned_ns: Time at which the client library returned the stream or the response.
+        close_started_ns: Time at which the caller started to close the stream.
+        reads: Reads of the stream; ``None`` if there is no stream, or it is not a model's.
+        end_marked: Whether the end marker of the stream was read.
+        parts: Kept parts of the response, without its text.
+        request: Content of the request, if content is read.
+        answer: Content of the response, ``None`` if content is not read.
+        span: Span of the call.
+        observation: Observation of the process during the call.
     """
 
     runtime: Runtime
@@ -92,7 +92,7 @@ class ObservedCall(NamedTuple):
     observation: Observation
 
     def said(self) -> ResponseSummary:
-        """Return what its answer said, content aside."""
+        """Return the summary of the response, without its content."""
         if self.dialect is None:
             return ResponseSummary()
         streamed = self.reads is not None
@@ -100,12 +100,12 @@ class ObservedCall(NamedTuple):
 
     def timeline(self, said: ResponseSummary, outcome: Outcome, done_ns: int) -> Timeline:
         """
-        Return its timeline.
+        Return the timeline of the call.
 
         Args:
-            said: What its answer said.
-            outcome: How it ended.
-            done_ns: When, monotonic nanoseconds.
+            said: Summary of the response.
+            outcome: Outcome of the call.
+            done_ns: End of the call, monotonic nanoseconds.
         """
         return call_timeline(
             CallObservation(
@@ -126,14 +126,14 @@ class ObservedCall(NamedTuple):
         )
 
     def _streamed_tokens(self, tokens: TokenCounts) -> int | None:
-        """Return how many tokens the stream showed; a provider may count hidden reasoning."""
+        """Return the number of streamed tokens, without hidden reasoning that a provider counts."""
         if tokens.output is None or not tokens.reasoning or self.reads is None:
             return tokens.output
         shown = ChunkKind.REASONING in self.reads.kinds
         return tokens.output if shown else tokens.output - tokens.reasoning
 
     def with_content(self, said: ResponseSummary) -> ResponseSummary:
-        """Return what its answer said, with its content as far as somebody asked for that."""
+        """Return the summary of the response with the content that the configuration captures."""
         if self.answer is None or self.dialect is None or self.dialect.content is None:
             return said
         return with_content(
@@ -149,13 +149,13 @@ class ObservedCall(NamedTuple):
 
 class Ending(NamedTuple):
     """
-    How a call will have ended if nothing more is read of it.
+    End of a call whose caller has stopped reading, valid unless reading resumes.
 
     Args:
-        outcome: How.
-        done_ns: When, monotonic nanoseconds.
-        error_type: A status code or the name of an exception type.
-        last_read: Before and after the read that gave no chunk, if there was one.
+        outcome: Outcome of the call.
+        done_ns: End of the call, monotonic nanoseconds.
+        error_type: Status code or name of an exception type.
+        last_read: Start and end of the read that returned no chunk, if there was one.
     """
 
     outcome: Outcome
@@ -166,13 +166,13 @@ class Ending(NamedTuple):
 
 class Conclusion:
     """
-    How a call ended, once its answer is read.
+    Final outcome and timeline of a call, determined from its response.
 
     Args:
-        observed: The call.
-        outcome: How it ended for its caller; the answer may say otherwise.
-        done_ns: When, monotonic nanoseconds.
-        error_type: A status code or the name of an exception type.
+        observed: Observations of the call.
+        outcome: Outcome as seen by the caller; the response may change it.
+        done_ns: End of the call, monotonic nanoseconds.
+        error_type: Status code or name of an exception type.
     """
 
     __slots__ = ("_error_type", "_observed", "_outcome", "_said", "timeline")
@@ -191,10 +191,10 @@ class Conclusion:
         self._observed = observed
         self._outcome, self._error_type, self._said = outcome, error_type, said
         self.timeline = observed.timeline(said, outcome, done_ns)
-        """Its segments and metrics."""
+        """Segments and metrics of the call."""
 
     def publish(self) -> None:
-        """Finish the span, emit the event, and record the values."""
+        """End the span, emit the event and record the values."""
         observed, timeline, said = self._observed, self.timeline, self._said
         attributes = self._attributes()
         self._finish_span(attributes)
@@ -223,7 +223,7 @@ class Conclusion:
         )
 
     def _attributes(self) -> dict[str, AttributeValue]:
-        """Return the span's attributes beside those it was started with."""
+        """Return the attributes of the span that are set at its end."""
         observed, timeline, said = self._observed, self.timeline, self._said
         attributes: dict[str, AttributeValue] = {
             **(observed.started_with if observed.renamed else {}),
@@ -279,7 +279,8 @@ class Conclusion:
     def _emit_event(self, attributes: Mapping[str, AttributeValue]) -> None:
         observed = self._observed
         emit, dialect = observed.runtime.emit, observed.dialect
-        # Whoever counts the call in the conventions' metrics emits its event as well.
+        # Only the instrumentation that records the call in the conventions' metrics emits its
+        # event.
         if emit is None or dialect is None or not observed.convention_metrics:
             return
         if dialect.operation in INFERENCES:

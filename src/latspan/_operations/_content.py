@@ -1,4 +1,4 @@
-"""What a call's request and answer say in words, where somebody asked for it."""
+"""Content of a call's request and response, if the configuration captures or counts it."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ def with_content(
     sampled: bool,
 ) -> ResponseSummary:
     """
-    Return what an answer said, with its words as attributes and its tokens counted, if asked for.
+    Return the summary of a response with its content and counted tokens, if configured.
 
     Args:
-        said: What it said beside its words.
-        shape: Where text stands in requests and answers.
-        request: What was asked: some of its fields, the bytes sent, or ``None``.
-        answer: The answer: fragments, events as bytes, or the whole.
-        runtime: What was asked for.
-        model: The model asked for, where known.
-        sampled: Whether anybody is to see the span.
+        said: Summary of the response, without its content.
+        shape: Location of the text in requests and responses.
+        request: Some fields of the request, the bytes sent, or ``None``.
+        answer: Response: fragments, events as bytes, or the complete response.
+        runtime: The active runtime, which holds the content settings.
+        model: Requested model, ``None`` if unknown.
+        sampled: Whether the span is sampled.
     """
     asked, fragments, output = Content(), tuple[Fragment, ...](), tuple[Message, ...]()
     with _runtime.handle_internal_errors("reading what a call asks"):
@@ -57,7 +57,7 @@ def with_content(
         output = output_messages(fragments, said.known_reasons)
     with _runtime.handle_internal_errors("the content of a call"):
         content = replace(asked, output=output)
-        # Nothing was used up where nothing was answered.
+        # Without a response no tokens were used.
         answered = bool(fragments) or said.ended
         if runtime.captures_content and sampled:
             named = {
@@ -85,17 +85,17 @@ _CONTENT: Final = {
     semconv.GEN_AI_OUTPUT_MESSAGES: "output",
     semconv.GEN_AI_TOOL_DEFINITIONS: "tools",
 }
-"""The attributes that hold a call's content, and what of it each holds."""
+"""Span attributes of a call's content, each with the field of ``Content`` that it holds."""
 
 
 def _named(content: Content) -> Mapping[str, Sequence[Mapping[str, Any]]]:
-    """Return what there is of a call's content, by attribute."""
+    """Return the parts of a call's content that are not empty, by attribute."""
     named = {name: getattr(content, field) for name, field in _CONTENT.items()}
     return {name: each for name, each in named.items() if each}
 
 
 INFERENCES: Final = frozenset({"chat", "text_completion"})
-"""The operations in which a model generates something; of each there may be an event."""
+"""Operations in which a model generates output; an event may be emitted for each."""
 
 _CONVENTIONS: Final = ("gen_ai.", "openai.", "server.", "error.")
 
@@ -107,10 +107,10 @@ def details(
     Return the attributes of the event that describes an inference.
 
     Args:
-        attributes: Those of its span; the conventions' are the event's too, but for the content,
-            which an event has as data and not as text.
-        content: What was asked and answered, ``None`` if events leave that out.
-        runtime: What was asked for.
+        attributes: Attributes of the span. Those of the conventions are copied to the event,
+            except the content, which an event holds as data and not as text.
+        content: Content of the request and the response, ``None`` if events do not capture it.
+        runtime: The active runtime, which holds the content settings.
 
     Source: OpenTelemetry GenAI conventions, ``gen_ai.client.inference.operation.details``.
     """

@@ -1,4 +1,4 @@
-"""The calls and stages inside a unit of work, in memory that is bounded however many they are."""
+"""Calls and stages inside a request or stage, held in bounded memory."""
 
 from __future__ import annotations
 
@@ -13,28 +13,29 @@ __all__ = ["KEPT_ONE_BY_ONE", "Contents", "Inside", "Place"]
 
 Inside = Interval | Callable[[int], Interval]
 """
-A call or a stage inside a unit of work.
+Call or stage inside a request or stage.
 
-What is not over yet returns its interval, given the instant at which the unit ended.
+An open one is a function that takes the end of the enclosing scope and returns the interval.
 """
 
 KEPT_ONE_BY_ONE: Final = 512
-"""Calls, and stages, that are held one by one: a call takes 3 kB, a stage 0.6 kB."""
+"""Number of calls, and of stages, held individually: a call takes 3 kB, a stage 0.6 kB."""
 
 _STILL_OPEN: Final = -1
-"""No instant of a monotonic clock's: the end of what has none yet."""
+"""End of an interval that is still open; a monotonic clock never returns this value."""
 
 
 class Place:
     """
-    The place of a stage in the units around it.
+    Position of a stage in the enclosing scopes.
 
-    It does not refer to the stage, which refers to the units around it: a cycle would keep all of
-    them until Python's collector runs, and model servers switch that off.
+    It does not refer to the stage, because the stage refers to the enclosing scopes: a reference
+    cycle would keep all of them until Python's garbage collector runs, and model servers switch
+    that off.
 
     Args:
-        name: The stage's name.
-        start_ns: Its start, monotonic nanoseconds.
+        name: Name of the stage.
+        start_ns: Start of the stage, monotonic nanoseconds.
     """
 
     __slots__ = ("_name", "_start_ns", "done_ns", "source")
@@ -43,27 +44,27 @@ class Place:
         self._name = name
         self._start_ns = start_ns
         self.done_ns: int | None = None
-        """Its end, ``None`` as long as it is open."""
+        """End of the stage, monotonic nanoseconds; ``None`` while it is open."""
         self.source = Source.MEASURED
-        """How its time is known."""
+        """Source of the stage's times."""
 
     def __call__(self, until_ns: int) -> Interval:
-        """Return the stage as it is in a unit that ended at ``until_ns``."""
+        """Return the interval of the stage in a scope that ended at ``until_ns``."""
         done_ns = until_ns if self.done_ns is None else self.done_ns
         return Interval(self._name, self._start_ns, done_ns, source=self.source)
 
 
 class Contents:
     """
-    What is inside a unit of work.
+    Calls and stages inside a request or stage.
 
-    A unit may stay open for as long as its process, with any number of calls. Beyond 512 those
-    that are over are merged: their sums stay exact, where in the unit each of them was is given
-    up. Appending takes no lock. Merging and reading share one, which is held to exchange and to
-    copy lists.
+    A request may stay open for the lifetime of the process and contain any number of calls. Past
+    512 entries the ended ones are merged: their sums stay exact, their individual positions are
+    lost. Appending takes no lock. Merging and reading share a lock, which is held only while lists
+    are exchanged or copied.
 
     Args:
-        settle: Runs a merge: now, or on latspan's own thread.
+        settle: Function that runs a merge, inline or on the worker thread.
     """
 
     __slots__ = ("_calls", "_exchange", "_merge_from", "_merging", "_settle", "_stages")
@@ -77,24 +78,24 @@ class Contents:
         self._exchange = threading.RLock()
 
     def add_call(self, call: Inside) -> None:
-        """Add a call, begun just now."""
+        """Add a call that has just started."""
         self._calls.append(call)
         if len(self._calls) >= self._merge_from:
             self._settle(self._merge)
 
     def add_stage(self, stage: Inside) -> None:
-        """Add a stage, begun just now."""
+        """Add a stage that has just started."""
         self._stages.append(stage)
         if len(self._stages) >= self._merge_from:
             self._settle(self._merge)
 
     def intervals(self, until_ns: int) -> tuple[list[Interval], list[Interval]]:
-        """Return the calls and the stages, of which those that are open end at ``until_ns``."""
+        """Return the calls and the stages; the open ones end at ``until_ns``."""
         calls, stages = self._held()
         return _intervals(calls, until_ns), _intervals(stages, until_ns)
 
     def stages_ns(self) -> list[tuple[str, int]]:
-        """Return how long each stage took that is over, the calls in it included."""
+        """Return the durations of the ended stages in nanoseconds, including the calls in them."""
         _, stages = self._held()
         over = [stage for stage in _intervals(stages, _STILL_OPEN) if stage.done_ns != _STILL_OPEN]
         if not over:
@@ -109,7 +110,7 @@ class Contents:
         ]
 
     def clear(self) -> None:
-        """Let go of everything."""
+        """Drop all calls and stages."""
         with self._exchange:
             self._calls.clear()
             self._stages.clear()
@@ -119,7 +120,7 @@ class Contents:
             return tuple(self._calls), tuple(self._stages)
 
     def _merge(self) -> None:
-        # Each one that was added meanwhile has asked for a merge too.
+        # Each entry added since then has requested a merge as well, so this one may be superfluous.
         if max(len(self._calls), len(self._stages)) < self._merge_from:
             return
         if not self._merging.acquire(blocking=False):
@@ -135,11 +136,12 @@ class Contents:
                 open_stages=_intervals(stages_open, _STILL_OPEN),
             )
             with self._exchange:
-                # Others may have been added meanwhile, behind these.
+                # Other threads may have appended entries after these.
                 self._calls[: len(calls)] = [*merged_calls, *calls_open]
                 self._stages[: len(stages)] = [*stages_open, *merged_stages]
                 left = max(len(self._calls), len(self._stages))
-            # Where many are open, or have a name of their own, merging is for twice as many.
+            # Open entries and distinct names cannot be merged; if many are left, the next merge
+            # starts at twice their number.
             self._merge_from = max(KEPT_ONE_BY_ONE, 2 * left)
         finally:
             self._merging.release()
@@ -150,7 +152,7 @@ def _intervals(held: Iterable[Inside], until_ns: int) -> list[Interval]:
 
 
 def _parted(held: Iterable[Inside]) -> tuple[list[Interval], list[Inside]]:
-    """Return those that are over, and those that are open."""
+    """Return the intervals of the ended entries, and the open entries."""
     over: list[Interval] = []
     still_open: list[Inside] = []
     for each in held:

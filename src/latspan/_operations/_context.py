@@ -1,4 +1,4 @@
-"""What is said and open in the current context: attributes, and how to leave them again."""
+"""Attributes and scopes of the current context, and how to leave them again."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ _ambient: ContextVar[Mapping[str, str]] = ContextVar("latspan_attributes", defau
 
 
 def ambient_attributes() -> Mapping[str, str]:
-    """Return what the surrounding code has said requests are about."""
+    """Return the request attributes that the surrounding code has set."""
     return _ambient.get()
 
 
 @contextmanager
 def with_attributes(said: Mapping[str, str]) -> Generator[None]:
-    """Say what the requests inside are about, on top of what was said outside."""
+    """Add attributes to the requests inside the block, on top of those of the outer blocks."""
     token = _ambient.set({**_ambient.get(), **said})
     try:
         yield
@@ -54,7 +54,7 @@ def with_attributes(said: Mapping[str, str]) -> Generator[None]:
 
 @contextmanager
 def only_said(said: Mapping[str, str]) -> Generator[None]:
-    """Let what is said of the requests inside be this, whatever is said here."""
+    """Replace the attributes of the requests inside the block by ``said``."""
     token = _ambient.set(said)
     try:
         yield
@@ -64,10 +64,10 @@ def only_said(said: Mapping[str, str]) -> Generator[None]:
 
 def _undo(variable: ContextVar[_T], token: Token[_T]) -> bool:
     """
-    Undo a ``set``; return whether this is the context it happened in.
+    Undo a ``set``; return whether it was done in this context.
 
     A generator or a response body may be closed from another task than the one that opened it.
-    What was set there cannot be undone from here; who looks there finds it finished.
+    A value set in that task cannot be reset from here; code that reads it finds it finished.
     """
     try:
         variable.reset(token)
@@ -78,12 +78,12 @@ def _undo(variable: ContextVar[_T], token: Token[_T]) -> bool:
 
 class Entered(Generic[_T]):
     """
-    Something that is current in this context until :meth:`leave`.
+    A value and an OpenTelemetry context that are current here until :meth:`leave`.
 
     Args:
-        variable: The variable that says what is current.
-        value: What is current from now on.
-        around: The OpenTelemetry context that is current with it.
+        variable: Context variable of the current value.
+        value: New value.
+        around: OpenTelemetry context that becomes current with the value.
     """
 
     __slots__ = ("_attached", "_left", "_token", "_value", "_variable")
@@ -108,10 +108,10 @@ class Entered(Generic[_T]):
 
     def is_here(self) -> bool:
         """
-        Return whether this is the context that it was entered in.
+        Return whether it was entered in this context.
 
-        A task or a thread that inherited the context has a copy, and only in the original can
-        what was set there be undone. Asked only while this is current.
+        A task or a thread that inherited the context has a copy, and a value can be reset only in
+        the context in which it was set. Call this only while the value is current.
         """
         if self._left or not _undo(self._variable, self._token):
             return False
@@ -120,10 +120,10 @@ class Entered(Generic[_T]):
 
     def leave(self) -> bool:
         """
-        Make current again what was before, once, and if this is the same context.
+        Restore the previous value, once, and only in the context in which this was entered.
 
         Returns:
-            Whether it has been left, now or before.
+            Whether it has been left, by this invocation or an earlier one.
         """
         if not self._left and _undo(self._variable, self._token):
             self._left = True
@@ -136,32 +136,32 @@ _propagating: ContextVar[bool] = ContextVar("latspan_propagating", default=True)
 
 def inside(around: Context, *, propagates: bool | None = None) -> Entered[bool]:
     """
-    Be in ``around`` until it is left.
+    Make ``around`` the current OpenTelemetry context until the result is left.
 
-    OpenTelemetry's own ``attach`` and ``detach`` log an error if the second is called in another
-    context than the first, as it is where a coroutine is closed by a task that did not run it.
+    OpenTelemetry's own ``detach`` logs an error if it is called in another context than
+    ``attach``, which happens if a task closes a coroutine that it did not run.
 
     Args:
-        around: The OpenTelemetry context.
-        propagates: Whether latspan adds a trace context to what is sent inside; as it is outside,
-            if not given.
+        around: OpenTelemetry context.
+        propagates: Whether latspan adds a trace context to requests sent inside; the outer
+            setting if not given.
     """
     return Entered(_propagating, _propagating.get() if propagates is None else propagates, around)
 
 
 def propagates_here() -> bool:
-    """Return whether latspan may add a trace context to what is sent in this context."""
+    """Return whether latspan may add a trace context to requests sent in this context."""
     return _propagating.get()
 
 
 class SaidLater(Mapping[str, str]):
     """
-    What is said of requests, one thing of which is not known before it is asked for.
+    Request attributes, one of which is computed when it is read.
 
     Args:
-        said: What is known.
-        name: What is not.
-        value: Returns it; ``None`` as long as it is unknown.
+        said: Attributes that are known; they take precedence.
+        name: Name of the computed attribute.
+        value: Function that returns its value; ``None`` while it is unknown.
     """
 
     __slots__ = ("_name", "_said", "_value")
@@ -187,7 +187,7 @@ class SaidLater(Mapping[str, str]):
 
 @contextmanager
 def with_attribute_of(name: str, value: Callable[[], str | None]) -> Generator[None]:
-    """Say of the requests inside what is known only later, by what ``value`` returns then."""
+    """Add an attribute to the requests inside whose value ``value`` returns when it is read."""
     token = _ambient.set(SaidLater(_ambient.get(), name, value))
     try:
         yield
@@ -197,10 +197,10 @@ def with_attribute_of(name: str, value: Callable[[], str | None]) -> Generator[N
 
 def series_attributes(runtime: Runtime, own: Mapping[str, str]) -> dict[str, str]:
     """
-    Return what a record's series are keyed by.
+    Return the series attributes of a record.
 
-    What the surrounding code says wins over what the request knows of itself, and that over the
-    configured defaults. An inference path that nobody named is its route and model.
+    Attributes of the surrounding code override those of the request, which override the
+    configured defaults. If no inference path is set, it consists of the route and the model.
     """
     series = {**runtime.defaults, **own, **_ambient.get()}
     if "inference_path" not in series:
@@ -208,13 +208,14 @@ def series_attributes(runtime: Runtime, own: Mapping[str, str]) -> dict[str, str
         path = f"{route} {model}" if route and model else route or model
         if path:
             series["inference_path"] = path
-    # They are held by each record, and as long as their series: a server may name a model of 5 MB.
+    # Each record and each series holds these texts, and a server may return a model name of 5 MB,
+    # so `texts_of` limits them.
     return texts_of(series)
 
 
 def span_attributes(kind: Kind, series: Mapping[str, str]) -> dict[str, AttributeValue]:
-    """Return the same, and the kind of timeline, under the names that are emitted."""
-    # `_value_` is the attribute behind the property `value`, at a tenth of its price.
+    """Return the series attributes and the timeline's kind under their span attribute names."""
+    # `_value_` is the attribute behind the property `value`; reading it takes a tenth of the time.
     attributes: dict[str, AttributeValue] = {semconv.LATSPAN_KIND: kind._value_}
     for name, value in series.items():
         attributes[semconv.SERIES_ATTRIBUTES[name]] = value
@@ -222,7 +223,7 @@ def span_attributes(kind: Kind, series: Mapping[str, str]) -> dict[str, Attribut
 
 
 def convention_labels(attributes: Mapping[str, AttributeValue]) -> dict[str, str]:
-    """Return what the conventions' metrics are keyed by, of all that a call's span says."""
+    """Return the labels of the conventions' metrics from the attributes of a call's span."""
     return texts_of(
         {
             name: attributes[key]

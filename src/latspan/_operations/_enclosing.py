@@ -1,4 +1,4 @@
-"""The units of work that are open in this context: requests, stages, a part of one elsewhere."""
+"""Open scopes of this context: requests, stages, and parts of another process's request."""
 
 from __future__ import annotations
 
@@ -19,45 +19,45 @@ __all__ = [
 
 
 class Unit(Protocol):
-    """What calls and stages are inside of."""
+    """A scope that contains calls and stages."""
 
     def holds_call(self, call: Inside) -> None:
-        """Note a call that is made inside it."""
+        """Add a call that is made inside it."""
         ...
 
     def holds_stage(self, stage: Inside) -> None:
-        """Note a stage inside it."""
+        """Add a stage inside it."""
         ...
 
     @property
     def outer(self) -> Unit | None:
-        """What it is inside of itself."""
+        """Enclosing scope, ``None`` if there is none."""
         ...
 
     @property
     def finished(self) -> bool:
-        """Whether it has ended, here."""
+        """Whether it has ended in this process."""
         ...
 
     @property
     def side(self) -> Side:
-        """The side of the network it is on."""
+        """Side of the network."""
         ...
 
     def took_ns(self) -> list[tuple[str, int]]:
-        """Return how long each stage took that is over, in nanoseconds."""
+        """Return the durations of the ended stages, in nanoseconds."""
         ...
 
 
 current_unit: ContextVar[Unit | None] = ContextVar("latspan_work", default=None)
-"""The innermost, ended or not."""
+"""Innermost scope of the context, ended or not."""
 
 
 def active_work() -> Unit | None:
     """
-    Return the innermost unit of work that is open in this context, if any.
+    Return the innermost open scope of this context, if any.
 
-    A task that was begun inside one carries it in its context, long after its end.
+    A task that was started inside a scope has it in its context even after the scope has ended.
     """
     unit = current_unit.get()
     while unit is not None and unit.finished:
@@ -66,13 +66,13 @@ def active_work() -> Unit | None:
 
 
 def is_left_over() -> bool:
-    """Return whether a unit of work that has ended is still current: it was never left here."""
+    """Return whether an ended scope is still current, because it was not left in this context."""
     unit = current_unit.get()
     return unit is not None and unit.finished
 
 
 def enclosing_works() -> tuple[Unit, ...]:
-    """Return every unit of work that is open in this context, innermost first."""
+    """Return all open scopes of this context, innermost first."""
     units: list[Unit] = []
     unit = current_unit.get()
     while unit is not None:
@@ -84,10 +84,10 @@ def enclosing_works() -> tuple[Unit, ...]:
 
 class Elsewhere:
     """
-    A request of another process, as seen by those who do a part of it in this one.
+    A request of another process, of which this process executes a part.
 
     Args:
-        side: The side of the network it is on.
+        side: Side of the network.
     """
 
     __slots__ = ("_contents", "_side")
@@ -97,26 +97,26 @@ class Elsewhere:
         self._contents = Contents(lambda merge: merge())
 
     def holds_call(self, call: Inside) -> None:
-        """Note nothing: its calls are in the trace; nobody here has a timeline to lay them in."""
+        """Do nothing: the call is in the trace, and this process has no timeline of the request."""
 
     def holds_stage(self, stage: Inside) -> None:
-        """Note a stage inside it."""
+        """Add a stage inside it."""
         self._contents.add_stage(stage)
 
     @property
     def outer(self) -> None:
-        """What it is inside of is in the other process."""
+        """Always ``None``: an enclosing scope is in the other process."""
 
     @property
     def finished(self) -> bool:
-        """Whether it has ended; nobody here knows."""
+        """Always false: this process cannot determine whether it has ended."""
         return False
 
     @property
     def side(self) -> Side:
-        """The side of the network it is on."""
+        """Side of the network."""
         return self._side
 
     def took_ns(self) -> list[tuple[str, int]]:
-        """Return how long each stage here took that is over, in nanoseconds."""
+        """Return the durations of the ended stages of this process, in nanoseconds."""
         return self._contents.stages_ns()

@@ -1,4 +1,4 @@
-"""A unit of work that is handed over to another thread, task or process."""
+"""Handoff of a request or stage to another thread, task or process."""
 
 from __future__ import annotations
 
@@ -34,20 +34,20 @@ _SAID: Final = {
     name: f"latspan-{name.replace('_', '-')}"
     for name in ("inference_path", "route", "traffic_class", "tenant")
 }
-"""The header of each thing that is said of requests."""
+"""Header name of each request attribute."""
 
 
 class Handoff:
     """
-    A unit of work and its attributes, for a place that continues it.
+    An open scope and its attributes, for the thread, task or process that continues it.
 
     It can be pickled. :meth:`headers` and :meth:`received` convert it to and from text.
 
     Args:
-        unit: Innermost open unit, if any.
-        around: OpenTelemetry context of the unit.
+        unit: Innermost open scope, if any.
+        around: OpenTelemetry context of the scope.
         said: Attributes of requests in that context.
-        waits: Stage of the unit until it is attached; ``None`` for none.
+        waits: Name of the stage that lasts until it is attached; ``None`` for no such stage.
     """
 
     __slots__ = ("_around", "_away", "_carried_ns", "_process", "_said", "_unit", "_waiting")
@@ -78,7 +78,7 @@ class Handoff:
 
     @classmethod
     def here(cls, waits: str | None = None) -> Handoff:
-        """Return a handoff of the unit that is open in this context."""
+        """Return a handoff of the innermost open scope of this context."""
         return cls(active_work(), context.get_current(), ambient_attributes(), waits=waits)
 
     @classmethod
@@ -91,7 +91,7 @@ class Handoff:
                 that are not text are ignored.
         """
         with _runtime.handle_internal_errors("the headers of a unit of work"):
-            # It came with a message, and is of whatever type that had.
+            # The headers come from a message and may be of any type.
             told: Mapping[Any, Any] = headers if hasattr(headers, "items") else {}
             found = {
                 name.lower(): value
@@ -127,11 +127,11 @@ class Handoff:
 
     @contextmanager
     def resumed(self) -> Generator[Handoff]:
-        """Enter the unit's context for the length of the block; this ends its wait."""
+        """Enter the context of the scope for the length of the block; this ends the wait."""
         with ExitStack() as inside:
             with _runtime.handle_internal_errors("going on with a unit of work"):
                 if self._process is not this_process():
-                    # A fork has the object, but what it is of is the parent's.
+                    # A forked child has a copy of the object, but the scope belongs to the parent.
                     self._unit = Elsewhere(Side.CLIENT if self._unit is None else self._unit.side)
                     self._process = this_process()
                     self._waiting.clear()
@@ -145,9 +145,9 @@ class Handoff:
         while unit is not None and unit.finished:
             unit = unit.outer
         if unit is not self._unit and isinstance(unit, LiveWork):
-            # It was carried out of a stage that is over: what follows is no part of that.
+            # The handoff was created in a stage that has ended; what follows is not part of it.
             around = trace.set_span_in_context(unit.span, around)
-        # A generator may be closed in another context than the one that it was begun in.
+        # A generator may be closed in another context than the one in which it was started.
         with only_said(self._said), Entered(current_unit, unit, around):
             yield
 
@@ -159,11 +159,11 @@ class Handoff:
 
     def merge_remote(self, header: str) -> None:
         """
-        Add the stages of another process to the unit; call this when its response has arrived.
+        Add the stages of another process to the scope; call this when its response has arrived.
 
         Clocks of two processes are never compared: the stages are placed directly before this
-        moment. The rest of the time since the handoff is the unit's wait, an estimate, because it
-        includes the way there and back. Stages that do not fit are not used, and are counted as
+        moment. The rest of the time since the handoff is the wait, an estimate, because it includes
+        the transmission in both directions. Stages that do not fit are not used, and are counted as
         ``evidence_rejected``.
 
         Args:
@@ -201,7 +201,7 @@ class Handoff:
             at_ns = until_ns
 
     def _dropped(self) -> None:
-        """End the wait of a unit that ended and was not attached in this process."""
+        """End the wait if the request ended and the handoff was not attached in this process."""
         if self._away:
             # Another process may have attached it; the length of that wait is unknown here.
             self._waiting.clear()
@@ -216,10 +216,10 @@ class Handoff:
         source: Source = Source.MEASURED,
     ) -> bool:
         """
-        End its wait, inside of what it was carried from.
+        End the wait, as a stage of the scope that was handed off.
 
         Returns:
-            Whether it waited until now; somebody else may have been first.
+            Whether this invocation ended the wait; another thread may have ended it before.
         """
         runtime = _runtime.current()
         try:
@@ -229,7 +229,7 @@ class Handoff:
         request = _request_around(self._unit)
         if request is not None:
             with suppress(ValueError):
-                # Or a request that hands on many would hold each of them until its end.
+                # Otherwise a request with many handoffs would hold each of them until its end.
                 request.waits.remove(self._dropped)
         if runtime is not None:
             wait = LiveWork(
@@ -244,7 +244,7 @@ class Handoff:
 
 
 def _request_around(unit: Unit | None) -> LiveWork | None:
-    """Return what outlives the stages of a request: the request, where it is of this process."""
+    """Return the request around ``unit``, which outlives its stages, if it is of this process."""
     while isinstance(unit, LiveWork) and unit.kind is Kind.STAGE and unit.outer is not None:
         unit = unit.outer
     return unit if isinstance(unit, LiveWork) else None

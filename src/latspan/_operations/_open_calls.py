@@ -1,4 +1,4 @@
-"""The calls that are open: which one a context is in, and the end of those that nobody ends."""
+"""Registry of open calls: the call of a context, and the end of calls never ended elsewhere."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ __all__ = [
 ]
 
 current_call: ContextVar[ModelCall | None] = ContextVar("latspan_call", default=None)
-"""The call that a context was entered for; it may have ended since, see :func:`active_call`."""
+"""Call of the current context; it may have ended already, see :func:`active_call`."""
 
-# Strong references: a call that nobody finishes must still be there at shutdown.
+# Strong references: a call that the application never ends must still exist at shutdown.
 _open_calls: dict[int, ModelCall] = {}
 _serial = itertools.count()
 
@@ -37,8 +37,8 @@ def opened(call: ModelCall) -> int:
 
 
 def is_first_to_end(handle: int) -> bool:
-    """Return whether the call is open, and let go of it: of several callers one gets ``True``."""
-    # Popping is atomic: of several threads and a finaliser exactly one gets through.
+    """Drop the call and return whether it was open; only one of several callers gets ``True``."""
+    # Popping is atomic: of several threads and a finalizer, exactly one gets the call.
     return _open_calls.pop(handle, None) is not None
 
 
@@ -46,8 +46,8 @@ def active_call() -> ModelCall | None:
     """
     Return the call that a client library is making in this context, if any.
 
-    A task that was begun inside a call carries it in its context, long after its end. A call
-    that has returned is over for transports, though its stream may still be read.
+    A task that was started inside a call has it in its context even after the call has ended. For
+    transports a call is over once it has returned, although its stream may still be read.
     """
     call = current_call.get()
     if call is None or call.finished or call.returned_ns is not None:
@@ -56,7 +56,7 @@ def active_call() -> ModelCall | None:
 
 
 def abandon_open_calls() -> None:
-    """End every call that is still open as ``abandoned``: the process is going down."""
+    """End every open call as ``abandoned``, because the process shuts down."""
     settle_left_calls()
     for call in list(_open_calls.values()):
         call.finish(Outcome.ABANDONED)
@@ -64,17 +64,17 @@ def abandon_open_calls() -> None:
 
 def settle_left_calls(left_for_ns: int = 0) -> None:
     """
-    End the calls whose stream the caller has stopped reading; what is read later is not recorded.
+    End the calls whose streams the callers have stopped reading; later reads are not recorded.
 
     Args:
-        left_for_ns: Only those whose last read returned at least so many nanoseconds ago.
+        left_for_ns: Minimum time since the last read returned, in nanoseconds.
     """
     for call in list(_open_calls.values()):
         call.settle(left_for_ns)
 
 
 def _forget_the_parents() -> None:
-    """Leave what is open in the parent to the parent."""
+    """Drop the parent process's open calls in a forked child; the parent ends them."""
     for call in _open_calls.values():
         call.finished = True
     _open_calls.clear()

@@ -1,25 +1,25 @@
 """
-Which requests on a transport are attempts of the open call.
+Rules that determine which requests on a transport are attempts of the open call.
 
-A call is open for transports until its client library's method returns. Whatever is sent later,
-by a task that was begun inside the call and inherited its context, is no part of it. As long as
-the call is open, a request is an attempt of it in three cases.
+A call is open for transports until its client library's method returns. A request sent later, by
+a task that was started inside the call and inherited its context, is not part of it. While the
+call is open, a request is an attempt of it in three cases.
 
-1. *The client library sends it.* An SDK's integration notes each request that the call's client
-   builds, and the transport looks for that very object: an address that a hook rewrote changes
-   nothing, and the token that an ``httpx.Auth`` or a credential fetches is another object. The
-   request of another HTTP library, which carries the noted one where its own is not instrumented,
-   is known by :meth:`SentRequest.carries`. What is sent before the client has built a request is
-   no attempt. If it is unknown which client builds them, everything that goes to the call's
-   server is one.
-2. *It follows a redirect* with which an attempt was answered.
-3. *It is sent inside an attempt under way, and carries it on*: a transport inside a transport.
-   In the task or thread of the call it may have another body, as long as the path is the same.
+1. *The client library sends it.* An SDK's integration registers each request that the call's
+   client builds, and the transport compares object identity: a URL that a hook rewrote does not
+   matter, and the token request of an ``httpx.Auth`` or a credential is another object. If the
+   SDK's own HTTP library is not instrumented, another HTTP library may send the registered
+   request in an object of its own; :meth:`SentRequest.carries` recognizes it. A request that is
+   sent before the client has built one is not an attempt. If the client that builds the requests
+   is unknown, every request to the call's server is an attempt.
+2. *It follows a redirect* that was the response to an attempt.
+3. *It is sent inside an attempt in progress and forwards it*: a transport inside a transport.
+   In the task or thread of the call it may have another body if the method and path are the same.
 
-Every other request is an HTTP exchange of its own. So the requests of another task are, and a
-token that a transport fetches, whatever their server.
+Every other request is an HTTP exchange of its own, for example a request of another task, or a
+token request of a transport, regardless of the server.
 
-An attempt takes one of the requests that carry it on. A second one, after the first or at the
+An attempt takes one of the requests that forward it. A second one, after the first or at the
 same time, is another attempt: see :meth:`latspan._instrument.Exchange.send_begins`.
 """
 
@@ -37,16 +37,16 @@ _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 
 class SentRequest(NamedTuple):
     """
-    One request as a transport gets it.
+    A request as a transport receives it.
 
     Args:
-        request: The HTTP library's own object, ``None`` if it has none.
-        method: The HTTP method.
+        request: Request object of the HTTP library, ``None`` if it has none.
+        method: HTTP method.
         scheme: ``http`` or ``https``.
-        host: The host.
-        port: The port.
-        path: The path, without the query.
-        body: The body, ``None`` if it is not at hand as bytes.
+        host: Host name or address.
+        port: Port.
+        path: Path, without the query.
+        body: Body, ``None`` if it is not available as bytes.
     """
 
     request: object
@@ -58,7 +58,7 @@ class SentRequest(NamedTuple):
     body: bytes | None
 
     def carries(self, other: SentRequest) -> bool:
-        """Return whether it sends what ``other`` does: by method and body, or else by path."""
+        """Return whether it sends what ``other`` sends: same method and body, or else same path."""
         if self.method != other.method:
             return False
         if self.body and other.body:
@@ -66,24 +66,24 @@ class SentRequest(NamedTuple):
         return self.path == other.path
 
     def target_of(self, location: str) -> tuple[str, str | None, str]:
-        """Return scheme, host and path that a redirect of it leads to."""
+        """Return scheme, host and path of the target of a redirect of this request."""
         target = urlsplit(urljoin(self.url, location))
         return target.scheme, target.hostname, unquote(target.path) or "/"
 
     @property
     def url(self) -> str:
-        """The URL, without credentials and query."""
+        """URL, without credentials and query."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{self.scheme}://{host}:{self.port}{self.path}"
 
     @property
     def target(self) -> tuple[str, str | None, str]:
-        """Its own scheme, host and path, to compare with :meth:`target_of`."""
+        """Scheme, host and path of the request, to compare with :meth:`target_of`."""
         return self.scheme, self.host.lower(), unquote(self.path) or "/"
 
 
 class UnderWay(Protocol):
-    """A request on its way through a transport."""
+    """A request in progress on a transport."""
 
     @property
     def sent(self) -> SentRequest:
@@ -93,11 +93,11 @@ class UnderWay(Protocol):
 
 class OwnRequests:
     """
-    What a call or an exchange knows of the requests that are its own.
+    Requests that belong to a call or an exchange.
 
     Args:
-        server: Host and port that its requests go to; ``None`` if it does not know.
-        client: The client library's client, whose requests are noted.
+        server: Host and port of its requests; ``None`` if unknown.
+        client: Client object of the client library, whose requests are registered.
     """
 
     __slots__ = ("_built", "_client", "_describe", "_redirected_to", "_server", "under_way")
@@ -109,37 +109,38 @@ class OwnRequests:
         self._describe: Callable[[], SentRequest] | None = None
         self._redirected_to: tuple[str, str | None, str] | None = None
         self.under_way: UnderWay | None = None
-        """The outermost of the requests that are on their way."""
+        """Outermost request in progress."""
 
     def note(self, client: object, request: object, describe: Callable[[], SentRequest]) -> None:
         """
-        Note a request that will be sent, if it is the call's client that built it.
+        Register a request that will be sent, if the call's client built it.
 
         Args:
-            client: The client that built it.
-            request: The HTTP library's own object.
-            describe: Returns what it sends, where the object is not what a transport gets.
+            client: Client that built the request.
+            request: Request object of the HTTP library.
+            describe: Function that returns the request as a :class:`SentRequest`, for a transport
+                that receives another object.
         """
         if client is self._client:
             self._built, self._describe = request, describe
 
     def answered(self, sent: SentRequest, status: int, headers: Any) -> None:
-        """Note the answer to an attempt: a redirect may be followed."""
+        """Record the response to an attempt, which may be a redirect that the client follows."""
         location = headers.get("location") if status in _REDIRECTS else None
         self._redirected_to = None
         if location is not None:
-            # No client follows what is not a URL.
+            # Clients do not follow a location that is not a URL.
             with suppress(ValueError):
                 self._redirected_to = sent.target_of(str(location))
 
     def include(self, sent: SentRequest, *, in_this_context: Callable[[], bool]) -> bool:
         """
-        Return whether ``sent`` is one of them.
+        Return whether ``sent`` belongs to the call or exchange.
 
         Args:
-            sent: A request that a transport is given.
-            in_this_context: Whether this is the context that the call was entered in, and not
-                that of a task or thread which inherited it.
+            sent: Request that a transport received.
+            in_this_context: Function that returns whether the call was entered in this context,
+                and not in one that a task or thread inherited.
         """
         built = self._built
         if built is not None and sent.request is built:
@@ -153,9 +154,9 @@ class OwnRequests:
             )
         if self._describe is not None:
             return sent.carries(self._describe())
-        # A client that has built nothing so far fetches a token, for example.
+        # A client that has not built a request yet may send another one, for example for a token.
         return self._client is None and self._server in {None, (sent.host, sent.port)}
 
     def let_go(self) -> None:
-        """Drop what is needed no longer: nothing more is sent."""
+        """Drop references that are not needed once no more requests are sent."""
         self._client = self._built = self._describe = self.under_way = None

@@ -1,4 +1,4 @@
-"""What a finished answer said beside its content: how it ended, its tokens, the server's times."""
+"""Summary of an ended response without its content: its end, tokens and server timings."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ _NO_CHOICES: Final[Mapping[int, str | None]] = {}
 _CUT: Final = "error"
 
 _ENDS: Final = 4
-"""Events of a whole stream that are read: its first and its last ones."""
+"""Number of events read from the bytes of a stream: the first one and the last ones."""
 
 
 class ResponseSummary(NamedTuple):
     """
-    What an answer said.
+    Summary of a response.
 
     Args:
-        ended: It came to its own end.
-        error_type: The type of the error that came in its place or in its course, after HTTP 200.
-        tokens: Token counts and who counted.
-        reported: What was said of the server's own time and its gateways', from the outside in.
-        attributes: What the span says of it.
-        choices: How many answers came at once, as far as what was kept of them shows.
-        finish_reasons: Why each choice ended, by its position; ``None`` as long as it did not.
-        content: What was asked and answered in words, where that is captured in events.
+        ended: Whether the kept parts contain the end of the response.
+        error_type: Type of an error sent instead of or during the response, after HTTP 200.
+        tokens: Token counts and their source.
+        reported: Timings reported by the server and its gateways, outermost first.
+        attributes: Span attributes.
+        choices: Number of choices in the kept parts of the response.
+        finish_reasons: Finish reason of each choice, by its position; ``None`` if it has not ended.
+        content: Content of the request and the response, if events capture it.
     """
 
     ended: bool = False
@@ -48,19 +48,19 @@ class ResponseSummary(NamedTuple):
 
     @property
     def known_reasons(self) -> dict[int, str]:
-        """The finish reasons that are known, by choice and in their order."""
+        """Known finish reasons by choice, in the order of the choices."""
         return _known(self.finish_reasons)
 
     def concluded(self, *, cut: bool) -> ResponseSummary:
         """
-        Return this with the finish reasons that the span has.
+        Return the summary with the finish reasons as a span attribute.
 
         Args:
-            cut: Whether a choice without a reason will not get one: it was cut off, or failed.
-                A stream that its reader left was not cut.
+            cut: Whether a choice without a finish reason was truncated or failed, so that none
+                will arrive. A stream that its reader left does not count.
 
         Source: OpenTelemetry GenAI conventions, ``gen_ai.response.finish_reasons``: ``error`` at
-        the position of a choice whose reason was expected and did not come.
+        the position of a choice whose reason was expected and did not arrive.
         """
         reasons = self.finish_reasons
         if cut:
@@ -79,16 +79,16 @@ def summarize_response(
     dialect: ApiFormat, answers: Iterable[Any], headers: Mapping[str, str], *, streamed: bool
 ) -> ResponseSummary:
     """
-    Return what an answer said; nothing where it cannot be read.
+    Return the summary of a response; parts that cannot be read keep their defaults.
 
-    A server may send anything. What cannot be read costs itself, and nothing beside it.
+    A server may send anything. An unreadable part does not affect the other parts.
 
     Args:
-        dialect: How to read it.
-        answers: What was kept of a stream's chunks, or the one answer, as the client library has
-            them or as bytes.
+        dialect: API format of the response.
+        answers: Kept chunks of a stream, or the complete response, as objects of the client
+            library or as bytes.
         headers: Response headers.
-        streamed: Whether it came in chunks.
+        streamed: Whether the response is a stream of chunks.
     """
     bodies: tuple[Body, ...] = ()
     with _runtime.handle_internal_errors("reading an answer"):
@@ -112,16 +112,16 @@ def summarize_response(
 
 
 def _bodies_of(dialect: ApiFormat, answers: Iterable[Any]) -> list[Body]:
-    """Return the parts of an answer that say more than its text."""
+    """Return the parts of a response that hold more than its text."""
     bodies: list[Body] = []
     for answer in answers:
         if isinstance(answer, bytes):
             events = events_in(answer)
-            # What a stream that is read event by event keeps, too.
+            # The same events that are kept of a stream that is read event by event.
             kept = events if len(events) <= _ENDS else (events[0], *events[1 - _ENDS :])
             bodies += map(dialect.body_of, kept)
         else:
-            # It was copied from a client library's object, and is a body already.
+            # A mapping copied from an object of the client library is already a body.
             bodies.append(answer)
     return bodies
 
@@ -129,7 +129,7 @@ def _bodies_of(dialect: ApiFormat, answers: Iterable[Any]) -> list[Body]:
 def _lowered(headers: Mapping[str, str]) -> dict[str, str]:
     lowered: dict[str, str] = {}
     for name, value in headers.items():
-        # Some mappings hold a header that was sent twice as two.
+        # Some mappings hold a header that was sent twice as two items.
         key = name.lower()
         lowered[key] = f"{lowered[key]}, {value}" if key in lowered else value
     return lowered

@@ -1,4 +1,4 @@
-"""One unit of work in progress: a user-visible request, or a stage."""
+"""An open scope: a user-visible request, or a stage of one."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ __all__ = ["NOTHING_MORE", "Known", "LiveWork"]
 
 class Known(NamedTuple):
     """
-    What is known of a unit of work only at its end.
+    Facts of a request or stage that are known only at its end.
 
     Args:
-        name: What it turned out to be; its first name stands if ``None``.
-        attributes: Further attributes of its span.
-        metrics: Further metrics of its record.
-        series: What its series are keyed by, beside what the surrounding code has said; what was
-            known at its start stands if empty.
+        name: Final name; ``None`` keeps the first name.
+        attributes: Additional attributes of the span.
+        metrics: Additional metrics of the record.
+        series: Series attributes, in addition to those of the surrounding code; an empty mapping
+            keeps those known at the start.
     """
 
     name: str | None = None
@@ -62,25 +62,24 @@ class Known(NamedTuple):
 NOTHING_MORE: Final = Known()
 _NO_REMARKS: Final = Annotations()
 _OVERRULED: Final = frozenset({Outcome.COMPLETED, Outcome.ERROR})
-"""How a unit may have ended whose code has said better how it did."""
+"""Outcomes that an outcome set by the application's code replaces."""
 
 
 class LiveWork:
     """
-    A request or a stage that is current in this context until it is finished.
+    A request or a stage that is current in this context until it is ended.
 
     Args:
-        runtime: What is switched on.
+        runtime: The active runtime.
         kind: ``request`` or ``stage``.
-        name: The span's name, and of a stage the segment's.
-        attributes: Further attributes of the span.
-        side: The side of the network it is on; a stage of a served request is on the
-            server's.
-        span_kind: Of what kind its span is.
-        sink: Where its span goes; the runtime's, if not given.
-        start_ns: When it began, monotonic nanoseconds; now, if not given.
-        current: Whether it becomes current in this context. What is not, has to be made so for as
-            long as something is done for it: :meth:`active`.
+        name: Name of the span, and of the segment for a stage.
+        attributes: Additional attributes of the span.
+        side: Side of the network; a stage of a served request is on the server side.
+        span_kind: Kind of the span.
+        sink: Destination of the span; the runtime's sink if not given.
+        start_ns: Start, monotonic nanoseconds; now if not given.
+        current: Whether it becomes current in this context. If not, :meth:`active` makes it
+            current while the application works on it.
     """
 
     __slots__ = (
@@ -128,7 +127,7 @@ class LiveWork:
         self._remarks: Annotations | None = None
         self._started_with: Mapping[str, AttributeValue] = attributes or {}
         if kind is Kind.STAGE and name in STAGE_KINDS:
-            # It counts as itself, unless somebody says otherwise.
+            # The name is the stage kind, unless the caller's attributes set another one.
             self._started_with = {semconv.LATSPAN_STAGE_KIND: name, **self._started_with}
         self._open = [True]
         self._process = this_process()
@@ -137,7 +136,7 @@ class LiveWork:
         self.outer: Unit | None = active_work()
         self._contents = Contents(runtime.settle)
         self.waits: list[Callable[[], None]] = []
-        """What still waits for somebody to go on with it, as it hears of its end."""
+        """Functions that end the waits of handoffs not attached yet, called when this ends."""
         self._start_ns = runtime.clock.monotonic_ns() if start_ns is None else start_ns
         self._place = Place(name, self._start_ns)
         if kind is Kind.STAGE:
@@ -157,42 +156,43 @@ class LiveWork:
         self._entered = self.active() if current else None
 
     def active(self) -> Entered[Unit | None]:
-        """Inside ``with`` be the innermost unit of work, and its span the current one."""
+        """Return a context manager that makes this the innermost scope and its span current."""
         return Entered(current_unit, self, self._span.context)
 
     @property
     def finished(self) -> bool:
-        """Whether it has ended, or is that of the process that this one was forked from."""
+        """Whether it has ended, or belongs to the process that this one was forked from."""
         return not self._open or self._process is not this_process()
 
     @property
     def side(self) -> Side:
-        """The side of the network it is on."""
+        """Side of the network."""
         return self._side
 
     @property
     def span(self) -> Span:
-        """Its span, as OpenTelemetry knows it."""
+        """OpenTelemetry span."""
         return trace.get_current_span(self._span.context)
 
     @property
     def start_ns(self) -> int:
-        """When it began, monotonic nanoseconds."""
+        """Start, monotonic nanoseconds."""
         return self._start_ns
 
     def holds_call(self, call: Inside) -> None:
-        """Note a call that is made inside it."""
+        """Add a call that is made inside it."""
         self._contents.add_call(call)
 
     def holds_stage(self, stage: Inside) -> None:
-        """Note a stage inside it."""
+        """Add a stage inside it."""
         self._contents.add_stage(stage)
 
     def took_ns(self) -> list[tuple[str, int]]:
         """
-        Return how long each stage took that is over, and all of it so far, in nanoseconds.
+        Return the durations of the ended stages, and the total so far, in nanoseconds.
 
-        Of who gives tokens all of it is up to the last of them, as its client waits for no more.
+        If tokens are tracked, the total ends at the last token, because the client waits for
+        nothing after it.
         """
         token_ns = None if self._remarks is None else self._remarks.last_token_ns
         until_ns = self._runtime.clock.monotonic_ns() if token_ns is None else token_ns
@@ -200,22 +200,22 @@ class LiveWork:
 
     @property
     def runtime(self) -> Runtime:
-        """What was switched on when it began."""
+        """Runtime that was active at the start."""
         return self._runtime
 
     @property
     def remarks(self) -> Annotations:
-        """What is said of it while it is open."""
+        """Annotations set while it is open."""
         if self._remarks is None:
             self._remarks = Annotations()
         return self._remarks
 
     def leave(self) -> bool:
         """
-        Be current no longer, where :meth:`finish` was called in another context.
+        Stop being current, if :meth:`finish` was called in another context.
 
         Returns:
-            Whether it is current no longer; not where this is another context too.
+            Whether it is no longer current; false if this is another context, too.
         """
         return self._entered is None or self._entered.leave()
 
@@ -229,19 +229,20 @@ class LiveWork:
         source: Source = Source.MEASURED,
     ) -> None:
         """
-        End it, once, and be current no longer.
+        End it and stop being current; only the first invocation has an effect.
 
         Args:
-            outcome: How it ended.
-            error_type: The name of the exception type that ended it, or a status code.
-            known: What was not known of it at its start.
-            done_ns: When, monotonic nanoseconds; now, if not given.
-            source: How that is known.
+            outcome: Outcome of the request or stage.
+            error_type: Name of the exception type that ended it, or a status code.
+            known: Facts that were not known at the start.
+            done_ns: End, monotonic nanoseconds; now if not given.
+            source: Source of the end time.
         """
         if self.waits and not self.finished:
             for dropped in tuple(self.waits):
                 dropped()
-            # They hold it, and nobody may be there to collect cycles.
+            # The functions refer back to this object, and Python's garbage collector, which frees
+            # such cycles, may be switched off.
             self.waits.clear()
         try:
             self._open.pop()
@@ -272,7 +273,8 @@ class LiveWork:
             ended_ns,
             error_type,
             known,
-            # Its calls come first, and where content is read they are not done yet.
+            # The calls inside are recorded first. If content is read, the worker thread does that,
+            # so this must be queued after them.
             inline=self._inline and not self._runtime.concludes_apart,
         )
 
@@ -292,7 +294,7 @@ class LiveWork:
         )
         timeline = work.timeline
         told_ns = dict(self._contents.stages_ns()) if self._runtime.emit_gen_ai_latency else {}
-        # Whoever still holds this unit of work needs none of what was inside it.
+        # Code that still holds this object does not need the calls and stages inside it.
         self._contents.clear()
         remarks = self._remarks or _NO_REMARKS
         metrics = {**timeline.metrics, **known.metrics, **remarks.all_metrics(timeline.start_ns)}
@@ -324,14 +326,15 @@ class LiveWork:
         if stage_name is not None:
             attributes[semconv.LATSPAN_SEGMENT] = stage_name
             attributes[semconv.LATSPAN_SOURCE] = self._place.source.value
-        # A stage is a span itself, and an earlier call has its own; the rest has no span yet. None
-        # is made up where it is not known any more when something was.
+        # The span of a stage covers the stage's own time, and an earlier call has a span of its
+        # own; the other segments have none yet. After a merge their positions are unknown, so no
+        # spans are created for them.
         unseen = () if stage_name is not None or merged else work.own
         self._span.finish(
             FinishedSpan(
                 end_epoch_ns=timeline.done_ns + self._offset_ns,
                 attributes=attributes,
-                # Who refuses a request on purpose has not failed; who was refused has.
+                # A server that rejects a request on purpose has not failed; a rejected client has.
                 failed=outcome.failed
                 and (self._side is Side.CLIENT or outcome is not Outcome.REJECTED),
                 name=known.name,
@@ -364,12 +367,12 @@ class LiveWork:
         )
 
     def _convention(self, ended_with: Mapping[str, AttributeValue]) -> dict[str, str]:
-        """Return what the conventions' metrics of a server are keyed by, where it is a model's."""
+        """Return the labels of the conventions' server metrics, empty if no model is served."""
         if not self._is_a_models(ended_with):
             return {}
         return convention_labels({**self._started_with, **ended_with})
 
     def _is_a_models(self, ended_with: Mapping[str, AttributeValue]) -> bool:
-        """Return whether it is served here, and somebody has said that a model answers it."""
+        """Return whether it is a served request with a ``gen_ai.operation.name`` attribute."""
         served = self.kind is Kind.REQUEST and self._side is Side.SERVER
         return served and semconv.GEN_AI_OPERATION_NAME in ended_with

@@ -1,8 +1,8 @@
 """
 Finished requests as data: recorded into histograms, read as immutable snapshots.
 
-It knows what a request's values are, and neither how they were observed nor where they go. What
-writes and reads files is loaded when it is first asked for.
+The package defines a request's values, but not how they are observed or where they are exported.
+The modules that write and read files are loaded on first use.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The values of one metric or segment, over every series that was asked for."""
+"""Values of one metric or segment, over every selected series."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ __all__ = ["Distribution"]
 @dataclass(frozen=True, slots=True)
 class Distribution:
     """
-    The values of one metric or segment, and how certain they are.
+    Values of one metric or segment, and how certain they are.
 
-    Where the unit is ``1`` or ``ratio`` the values are no times, and ``unit=`` means nothing to
+    If the unit is ``1`` or ``ratio``, the values are not times, and ``unit=`` has no effect on
     them.
 
     Args:
@@ -35,8 +35,8 @@ class Distribution:
         histogram: Every value: nanoseconds for the unit ``s``, plain numbers for ``1``,
             billionths for ``ratio``.
         unit: ``s`` for times, ``1`` for counts, ``ratio`` for ratios.
-        sources: How many of the values come from which source.
-        hint: What to ask for instead where there are no values.
+        sources: Number of values per source.
+        hint: Text of the error's hint if there are no values: what to query instead.
     """
 
     name: str
@@ -48,19 +48,19 @@ class Distribution:
     hint: str | None = None
 
     def count(self) -> int:
-        """Return how many values there are, clamped ones included."""
+        """Return the number of values, clamped ones included."""
         return self.histogram.count
 
     def rejected(self) -> int:
-        """Return how many values were negative, and are not held."""
+        """Return the number of values that were negative, and are not held."""
         return self.histogram.rejected
 
     def clamped(self) -> int:
-        """Return how many values were above 24 hours, and are held as 24 hours."""
+        """Return the number of values that were above 24 hours, and are held as 24 hours."""
         return self.histogram.clamped
 
     def shares(self) -> dict[Source | TokenSource, float]:
-        """Return what share of the values comes from which source, in (0, 1], largest first."""
+        """Return the fraction of the values per source, in (0, 1], largest first."""
         whole = sum(self.sources.values())
         by_count = sorted(self.sources.items(), key=lambda item: -item[1])
         return {source: count / whole for source, count in by_count if count}
@@ -71,7 +71,7 @@ class Distribution:
 
         Args:
             percentile: In [0, 100].
-            unit: Of the answer; without meaning for counts and ratios.
+            unit: Unit of the result; no effect on counts and ratios.
 
         Returns:
             Never below the true value and at most 1/1024 above it.
@@ -95,11 +95,11 @@ class Distribution:
 
         Args:
             ticks: Points on each half of the distance that is left to 100 %, at least 1.
-            unit: Of the values; without meaning for counts and ratios.
+            unit: Unit of the values; no effect on counts and ratios.
 
         Returns:
             Percentile in [0, 100], value, and how many values do not exceed it. The last line is
-            the largest value. What 100 values say of p99.9 is that largest value, no more.
+            the largest value. With 100 values, p99.9 is that largest value, no more.
 
         Raises:
             ConfigError: ``ticks`` is less than 1.
@@ -116,15 +116,15 @@ class Distribution:
         self, expected_interval: float, *, unit: TimeUnit = "ms"
     ) -> Distribution:
         """
-        Return the values, and those that a generator which waits for answers never sent.
+        Return the values, and those of the requests that a blocked load generator never sent.
 
-        Only for a load test whose generator was to send at a fixed interval and sent nothing
-        while it waited. What an application's own users waited for needs no correction: it would
-        invent requests.
+        Use it only for a load test whose generator was to send at a fixed interval and sent
+        nothing while it waited for a response. The times that an application's own users waited
+        need no correction: it would invent requests.
 
         Args:
-            expected_interval: At which requests were to be sent, greater than 0.
-            unit: Of the interval.
+            expected_interval: Interval at which requests were to be sent, greater than 0.
+            unit: Unit of the interval.
 
         Raises:
             ConfigError: The interval is not positive, or far too short for the values.
@@ -139,11 +139,11 @@ class Distribution:
 
     def fraction_above(self, limit: float, *, unit: TimeUnit = "ms") -> float:
         """
-        Return the share of values above a limit, in [0, 1].
+        Return the fraction of values above a limit, in [0, 1].
 
         Args:
-            limit: Values up to 1/1024 above it may not count as above.
-            unit: Of the limit; without meaning for counts and ratios.
+            limit: The limit. Values up to 1/1024 above it may not count as above.
+            unit: Unit of the limit; no effect on counts and ratios.
 
         Raises:
             EmptyHistogramError: There are no values.
@@ -155,7 +155,7 @@ class Distribution:
         Return the exact mean.
 
         Args:
-            unit: Of the answer; without meaning for counts and ratios.
+            unit: Unit of the result; no effect on counts and ratios.
 
         Raises:
             EmptyHistogramError: There are no values.
@@ -167,7 +167,7 @@ class Distribution:
         Return the exact smallest value.
 
         Args:
-            unit: Of the answer; without meaning for counts and ratios.
+            unit: Unit of the result; no effect on counts and ratios.
 
         Raises:
             EmptyHistogramError: There are no values.
@@ -179,7 +179,7 @@ class Distribution:
         Return the exact largest value.
 
         Args:
-            unit: Of the answer; without meaning for counts and ratios.
+            unit: Unit of the result; no effect on counts and ratios.
 
         Raises:
             EmptyHistogramError: There are no values.

@@ -1,4 +1,4 @@
-"""Which requests stand for an interval: the slowest, and a typical one."""
+"""Selection of the requests that represent an interval: the slowest, and a typical one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from latspan._recording._record import RequestRecord
 __all__ = ["Candidates", "Exemplar"]
 
 _SAMPLE: Final = 5
-"""Of five requests picked at random the middle one lies between p10 and p90 49 times in 50."""
+"""The middle one of five requests picked at random lies between p10 and p90 49 times in 50."""
 
 
 class Exemplar(NamedTuple):
@@ -20,9 +20,9 @@ class Exemplar(NamedTuple):
 
     Args:
         value: Nanoseconds for times, a plain number for counts.
-        epoch_ns: Unix time of the end of its request, in nanoseconds.
-        trace_id: Of a trace that is kept.
-        span_id: The request's span in it.
+        epoch_ns: Unix time of the end of the value's request, in nanoseconds.
+        trace_id: ID of a trace that is kept.
+        span_id: ID of the request's span in that trace.
     """
 
     value: int
@@ -36,7 +36,7 @@ class Candidates:
     Requests of one series and interval that may become its exemplars. Not thread-safe.
 
     Args:
-        random: Picks the sample.
+        random: Random generator that picks the sample.
     """
 
     __slots__ = ("_random", "_sample", "_seen", "_slowest")
@@ -55,8 +55,8 @@ class Candidates:
 
         Args:
             records: The requests, at least one.
-            highest: The highest value that each has recorded in the series, in the same order.
-            typical: One of each that is not picked for its size.
+            highest: The highest value that each recorded in the series, in the same order.
+            typical: One value of each that is not picked for its size.
 
         Source: Vitter, "Random sampling with a reservoir", algorithm R, for the sample.
         """
@@ -76,7 +76,7 @@ class Candidates:
         self._seen = seen
 
     def chosen(self) -> tuple[Exemplar, ...]:
-        """Return the slowest and the middle of the sample, if that is another one."""
+        """Return the slowest request and the middle of the sample, if they differ."""
         if self._slowest is None:
             return ()
         typical = sorted(self._sample)[(len(self._sample) - 1) // 2]

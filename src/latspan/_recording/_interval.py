@@ -1,4 +1,4 @@
-"""What came since the last swap: histograms that are still being written to."""
+"""Values recorded since the last swap: histograms that are still being written to."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ __all__ = ["Interval"]
 
 class Interval:
     """
-    Series in the making. Not thread-safe: the recorder guards it with a lock.
+    Series that are still being counted. Not thread-safe: the recorder guards it with a lock.
 
     Args:
-        start_epoch_ns: Unix time at which it begins, in nanoseconds.
-        admit: Returns under which key a series that is new to the interval is counted.
-        random: Picks typical requests.
+        start_epoch_ns: Unix time at which the interval begins, in nanoseconds.
+        admit: Returns the key under which a series that is new to the interval is counted.
+        random: Random generator that picks typical requests.
     """
 
     __slots__ = ("_admit", "_candidates", "_earlier", "_histograms", "_random", "start_epoch_ns")
@@ -42,7 +42,8 @@ class Interval:
         Count finished requests, all values of a series together.
 
         Returns:
-            Those that cannot be read and are not counted, and why; none but for a bug.
+            The requests that cannot be read and are not counted, and why; empty except after a
+            bug.
         """
         unreadable: list[tuple[RequestRecord, Exception]] = []
         waiting = Waiting()
@@ -50,7 +51,7 @@ class Interval:
             try:
                 waiting.add(record, example=record.sampled)
             except Exception as error:  # noqa: BLE001 - the recorder logs it
-                # One that is odd must not take the others with it.
+                # One unreadable record must not discard the others.
                 unreadable.append((record, error))
         for key, column in waiting.columns().items():
             counted_under = self._count_values(key, column.values)
@@ -59,7 +60,7 @@ class Interval:
         return unreadable
 
     def _count_values(self, key: SeriesKey, values: list[int]) -> SeriesKey:
-        """Count the values of a series, and return under which key."""
+        """Count the values of a series, and return the key that they are counted under."""
         histogram = self._histograms.get(key)
         if histogram is None:
             key = self._admit(key)
@@ -71,12 +72,12 @@ class Interval:
         return key
 
     def exemplify(self, records: Iterable[RequestRecord]) -> None:
-        """Consider requests as examples of the series in which something was counted."""
+        """Consider requests as examples of the series in which values were counted."""
         waiting, earlier = Waiting(), Waiting()
         for record in records:
             with suppress(Exception):
-                # What cannot be read is reported when it is counted. Its trace was decided on later
-                # than that: it may be of an interval before.
+                # Unreadable records are reported when they are counted. A record's trace may be
+                # kept only after that, so the request may belong to an earlier interval.
                 here = record.start_epoch_ns + record.duration_ns >= self.start_epoch_ns
                 (waiting if here else earlier).add(record, example=True)
         for examples, candidates in ((waiting, self._candidates), (earlier, self._earlier)):
@@ -97,21 +98,21 @@ class Interval:
 
     def totals(self, end_epoch_ns: int) -> Iterator[tuple[SeriesKey, Series]]:
         """
-        Yield what it holds; the histograms are its own, and change when it counts more.
+        Yield the counted series; their histograms are not copies, and change when more is counted.
 
         Args:
-            end_epoch_ns: Unix time up to which it has counted, in nanoseconds.
+            end_epoch_ns: Unix time up to which values were counted, in nanoseconds.
         """
         for key, histogram in self._histograms.items():
-            # Whoever reads it from now on shall change nothing.
+            # Settle now, so that later reads of the histogram change nothing.
             histogram.settle()
             yield key, Series(histogram, self.start_epoch_ns, end_epoch_ns)
 
     def exemplars(self, key: SeriesKey) -> tuple[Exemplar, ...]:
         """
-        Return the slowest request of a series and a typical one, as far as there are such.
+        Return the slowest request of a series and a typical one, if there are any.
 
-        Requests of earlier intervals stand in only where there is none of this one.
+        Requests of earlier intervals are used only if this interval has none.
         """
         candidates = self._candidates.get(key) or self._earlier.get(key)
         return () if candidates is None else candidates.chosen()

@@ -1,8 +1,8 @@
 """
-Snapshots in log files: an interval of the file is a snapshot, a tag a series.
+Snapshots in log files: an interval of the file is a snapshot, a tag is a series.
 
-What a file does not hold: records, exemplars, and since when a series counts, which is the
-interval's start.
+A file does not hold records, exemplars, or the time since when a series counts; the interval's
+start is used for the last.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ def write_interval(writer: HistogramLogWriter, snapshot: Snapshot) -> None:
     Append a snapshot to a log as one interval.
 
     Args:
-        writer: Of the log.
-        snapshot: One interval's; two that overlap would count values twice.
+        writer: Writer of the log.
+        snapshot: Snapshot of one interval; two that overlap would count values twice.
 
     Raises:
-        HistogramWriteError: The file did not take it.
+        HistogramWriteError: The file could not be written.
     """
     writer.write(
         snapshot.start_epoch_ns,
@@ -46,17 +46,17 @@ def read_snapshots(path: str | os.PathLike[str]) -> Iterator[Snapshot]:
     """
     Yield the snapshots of a log in the file's order.
 
-    Series that somebody else tagged are metrics of the tag's name, lines without a tag are the
-    metric ``untagged``. What a killed writer left of an interval is left out; whoever wants to
-    know of it reads the file with :func:`latspan.histogram.read_log`.
+    A series with a tag of another program is a metric of the tag's name; lines without a tag are
+    the metric ``untagged``. An interval that a killed writer left incomplete is skipped;
+    :func:`latspan.histogram.read_log` reports it.
 
     Args:
         path: The file.
 
     Raises:
-        HistogramFormatError: A line is damaged, or the file is no log.
+        HistogramFormatError: A line is damaged, or the file is not a log.
         HistogramPrecisionError: Values were written with less precision than latspan's own,
-            which a snapshot could not say.
+            which a snapshot cannot represent.
         OSError: The file cannot be read.
     """
     for interval in read_log(path):

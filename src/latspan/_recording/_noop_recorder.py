@@ -1,4 +1,4 @@
-"""The recorder of a latspan that is not configured: it forgets everything at once."""
+"""Recorder that is used while latspan is not configured: it discards everything at once."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ __all__ = ["NoopRecorder"]
 
 
 class NoopRecorder:
-    """Takes what :class:`Recorder` takes, and has only empty snapshots to give."""
+    """Recorder with the interface of :class:`Recorder` that returns only empty snapshots."""
 
     __slots__ = ()
 
     def record(self, record: RequestRecord) -> None:
-        """Forget one finished request."""
+        """Discard one finished request."""
 
     def snapshot(self) -> Snapshot:
-        """Return a snapshot of nothing, at the epoch."""
+        """Return an empty snapshot, at the epoch."""
         return Snapshot(series={}, start_epoch_ns=0, end_epoch_ns=0)
 
     def swap_interval(self) -> Snapshot:
-        """Return a snapshot of nothing, at the epoch."""
+        """Return an empty snapshot, at the epoch."""
         return self.snapshot()

@@ -1,4 +1,4 @@
-"""One finished request as data: what every recorder, report and test reads."""
+"""One finished request as data: the input of every recorder, report and test."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ __all__ = ["RequestRecord"]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestRecord:
     """
-    What is known of one request, call, HTTP exchange or stage after it has ended.
+    Result of one request, call, HTTP exchange or stage after it has ended.
 
     Args:
-        name: Its span's name, for example ``chat gpt-4o``.
-        kind: What it is the timeline of.
+        name: Name of its span, for example ``chat gpt-4o``.
+        kind: Kind of the timeline.
         side: The side of the network it was recorded on.
         outcome: How it ended.
         start_epoch_ns: Unix time of its start, in nanoseconds.
@@ -27,19 +27,19 @@ class RequestRecord:
         segments: Contiguous intervals that tile ``[0, duration_ns]`` exactly.
         metrics: By metric name; a metric that is undefined for this request is absent.
         chunk_gaps: Every gap between two token-bearing chunks, in order.
-        tokens: Token counts and who counted.
+        tokens: Token counts and their source.
         attributes: Attributes that key the series: ``inference_path``, ``route``, ``model``,
             ``provider``, ``traffic_class``, ``tenant``. Those that are not set are absent.
-        trace_id: The trace it belongs to, 0 where there is none.
-        span_id: Its span, 0 where there is none.
+        trace_id: The trace it belongs to, 0 if there is none.
+        span_id: Its span, 0 if there is none.
         reports: The segments that go into histograms, ``None`` for all of them. A request
             reports only what its calls do not, so that nothing is counted twice.
         sampled: Whether its trace is kept, as far as was known when it ended.
-        convention: What the metrics of the GenAI conventions are keyed by, under the names in
-            :data:`~latspan.semconv.CONVENTION_ATTRIBUTES` as far as known. Empty for what is no
-            inference call, and where an instrumentation beside latspan emits those metrics.
-        output_chunk_gaps_ns: One value for each chunk after the first, token-bearing or not, in
-            order: nanoseconds from the return of the read before to the return of its own.
+        convention: Attributes of the GenAI conventions' metrics, under the names in
+            :data:`~latspan.semconv.CONVENTION_ATTRIBUTES` as far as known. Empty if it is not an
+            inference call, or if another active instrumentation emits those metrics.
+        output_chunk_gaps_ns: One value per chunk after the first, token-bearing or not, in order:
+            nanoseconds from the return of the previous read to the return of the chunk's own.
             Source: the conventions' ``gen_ai.client.operation.time_per_output_chunk``.
     """
 
@@ -63,5 +63,5 @@ class RequestRecord:
 
     @property
     def segment_totals(self) -> tuple[SegmentTotal, ...]:
-        """One sum a segment name, in the order of first appearance."""
+        """One sum per segment name, in the order of first appearance."""
         return totals(self.segments)

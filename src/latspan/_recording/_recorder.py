@@ -1,20 +1,20 @@
 """
-The recorder: takes finished requests in, gives snapshots out.
+Recorder of finished requests: counts them in histograms and returns snapshots.
 
-**The lock.** There is one. It guards the running interval, the intervals that were swapped and are
-not in the totals yet, and the totals. Nothing else is locked while it is held, nothing is logged,
-and no code of an application's runs, so there is no order of locks to keep. Whoever records
-appends to a queue without it.
+**The lock.** There is one lock. It guards the running interval, the intervals that were swapped and
+are not in the totals yet, and the totals. While it is held, no other lock is taken, nothing is
+logged and no application code runs, so there is no lock order to keep. A thread that records
+appends to a queue without the lock.
 
-It is reentrant, as a signal handler may ask for a snapshot or shut down on the very thread that
-holds it, and a garbage collection may end an abandoned stream there. Such a call must neither
-wait for another thread, which may wait for this one, nor see what is half changed:
+The lock is reentrant, because a signal handler may request a snapshot or shut down on the very
+thread that holds it, and a garbage collection may end an abandoned stream there. Such a call must
+neither wait for another thread, which may be waiting for this one, nor see half-changed data:
 
-- what is counted, read and changed is so inside `_drained`. A call that interrupts that is told so:
-  a snapshot then holds everything up to the last swap, and a swap hands over nothing.
-- totals and their mapping are never written to. A swap sums up without the lock, and publishes its
-  sum only if nothing was published meanwhile.
-- `is_held_here` says that it is no use to wait for latspan's own threads.
+- Counted data is read and changed only inside `_drained`, which reports to a call that interrupts
+  it: a snapshot then holds everything up to the last swap, and a swap hands over nothing.
+- Totals and their mapping are never written to. A swap computes its sum without the lock, and
+  publishes the sum only if no other sum was published meanwhile.
+- `is_held_here` reports that waiting for latspan's own threads is of no use.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ from latspan.histogram import Histogram
 __all__ = ["PENDING_LIMIT", "SERIES_LIMIT", "Recorder", "Tally"]
 
 PENDING_LIMIT: Final = 512
-"""How many records may wait: a long stream's takes 50 kB, and draining it some 0.1 ms."""
+"""Maximum number of queued records: one of a long stream takes 50 kB, and some 0.1 ms to drain."""
 
 OVERLOADED: Final = 8 * PENDING_LIMIT
-"""From how many on whoever records waits for whoever counts, rather than fill the memory."""
+"""Queue length from which a recording thread waits for the counting one, to bound the memory."""
 
 SERIES_LIMIT: Final = 2_000
 """
-Series of one metric that are told apart.
+Maximum number of distinct series of one metric.
 
 Source: OpenTelemetry metrics SDK specification, "Cardinality limits".
 """
@@ -56,12 +56,12 @@ Source: OpenTelemetry metrics SDK specification, "Cardinality limits".
 
 class Tally(NamedTuple):
     """
-    What became of values that could not be counted as they were, up to the last swap.
+    Counts of values that could not be counted as they were, up to the last swap.
 
     Args:
-        rejected: Negative ones, which are held nowhere.
-        clamped: Those above 24 hours, which are held as 24 hours.
-        overflowed: Those of series above the limit, by metric.
+        rejected: Negative values, which are not held.
+        clamped: Values above 24 hours, which are held as 24 hours.
+        overflowed: Values of series above the limit, by metric.
         unreadable: Records, not values, that could not be read at all.
     """
 
@@ -73,18 +73,18 @@ class Tally(NamedTuple):
 
 class Recorder:
     """
-    Collects finished requests into histograms; safe to use from many threads.
+    Collector of finished requests into histograms; safe to use from many threads.
 
-    Recording is an append. The arithmetic is done by whoever asks for a snapshot, and by the
+    Recording is an append. The thread that takes a snapshot does the arithmetic, and so does the
     recording thread once more than 512 records wait.
 
     Values are counted in the running interval. A swap hands its histograms over and adds them to
     the totals, whose histograms are never written to: each sum is a new one. So snapshots share
-    what did not change, and cost what did.
+    the series that did not change, and cost only those that did.
 
     Args:
-        clock: Places snapshots on the calendar.
-        keep: How many of the latest records to keep as they are; ``None`` keeps all of them.
+        clock: Clock that gives the Unix times of snapshots.
+        keep: Number of the latest records to keep as they are; ``None`` keeps all of them.
         cardinality_limit: Maximum number of series per metric, at least 1. Values of further series
             are counted in one overflow series, whose only attributes are ``kind`` and ``overflow``.
     """
@@ -99,7 +99,7 @@ class Recorder:
         register_after_fork(self._begin)
 
     def _begin(self) -> None:
-        # A forked child starts empty: what was recorded before is the parent's to export.
+        # A forked child starts empty: the parent exports what was recorded before the fork.
         self._pending: deque[RequestRecord] = deque()
         self._examples: deque[RequestRecord] = deque(maxlen=PENDING_LIMIT)
         self._kept: deque[RequestRecord] = deque(maxlen=self._keep)
@@ -121,19 +121,19 @@ class Recorder:
 
     @property
     def start_epoch_ns(self) -> int:
-        """Unix time since when it records, in nanoseconds."""
+        """Unix time at which recording started, in nanoseconds."""
         return self._start_epoch_ns
 
     @property
     def is_held_here(self) -> bool:
-        """Whether this thread was interrupted while it counted or read what is recorded."""
+        """Whether this thread was interrupted while it counted or read recorded data."""
         return self._holder == threading.get_ident()
 
     def record(self, record: RequestRecord) -> None:
         """
-        Take in one finished request.
+        Record one finished request.
 
-        It does not wait for whoever takes a snapshot, unless 4,096 records wait already.
+        It does not wait for a thread that takes a snapshot, unless 4,096 records wait already.
         """
         self._pending.append(record)
         waiting = len(self._pending)
@@ -152,30 +152,30 @@ class Recorder:
         Consider a request that was recorded before as an example: its trace is kept after all.
 
         Args:
-            record: What was recorded, which is not counted once more.
+            record: The recorded request; it is not counted again.
         """
         self._examples.append(record)
 
     def waiting(self) -> int:
-        """Return how many records wait to be counted."""
+        """Return the number of records that wait to be counted."""
         return len(self._pending)
 
     def fills_up(self) -> bool:
-        """Return whether half as many wait as may; fewer are dearer to count, one by one."""
+        """Return whether the queue is half full; counting fewer records costs more per record."""
         return 2 * len(self._pending) >= PENDING_LIMIT
 
     def drain(self) -> None:
-        """Count what waits, so that nobody else has to."""
+        """Count the waiting records, so that no other thread has to."""
         with self._drained():
             pass
         self._say()
 
     def snapshot(self) -> Snapshot:
         """
-        Return everything since the recorder was made; changes nothing.
+        Return everything recorded since the recorder was made; changes nothing.
 
-        Asked for by a signal handler on the very thread that is counting, it is everything up to
-        the last swap: what is being counted at that moment is not whole.
+        If a signal handler calls this on the very thread that is counting, the snapshot holds
+        everything up to the last swap: what is being counted at that moment is incomplete.
         """
         with self._drained() as whole:
             end_epoch_ns = self._interval.start_epoch_ns
@@ -199,11 +199,11 @@ class Recorder:
 
     def swap_interval(self) -> Snapshot:
         """
-        Return what came since the last swap, and begin the next interval.
+        Return what was recorded since the last swap, and begin the next interval.
 
         Two callers would take each other's values, so this is for one exporter alone. The
-        snapshot carries no records. Asked for by a signal handler on the very thread that is
-        counting, it is empty, and what is being counted is left for the next swap.
+        snapshot carries no records. If a signal handler calls this on the very thread that is
+        counting, the snapshot is empty, and what is being counted is left for the next swap.
         """
         counted: dict[SeriesKey, Series] = {}
         with self._drained() as whole:
@@ -227,7 +227,7 @@ class Recorder:
         )
 
     def _add_to_totals(self, over: Interval) -> None:
-        """Sum up while others count on, and once more if the totals are others by then."""
+        """Sum up without the lock, and repeat if another sum was published meanwhile."""
         while over in self._swapped:
             before = self._totals
             totals = dict(before)
@@ -240,20 +240,20 @@ class Recorder:
                         self._tell(key, series.histogram)
 
     def tally(self) -> Tally:
-        """Return what became of values that could not be counted as they were."""
+        """Return the counts of values that could not be counted as they were."""
         with self._held():
             return Tally(self._rejected, self._clamped, dict(self._overflowed), self._unreadable)
 
     def forget_idle(self, before_epoch_ns: int) -> int:
         """
-        Forget the series in which nothing came since; should it come again, they begin anew.
+        Forget the series without new values since a time; if values come again, they start anew.
 
         Args:
             before_epoch_ns: Unix time in nanoseconds; series whose last interval ended before
                 it are forgotten.
 
         Returns:
-            How many were forgotten.
+            The number of forgotten series.
         """
         with self._drained() as whole:
             if not whole:
@@ -274,8 +274,8 @@ class Recorder:
 
     @contextmanager
     def _held(self) -> Generator[None]:
-        """Hold the lock inside."""
-        # Whoever records in a loop would take the lock again before who waits for it wakes up.
+        """Hold the lock inside the block."""
+        # A thread that records in a loop would retake the lock before the waiting thread wakes up.
         self._awaited = True
         with self._lock:
             self._awaited = False
@@ -286,7 +286,7 @@ class Recorder:
                 self._holder = outer
 
     def _say(self) -> None:
-        """Log what there is to log; without the lock, as a log may go anywhere."""
+        """Log the queued messages; without the lock, as a log handler may run any code."""
         while self._to_say and not self.is_held_here:
             try:
                 say = self._to_say.popleft()
@@ -297,11 +297,11 @@ class Recorder:
     @contextmanager
     def _drained(self) -> Generator[bool]:
         """
-        Hold the lock inside, with every record that waited when it was taken counted.
+        Hold the lock inside the block, with every record counted that waited when it was taken.
 
         Yields:
-            Whether the running interval is whole: not where this thread was interrupted in the
-            midst of counting or reading it.
+            Whether the running interval is complete: it is not if this thread was interrupted
+            while it counted or read the interval.
         """
         with self._held():
             if self._is_busy:
@@ -315,7 +315,7 @@ class Recorder:
                 self._is_busy = False
 
     def _count_waiting(self) -> None:
-        # As many as wait now: others go on appending.
+        # Only the records that wait now: other threads go on appending.
         waiting = [self._pending.popleft() for _ in range(len(self._pending))]
         self._kept.extend(waiting)
         unreadable = self._interval.count(waiting)
@@ -328,7 +328,7 @@ class Recorder:
         return Interval(start_epoch_ns, self._admitted, self._random)
 
     def _admitted(self, key: SeriesKey) -> SeriesKey:
-        """Return the key, or that of its metric's overflow where the metric has too many."""
+        """Return the key, or its metric's overflow key if the metric has too many series."""
         if key in self._known:
             return key
         if self._known_by_metric[key.metric] < self._series_limit:
@@ -343,14 +343,14 @@ class Recorder:
         return SeriesKey(key.metric, Subject(key.subject.kind, overflow="true"))
 
     def _tell(self, key: SeriesKey, histogram: Histogram) -> None:
-        """Add an interval's odd values to the tally."""
+        """Add the rejected, clamped and overflowed values of an interval to the tally."""
         self._rejected += histogram.rejected
         self._clamped += histogram.clamped
         if key.subject.overflow is not None:
             self._overflowed[key.metric] += histogram.count
 
     def _epoch_ns_from(self, start_epoch_ns: int) -> int:
-        """Return Unix time, or ``start_epoch_ns`` where the wall clock was set back past it."""
+        """Return Unix time, or ``start_epoch_ns`` if the wall clock was set back past it."""
         now_ns = self._clock.monotonic_ns() + self._clock.epoch_offset_ns()
         return max(now_ns, start_epoch_ns)
 

@@ -1,4 +1,4 @@
-"""A series: a histogram, and everything that its values have in common."""
+"""Series: a histogram, and everything that its values have in common."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ __all__ = [
 ]
 
 SEGMENT: Final = "segment"
-"""The metric of every segment's series; the attribute of the same name says which segment."""
+"""Metric of every segment's series; the attribute of the same name holds the segment's name."""
 
 
 class Subject(NamedTuple):
     """
-    Which requests the values of a series are of; ``None`` for what was not said.
+    Attributes of the requests that a series measures; ``None`` for an attribute that is not set.
 
-    A request's twenty series share one. The attributes are these and no others, so that nobody
-    opens a series a user or a prompt by accident.
+    The twenty series of a request share one subject. The set of attributes is fixed, so that an
+    application cannot create a series per user or per prompt by accident.
 
     Args:
         kind: What the values were measured on, a :class:`~latspan._segments.Kind`.
@@ -40,18 +40,18 @@ class Subject(NamedTuple):
         inference_path: Inference path.
         route: The application's route.
         traffic_class: For example ``interactive`` or ``batch``.
-        tenant: On whose behalf.
-        model: The model that was asked for.
+        tenant: The tenant on whose behalf the requests were made.
+        model: The requested model.
         provider: ``gen_ai.provider.name``.
-        operation: ``gen_ai.operation.name``; like all below, of the conventions' metrics only.
+        operation: ``gen_ai.operation.name``; like all below, only on the conventions' metrics.
         response_model: The model that answered.
-        server_address: The host that was called.
-        server_port: Its port.
+        server_address: Host of the called server.
+        server_port: Port of the called server.
         error_type: ``error.type``.
         token_type: ``input`` or ``output``.
         service_tier: ``openai.response.service_tier``.
         system_fingerprint: ``openai.response.system_fingerprint``.
-        overflow: ``true`` for the series that takes in what is above the cardinality limit.
+        overflow: ``true`` for the series that collects the values above the cardinality limit.
     """
 
     kind: str = Kind.CALL.value
@@ -76,13 +76,13 @@ class Subject(NamedTuple):
 
 class SeriesKey(NamedTuple):
     """
-    What the values of one histogram have in common.
+    Everything that the values of one histogram have in common.
 
     Args:
         metric: A metric's name, or ``segment``.
-        subject: Which requests they are of.
-        source: How they are known; absent on the conventions' metrics.
-        segment: Which segment, where ``metric`` is ``segment``.
+        subject: Attributes of the measured requests.
+        source: How the values are known; absent on the conventions' metrics.
+        segment: The segment's name, if ``metric`` is ``segment``.
     """
 
     metric: str
@@ -97,7 +97,7 @@ class SeriesKey(NamedTuple):
 
         Args:
             metric: A metric's name, or ``segment``.
-            attributes: By the names that :attr:`attributes` gives.
+            attributes: Attributes by name, with the names that :attr:`attributes` uses.
 
         Raises:
             UnknownNameError: Series have no such attribute.
@@ -115,8 +115,8 @@ class SeriesKey(NamedTuple):
         """
         Return a key whose texts can be written everywhere: valid Unicode of a limited length.
 
-        A server names the model that answered, and an application its tenants: neither may stop
-        an export, or fill the memory.
+        A server chooses the name of the response model, and an application those of its tenants:
+        neither may stop an export, or fill the memory.
         """
         kept = (*self.subject, self.metric, self.source, self.segment)
         if all(text is None or text_of(text) is text for text in kept):
@@ -128,18 +128,18 @@ class SeriesKey(NamedTuple):
 
     @property
     def attributes(self) -> dict[str, str]:
-        """Everything that is said, by name, ``kind`` included."""
+        """Every attribute that is set, by name, ``kind`` included."""
         said = {**self.subject._asdict(), "source": self.source, SEGMENT: self.segment}
         return {name: value for name, value in said.items() if value is not None}
 
     @property
     def kind(self) -> Kind:
-        """What the values were measured on."""
+        """Kind of timeline that the values were measured on."""
         return Kind(self.subject.kind)
 
     def attribute(self, name: str) -> str | None:
         """
-        Return the attribute's value, ``None`` where it is not said.
+        Return the attribute's value, or ``None`` if it is not set.
 
         Args:
             name: One of :data:`ATTRIBUTES`.
@@ -164,10 +164,10 @@ ATTRIBUTES: Final = _OF_REQUESTS | _OF_VALUES
 
 def refuse_unknown_attributes(names: Iterable[str]) -> None:
     """
-    Refuse what no series can have.
+    Raise an error for names that are not attributes of series.
 
     Raises:
-        UnknownNameError: One of the names is none of :data:`ATTRIBUTES`.
+        UnknownNameError: One of the names is not in :data:`ATTRIBUTES`.
     """
     for name in names:
         if name not in ATTRIBUTES:
@@ -179,14 +179,14 @@ def refuse_unknown_attributes(names: Iterable[str]) -> None:
 @dataclass(frozen=True, slots=True)
 class Series:
     """
-    What was recorded under one key.
+    Values recorded under one key.
 
     Args:
-        histogram: The values; nobody changes it any more.
-        start_epoch_ns: Unix time since when they count, in nanoseconds. A series that was
+        histogram: The values; it no longer changes.
+        start_epoch_ns: Unix time since when values are counted, in nanoseconds. A series that was
             forgotten and came back counts anew, from then on.
-        end_epoch_ns: Unix time of the interval's end in which the last of them came.
-        exemplars: Of a single interval: its slowest request and a typical one.
+        end_epoch_ns: Unix time of the end of the interval in which the last value was counted.
+        exemplars: Slowest request and a typical one, of a single interval.
     """
 
     histogram: Histogram
@@ -195,11 +195,11 @@ class Series:
     exemplars: tuple[Exemplar, ...] = ()
 
     def copy(self) -> Series:
-        """Return the same in a histogram of its own."""
+        """Return a copy with a histogram of its own."""
         return replace(self, histogram=self.histogram.copy())
 
     def and_then(self, later: Series) -> Series:
-        """Return both as one, in a histogram of its own and with the later exemplars there are."""
+        """Return both merged, in a new histogram, with the later exemplars if there are any."""
         merged = self.histogram.copy()
         merged.merge(later.histogram)
         merged.settle()
@@ -212,6 +212,6 @@ class Series:
 
 
 def add_series(held: MutableMapping[SeriesKey, Series], key: SeriesKey, series: Series) -> None:
-    """Add a series to those that are held; one that is there already becomes both."""
+    """Add a series to the held ones; a series that is already held is merged with it."""
     before = held.get(key)
     held[key] = series if before is None else before.and_then(series)

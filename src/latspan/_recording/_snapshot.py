@@ -1,4 +1,4 @@
-"""An immutable view of everything that was recorded in one span of time."""
+"""Immutable view of everything that was recorded in one period of time."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ class Snapshot:
     """
     Everything that was recorded from one instant to another.
 
-    Each question takes ``of``, what the values were measured on, and attributes that the series
-    must have. Unsaid, ``of`` is the outermost kind that has such values: request before call
+    Each query takes ``kind``, what the values were measured on, and attributes that the series
+    must have. If omitted, ``kind`` is the outermost kind that has such values: request before call
     before http before stage, because the user waits for the outermost.
 
     Args:
-        series: What was recorded, by key; nobody changes it any more.
+        series: Recorded series, by key; they no longer change.
         start_epoch_ns: Unix time from which on values are held, in nanoseconds.
         end_epoch_ns: Unix time up to which values are held, at least ``start_epoch_ns``.
-        records: The latest requests, as many as the recorder was told to keep.
+        records: The latest requests, as many as the recorder was configured to keep.
     """
 
     series: Mapping[SeriesKey, Series]
@@ -62,7 +62,7 @@ class Snapshot:
         Args:
             metric: A metric's name or alias, for example ``ttft``.
             percentile: In [0, 100].
-            unit: Of the answer where it is a time; without meaning for counts and ratios.
+            unit: Unit of the result if it is a time; no effect on counts and ratios.
             kind: Kind of timeline; the outermost kind that has such values if not given.
             where: Attributes that the series must have.
 
@@ -100,7 +100,7 @@ class Snapshot:
         Return the values of a segment: its total in each request.
 
         Args:
-            name: A segment's or a stage's name; one that was never seen has no values.
+            name: A segment's or a stage's name; one that was never recorded has no values.
             kind: Kind of timeline; the outermost kind that has such values if not given.
             where: Attributes that the series must have.
 
@@ -116,7 +116,7 @@ class Snapshot:
 
     def count(self, *, kind: Kind | str | None = None, **where: str) -> int:
         """
-        Return how many requests, calls, exchanges or stages were recorded.
+        Return the number of recorded requests, calls, exchanges or stages.
 
         Args:
             kind: Kind of timeline; the outermost recorded kind if not given.
@@ -155,7 +155,7 @@ class Snapshot:
             attribute: For example ``model``, ``route`` or ``outcome``.
 
         Returns:
-            By value; under ``None`` what does not say.
+            By value; series without the attribute are under ``None``.
 
         Raises:
             UnknownNameError: There is no such attribute.
@@ -172,17 +172,17 @@ class Snapshot:
 
     def diff(self, earlier: Snapshot) -> Snapshot:
         """
-        Return what came after an earlier snapshot of the same recorder.
+        Return what was recorded after an earlier snapshot of the same recorder.
 
         Counts and sums are exact; extremes are within 1/1024, because the earlier values'
-        extremes may have been the same. What came to a series between the earlier snapshot and
-        its being forgotten as idle is in neither.
+        extremes may have been the same. If a series was forgotten as idle after the earlier
+        snapshot, the values recorded in between are in neither snapshot.
 
         Args:
             earlier: A snapshot that this one contains.
 
         Raises:
-            ConfigError: It ends later, or a series of it holds values that this one's does not.
+            ConfigError: It ends later, or one of its series holds values that this one's does not.
         """
         if earlier.end_epoch_ns > self.end_epoch_ns:
             raise ConfigError(
@@ -192,7 +192,7 @@ class Snapshot:
         left: dict[SeriesKey, Series] = {}
         for key, series in self.series.items():
             before = earlier.series.get(key)
-            # One that was forgotten in between has begun anew.
+            # A series that was forgotten in between started anew.
             if before is None or series.start_epoch_ns > before.end_epoch_ns:
                 left[key] = series
                 continue
@@ -207,10 +207,10 @@ class Snapshot:
 
     def merge(self, other: Snapshot) -> Snapshot:
         """
-        Return one snapshot of both: of two processes, two hosts or two spans of time.
+        Return one snapshot of both: of two processes, two hosts or two periods of time.
 
         Args:
-            other: Recorded elsewhere or at another time, so that nothing is in both.
+            other: Recorded elsewhere or at another time, so that no value is in both.
         """
         series = dict(self.series)
         for key, theirs in other.series.items():

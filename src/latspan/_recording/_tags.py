@@ -1,7 +1,7 @@
 """
-What a series is called in a log: ``metric?name=value&name=value``, quoted as in a URL.
+Tags, the names of series in a log: ``metric?name=value&name=value``, quoted as in a URL.
 
-So a tag has neither comma nor white space, and anybody can read it. Tags that others chose are
+So a tag has neither comma nor white space, and is readable as text. Tags of other programs are
 names of metrics without attributes.
 """
 
@@ -15,22 +15,22 @@ from urllib.parse import parse_qsl, quote, unquote, urlencode
 __all__ = ["UNTAGGED", "TaggedName", "read_tag", "tag_of"]
 
 UNTAGGED: Final = "untagged"
-"""The metric of lines without a tag."""
+"""Metric name of lines without a tag."""
 
 _KEPT: Final = ":/"
 _MOST_ATTRIBUTES: Final = 64
-"""Of a series of latspan's; a tag with more is somebody else's."""
+"""Maximum number of attributes in a tag of latspan's; a tag with more is another program's."""
 
 _OURS: Final = re.compile(r"(?P<metric>[\w.%~:/-]+)\?(?P<attributes>\S*=\S*)", re.ASCII)
 
 
 class TaggedName(NamedTuple):
     """
-    What a tag says.
+    Metric and attributes that a tag names.
 
     Args:
-        metric: A metric's name, ``segment``, or the whole of a tag that somebody else chose.
-        attributes: By name.
+        metric: A metric's name, ``segment``, or the whole of another program's tag.
+        attributes: Attributes by name.
     """
 
     metric: str
@@ -43,7 +43,7 @@ def tag_of(metric: str, attributes: Mapping[str, str]) -> str:
 
     Args:
         metric: The metric's name, or ``segment``; not empty.
-        attributes: By name.
+        attributes: Attributes by name.
     """
     said = urlencode(sorted(attributes.items()), quote_via=quote, safe=_KEPT)
     return quote(metric, safe=_KEPT) + (f"?{said}" if said else "")
@@ -51,10 +51,10 @@ def tag_of(metric: str, attributes: Mapping[str, str]) -> str:
 
 def read_tag(tag: str | None) -> TaggedName:
     """
-    Return what a tag says; the inverse of :func:`tag_of`.
+    Return the metric and attributes that a tag names; the inverse of :func:`tag_of`.
 
     Args:
-        tag: Of any log; ``None`` for a line without one.
+        tag: Tag of any log; ``None`` for a line without one.
     """
     if tag is None:
         return TaggedName(UNTAGGED, {})

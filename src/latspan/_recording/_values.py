@@ -1,4 +1,4 @@
-"""Which values of a finished request belong to which series."""
+"""Assignment of a finished request's values to series."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ __all__ = ["Shape", "Values", "keys_of", "values_of"]
 
 Name = tuple[str, str | None, str | None, str]
 """
-What tells the series of one record apart: metric, source and segment, as in a ``SeriesKey``, and
-under which of the record's subjects.
+Name that distinguishes the series of one record: metric, source, segment and subject.
 
-A plain tuple, because a call makes twenty.
+The first three are as in a ``SeriesKey``; the last names one of the record's subjects. It is a
+plain tuple, because a call makes twenty of them.
 """
 
 Labels = tuple[str, str, str, tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]
-"""What a record says of itself: kind, side, outcome, attributes, and those of the conventions."""
+"""Labels of a record: kind, side, outcome, attributes, and the attributes of the conventions."""
 
 _OF_WHOLE_ANSWERS: Final = frozenset({"service_tier", "system_fingerprint"})
 """
-Attributes that durations and token counts have, and the times of chunks have not.
+Attributes of durations and token counts that the times of chunks do not have.
 
 Source: OpenTelemetry GenAI conventions, "Semantic conventions for OpenAI", metrics.
 """
 
-# The subjects of a record: its own, and those that the GenAI conventions' metrics are of.
+# The subjects of a record: its own, and those of the GenAI conventions' metrics.
 _OWN: Final = "own"
 _OPERATION: Final = "operation"
 _ANSWER: Final = "answer"
@@ -43,12 +43,12 @@ _OUTPUT: Final = "output"
 
 class Shape(NamedTuple):
     """
-    What records whose values belong to the same series have in common; a key of dictionaries.
+    Common form of records whose values belong to the same series; a key of dictionaries.
 
     Args:
-        labels: What they say of themselves.
-        single: The names of which each has one value.
-        several: The names of which each has any number of values, at least one.
+        labels: Labels of the records.
+        single: Names that have one value per record.
+        several: Names that have any number of values per record, at least one.
     """
 
     labels: Labels
@@ -58,12 +58,12 @@ class Shape(NamedTuple):
 
 class Values(NamedTuple):
     """
-    What a record has recorded: nanoseconds for times, plain numbers for counts.
+    Recorded values of one record: nanoseconds for times, plain numbers for counts.
 
     Args:
-        shape: What the series are made of.
-        single: In the order of the shape's names.
-        several: Likewise.
+        shape: Labels and names, from which the series keys are made.
+        single: Values in the order of the shape's ``single`` names.
+        several: Values in the order of the shape's ``several`` names.
     """
 
     shape: Shape
@@ -71,10 +71,10 @@ class Values(NamedTuple):
     several: list[Sequence[int]]
 
 
-# Many requests have few shapes, and keys that have sixteen fields are not made in no time.
+# Cached, because many requests have few shapes, and making keys of sixteen fields takes time.
 @lru_cache(maxsize=128)
 def keys_of(shape: Shape) -> tuple[tuple[SeriesKey, ...], tuple[SeriesKey, ...]]:
-    """Return the series of single values, and of several, in the order of the shape's names."""
+    """Return the series of single and of several values, in the order of the shape's names."""
     subjects = _subjects_of(shape.labels)
 
     def key(name: Name) -> SeriesKey:
@@ -86,9 +86,9 @@ def keys_of(shape: Shape) -> tuple[tuple[SeriesKey, ...], tuple[SeriesKey, ...]]
 
 def _subjects_of(labels: Labels) -> dict[str, Subject]:
     kind, side, outcome, said, convention = labels
-    # What came before a failure has no `error.type`: they want that on durations alone.
+    # The conventions want `error.type` on durations alone, not on values from before a failure.
     used = {name: value for name, value in convention if name != "error_type"}
-    # And of OpenAI's own, which are of a whole answer, nothing on the times of single chunks.
+    # OpenAI's own attributes describe a whole answer, so the times of single chunks have none.
     answer = {name: value for name, value in used.items() if name not in _OF_WHOLE_ANSWERS}
     return {
         _OWN: Subject(kind, side, outcome, **dict(said)),
@@ -101,10 +101,10 @@ def _subjects_of(labels: Labels) -> dict[str, Subject]:
 
 def values_of(record: RequestRecord) -> Values:
     """
-    Return what a record has values of.
+    Return the values of a record.
 
-    A record that says what it ``reports`` gives only those segments, its metrics and its
-    duration: its chunks and tokens are counted by the calls inside it.
+    A record whose ``reports`` is set gives only those segments, its metrics and its duration: its
+    chunks and tokens are counted by the calls inside it.
     """
     gathered = _Gathered()
     gathered.add_own(record)
@@ -113,7 +113,7 @@ def values_of(record: RequestRecord) -> Values:
             gathered.add_of_a_client(record)
         else:
             gathered.add_of_a_server(record)
-    # `_value_` is the attribute behind the property `value`, at a tenth of its price.
+    # `_value_` is the attribute behind the property `value`, at a tenth of its cost.
     labels = (
         record.kind._value_,
         record.side._value_,
@@ -137,13 +137,13 @@ _SERVED_PER_TOKEN: Final = (semconv.METRIC_SERVER_TIME_PER_OUTPUT_TOKEN, None, N
 
 
 def _by_name(segments: tuple[Segment, ...]) -> Iterable[tuple[str, int, Source]]:
-    """Return the sums by name, without adding anything up where no name comes twice."""
+    """Return the sums by name, without adding anything up if no name occurs twice."""
     lengths = [(name, end_ns - start_ns, source) for name, start_ns, end_ns, source in segments]
     return lengths if len({name for name, _, _ in lengths}) == len(lengths) else totals(segments)
 
 
 class _Gathered:
-    """The values of one record in the making, with their names beside them."""
+    """Values of one record while they are collected, with their names next to them."""
 
     __slots__ = ("names", "names_of_several", "several", "single")
 
@@ -154,13 +154,13 @@ class _Gathered:
         self.several: list[Sequence[int]] = []
 
     def add_own(self, record: RequestRecord) -> None:
-        """Add what latspan's own metrics are of."""
+        """Add the values of latspan's own metrics."""
         names, single = self.names, self.single
         reported = record.segments if record.reports is None else record.reports
         for name, duration_ns, source in _by_name(reported):
             names.append((SEGMENT, source._value_, name, _OWN))
             single.append(duration_ns)
-        # Whatever the metrics say, the duration is the one that the segments sum to.
+        # The duration is always the sum of the segments, whatever `metrics` holds.
         names.append(_OWN_DURATION)
         single.append(record.duration_ns)
         for name, (value, source) in record.metrics.items():
@@ -191,7 +191,7 @@ class _Gathered:
         """Add what the GenAI conventions define for a server."""
         self._add(_SERVED, record.duration_ns)
         first, count = record.metrics.get("time_to_first_token"), record.tokens.output
-        # They want both of successful answers alone.
+        # The conventions define both for successful answers alone.
         if first is None or record.outcome is not Outcome.COMPLETED:
             return
         self._add(_SERVED_FIRST, first.value)
@@ -209,7 +209,8 @@ class _Gathered:
         if record.output_chunk_gaps_ns:
             self.names_of_several.append(_PER_CHUNK)
             self.several.append(record.output_chunk_gaps_ns)
-        # Estimated ones too: nobody has them who did not ask for them, as the conventions want.
+        # Estimated counts too: they exist only if the application enabled them, as the
+        # conventions require.
         tokens = record.tokens
         if tokens.input is not None:
             self._add(_TOKENS_IN, tokens.input)

@@ -1,4 +1,4 @@
-"""Values of finished requests, gathered by series until they are counted together."""
+"""Values of finished requests, grouped by series until they are counted together."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ __all__ = ["Column", "Waiting"]
 
 class Column:
     """
-    What waits to be counted in one series.
+    Values that wait to be counted in one series.
 
     Attributes:
         values: All values.
-        records: The requests that may be its examples.
+        records: The requests that may be examples of the series.
         highest: The highest value of each of them.
-        typical: One of each that was not picked for its size.
+        typical: One value of each that was not picked for its size.
     """
 
     __slots__ = ("highest", "records", "typical", "values")
@@ -43,7 +43,7 @@ class Column:
 
 
 class _Rows:
-    """Requests of one shape, and what they have recorded; a row a request."""
+    """Requests of one shape and their recorded values, one row per request."""
 
     __slots__ = ("records", "several", "single")
 
@@ -59,12 +59,13 @@ class Waiting:
     __slots__ = ("_rows",)
 
     def __init__(self) -> None:
-        # A trace that is kept is an example: of the requests in rows either all are or none.
+        # Only requests whose trace is kept are examples: either all requests of a group are, or
+        # none.
         self._rows: dict[tuple[Shape, bool], _Rows] = {}
 
     def add(self, record: RequestRecord, *, example: bool) -> None:
         """
-        Take in the values of a request, or none of them where it raises.
+        Add the values of a request, or none of them if it raises.
 
         Args:
             record: The request.
@@ -79,7 +80,7 @@ class Waiting:
         alike = shape, example
         rows = self._rows.get(alike)
         if rows is None:
-            # What is no attribute of series raises here, before anything is kept.
+            # A name that is not an attribute of series raises here, before anything is stored.
             keys_of(shape)
             rows = self._rows[alike] = _Rows()
         rows.records.append(record)
@@ -87,7 +88,7 @@ class Waiting:
         rows.several.append(several)
 
     def columns(self) -> dict[SeriesKey, Column]:
-        """Return what has been taken in, by series."""
+        """Return the added values, by series."""
         columns: defaultdict[SeriesKey, Column] = defaultdict(Column)
         for (shape, example), rows in self._rows.items():
             of_single, of_several = keys_of(shape)
@@ -107,6 +108,6 @@ class Waiting:
 
 
 def _refuse_no_integers(values: Sequence[int]) -> None:
-    """Raise where one of the values cannot be counted: later it would stop all the others."""
-    # A sum is an integer only if everything in it is.
+    """Raise if one of the values cannot be counted: later it would stop all the others."""
+    # A sum is an integer only if all its terms are.
     index(sum(values))

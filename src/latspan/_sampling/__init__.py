@@ -1,7 +1,7 @@
 """
-Which traces are kept: every failure, the slow ones and a few at random, once they have ended.
+Tail sampling: after a trace ends, keep it if it failed, was slow, or is in a small random share.
 
-What is decided knows no OpenTelemetry SDK: spans are held as what remains to be done with them.
+The decisions do not depend on the OpenTelemetry SDK: a held span is a callback that finishes it.
 """
 
 from __future__ import annotations

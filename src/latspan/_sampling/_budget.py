@@ -1,4 +1,4 @@
-"""How many traces may be kept beyond the ordinary: what ordinary times have left over."""
+"""Budget for keeping more traces than usual, filled with the allowance that was not used."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from typing import Final
 __all__ = ["Credit"]
 
 _FREE: Final = 300
-"""Requests before which nobody knows what is slow."""
+"""Number of first requests without a limit: too few durations are known to detect slow ones."""
 
 _ON_TRUST: Final = 1_000
-"""What so many requests would leave over is there from the start, for a burst that comes early."""
+"""Number of requests whose allowance is available at the start, for an early burst."""
 
 _LONGEST: Final = 10_000
-"""What more requests than so many have left over is forgotten: a burst after a year is a burst."""
+"""Maximum number of requests whose allowance adds up, to limit a burst after a quiet year."""
 
 
 class Credit:
     """
-    Traces that were allowed and not kept. Not thread-safe.
+    Number of traces that were allowed and not kept. Not thread-safe.
 
     Args:
-        ratio: In (0, 1). How many traces each request allows.
+        ratio: Number of kept traces that each request allows, in (0, 1).
     """
 
     __slots__ = ("_left", "_ratio", "_seen")
@@ -32,20 +32,20 @@ class Credit:
         self._seen = 0
 
     def earn(self) -> None:
-        """Allow for one request."""
+        """Add the allowance of one request."""
         self._seen += 1
         self._left = min(self._left + self._ratio, self._ratio * _LONGEST)
 
     def spend(self) -> None:
-        """Note that a trace is kept, allowed or not."""
+        """Subtract a kept trace, even if none is allowed."""
         self._left -= 1
 
     @property
     def suffices(self) -> bool:
-        """Whether one more trace may be kept because its like was not seen lately."""
+        """Whether one more trace may be kept because its duration is unusual."""
         return self._left > 0 or self._seen <= _FREE
 
     @property
     def is_left_over(self) -> bool:
-        """Whether one more may be kept for less, as nothing is owed."""
+        """Whether one more trace may be kept for a weaker reason: more is left than initially."""
         return self._left > self._ratio * _ON_TRUST or self._seen <= _FREE

@@ -1,4 +1,4 @@
-"""Whether the trace of a request that has ended is kept."""
+"""Decisions to keep or drop the trace of a request that has ended."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from latspan._sampling._window import Window
 
 __all__ = ["Ended", "Verdicts"]
 
-# Of what may be kept. The rest is for failures and for times that are unlike those before; the
-# shares were chosen by the simulation among the tests.
+# Fractions of the traces that may be kept. The rest is for failures and for unusual durations. The
+# fractions were chosen with the simulation in the tests.
 _SLOWEST: Final = 0.4
 _LATEST_TOKENS: Final = 0.1
 _BY_CHANCE: Final = 0.05
 _UNUSUAL: Final = 2.0
-"""Of a burst, and as long as little is known, more than in the long run."""
+"""Fraction in a burst, and while few durations are known; higher than in the long run."""
 
 _LITTLE: Final = 300
 MOST_WINDOWS: Final = 100
@@ -23,20 +23,20 @@ _OTHERS: Final = ("", "")
 
 _RANDOM_BITS: Final = (1 << 56) - 1
 """
-The part of a trace's id that is random.
+Mask of the random part of a trace's id.
 
 Source: W3C Trace Context Level 2, "Random Trace ID Flag"; OpenTelemetry, "TraceState: Probability
-Sampling", for what is compared with it.
+Sampling", for the threshold that it is compared with.
 """
 
 
 class Ended(NamedTuple):
     """
-    What a verdict needs to know of the outermost unit of work of a trace.
+    Data about the outermost unit of work of a trace, on which the decision is based.
 
     Args:
-        key: Of what it is compared with: its kind, and its inference path or name.
-        duration_ns: How long it took, in nanoseconds.
+        key: Kind, and inference path or name; durations with the same key are compared.
+        duration_ns: Duration, in nanoseconds.
         first_token_ns: Nanoseconds to the first token of its slowest stream, ``None`` if none.
         kept: Whether its trace is kept anyway, by chance or because something in it failed.
     """
@@ -54,16 +54,16 @@ class _Windows(NamedTuple):
 
 class Verdicts:
     """
-    Says of each trace, at its end, whether it is kept. Not thread-safe.
+    Decides, at the end of each trace, if it is kept. Not thread-safe.
 
-    Kept are those that failed, those over a fixed limit, the slowest of the last 2,000 of their
-    kind and path, and a share that is drawn by the trace's id. What the ratio allows beyond that
-    is spent when requests are slow that would not have been 2,000 requests ago: in a burst, after
-    a step. Failures are kept even where they alone are more than the ratio.
+    Traces are kept if they failed, exceed a fixed limit, are among the slowest of the last 2,000
+    of their kind and path, or are in a random share selected by the trace's id. The rest of the
+    ratio is spent on requests that are slower than the threshold of 2,000 requests ago: in a burst,
+    or after a step change. Failures are kept even if they alone exceed the ratio.
 
     Args:
-        ratio: In (0, 1). How many of all traces are kept at most, in the long run.
-        slow_ns: What takes longer is kept in any case; ``None`` for no such limit.
+        ratio: Maximum fraction of all traces that are kept in the long run, in (0, 1).
+        slow_ns: Traces with a longer duration are always kept; ``None`` for no such limit.
     """
 
     def __init__(self, ratio: float, slow_ns: int | None = None) -> None:
@@ -76,11 +76,11 @@ class Verdicts:
         self._windows: dict[tuple[str, str], _Windows] = {}
 
     def by_chance(self, trace_id: int) -> bool:
-        """Return whether a trace is among the random share, the same in every process."""
+        """Return whether a trace is in the random share; the same result in every process."""
         return trace_id & _RANDOM_BITS >= self._least_random
 
     def keeps(self, ended: Ended) -> bool:
-        """Return whether a trace is kept, and remember how long it took; once a trace."""
+        """Return whether a trace is kept, and record its duration. Call it once per trace."""
         credit = self._credit
         credit.earn()
         durations, first_tokens = self._windows_of(ended.key)

@@ -1,4 +1,4 @@
-"""A sink in front of another, which gets the spans of traces that are kept."""
+"""Span sink that passes only the spans of kept traces to another sink."""
 
 from __future__ import annotations
 
@@ -26,24 +26,24 @@ __all__ = ["SamplingSink"]
 
 class SamplingSink:
     """
-    Holds the spans of a trace until it is known whether they are kept, all of them together.
+    Holds the spans of a trace until the decision to keep or drop all of them.
 
-    What its sink's sampler leaves out is neither held nor judged.
+    Spans that the sampler of ``sink`` leaves out are not held, and no decision is made on them.
 
     Args:
-        sink: Where the spans of kept traces go.
-        ratio: In (0, 1). How many of all traces are kept at most, in the long run.
-        slow_ns: What takes longer is kept in any case; ``None`` for no such limit.
+        sink: Receives the spans of kept traces.
+        ratio: Maximum fraction of all traces that are kept in the long run, in (0, 1).
+        slow_ns: Traces with a longer duration are always kept; ``None`` for no such limit.
     """
 
     def __init__(self, sink: SpanSink, ratio: float, slow_ns: int | None = None) -> None:
         self._sink = sink
         self.traces = TraceBuffer(lambda: Verdicts(ratio, slow_ns))
-        """What waits, and what became of the rest."""
+        """Held traces, and counts of the dropped ones."""
 
     @property
     def inline(self) -> bool:
-        """Whether the sink behind wants its spans finished on the caller's thread."""
+        """Whether the wrapped sink requires that spans are finished on the caller's thread."""
         return self._sink.inline
 
     def open(
@@ -55,7 +55,7 @@ class SamplingSink:
         attributes: Mapping[str, AttributeValue],
         around: Context,
     ) -> OpenSpan:
-        """Begin a span, as the sink behind does."""
+        """Begin a span in the wrapped sink."""
         current = current_span(around)
         span = self._sink.open(
             name, kind=kind, start_epoch_ns=start_epoch_ns, attributes=attributes, around=around
@@ -66,13 +66,14 @@ class SamplingSink:
         parent = None if current is None else current.get_span_context()
         beneath = parent is not None and parent.is_valid and not parent.is_remote
         held = self.traces.open(identity.trace_id, start_epoch_ns, is_late=beneath)
-        # A parent that is none of ours has no end that is heard of.
+        # The end of a parent that another library opened is not reported here, so the first open
+        # span of the trace is the outermost one.
         outermost = not beneath or len(held.unfinished) == 1
         begun = (name, start_epoch_ns, attributes) if outermost else None
         return _SampledSpan(self.traces, held, span, begun)
 
     def end_children(self, children: Sequence[ChildSpan], parent: Context) -> None:
-        """Hand on spans beneath the one that is current in ``parent``, with its trace."""
+        """Pass on children of the span that is current in ``parent``, together with its trace."""
         trace_id = trace.get_current_span(parent).get_span_context().trace_id
         self.traces.hand_on(
             trace_id, lambda: self._sink.end_children(children, parent), spans=len(children)
@@ -80,7 +81,7 @@ class SamplingSink:
 
 
 class _SampledSpan:
-    """A span whose end may wait for that of its trace."""
+    """Span whose end may be held until its trace ends."""
 
     __slots__ = ("_begun", "_held", "_span", "_traces")
 

@@ -1,4 +1,13 @@
-"""Traces whose end is awaited, and what of them has ended meanwhile."""
+"""
+Buffer of open traces and of their spans that have ended.
+
+Spans begin and end on any thread, and in finalisers, which may run while the same thread holds the
+lock. Therefore nothing here waits for the lock. Beginning a span takes no lock: it uses only atomic
+operations on the dict of traces and on the trace's list of open spans. Every other change is an
+event in a queue. The thread that gets the lock without waiting handles all queued events, its own
+and those of other threads. A span must never be added to a trace that is closed;
+:meth:`TraceBuffer._close_if_over` describes how both sides ensure this.
+"""
 
 from __future__ import annotations
 
@@ -16,25 +25,29 @@ __all__ = ["HeldTrace", "TraceBuffer"]
 
 MOST_OF_ONE: Final = 500
 MOST_OF_ALL: Final = 5_000
-"""Spans with their segments: some 5 kB each."""
+"""Maximum number of held spans, per trace and in total; each has about 5 kB with its segments."""
 
 MOST_EXAMPLES: Final = 1_000
-"""Records of long streams take 50 kB; without them an interval names other traces."""
+"""
+Maximum number of held examples.
+
+The record of a long stream takes 50 kB. Without an example, an interval names other traces.
+"""
 
 LONGEST_NS: Final = 600 * NS_PER_S
 _LOOK_EVERY_NS: Final = 60 * NS_PER_S
 _REMEMBERED: Final = 1_000
-"""Traces that were kept, for what begins in them after their end."""
+"""Number of kept traces to remember, so that spans that begin after their end are kept too."""
 
 
 class HeldTrace:
     """
-    What this process knows of a trace. Changed by :class:`TraceBuffer` alone.
+    State of a trace in this process. Only :class:`TraceBuffer` changes it.
 
     Args:
-        trace_id: Its id.
-        begun_epoch_ns: Unix time at which it began here, in nanoseconds.
-        kept: Whether it is kept, as far as that is known already.
+        trace_id: Id of the trace.
+        begun_epoch_ns: Unix time at which it began in this process, in nanoseconds.
+        kept: Whether the trace is already known to be kept.
     """
 
     __slots__ = (
@@ -57,7 +70,7 @@ class HeldTrace:
         self.is_judged = False
         self.is_over = False
         self.first_token_ns: int | None = None
-        # One for each span that is open: appended and popped atomically, on any thread.
+        # One item per open span; any thread appends and pops, and both are atomic.
         self.unfinished: list[bool] = []
         self.held: list[Callable[[], None]] = []
         self.examples: list[Callable[[], None]] = []
@@ -66,15 +79,15 @@ class HeldTrace:
 
 class TraceBuffer:
     """
-    Holds what has ended of traces until it is known whether they are kept.
+    Holds the ended spans of traces until the decision to keep or drop them.
 
     A trace is kept as soon as anything in it fails, or when an outermost unit of work has ended
-    and the verdict is so. It is left out when the last of its spans has ended, and nothing spoke
-    for it. Safe to use from many threads and from finalisers, which may run inside any lock: what
-    happens is queued, and done by whoever gets the lock without waiting.
+    and the decision is to keep it. It is dropped when its last span has ended without such a
+    reason. Safe to use from many threads and from finalisers, which may run inside any lock: events
+    are queued, and the thread that gets the lock without waiting handles them.
 
     Args:
-        verdicts: Returns what decides, made anew in each forked child.
+        verdicts: Returns the object that decides; called again in each forked child.
     """
 
     def __init__(self, verdicts: Callable[[], Verdicts]) -> None:
@@ -83,7 +96,7 @@ class TraceBuffer:
         register_after_fork(self._begin)
 
     def _begin(self) -> None:
-        # What has ended in a parent is the parent's to keep.
+        # A forked child begins empty: the parent process keeps or drops the spans that ended in it.
         self._verdicts = self._make_verdicts()
         self._traces: dict[int, HeldTrace] = {}
         self._kept: OrderedDict[int, None] = OrderedDict()
@@ -94,28 +107,28 @@ class TraceBuffer:
 
     @property
     def left_out(self) -> int:
-        """How many traces were not kept, in this process."""
+        """Number of traces that this process did not keep."""
         return self._left_out
 
     @property
     def lost(self) -> int:
-        """How many spans of traces that are kept were lost, because too many were held."""
+        """Number of spans of kept traces that were lost because too many spans were held."""
         return self._lost
 
     def open(self, trace_id: int, begun_epoch_ns: int, *, is_late: bool) -> HeldTrace:
         """
-        Note that a span of a trace begins.
+        Record that a span of a trace begins.
 
         Args:
-            trace_id: The trace.
-            begun_epoch_ns: When, Unix nanoseconds.
-            is_late: Whether its parent is of this process, and so no new unit of work where the
-                trace has ended.
+            trace_id: Id of the trace.
+            begun_epoch_ns: Start of the span, Unix time in nanoseconds.
+            is_late: Whether its parent is in this process; if the trace has ended, the span is then
+                not a new unit of work.
         """
         trace = self._begun(trace_id, begun_epoch_ns, is_late=is_late)
         while trace.is_over:
-            # Its last span has just ended on another thread, and this one begins it anew. It is
-            # not waited for: this may be a finaliser on the very thread that is closing it.
+            # Another thread is closing the trace after its last span, so this span begins a new
+            # one. It must not wait: it may be in a finaliser on the thread that is closing.
             trace.unfinished.pop()
             if self._traces.get(trace_id) is trace:
                 self._traces.pop(trace_id, None)
@@ -124,7 +137,7 @@ class TraceBuffer:
         return trace
 
     def _begun(self, trace_id: int, begun_epoch_ns: int, *, is_late: bool) -> HeldTrace:
-        """Return the trace, with one span more that is open, whether or not it is over by now."""
+        """Return the trace with one more open span; the trace may be over by then."""
         trace = self._traces.get(trace_id)
         if trace is None:
             kept = (is_late and trace_id in self._kept) or self._verdicts.by_chance(trace_id)
@@ -145,16 +158,16 @@ class TraceBuffer:
         ended: Ended | None,
     ) -> None:
         """
-        Note that a span has ended.
+        Record that a span has ended.
 
         Args:
-            trace: What :meth:`open` returned for it.
-            finish: Hands it on.
-            end_epoch_ns: When, Unix nanoseconds.
-            spans: How many it is, children included.
-            failed: Whether it failed.
+            trace: Result of :meth:`open` for the span.
+            finish: Passes the span on.
+            end_epoch_ns: End of the span, Unix time in nanoseconds.
+            spans: Number of spans, children included.
+            failed: Whether the span failed.
             first_token_ns: Nanoseconds from its start to its first token, if it streamed.
-            ended: Of an outermost unit of work, what the verdict is about.
+            ended: Data for the decision, if the span is an outermost unit of work.
         """
 
         def happened() -> None:
@@ -175,7 +188,7 @@ class TraceBuffer:
         self._soon(happened)
 
     def when_kept(self, trace: HeldTrace, do: Callable[[], None]) -> None:
-        """Call ``do`` once the trace is kept, if it is."""
+        """Call ``do`` when the trace is kept; never if the trace is dropped."""
 
         def asked() -> None:
             if trace.kept:
@@ -187,7 +200,7 @@ class TraceBuffer:
         self._soon(asked)
 
     def hand_on(self, trace_id: int, finish: Callable[[], None], *, spans: int) -> None:
-        """Hand on spans that ended beneath one of a trace, or hold them with it."""
+        """Pass on ended child spans of a trace, or hold them with the trace."""
 
         def happened() -> None:
             trace = self._traces.get(trace_id)
@@ -199,7 +212,7 @@ class TraceBuffer:
         self._soon(happened)
 
     def release(self) -> None:
-        """Keep what is open: nobody waits for its end any more."""
+        """Keep the open traces without waiting for their end, and close them."""
 
         def released() -> None:
             for trace in list(self._traces.values()):
@@ -209,7 +222,8 @@ class TraceBuffer:
 
     def _soon(self, event: Callable[[], None]) -> None:
         self._events.append(event)
-        # Again: who holds the lock may have looked for the last time before this one came.
+        # Loop, because the thread with the lock may have checked the queue for the last time just
+        # before this event was appended.
         while self._events and self._lock.acquire(blocking=False):
             try:
                 for happen in self._waiting():
@@ -248,10 +262,10 @@ class TraceBuffer:
 
     def _close_if_over(self, trace: HeldTrace) -> None:
         """
-        Close a trace of which no span is open.
+        Close a trace that has no open span.
 
-        Spans begin without the lock. One that begins before this has looked keeps the trace open;
-        one that begins later sees that the trace is over. So none is added to what is closed.
+        Spans begin without the lock. A span that begins before the check keeps the trace open; a
+        span that begins after it finds ``is_over`` set. So no span is added to a closed trace.
         """
         trace.is_over = True
         if trace.unfinished:
@@ -260,10 +274,10 @@ class TraceBuffer:
             self._close(trace)
 
     def _close(self, trace: HeldTrace) -> None:
-        """Forget a trace that is over, or waits for no one; left out unless it is kept."""
+        """Remove a trace that is over or no longer waited for, and drop it unless it is kept."""
         trace.is_over = True
         if trace.kept:
-            # First, for what begins in it from now on.
+            # Before the removal below, so that a span that begins from now on finds the trace here.
             self._kept[trace.trace_id] = None
             if len(self._kept) > _REMEMBERED:
                 self._kept.popitem(last=False)
@@ -283,13 +297,13 @@ class TraceBuffer:
         if now_epoch_ns - self._looked_epoch_ns < _LOOK_EVERY_NS:
             return
         self._looked_epoch_ns = now_epoch_ns
-        # A copy, made at once: others begin traces meanwhile.
+        # An atomic copy, because other threads begin traces during the loop.
         for trace in list(self._traces.values()):
             if now_epoch_ns - trace.begun_epoch_ns > LONGEST_NS:
                 self._let_go(trace)
 
     def _let_go(self, trace: HeldTrace) -> None:
-        """Wait no longer: what has not ended matters, and what has is judged."""
+        """Stop waiting for a trace; keep it if none of its outermost units of work has ended."""
         if trace.kept is None and not trace.is_judged:
             self._keep(trace)
         self._close(trace)

@@ -1,4 +1,4 @@
-"""The latest durations of requests that are alike, and how a new one compares with them."""
+"""Latest durations of similar requests, and the rank of a new duration among them."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from typing import Final
 __all__ = ["Window"]
 
 _SIZE: Final = 2_000
-"""A p97 of so many lies between the true p96 and p98 in 99 windows of 100."""
+"""Number of durations: a p97 of 2,000 is between the true p96 and p98 in 99 of 100 windows."""
 
 _STEP: Final = 100
-"""After so many a threshold is remembered, to be the usual one once its window has passed."""
+"""Number of durations between stored thresholds; each is used once its window has passed."""
 
 
 class Window:
     """
-    The latest 2,000 durations. Not thread-safe.
+    Sliding window of the latest 2,000 durations. Not thread-safe.
 
     Args:
-        share: In (0, 1). Which share of them counts as slow.
+        share: Fraction of the durations that counts as slow, in (0, 1).
     """
 
     __slots__ = ("_latest", "_ordered", "_seen", "_share", "_thresholds")
@@ -34,20 +34,20 @@ class Window:
 
     @property
     def seen(self) -> int:
-        """How many durations there have been."""
+        """Number of durations added so far."""
         return self._seen
 
     def slower_share(self, duration_ns: int) -> float:
-        """Return the share, in [0, 1], of the latest that took as long or longer; 0 of none."""
+        """Return the fraction, in [0, 1], of durations that are as long or longer; 0 if empty."""
         held = len(self._ordered)
         return (held - bisect_left(self._ordered, duration_ns)) / held if held else 0.0
 
     def is_unusual(self, duration_ns: int) -> bool:
-        """Return whether it would have been slow 2,000 requests ago, or as early as is known."""
+        """Return whether a duration exceeds the threshold of 2,000 requests ago, or the oldest."""
         return not self._thresholds or duration_ns > self._thresholds[0]
 
     def add(self, duration_ns: int) -> None:
-        """Take in one more; the oldest goes."""
+        """Add a duration; a full window drops its oldest one."""
         if len(self._latest) == _SIZE:
             del self._ordered[bisect_left(self._ordered, self._latest.popleft())]
         self._latest.append(duration_ns)

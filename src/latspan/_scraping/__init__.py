@@ -1,8 +1,8 @@
 """
-What happens around a request: what its server said meanwhile, and how the process fared.
+Samples of model servers and of this process, taken while requests run.
 
-Samples are taken on threads of their own and looked up when a request has ended. Nothing here
-knows requests, spans or how they are exported.
+Samples are taken on separate threads and looked up when a request has ended. This package does not
+depend on requests, spans or their export.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Where a server is asked: which of its pages, by the address that somebody configured."""
+"""Parsing of configured server addresses: the server and the pages to scrape."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _PAGES: Final = ("/metrics", "/slots")
 
 class Address(NamedTuple):
     """
-    A server to sample.
+    Address of a server to scrape.
 
     Args:
-        server: Its host, in lower case, and its port: what a call's span says of where it went.
-        pages: The URLs to ask.
+        server: Host, in lower case, and port, as in the attributes of a call's span.
+        pages: The URLs to scrape.
     """
 
     server: tuple[str, int]
@@ -26,13 +26,14 @@ class Address(NamedTuple):
 
 def address_of(text: str) -> Address:
     """
-    Return the server and the pages that an address means.
+    Return the server and the pages that a configured address refers to.
 
     Args:
-        text: An ``http://`` or ``https://`` URL; without a path both known pages.
+        text: An ``http://`` or ``https://`` URL; without a path it refers to both known pages.
 
     Raises:
-        ValueError: It is none, or holds a user or a password, which would not be sent.
+        ValueError: It is not such a URL, or contains a user or a password, which would not be
+            sent.
     """
     parts = urlsplit(text)
     default_port = _DEFAULT_PORTS.get(parts.scheme)

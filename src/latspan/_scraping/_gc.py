@@ -1,4 +1,4 @@
-"""How long Python's garbage collector had the process stand still: exact, not sampled."""
+"""Pauses of Python's garbage collector during a request: measured exactly, not sampled."""
 
 from __future__ import annotations
 
@@ -18,42 +18,42 @@ class _Pause(NamedTuple):
     began_ns: int
     ended_ns: int
     total_ns: int
-    """Of all pauses up to this one."""
+    """Sum of all pauses up to and including this one."""
 
 
 class GcPauses:
     """
-    Adds up the collector's pauses.
+    Sum of the garbage collector's pauses.
 
-    A request notes the total at its start. At its end it is looked up a little later, when there
-    may have been more pauses: the latest ones are kept, to be taken off again.
+    A request records the total at its start. The total at its end is read a little later, when
+    more pauses may have happened: the latest pauses are kept so that these can be subtracted.
 
     Args:
-        now: The clock's monotonic reading, in nanoseconds.
+        now: Function that returns the clock's monotonic time, in nanoseconds.
     """
 
     def __init__(self, now: Callable[[], int]) -> None:
         self._now = now
         self._began_ns: int | None = None
         self._latest: deque[_Pause] = deque(maxlen=_KEPT)
-        # PyPy has none.
+        # PyPy does not have `gc.callbacks`.
         self._callbacks: list[Any] | None = getattr(gc, "callbacks", None)
 
     @property
     def total_ns(self) -> int:
-        """All pauses up to now, in nanoseconds."""
+        """Sum of all pauses up to now, in nanoseconds."""
         try:
             return self._latest[-1].total_ns
         except IndexError:
             return 0
 
     def start(self) -> None:
-        """Listen to the collector."""
+        """Register the callback with the garbage collector."""
         if self._callbacks is not None and self._heard not in self._callbacks:
             self._callbacks.append(self._heard)
 
     def stop(self) -> None:
-        """Listen no longer."""
+        """Remove the callback from the garbage collector."""
         if self._callbacks is not None and self._heard in self._callbacks:
             self._callbacks.remove(self._heard)
 
@@ -68,18 +68,20 @@ class GcPauses:
 
     def during(self, total_before_ns: int, done_ns: int) -> int | None:
         """
-        Return the pauses of something that has ended, in nanoseconds.
+        Return the sum of the pauses during a finished request, in nanoseconds.
 
         Args:
             total_before_ns: The total at its start.
-            done_ns: When it ended, monotonic nanoseconds.
+            done_ns: Time of its end, monotonic nanoseconds.
 
         Returns:
-            ``None`` where that is not known: no collector tells, or too many pauses followed.
+            The sum, or ``None`` if it is not known: the interpreter has no ``gc.callbacks``, or
+            too many pauses followed the end.
         """
         if self._callbacks is None:
             return None
-        # First, or a pause might be in the total and not among those that are taken off.
+        # Read the total first: otherwise a pause in between would be in the total, but not among
+        # the pauses that are subtracted.
         total_ns = self.total_ns
         latest = newest(self._latest, lambda pause: pause.ended_ns > done_ns)
         if len(latest) == _KEPT:

@@ -1,4 +1,4 @@
-"""What the kernel says of this process and its machine: faults, throttling, memory pressure."""
+"""Kernel counters of this process and its machine: page faults, throttling, memory pressure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Host"]
 
 _NS_PER_US: Final = 1_000
 
-# cgroup v2 says it in microseconds, v1 in nanoseconds.
+# cgroup v2 reports the throttled time in microseconds, v1 in nanoseconds.
 _THROTTLED: Final = re.compile(r"^throttled_(usec|time) (\d+)$", re.MULTILINE)
 _NO_QUOTA: Final = re.compile(r"^nr_periods 0$", re.MULTILINE)
 _STALLED: Final = re.compile(r"^some .*\btotal=(\d+)$", re.MULTILINE)
@@ -24,10 +24,10 @@ _ROOT: Final = Path("/")
 
 class Host:
     """
-    Reads what the kernel counts. What a platform does not have is left out.
+    Reader of the kernel's counters. Counters that the platform does not have are omitted.
 
     Args:
-        root: Where the file systems of the kernel are mounted.
+        root: Folder in which the kernel's file systems are mounted.
     """
 
     def __init__(self, root: Path = _ROOT) -> None:
@@ -36,10 +36,10 @@ class Host:
 
     def reading(self, at_ns: int) -> Reading:
         """
-        Return what is counted so far.
+        Return the current values of the counters.
 
         Args:
-            at_ns: What time it is, monotonic nanoseconds.
+            at_ns: Current time, monotonic nanoseconds.
         """
         totals: dict[str, float] = {}
         faults = _major_faults()
@@ -65,14 +65,14 @@ def _major_faults() -> int | None:
 
 
 def _cpu_stats(root: Path) -> Iterator[Path]:
-    """Yield where the throttling of the process's cgroup may stand, and of those around it."""
+    """Yield possible paths of ``cpu.stat`` for the process's cgroup and the enclosing cgroups."""
     mounted = root / "sys/fs/cgroup"
     for line in _text(root / "proc/self/cgroup").splitlines():
         _, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")
         if controllers and "cpu" not in controllers.split(","):
             continue
-        # From inside a namespace a cgroup outside it is seen as `/..`: only the root is there.
+        # Inside a namespace, a cgroup outside it has a path like `/..`: only the root is visible.
         names = PurePosixPath(path.lstrip("/")).parts
         names = () if ".." in names else names
         top = mounted / controllers if (mounted / controllers).is_dir() else mounted / "cpu"
@@ -81,7 +81,11 @@ def _cpu_stats(root: Path) -> Iterator[Path]:
 
 
 def _throttled_ns(text: str) -> int | None:
-    """Return a cgroup's throttling, ``None`` where it has no quota: one outside it may have."""
+    """
+    Return the throttled time of a cgroup, in nanoseconds.
+
+    ``None`` if the cgroup has no quota; an enclosing cgroup may have one.
+    """
     found = _THROTTLED.search(text)
     if found is None or _NO_QUOTA.search(text):
         return None

@@ -1,4 +1,11 @@
-"""By how much the event loops of requests are late: a timer on each, as long as there are any."""
+"""
+Lag of the event loops on which requests run, measured by a timer on each loop.
+
+A loop's timer runs as long as a request is open on that loop. It is due every 10 ms; the time by
+which it runs late is the lag. Ticks are recorded on the loop's thread and read on other threads,
+without a lock: a tick is appended to the recorded ticks before it is removed as pending, and the
+reader looks at the pending tick first, so that it finds each tick in at least one of the two.
+"""
 
 from __future__ import annotations
 
@@ -15,25 +22,30 @@ from latspan._units import NS_PER_MS, NS_PER_S
 __all__ = ["LoopLag", "Ticks"]
 
 _PERIOD_NS: Final = 10 * NS_PER_MS
-"""A loop that is blocked for longer is seen, less this at most."""
+"""
+Period of the timer, in nanoseconds.
+
+A loop that is blocked for longer is detected; the measured lag is short by at most one period.
+"""
 
 _LATE_NS: Final = 5 * NS_PER_MS
 _RECENT: Final = 1024
-"""Ticks kept whatever they were, some ten seconds; before that, those that were late are."""
+"""Number of ticks kept whether late or not, about ten seconds; of older ones, only the late."""
 
 _KEPT: Final = 4096
 
 
 class Ticks:
     """
-    The timer on one loop.
+    Timer on one event loop.
 
-    The loop is held weakly, and the timer, a ``call_later`` and no task, keeps none from closing.
-    It runs in a context of its own, or it would hold on to that of the request that began it.
+    The loop is referenced weakly, and the timer is a ``call_later``, not a task, so that it does
+    not keep the loop from closing. It runs in a separate context, as it would otherwise keep a
+    reference to the context of the request that started it.
 
     Args:
-        loop: Which one.
-        now: The clock's monotonic reading, in nanoseconds.
+        loop: The event loop.
+        now: Function that returns the clock's monotonic time, in nanoseconds.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, now: Callable[[], int]) -> None:
@@ -41,28 +53,29 @@ class Ticks:
         self._now = now
         self._context = Context()
         self._due_ns: int | None = None
-        # Weakly, so that one that is never ended keeps the timer going no longer than it lives.
+        # A weak set, so that a request that is never ended does not keep the timer running after
+        # the request is garbage-collected.
         self._open: weakref.WeakSet[object] = weakref.WeakSet()
         self._recent: deque[tuple[int, int]] = deque(maxlen=_RECENT)
         self._late: deque[tuple[int, int]] = deque(maxlen=_KEPT)
 
     def begin(self, request: object) -> None:
-        """Tick as long as ``request`` is open; called on the loop's thread."""
+        """Run the timer while ``request`` is open; called on the loop's thread."""
         self._open.add(request)
         if self._due_ns is None:
             self._tick_later()
 
     def end(self, request: object) -> None:
-        """Tick no longer for ``request``; called on any thread."""
+        """Stop running the timer for ``request``; called on any thread."""
         self._open.discard(request)
 
     def greatest_lag(self, start_ns: int, done_ns: int) -> int | None:
         """
-        Return by how much the loop was late at most between two instants, in nanoseconds.
+        Return the greatest lag of the loop between two instants, in nanoseconds.
 
-        Only time between the two counts. ``None`` where no timer was due.
+        Only time between the two instants counts. ``None`` if no tick was due before the end.
         """
-        # First what is still to come: it may come meanwhile, and is then among the others.
+        # Read the pending tick first: if it runs in the meantime, it is among the recorded ones.
         pending_ns = self._due_ns
         ticks = [] if pending_ns is None else [(pending_ns, done_ns)]
         for kept in (self._recent, self._late):
@@ -77,7 +90,7 @@ class Ticks:
         )
 
     def stop(self) -> None:
-        """Tick no longer."""
+        """Stop the timer, whatever requests are open."""
         self._open.clear()
 
     def _tick_later(self) -> None:
@@ -94,7 +107,8 @@ class Ticks:
             self._recent.append((due_ns, ran_ns))
             if ran_ns - due_ns >= _LATE_NS:
                 self._late.append((due_ns, ran_ns))
-        # Only now: who asks on another thread finds it here or there.
+        # Clear this only now, so that a reader on another thread finds the tick either as pending
+        # or as recorded.
         self._due_ns = None
         if self._open:
             self._tick_later()
@@ -102,10 +116,10 @@ class Ticks:
 
 class LoopLag:
     """
-    The timers of all loops on which there are requests.
+    Timers of all event loops on which requests run.
 
     Args:
-        now: The clock's monotonic reading, in nanoseconds.
+        now: Function that returns the clock's monotonic time, in nanoseconds.
     """
 
     def __init__(self, now: Callable[[], int]) -> None:
@@ -116,7 +130,7 @@ class LoopLag:
         )
 
     def here(self) -> Ticks | None:
-        """Return the timer of the loop that runs on this thread, if one does."""
+        """Return the timer of the event loop that runs on this thread, if there is one."""
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
@@ -129,7 +143,7 @@ class LoopLag:
         return ticks
 
     def stop(self) -> None:
-        """Let no timer tick again."""
+        """Stop all timers permanently."""
         self._stopped = True
         for ticks in list(self._ticks.values()):
             ticks.stop()

@@ -1,4 +1,4 @@
-"""The newest of what one thread keeps and others look up, without a lock."""
+"""Lock-free reading of the newest items of a deque that another thread appends to."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ def newest(kept: deque[_T], wanted: Callable[[_T], bool]) -> list[_T]:
     """
     Return the newest items, newest first, up to the first that is not wanted.
 
-    No lock is taken: a signal handler may ask on a thread that is asking already, and the collector
-    may run anywhere. Where something is added meanwhile, it looks again.
+    A lock could deadlock: a signal handler or the garbage collector may call this function on a
+    thread that is already inside it. If an item is added during the iteration, it starts again.
 
     Args:
-        kept: Oldest first.
-        wanted: Whether an item is to be returned; once not, no older one is.
+        kept: The items, oldest first.
+        wanted: Function that returns whether to return an item; at the first item for which it
+            does not, the search stops.
     """
     while True:
         found: list[_T] = []

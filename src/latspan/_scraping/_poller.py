@@ -1,4 +1,10 @@
-"""A thread that does one thing again and again, at the same pace."""
+"""
+Thread that calls a function at a fixed interval.
+
+A forked child does not have the thread. There the poller gets a new event and a new lock, as the
+copied ones may be held for ever by a thread that exists only in the parent, and `start` starts a
+thread for the child.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +22,14 @@ __all__ = ["Poller", "next_due"]
 
 def next_due(due: float, now: float, interval: float) -> float:
     """
-    Return when to poll next: a whole number of intervals later, and not in the past.
+    Return the time of the next poll: a whole number of intervals later, and not in the past.
 
-    What was missed is left out, so that the pace neither drifts nor catches up.
+    Missed polls are skipped, so that the polls neither drift nor catch up.
 
     Args:
-        due: When the last poll was due.
-        now: What time it is; all three in one unit.
-        interval: The pace, more than 0.
+        due: Time at which the last poll was due.
+        now: Current time; all three arguments have the same unit.
+        interval: Time between two polls, more than 0.
     """
     missed = max(0, (now - due) // interval)
     return due + (missed + 1) * interval
@@ -31,13 +37,13 @@ def next_due(due: float, now: float, interval: float) -> float:
 
 class Poller:
     """
-    Polls on a thread of its own until it is stopped; in each process that starts it.
+    Polls on a separate thread until it is stopped, in each process that starts it.
 
-    Whatever it does is neither traced nor counted.
+    Instrumentation is suppressed on the thread: polls are neither traced nor counted.
 
     Args:
-        name: The thread's name.
-        poll: What to do.
+        name: Name of the thread.
+        poll: Function to call.
         interval_s: Seconds between two polls, more than 0.
     """
 
@@ -50,7 +56,8 @@ class Poller:
         register_after_fork(self._begin)
 
     def _begin(self) -> None:
-        # In a forked child there is no thread, and the event's lock may be somebody's for ever.
+        # A forked child does not have the thread, and the event's lock may be held for ever by a
+        # thread of the parent.
         was_stopped = self._stopped.is_set()
         self._stopped = threading.Event()
         if was_stopped:
@@ -59,7 +66,7 @@ class Poller:
         self._starting = threading.Lock()
 
     def start(self) -> None:
-        """Start the thread, unless it runs in this process or was stopped."""
+        """Start the thread, unless it already runs in this process or was stopped."""
         if self._thread is None and self._starting.acquire(blocking=False):
             try:
                 self._start()
@@ -72,13 +79,13 @@ class Poller:
             try:
                 thread.start()
             except RuntimeError:
-                # From Python 3.12 on no thread starts any more when the interpreter goes down.
+                # Since Python 3.12, threads cannot start while the interpreter shuts down.
                 self._stopped.set()
             else:
                 self._thread = thread
 
     def stop(self) -> None:
-        """End the thread, as soon as a poll that is under way is over; nobody waits for that."""
+        """Make the thread end after the current poll, without waiting for it."""
         self._stopped.set()
 
     def _run(self) -> None:

@@ -1,4 +1,4 @@
-"""What model servers say in Prometheus' text format, by the names that each of them uses."""
+"""Metrics of model servers in Prometheus' text format, by the names that each server uses."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from latspan.errors import MissingExtraError
 __all__ = ["read_metrics", "require_parser"]
 
 _MOST_LINES: Final = 5_000
-"""Series of ours on one page: 100 engines of a large server have some 1,000."""
+"""Maximum number of known series on one page: 100 engines of a large server have about 1,000."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Server:
     """
-    The names of one server's metrics, by the attribute that they become.
+    Names of one server's metrics, by the attribute that they are recorded as.
 
     Args:
-        gauges: Numbers of requests, of which those of several series are added up.
-        ratios: Between 0 and 1; of several series the greatest counts.
-        shares: Counters: a part, and those that make up the whole.
-        source: Where that is defined.
+        gauges: Numbers of requests; several series are added up.
+        ratios: Values between 0 and 1; of several series the greatest is used.
+        shares: Counters: the name of the part, and the names that add up to the whole.
+        source: Document that defines the metrics.
     """
 
     gauges: Mapping[str, str]
@@ -47,7 +47,7 @@ _SERVERS: Final = (
         },
         ratios={semconv.LATSPAN_KV_USAGE: ("llamacpp:kv_cache_usage_ratio",)},
         shares={
-            # Its count of prompt tokens leaves cached ones out.
+            # llama.cpp's count of prompt tokens does not include cached tokens.
             semconv.LATSPAN_CACHE_HIT_RATIO: (
                 "llamacpp:prompt_tokens_cached_total",
                 ("llamacpp:prompt_tokens_cached_total", "llamacpp:prompt_tokens_total"),
@@ -106,7 +106,7 @@ _SAMPLE: Final = re.compile(
     re.ASCII | re.IGNORECASE | re.VERBOSE,
 )
 """
-A line whose value is one of the format; the parser takes whatever ``float`` takes.
+Line with a value that the format allows; the parser accepts any value that ``float`` accepts.
 
 Source: Prometheus, "Exposition formats", text format details.
 """
@@ -114,7 +114,7 @@ Source: Prometheus, "Exposition formats", text format details.
 _TOTAL: Final = "_total"
 _MOST_REQUESTS: Final = 1e9
 _MOST_COUNTED: Final = 1e18
-"""More than any server has served, and little enough to be added up."""
+"""Upper limit of a counter: above the count of any server, and small enough to be added up."""
 
 
 def _names() -> Iterator[str]:
@@ -123,7 +123,7 @@ def _names() -> Iterator[str]:
         for names in server.ratios.values():
             yield from names
         for part, whole in server.shares.values():
-            # The suffix is left out by some exporters, and by older servers.
+            # Some exporters and older servers omit the suffix.
             yield from (name.removesuffix(_TOTAL) for name in (part, *whole))
 
 
@@ -133,10 +133,10 @@ _BEGINNINGS: Final = tuple(_NAMES)
 
 def require_parser() -> None:
     """
-    Load the parser of the text format.
+    Import the parser of the text format.
 
     Raises:
-        MissingExtraError: It is not installed.
+        MissingExtraError: The parser is not installed.
     """
     try:
         import_module("prometheus_client.parser")
@@ -146,16 +146,16 @@ def require_parser() -> None:
 
 def read_metrics(text: str) -> Reading:
     """
-    Return what a page of metrics says of a server that is known; nothing of any other.
+    Return the readings on a page of a known server; other metrics are ignored.
 
     Args:
-        text: In Prometheus' text format.
+        text: Page in Prometheus' text format.
 
     Raises:
-        ValueError: A line of a metric that is known cannot be read, or there are too many.
+        ValueError: A line of a known metric cannot be read, or there are too many such lines.
     """
-    # Most of a page is histograms. What nobody asks for is not parsed.
-    # Nor is a last line without its end, which may be half a number.
+    # Most lines of a page belong to histograms; only known metrics are parsed. A last line without
+    # a line end is skipped, because its number may be cut off.
     ours = [line for line in text.split("\n")[:-1] if line.startswith(_BEGINNINGS)]
     if len(ours) > _MOST_LINES:
         raise ValueError(f"{len(ours)} series")
@@ -189,7 +189,7 @@ def _parsed(lines: Iterable[str]) -> Iterator[tuple[str, float]]:
     Yield the name and the value of each sample.
 
     Raises:
-        ValueError: A line cannot be read.
+        ValueError: A line is malformed.
     """
     from prometheus_client.parser import text_string_to_metric_families
 
@@ -198,17 +198,17 @@ def _parsed(lines: Iterable[str]) -> Iterator[tuple[str, float]]:
             for sample in family.samples:
                 yield sample.name, sample.value
     except Exception as error:
-        # The parser raises an IndexError for an empty label and an OverflowError for a long time.
+        # The parser raises IndexError for an empty label and OverflowError for a long timestamp.
         raise ValueError(f"a line is malformed: {error or type(error).__name__}") from error
 
 
 def _possible(values: Iterable[float], *, most: float) -> list[float]:
-    """Return the values that can be: from 0 to ``most``; NaN is none."""
+    """Return the plausible values: those from 0 to ``most``, without NaN."""
     return [value for value in values if 0 <= value <= most]
 
 
 def _counted(series: Mapping[str, list[float]], name: str) -> float | None:
-    """Return the sum of a counter's series, ``None`` where it is not there or cannot be."""
+    """Return the sum of a counter's series, ``None`` if one is implausible or there are none."""
     values = series.get(name.removesuffix(_TOTAL), [])
     possible = _possible(values, most=_MOST_COUNTED)
     return sum(possible) if values and len(possible) == len(values) else None

@@ -1,4 +1,4 @@
-"""What one source said, instant by instant, and what that makes of the time of a request."""
+"""Buffer of the samples of one source, and their summary over the time of a request."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _KEPT_AT_MOST: Final = 10_000
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
     """
-    What a source says at one instant, by the attribute that it becomes.
+    Values of a source at one instant, by the attribute that they are recorded as.
 
     Args:
-        gauges: What is so now.
-        shares: A part and the whole of it, each counted since the source began.
-        totals: What was counted since the source began.
+        gauges: Current values.
+        shares: Counts of a part and of the whole, both since the source started.
+        totals: Counts since the source started.
     """
 
     gauges: Mapping[str, float] = field(default_factory=dict[str, float])
@@ -36,7 +36,7 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class _Sample:
-    """A reading, of which what is counted is the difference from the one before it."""
+    """Reading whose counts are differences from the previous reading."""
 
     at_ns: int
     reading: Reading
@@ -44,12 +44,13 @@ class _Sample:
 
 class SampleBuffer:
     """
-    The latest samples of one source.
+    Latest samples of one source.
 
-    One thread adds, any other asks.
+    One thread adds samples; any other thread may read them.
 
     Args:
-        interval_s: Seconds between two samples, for how many are kept: those of ten minutes.
+        interval_s: Seconds between two samples. It sets how many samples are kept: those of ten
+            minutes.
     """
 
     def __init__(self, interval_s: float) -> None:
@@ -60,30 +61,34 @@ class SampleBuffer:
 
     def add(self, at_ns: int, reading: Reading) -> None:
         """
-        Take in what the source said.
+        Add a reading of the source.
 
         Args:
-            at_ns: When, monotonic nanoseconds; later than before.
-            reading: What.
+            at_ns: Time of the reading, monotonic nanoseconds; later than that of the previous one.
+            reading: The reading.
         """
         self._samples.append(_Sample(at_ns, _since(self._before, reading)))
         self._before = reading
 
     def interrupted(self) -> None:
-        """Note that the source said nothing: what it counts next is of nobody knows when."""
+        """
+        Record that a reading is missing.
+
+        The counts of the next reading are then not used, as the time they cover is not known.
+        """
         self._before = None
 
     def during(self, start_ns: int, done_ns: int) -> dict[str, float]:
         """
-        Return what was so while something lasted, by attribute.
+        Return the summary of the samples during a period, by attribute.
 
-        Of gauges it is the greatest, and of shares that of all that was counted, over the samples
-        from one interval before the start to the end. Totals are what was counted in the intervals
-        that ended after the start.
+        For a gauge it is the greatest value, and for a share the sum of the parts divided by the
+        sum of the wholes, over the samples from one interval before the start to the end. A total
+        is the sum of the counts in the intervals that ended after the start and by the end.
 
         Args:
-            start_ns: Monotonic nanoseconds.
-            done_ns: Monotonic nanoseconds.
+            start_ns: Start of the period, monotonic nanoseconds.
+            done_ns: End of the period, monotonic nanoseconds.
         """
         found: dict[str, float] = {}
         counted: dict[str, tuple[float, float]] = {}
@@ -100,13 +105,13 @@ class SampleBuffer:
             if sample.at_ns > start_ns:
                 for name, value in reading.totals.items():
                     found[name] = found.get(name, 0) + value
-        # A part that exceeds its whole was not read at the same instant.
+        # A part can exceed its whole if the two were not read at the same instant.
         shares = {name: min(part / whole, 1.0) for name, (part, whole) in counted.items() if whole}
         return {**found, **shares}
 
 
 def _since(before: Reading | None, now: Reading) -> Reading:
-    """Return a reading whose counts are those since ``before``."""
+    """Return a reading whose counts are the differences from ``before``."""
     if before is None:
         return Reading(gauges=now.gauges)
     shares = {
@@ -121,7 +126,7 @@ def _since(before: Reading | None, now: Reading) -> Reading:
     }
     return Reading(
         gauges=now.gauges,
-        # A count that went back began again, with the server or the process.
+        # A counter that decreased was reset by a restart of the server or the process.
         shares={name: pair for name, pair in shares.items() if min(pair) >= 0},
         totals={name: value for name, value in totals.items() if value >= 0},
     )

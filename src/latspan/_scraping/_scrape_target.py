@@ -1,4 +1,4 @@
-"""One page of a server: asked once an interval, unless the server is not there."""
+"""One page of a server, requested once per interval and less often while that fails."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from latspan._units import NS_PER_S
 __all__ = ["ScrapeTarget"]
 
 _LONGEST: Final = 4 * 1024 * 1024
-"""Bytes of a page: ten times what a server with many models says."""
+"""Maximum size of a page in bytes: ten times the page of a server with many models."""
 
 _PIECE: Final = 64 * 1024
 _LONGEST_REASON: Final = 200
 _LONGEST_PAUSE_S: Final = 30.0
 _SHARE_OF_INTERVAL: Final = 0.8
-"""How much of the interval there is for an answer; the rest is for reading it."""
+"""Fraction of the interval after which a request times out; the rest is for parsing the page."""
 
 
 _HANDLERS: Final = (
@@ -34,23 +34,23 @@ _HANDLERS: Final = (
     urllib.request.HTTPErrorProcessor,
     urllib.request.HTTPDefaultErrorHandler,
 )
-"""No proxy, whatever the environment says, and nobody is followed to where nobody asked to go."""
+"""No proxy handler, whatever the environment variables, and no handler that follows redirects."""
 
 
 class ScrapeTarget:
     """
-    A page that says something about a server.
+    Page of a server that is scraped.
 
     Args:
-        url: Its address.
+        url: Address of the page.
         interval_s: Seconds between two polls, more than 0.
-        now: The clock's monotonic reading, in nanoseconds.
+        now: Function that returns the clock's monotonic time, in nanoseconds.
     """
 
     def __init__(self, url: str, *, interval_s: float, now: Callable[[], int]) -> None:
         self.history = SampleBuffer(interval_s)
         self.trouble: str | None = None
-        """Why it said nothing when it was asked last."""
+        """Reason for which the last request failed; ``None`` if it did not."""
 
         self._url = url
         self._interval_s = interval_s
@@ -62,13 +62,14 @@ class ScrapeTarget:
             self._opener.add_handler(handler())
 
     def poll(self) -> None:
-        """Ask once, and keep what is said; do nothing where it is too early to ask again."""
+        """Request the page once and add its reading; do nothing during a pause after a failure."""
         if self._not_before_ns is not None and self._now() < self._not_before_ns:
             return
         try:
             reading = _read(self._fetch())
         except TimeoutError:
-            # It is there and has others to do: just then the next sample is worth having.
+            # The server is reachable but busy: just then the next sample is useful, so there is
+            # no pause.
             self._failed("did not answer in time")
         except (OSError, HTTPException) as error:
             if isinstance(error, HTTPError):
@@ -84,12 +85,13 @@ class ScrapeTarget:
 
     def _fetch(self) -> str:
         """
-        Return the page's text.
+        Request the page and return its text.
 
         Raises:
-            TimeoutError: It began to answer, or took the question, and was not done in time.
-            OSError: There is no answer, or it is no page.
-            HTTPException: What answers does not speak HTTP.
+            TimeoutError: The server accepted the request or began to respond, and did not finish
+                in time.
+            OSError: There is no response, or it is not a page.
+            HTTPException: The response is not valid HTTP.
             ValueError: The page is too long.
         """
         timeout_s = self._interval_s * _SHARE_OF_INTERVAL
@@ -100,7 +102,8 @@ class ScrapeTarget:
                 body += piece
                 if len(body) > _LONGEST:
                     raise ValueError(f"longer than {_LONGEST} bytes")
-                # The timeout is of one read: who sends byte by byte would be read for ever.
+                # The timeout applies to a single read: a server that sends byte by byte would be
+                # read for ever.
                 if time.monotonic() > deadline:
                     raise TimeoutError
             if answer.length:
@@ -110,7 +113,7 @@ class ScrapeTarget:
     def _pause(self) -> None:
         self._refused += 1
         pause_s = min(self._interval_s * 2.0 ** min(self._refused - 1, 30), _LONGEST_PAUSE_S)
-        # Half an interval less, so that the poll that is due then is not just too early.
+        # Subtract half an interval, so that the poll that is due then is not just too early.
         self._not_before_ns = self._now() + round((pause_s - self._interval_s / 2) * NS_PER_S)
 
     def _failed(self, what: str) -> None:
@@ -119,12 +122,12 @@ class ScrapeTarget:
 
 
 def _read(text: str) -> Reading:
-    """Return what a page says, whichever it is."""
+    """Return the reading on a page, whether it contains slots or metrics."""
     return read_slots(text) if text.lstrip()[:1] in ("[", "{") else read_metrics(text)
 
 
 def _reason(error: Exception) -> str:
-    """Return why, in the words of whoever said so."""
+    """Return the reason for an error, in the error's own words if it has any."""
     if isinstance(error, URLError) and isinstance(error.reason, TimeoutError | socket.gaierror):
         return "no connection" if isinstance(error.reason, TimeoutError) else "no such host"
     return str(error) or type(error).__name__

@@ -1,4 +1,4 @@
-"""One server and its pages, of which not every server has all."""
+"""One scraped server and its pages; not every server has all of them."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ __all__ = ["Server"]
 
 class Server:
     """
-    A server that is sampled.
+    Server that is scraped.
 
     Args:
         interval_s: Seconds between two polls, more than 0.
-        now: The clock's monotonic reading, in nanoseconds.
+        now: Function that returns the clock's monotonic time, in nanoseconds.
     """
 
     def __init__(self, *, interval_s: float, now: Callable[[], int]) -> None:
@@ -27,15 +27,15 @@ class Server:
         self.pages: list[ScrapeTarget] = []
 
     def add(self, urls: Iterable[str]) -> None:
-        """Ask for these pages too."""
+        """Add pages to scrape."""
         self.pages += [
             ScrapeTarget(url, interval_s=self._interval_s, now=self._now) for url in urls
         ]
 
     def poll(self) -> None:
-        """Ask for each page once; where none of them says anything, log that once."""
+        """Scrape each page once; the first time that all of them fail, log a warning."""
         for page in self.pages:
-            # A page on which latspan itself fails must not silence the others.
+            # An internal error of latspan on one page must not prevent scraping the others.
             with handle_internal_errors("reading a server's page"):
                 page.poll()
         troubles = [page.trouble for page in self.pages]

@@ -1,4 +1,4 @@
-"""What llama.cpp says of its slots: which of them work on a request."""
+"""Slots of a llama.cpp server and how many of them process a request."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ __all__ = ["read_slots"]
 
 def read_slots(text: str) -> Reading:
     """
-    Return how many slots work; of requests without a slot the page does not tell.
+    Return the number of busy slots; the page does not list requests that wait for a slot.
 
     Args:
         text: JSON, a list of slots.
 
     Raises:
-        ValueError: It is none.
+        ValueError: The text is not a list of slots.
 
     Source: llama.cpp, ``tools/server/README.md``, ``GET /slots``.
     """

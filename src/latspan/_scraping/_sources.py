@@ -1,4 +1,4 @@
-"""All sources, put together: who is asked, and what one request gets of it."""
+"""All sources of samples: their polling, and the attributes that a request gets from them."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ __all__ = ["Surroundings"]
 
 class Surroundings:
     """
-    What a live request asks for what happened around it.
+    Samples of servers and of this process for requests.
 
-    Called at a request's start, it returns what is called at its end.
+    A request calls this object at its start; the returned observation is called at its end.
 
     Args:
-        now: The clock's monotonic reading, in nanoseconds.
-        servers: Addresses of servers to sample.
-        host: Whether this process and its machine are sampled.
+        now: Function that returns the clock's monotonic time, in nanoseconds.
+        servers: Addresses of servers to scrape.
+        host: Whether this process and its machine are monitored.
         interval_s: Seconds between two samples, more than 0.
     """
 
@@ -62,7 +62,7 @@ class Surroundings:
             if address.server not in self._servers:
                 server = Server(interval_s=self._interval_s, now=self._now)
                 self._servers[address.server] = server
-                # A thread each: one that does not answer delays no other.
+                # One thread per server: a server that does not respond does not delay the others.
                 self._poll(":".join(map(str, address.server)), server.poll)
             self._servers[address.server].add(address.pages)
 
@@ -84,14 +84,14 @@ class Surroundings:
         self._pollers.append(Poller(f"latspan-sampler-{what}", poll, self._interval_s))
 
     def start(self) -> None:
-        """Begin to sample, unless it has begun in this process."""
+        """Start sampling, unless it has already started in this process."""
         if self._pauses is not None:
             self._pauses.start()
         for poller in self._pollers:
             poller.start()
 
     def stop(self) -> None:
-        """Sample no longer; an answer that is under way is not waited for."""
+        """Stop sampling, without waiting for a response that is being read."""
         if self._pauses is not None:
             self._pauses.stop()
         if self._lag is not None:
@@ -100,20 +100,20 @@ class Surroundings:
             poller.stop()
 
     def __call__(self) -> Observation:
-        """Begin to observe what happens around a request; on the thread on which it begins."""
+        """Start an observation for a request; called on the thread on which the request starts."""
         return _Observation(self, self._lag, self._pauses)
 
     def samples(
         self, start_ns: int, done_ns: int, server: tuple[str, int] | None, side: Side
     ) -> dict[str, float]:
         """
-        Return what samples say of the time of a request.
+        Return the summary of all samples during a request, by attribute.
 
         Args:
-            start_ns: When it began, monotonic nanoseconds.
-            done_ns: When it ended.
-            server: Host and port it went to, if to any.
-            side: On the server's side, all servers are its engine.
+            start_ns: Start of the request, monotonic nanoseconds.
+            done_ns: End of the request, monotonic nanoseconds.
+            server: Host and port that the request was sent to, if any.
+            side: If it is the server side, all scraped servers are its engine.
         """
         servers: Iterable[Server | None] = ()
         if side is Side.SERVER:
@@ -131,7 +131,7 @@ class Surroundings:
 
 
 class _Observation:
-    """What happens around one request, from its start until it is asked for."""
+    """Observation of one request, from its start until its attributes are read."""
 
     __slots__ = ("__weakref__", "_paused_before_ns", "_pauses", "_surroundings", "_ticks")
 
@@ -148,7 +148,7 @@ class _Observation:
     def __call__(
         self, start_ns: int, done_ns: int, server: tuple[str, int] | None, side: Side
     ) -> dict[str, AttributeValue]:
-        """Return the attributes of its span, and which of them are samples."""
+        """Return the attributes of the request's span, and the names of the sampled ones."""
         samples = self._surroundings.samples(start_ns, done_ns, server, side)
         if self._ticks is not None:
             self._ticks.end(self)

@@ -1,7 +1,7 @@
 """
-The composition root: puts clock, recorder, spans and exporters together, once a process.
+Composition root: assembles clock, recorder, spans and exporters once per process.
 
-Importing this package imports no OpenTelemetry SDK; configuring does.
+Importing this package does not import the OpenTelemetry SDK; calling ``configure`` does.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a value of each kind of setting must be: one check per kind, and one hint per mistake."""
+"""Validation of settings: one check per kind of setting, and one hint per mistake."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _PATHS: Final = ("/v1/traces", "/v1/metrics", "/v1/logs")
 
 
 def check_number(name: str, value: object, least: float, most: float) -> None:
-    """Refuse what is not a number in [least, most]; callers are not all type-checked."""
+    """Raise unless ``value`` is a number in [least, most]; not every caller is type-checked."""
     usable = isinstance(value, int | float) and not isinstance(value, bool)
     if not (usable and least <= cast("float", value) <= most):
         raise ConfigError(
@@ -45,7 +45,7 @@ def check_number(name: str, value: object, least: float, most: float) -> None:
 
 
 def check_ratio(name: str, value: object) -> None:
-    """Refuse what is not a share in (0, 1]."""
+    """Raise unless ``value`` is a fraction in (0, 1]."""
     if isinstance(value, bool) or not (isinstance(value, int | float) and 0 < value <= 1):
         raise ConfigError(
             f"{name} is {value!r}",
@@ -56,14 +56,14 @@ def check_ratio(name: str, value: object) -> None:
 
 def check_integer(name: str, value: object, least: int, most: float, *, unset: str = "") -> None:
     """
-    Refuse what is not a whole number in [least, most].
+    Raise unless ``value`` is an integer in [least, most].
 
     Args:
-        name: The setting.
+        name: Name of the setting.
         value: Its value.
-        least: At least 0 where it counts something.
-        most: ``math.inf`` for whatever the machine can count to.
-        unset: What ``None`` means, where it is allowed.
+        least: Minimum; at least 0 if the setting is a count.
+        most: Maximum; ``math.inf`` if the setting has no upper limit.
+        unset: Meaning of ``None``, if ``None`` is allowed.
     """
     if value is None and unset:
         return
@@ -74,25 +74,25 @@ def check_integer(name: str, value: object, least: int, most: float, *, unset: s
 
 
 def check_switch(name: str, value: object) -> None:
-    """Refuse what is neither on nor off."""
+    """Raise unless ``value`` is a boolean."""
     if not isinstance(value, bool):
         raise ConfigError(f"{name} is {value!r}", hint="use True or False")
 
 
 def check_choice(name: str, value: object, choices: Collection[str]) -> None:
-    """Refuse what is none of the choices; ``None`` is not chosen."""
+    """Raise unless ``value`` is one of ``choices``; ``None`` is not one of them."""
     if value is not None and value not in choices:
         raise ConfigError(f"{name} is '{value}'", hint=f"use one of {', '.join(choices)}")
 
 
 def check_text(name: str, value: object) -> None:
-    """Refuse what is not text; ``None`` is no text."""
+    """Raise unless ``value`` is a string; ``None`` is not a string."""
     if value is not None and not isinstance(value, str):
         raise ConfigError(f"{name} is {value!r}, which is not a text", hint="use a str, or None")
 
 
 def check_folder(name: str, path: object) -> None:
-    """Refuse what can never be a folder; one that does not exist yet is made later."""
+    """Raise if ``path`` can never be a folder; a missing folder is created later."""
     if path is None:
         return
     try:
@@ -100,7 +100,7 @@ def check_folder(name: str, path: object) -> None:
         nearest = next(each for each in (folder, *folder.parents) if each.exists())
         usable = nearest.is_dir() and "\0" not in str(folder)
     except (OSError, TypeError):
-        # It is no path, or below a folder that may not be looked into.
+        # It is not a path, or a parent folder is not accessible.
         usable = False
     if not usable:
         raise ConfigError(
@@ -110,11 +110,11 @@ def check_folder(name: str, path: object) -> None:
 
 
 def check_servers(name: str, addresses: object) -> None:
-    """Refuse what is not a list of addresses of servers."""
+    """Raise unless ``addresses`` is a list of server addresses."""
     hint = "for example ['http://127.0.0.1:8080']; http:// or https://, and no user in it"
-    # A text is a sequence too, of letters.
+    # A string is a sequence too: of characters.
     if isinstance(addresses, str) or not isinstance(addresses, Sequence):
-        # Not shown, here and below: it may hold a password.
+        # The value is not shown, here and below, because it may hold a password.
         raise ConfigError(f"{name} is not a list of addresses", hint=hint)
     for number, address in enumerate(cast("Sequence[object]", addresses), start=1):
         try:
@@ -125,12 +125,12 @@ def check_servers(name: str, addresses: object) -> None:
 
 def check_endpoint(name: str, endpoint: object, protocol: Protocol = "http/protobuf") -> None:
     """
-    Refuse what no exporter can send to.
+    Raise if no exporter can send to ``endpoint``.
 
     Args:
-        name: The setting or the variable.
+        name: Name of the setting or the variable.
         endpoint: Its value.
-        protocol: Over gRPC an address of OpenTelemetry's variables may be whatever gRPC resolves.
+        protocol: Over gRPC, OpenTelemetry's variables accept any address that gRPC resolves.
     """
     usable = isinstance(endpoint, str)
     try:
@@ -150,7 +150,7 @@ def check_endpoint(name: str, endpoint: object, protocol: Protocol = "http/proto
 
 
 def check_base(name: str, endpoint: object) -> None:
-    """Refuse what no exporter can send to, and what its path cannot be added to."""
+    """Raise if no exporter can send to ``endpoint``, or if a path cannot be appended to it."""
     check_endpoint(name, endpoint)
     parts = urlsplit(str(endpoint))
     if parts.query or parts.fragment:
@@ -169,7 +169,7 @@ def check_base(name: str, endpoint: object) -> None:
 
 
 def check_provider(name: str, provider: object) -> None:
-    """Refuse what makes no tracers; ``None`` is no provider."""
+    """Raise unless ``provider`` can create tracers; ``None`` is not a provider."""
     if provider is None:
         return
     from opentelemetry.trace import TracerProvider

@@ -1,4 +1,4 @@
-"""What can be configured: every field has a ``LATSPAN_*`` variable."""
+"""Configuration of latspan: every field has a ``LATSPAN_*`` variable."""
 
 from __future__ import annotations
 
@@ -64,10 +64,10 @@ _NUMBERS: Final[Mapping[str, tuple[float, float]]] = {
     "scrape_interval_s": (0.001, 1e9),
     "tail_sampling_slow_ms": (1e-9, 1e12),
 }
-"""Settings that are numbers, and from where to where: what is held of them never overflows."""
+"""Numeric settings and their ranges; no value computed from them overflows."""
 
 _UNLESS_UNSET: Final = frozenset({"metrics_interval_s", "tail_sampling_slow_ms"})
-"""Those of them that may be ``None``: OpenTelemetry's variable says, or there is no such limit."""
+"""Numeric settings that may be ``None``: OpenTelemetry's variable applies, or no limit does."""
 
 _INTEGERS: Final[Mapping[str, tuple[int, float, str]]] = {
     "metrics_scale": (-10, 20, ""),
@@ -75,7 +75,7 @@ _INTEGERS: Final[Mapping[str, tuple[int, float, str]]] = {
     "cardinality_limit": (1, math.inf, ""),
     "keep_records": (0, math.inf, "to keep all"),
 }
-"""Settings that are whole numbers, from where to where, and what ``None`` means if anything."""
+"""Integer settings, their ranges, and the meaning of ``None`` if it is allowed."""
 
 _TEXTS: Final = ("service_name", "inference_path", "route", "traffic_class")
 
@@ -189,15 +189,15 @@ class Config:
         cls, settings: Mapping[str, object], environment: Mapping[str, str] = os.environ
     ) -> Self:
         """
-        Return the configuration that ``settings`` and the environment make, validated.
+        Return the validated configuration that ``settings`` and the environment define.
 
         Args:
-            settings: What code says, by field.
-            environment: Where ``LATSPAN_*`` variables are looked up.
+            settings: Settings given in code, by field.
+            environment: Source of the ``LATSPAN_*`` variables.
 
         Raises:
-            UnknownNameError: ``settings`` has a name that is no field.
-            ConfigError: A value cannot work.
+            UnknownNameError: ``settings`` has a name that is not a field.
+            ConfigError: A value is not valid.
         """
         names = {field.name for field in fields(cls)}
         for name in settings:
@@ -218,13 +218,13 @@ class Config:
 
     def validate(self, environment: Mapping[str, str] = os.environ) -> None:
         """
-        Refuse what cannot work: every setting, and where every signal is sent.
+        Validate every setting and the endpoint of every signal.
 
         Args:
-            environment: Where ``OTEL_*`` variables are looked up.
+            environment: Source of the ``OTEL_*`` variables.
 
         Raises:
-            ConfigError: With the value that is wrong, and how to mend it.
+            ConfigError: A value is not valid; the message has the value and a hint.
         """
         if self.endpoint is not None:
             check_base("endpoint", self.endpoint)
@@ -250,7 +250,7 @@ class Config:
 
     @property
     def expected(self) -> Expectations:
-        """What streams are held against, in nanoseconds."""
+        """Expectations that streams are measured against, in nanoseconds."""
         return Expectations(
             stall_ns=from_unit(self.stall_threshold_ms, "ms"),
             first_token_ns=from_unit(self.first_token_target_ms, "ms"),
@@ -269,7 +269,7 @@ class Config:
 
     @property
     def defaults(self) -> dict[str, str]:
-        """What requests are about that do not say."""
+        """Attributes of requests that do not set their own."""
         said = {
             "inference_path": self.inference_path,
             "route": self.route,
@@ -278,7 +278,7 @@ class Config:
         return {name: value for name, value in said.items() if value is not None}
 
     def exports(self, signal: Signal, environment: Mapping[str, str] = os.environ) -> bool:
-        """Return whether ``signal`` may be sent, if there is anything of it."""
+        """Return whether ``signal`` may be exported, if there is any data for it."""
         exporter = environment.get(f"OTEL_{signal.upper()}_EXPORTER", "").strip().lower()
         return self.export_enabled and exporter != "none"
 
@@ -287,7 +287,7 @@ class Config:
         Return the OTLP protocol in use for ``signal``.
 
         Raises:
-            ConfigError: The address that ``signal`` is sent to cannot be one.
+            ConfigError: The endpoint of ``signal`` is not a valid address.
         """
         endpoints = _said(environment, signal, "ENDPOINT")
         variable, where = next(endpoints, ("", _DEFAULT_ENDPOINTS["http/protobuf"]))
@@ -304,9 +304,9 @@ class Config:
         self, signal: Signal, environment: Mapping[str, str] = os.environ
     ) -> str | None:
         """
-        Return what to hand an OTLP exporter, ``None`` where it reads the environment itself.
+        Return the endpoint for an OTLP exporter; ``None`` if it reads the environment itself.
 
-        Over HTTP an exporter takes an address it is given as it is, path and all.
+        An exporter for HTTP uses the address it receives unchanged, including its path.
         """
         endpoint = self.endpoint
         protocol = self.protocol_of(signal, environment)
@@ -320,7 +320,7 @@ class Config:
 
 
 class ConfigFields(TypedDict, total=False):
-    """The fields of :class:`Config` as keywords, for whoever passes some of them on."""
+    """Fields of :class:`Config` as keyword arguments, for functions that pass them on."""
 
     endpoint: str | None
     protocol: Protocol | None
@@ -356,7 +356,7 @@ class ConfigFields(TypedDict, total=False):
 
 
 def _said(environment: Mapping[str, str], signal: Signal, what: str) -> Iterator[tuple[str, str]]:
-    """Yield the OTLP variables that are set, with their values, the one of the signal first."""
+    """Yield the OTLP variables that are set, with their values; the signal's own comes first."""
     for whose in (f"{signal.upper()}_", ""):
         variable = f"OTEL_EXPORTER_OTLP_{whose}{what}"
         value = environment.get(variable, "").strip()
@@ -366,10 +366,10 @@ def _said(environment: Mapping[str, str], signal: Signal, what: str) -> Iterator
 
 def _protocol_said(environment: Mapping[str, str], signal: Signal) -> Protocol | None:
     """
-    Return the protocol that OpenTelemetry's variables say, ``None`` where they say none.
+    Return the protocol that OpenTelemetry's variables set; ``None`` if they do not set one.
 
-    Source: OpenTelemetry specification, "Environment Variable Specification", Enum: a value that
-    is not known is warned of and ignored.
+    Source: OpenTelemetry specification, "Environment Variable Specification", Enum: an unknown
+    value is ignored with a warning.
     """
     for variable, value in _said(environment, signal, "PROTOCOL"):
         if value == "grpc" or value == "http/protobuf":
@@ -381,7 +381,7 @@ def _protocol_said(environment: Mapping[str, str], signal: Signal) -> Protocol |
 
 
 def _parsed(name: str, variable: str, text: str) -> Any:
-    """Return the value of a ``LATSPAN_*`` variable as its field's type."""
+    """Return the value of a ``LATSPAN_*`` variable, converted to the type of its field."""
     text = text.strip()
     if name in _SWITCHES:
         lowered = text.lower()

@@ -1,4 +1,4 @@
-"""Whether telemetry arrives: one span and one metric, sent as an application's would be."""
+"""Connectivity probe: sends one span and one metric the way an application would."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ _HINTS: Final = {
     "WRONG_VERSION_NUMBER": "nothing speaks TLS there: write http:// instead of https://",
     "415": "the receiver wants another LATSPAN_PROTOCOL: http/protobuf or grpc",
 }
-"""How to mend what an answer says, by a word in it."""
+"""Hints for an exporter's answer, by a word that it contains."""
 
 _NOTHING_LISTENS: Final = "start a collector there, or set LATSPAN_ENDPOINT to where one listens"
 _NO_ADDRESS: Final = "an address is http://HOST:PORT; write @ and : of a password as %40 and %3A"
@@ -73,15 +73,15 @@ _OTHER_PROTOCOL: Final = "look into the receiver's log; does it speak LATSPAN_PR
 @dataclass(frozen=True, slots=True)
 class Delivery:
     """
-    What became of one piece of telemetry.
+    Result of sending one piece of telemetry.
 
     Args:
         signal: ``traces`` or ``metrics``.
-        endpoint: Where it went, without a password.
-        protocol: How.
-        arrived: Whether the receiver took it; ``None`` where nothing is to be sent.
-        answer: What came back.
-        hint: How to mend it.
+        endpoint: Its destination, without a password.
+        protocol: Its OTLP protocol.
+        arrived: Whether the receiver accepted it; ``None`` if nothing is to be sent.
+        answer: The receiver's answer.
+        hint: How to fix the problem.
     """
 
     signal: Signal
@@ -94,11 +94,11 @@ class Delivery:
 
 def deliveries(config: Config, timeout_s: float) -> Iterator[Delivery]:
     """
-    Send a span and a metric to where ``config`` says, and yield what became of each.
+    Send a span and a metric to the endpoints of ``config``, and yield the result of each.
 
     Args:
-        config: Validated.
-        timeout_s: How long to wait for each at most, in seconds.
+        config: Validated configuration.
+        timeout_s: Maximum wait for each result, in seconds.
     """
     yield _delivery(config, "traces", _send_span, timeout_s)
     yield _delivery(config, "metrics", _send_metric, timeout_s)
@@ -125,7 +125,7 @@ def _delivery(config: Config, signal: Signal, send: _Send, timeout_s: float) -> 
     if arrived:
         return told(True, "arrived")
     if words:
-        # An exporter that tries again and again has no result yet, but says what it was answered.
+        # An exporter that keeps retrying has no result yet, but logs the answers it received.
         answer = foreign(words[-1])
         return told(False, answer, _hint_for(answer))
     if arrived is None:
@@ -142,7 +142,7 @@ def _switched_off_by(config: Config, signal: Signal) -> str | None:
 
 
 def _address_in_environment(signal: Signal, protocol: Protocol) -> str:
-    """Return where an exporter goes that is left to the environment."""
+    """Return the address that an exporter uses if it reads the environment itself."""
     own = os.environ.get(f"OTEL_EXPORTER_OTLP_{signal.upper()}_ENDPOINT", "").strip()
     if own:
         return own
@@ -151,7 +151,7 @@ def _address_in_environment(signal: Signal, protocol: Protocol) -> str:
 
 
 def _unreachable(address: str, timeout_s: float) -> tuple[str, str] | None:
-    """Return why nobody can be spoken to there, and how to mend it; ``None`` if somebody can."""
+    """Return why no connection can be opened, and a hint; ``None`` if one can."""
     try:
         parts = urlsplit(address if "://" in address else f"//{address}")
         port = parts.port or _DEFAULT_PORTS.get(parts.scheme, 4317)
@@ -175,7 +175,7 @@ def _unreachable(address: str, timeout_s: float) -> tuple[str, str] | None:
 
 @contextmanager
 def _heard() -> Generator[list[str]]:
-    """Collect what the exporters log inside the block, in place of logging it."""
+    """Collect what the exporters log inside the block, instead of logging it."""
     words: list[str] = []
 
     class Ear(logging.Handler):
@@ -193,7 +193,7 @@ def _heard() -> Generator[list[str]]:
 
 
 def _within(timeout_s: float, send: Callable[[], bool]) -> bool | None:
-    """Return what ``send`` says, ``None`` if it takes too long; it is not waited for then."""
+    """Return the result of ``send``; ``None`` if it takes too long, without waiting further."""
     said: list[bool] = []
     thread = threading.Thread(target=lambda: said.append(send()), daemon=True)
     thread.start()
@@ -237,7 +237,7 @@ def _send_metric(config: Config, protocol: Protocol, endpoint: str | None) -> bo
 
 
 def _session(protocol: Protocol, signal: Literal["TRACES", "METRICS"]) -> HttpSession | None:
-    """Return what an application sends with: a redirect is no success for it."""
+    """Return the session an application uses; it does not treat a redirect as success."""
     return None if protocol == "grpc" else http_session(signal)
 
 

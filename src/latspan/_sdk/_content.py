@@ -1,4 +1,4 @@
-"""The content of calls: whether spans and events have it, and how its tokens are counted."""
+"""Content capture: whether spans and events include content, and how its tokens are counted."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ _EVENTS_VARIABLE: Final = "OTEL_INSTRUMENTATION_GENAI_EMIT_EVENT"
 
 class Capture(NamedTuple):
     """
-    Where content goes, and whether there are events.
+    Destinations of content, and whether events are emitted.
 
     Args:
-        on_spans: Whether spans have content.
-        in_events: Whether events have content.
-        emits_events: Whether there are events, with content or without.
+        on_spans: Whether spans include content.
+        in_events: Whether events include content.
+        emits_events: Whether events are emitted, with or without content.
     """
 
     on_spans: bool = False
@@ -46,20 +46,20 @@ _MODES: Final = {
     "EVENT_ONLY": Capture(in_events=True, emits_events=True),
     "SPAN_AND_EVENT": Capture(on_spans=True, in_events=True, emits_events=True),
 }
-"""OpenTelemetry's names for where content goes."""
+"""OpenTelemetry's names for the destinations of content."""
 
 _SWITCH: Final = {"true": True, "false": False}
 
 
 def capture(environment: Mapping[str, str] = os.environ) -> Capture:
     """
-    Return where content goes, as OpenTelemetry's two variables control it.
+    Return the destinations of content that OpenTelemetry's two variables select.
 
-    A value that is none of theirs is logged and has no effect. As in OpenTelemetry's own
-    instrumentation, ``OTEL_SEMCONV_STABILITY_OPT_IN`` has no part in this.
+    An unknown value is logged and has no effect. As in OpenTelemetry's own instrumentation,
+    ``OTEL_SEMCONV_STABILITY_OPT_IN`` does not affect this.
 
     Args:
-        environment: Where the variables are looked up.
+        environment: Source of the variables.
 
     Source: ``opentelemetry-util-genai`` 1.3, ``get_content_capturing_mode`` and
     ``_should_emit_event``.
@@ -74,7 +74,7 @@ def capture(environment: Mapping[str, str] = os.environ) -> Capture:
 
 
 def _one_of(values: Mapping[str, _T], text: str, variable: str) -> _T | None:
-    """Return what a text stands for, ``None`` if it is empty or none of those known."""
+    """Return the value that ``text`` stands for; ``None`` if it is empty or unknown."""
     if text and text not in values:
         logger.warning(
             "%s is '%s', and not one of %s: it has no effect", variable, text, ", ".join(values)
@@ -86,14 +86,14 @@ def token_counter(
     found: Mapping[str, Encoding], worker: Worker
 ) -> Callable[[Content, str | None], TokenCounts] | None:
     """
-    Return what counts tokens, ``None`` where there is no encoding, which the log is told.
+    Return a function that counts tokens; ``None``, with a log line, if there is no encoding.
 
-    Where ``worker`` is overwhelmed, callers do the arithmetic of their own requests. Counting is
-    left out of that: it is no work for a caller's thread.
+    If the queue of ``worker`` is full, callers run the jobs of their own requests. Counting is
+    skipped then, because it is too slow for a caller's thread.
 
     Args:
-        found: The encodings that are on this machine.
-        worker: On whose thread tokens are counted, and on no other.
+        found: Encodings that are present on this machine.
+        worker: The only thread on which tokens are counted.
     """
     if not found:
         logger.warning(

@@ -1,4 +1,4 @@
-"""How latspan stands in this environment: what is there, switched on, in conflict, in force."""
+"""Diagnosis of this environment: installed packages, integrations, conflicts and settings."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ _SHOWN_VARIABLES: Final = ("OTEL_", "LATSPAN_DISABLED_INSTRUMENTATIONS")
 @dataclass(frozen=True, slots=True)
 class Setting:
     """
-    A setting that is in force.
+    A setting in effect.
 
     Args:
-        name: The field of :class:`latspan._sdk.Config`, or a variable of OpenTelemetry's.
+        name: A field of :class:`latspan._sdk.Config`, or an OpenTelemetry variable.
         value: Its value, secrets hidden.
-        origin: The variable it is from, or ``default``. Code may say otherwise.
+        origin: The variable that set it, or ``default``. Code may override it.
     """
 
     name: str
@@ -52,12 +52,12 @@ class Setting:
 @dataclass(frozen=True, slots=True)
 class Conflict:
     """
-    Another instrumentation of what latspan instruments too.
+    Another instrumentation of a library that latspan instruments too.
 
     Args:
-        packages: Which distributions.
-        name: The name under which they are switched on and off.
-        meaning: What that means, in one sentence.
+        packages: Its distributions.
+        name: The name that switches it on and off.
+        meaning: The effect of the conflict, in one sentence.
     """
 
     packages: tuple[str, ...]
@@ -68,14 +68,14 @@ class Conflict:
 @dataclass(frozen=True, slots=True)
 class Examination:
     """
-    Everything that was found.
+    Complete result of the diagnosis.
 
     Args:
-        versions: Of latspan, Python and the telemetry packages; ``None`` where one is absent.
-        integrations: latspan's own.
-        conflicts: Instrumentations of others.
-        settings: What is in force.
-        deliveries: Whether telemetry arrives.
+        versions: Versions of latspan, Python and the telemetry packages; ``None`` if not installed.
+        integrations: latspan's own integrations.
+        conflicts: Instrumentations by other packages.
+        settings: Settings in effect.
+        deliveries: Results of the connectivity probe.
     """
 
     versions: dict[str, str | None]
@@ -86,7 +86,7 @@ class Examination:
 
     @property
     def fine(self) -> bool:
-        """Whether telemetry arrives, and every library that is there can be instrumented."""
+        """Whether telemetry arrives and every installed library can be instrumented."""
         bad = {IntegrationStatus.UNSUPPORTED, IntegrationStatus.BROKEN}
         return not any(each.standing in bad for each in self.integrations) and not any(
             each.arrived is False for each in self.deliveries
@@ -95,13 +95,13 @@ class Examination:
 
 def examine(timeout_s: float) -> Examination:
     """
-    Look around, and send a span and a metric.
+    Inspect the environment, and send a span and a metric.
 
     Args:
-        timeout_s: How long to wait for an answer to each at most, in seconds.
+        timeout_s: Maximum wait for each answer, in seconds.
 
     Raises:
-        ConfigError: A setting of the environment cannot work.
+        ConfigError: A setting in the environment is not valid.
     """
     config = Config.of({})
     installed = list(distributions())
@@ -131,7 +131,7 @@ def _conflicts(
     for distribution in installed:
         for point in distribution.entry_points:
             if point.group in _INSTRUMENTORS and not point.name.startswith(_OURS):
-                # `aiohttp-client` is of aiohttp, and httpx2 is not httpx.
+                # `aiohttp-client` belongs to aiohttp, and httpx2 is not httpx.
                 library = point.name.lower().replace("_", "-").partition("-")[0]
                 if library in libraries:
                     packages.setdefault(point.name, set()).add(distribution.name)

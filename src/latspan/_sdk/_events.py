@@ -1,4 +1,4 @@
-"""Where events go: the application's logger provider if it has one, latspan's own otherwise."""
+"""Routing of events: to the application's logger provider if it has one, else to latspan's."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ __all__ = ["Events"]
 
 class Events:
     """
-    Emits events, each through the provider that is global at that moment.
+    Emits each event through the logger provider that is global at that moment.
 
-    An application may set its provider before latspan is configured or after, as with spans.
+    As with spans, an application may set its provider before or after latspan is configured.
 
     Args:
-        private: Takes events as long as the application has no provider; ``None`` drops them.
+        private: Receives events while the application has no provider; ``None`` drops them.
     """
 
     __slots__ = ("_private",)
@@ -47,7 +47,7 @@ class Events:
 
 
 def _is_the_applications(provider: object) -> bool:
-    """Return whether anybody gets a provider's events; so if its inside is not known."""
+    """Return whether a provider has processors; ``True`` if its internals are not recognised."""
     if isinstance(provider, (ProxyLoggerProvider, NoOpLoggerProvider)):
         return False
     processor = getattr(provider, "_multi_log_record_processor", None)

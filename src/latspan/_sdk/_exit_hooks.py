@@ -1,4 +1,4 @@
-"""The last export of a child that ends without ``atexit``."""
+"""Last export of a child process that exits without running ``atexit``."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from latspan._fork import is_child_of
 __all__ = ["run_before_a_child_ends"]
 
 _LAST: Final = -1_000_000
-"""The exit priority: after everything of the application's, which may record."""
+"""Exit priority: after all finalisers of the application, because they may still record."""
 
 
 def run_before_a_child_ends(last: Callable[[], None]) -> None:
     """
-    Have ``last`` called when this process ends, if a library started it that skips ``atexit``.
+    Register ``last`` to run when this process ends, if a library that skips ``atexit`` started it.
 
-    Children of ``multiprocessing`` and billiard leave by ``os._exit``, after finalisers of their
-    own; 3.13 runs ``atexit`` in them, but forgets what the parent registered. Celery's pool
-    leaves before even those, with a signal of its own. Finalisers are forgotten when a child
-    begins, so this is for its first record, not for the fork.
+    Children of ``multiprocessing`` and billiard exit with ``os._exit``, after running their own
+    finalisers. Python 3.13 runs ``atexit`` in them, but discards what the parent registered.
+    Celery's pool exits even before those finalisers, and sends a signal of its own. Finalisers are
+    discarded when a child starts, so call this at the child's first record, not at the fork.
 
     Args:
-        last: Called once or more often.
+        last: Called at least once.
     """
     if is_child_of("multiprocessing") or is_child_of("billiard"):
-        from multiprocessing import util  # billiard's finalisers are these
+        from multiprocessing import util  # billiard uses the same finalisers
 
         util.Finalize(None, last, exitpriority=_LAST)
     signals: Any = sys.modules.get("celery.signals")

@@ -1,4 +1,4 @@
-"""The process's tracer provider, where latspan made it."""
+"""The process's global tracer provider, if latspan created it."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ __all__ = ["is_latspans", "lead_to"]
 
 class _Lead(SpanProcessor):
     """
-    Hands each span that ends to the export that is configured at that moment.
+    Forwards each ended span to the export that is configured at that moment.
 
-    A process's provider is set once and keeps its processors for good. One that leads on is
+    A process's provider is set once and keeps its processors. One processor that forwards is
     enough, however often latspan is configured.
     """
 
@@ -24,16 +24,16 @@ class _Lead(SpanProcessor):
         provider.add_span_processor(self)
 
     def on_end(self, span: ReadableSpan) -> None:
-        """Hand on an ended span."""
+        """Forward an ended span."""
         if self.to is not None:
             self.to.on_end(span)
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
-        """Send what has ended so far."""
+        """Export the spans that have ended so far."""
         return self.to is None or self.to.force_flush(timeout_millis)
 
     def shutdown(self) -> None:
-        """Send what is left; the application shuts its provider down."""
+        """Export the remaining spans; the application is shutting its provider down."""
         if self.to is not None:
             self.to.shutdown()
 
@@ -43,16 +43,16 @@ _lead: _Lead | None = None
 
 def lead_to(spans: SpanExport | None, own: TracerProvider | None) -> None:
     """
-    Have the spans of the process's provider sent through ``spans``, if the provider is latspan's.
+    Route the global provider's spans through ``spans``, if latspan created that provider.
 
     Args:
-        spans: What sends spans from now on, ``None`` if nothing does.
-        own: A provider that is to be the process's, unless one of latspan's is already.
+        spans: Exports spans from now on; ``None`` if nothing does.
+        own: Provider to install as the global one, unless latspan already installed one.
     """
     global _lead
     if _lead is None and own is not None:
         trace.set_tracer_provider(own)
-        # OpenTelemetry refuses, with a warning, where the application has set one before.
+        # If the application has set a provider before, OpenTelemetry refuses with a warning.
         if trace.get_tracer_provider() is own:
             _lead = _Lead(own)
     if _lead is not None:
@@ -60,5 +60,5 @@ def lead_to(spans: SpanExport | None, own: TracerProvider | None) -> None:
 
 
 def is_latspans(provider: object) -> bool:
-    """Return whether a provider is the process's and was made by latspan."""
+    """Return whether ``provider`` is the process's global one and latspan created it."""
     return _lead is not None and provider is _lead.of

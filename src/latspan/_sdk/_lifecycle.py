@@ -1,4 +1,4 @@
-"""Configure once, flush, shut down."""
+"""Lifecycle of latspan: configure, flush, shut down."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from latspan import _runtime
 from latspan._log import logger
 
 if TYPE_CHECKING:
-    # Importing `configure` must stay cheap; what it puts together is imported when it does.
+    # Importing `configure` must stay cheap; the assembled parts are imported when it runs.
     from latspan._recording import Snapshot
     from latspan._sdk._config import ConfigFields
     from latspan._sdk._pipeline import Assembly
@@ -24,8 +24,8 @@ _SHUTDOWN_TIMEOUT_S: Final = 5.0
 
 
 _live: Assembly | None = None
-# Reentrant, because a signal handler may shut down while its thread does just that. Held for the
-# exchange alone, never while waiting.
+# Reentrant, because a signal handler may call shutdown while its own thread is in it. Held only
+# while `_live` is exchanged, never while waiting.
 _lock = threading.RLock()
 
 
@@ -41,21 +41,21 @@ def configure(**settings: Unpack[ConfigFields]) -> None:
     """
     Switch latspan on: ``latspan.configure(endpoint="http://localhost:4318")``.
 
-    Spans go through the application's own tracer provider where it has one, now or later, and
-    otherwise through a private one over OTLP. Histograms leave as OTLP metrics on a thread of
-    latspan's own. Calling it again replaces what was configured before, once everything of the
-    new configuration is known to work: a failure leaves the one before as it is. A child that is
-    forked later need not call it: it exports what is its own, as an instance of its own.
+    Spans use the application's own tracer provider if it has one, now or later, and otherwise a
+    private one that exports over OTLP. Histograms are exported as OTLP metrics on latspan's own
+    thread. A further call replaces the previous configuration once every part of the new one has
+    been created; if that fails, the previous configuration stays. A child that is forked later
+    need not call this: it exports its own data, as a separate instance.
 
     Args:
-        settings: Fields of :class:`latspan._sdk.Config`. What is not given comes from
-            ``LATSPAN_*`` variables, then from defaults; ``OTEL_*`` variables mean what they mean.
+        settings: Fields of :class:`latspan._sdk.Config`. Omitted fields come from ``LATSPAN_*``
+            variables, then from defaults; ``OTEL_*`` variables keep their standard meaning.
 
     Raises:
-        ConfigError: A value cannot work, of a setting or of an ``OTEL_*`` variable; the message
-            has a ``hint:``.
+        ConfigError: A setting or an ``OTEL_*`` variable has an invalid value; the message has a
+            ``hint:``.
         UnknownNameError: There is no such setting.
-        MissingExtraError: A package is absent that a setting needs.
+        MissingExtraError: A package that a setting needs is not installed.
     """
     global _live
     from latspan._sdk._config import Config
@@ -75,7 +75,7 @@ def configure(**settings: Unpack[ConfigFields]) -> None:
     while True:
         shutdown()
         with _lock:
-            # Another thread may have configured meanwhile: that one is shut down first.
+            # Another thread may have configured meanwhile: its configuration is shut down first.
             if _live is None:
                 _live = made
                 _runtime.install(made.runtime)
@@ -84,10 +84,10 @@ def configure(**settings: Unpack[ConfigFields]) -> None:
 
 def snapshot() -> Snapshot:
     """
-    Return the histograms of everything since :func:`configure`, as they are now.
+    Return the current histograms of everything recorded since :func:`configure`.
 
-    An empty snapshot when latspan is not configured. A signal handler may ask for one too; where
-    it interrupted the recorder, that is of everything up to the last export.
+    The snapshot is empty if latspan is not configured. A signal handler may call this too; if it
+    interrupted the recorder, the snapshot covers everything up to the last export.
     """
     runtime = _runtime.current()
     if runtime is None:
@@ -105,10 +105,10 @@ def force_flush(timeout_s: float = _FLUSH_TIMEOUT_S) -> bool:
     Export everything that has ended so far.
 
     Args:
-        timeout_s: How long to wait at most, in seconds.
+        timeout_s: Maximum wait, in seconds.
 
     Returns:
-        Whether all of it left in time; ``True`` when latspan is not configured.
+        Whether everything was exported in time; ``True`` if latspan is not configured.
     """
     live = _live
     return live is None or live.flush(timeout_s)
@@ -116,13 +116,13 @@ def force_flush(timeout_s: float = _FLUSH_TIMEOUT_S) -> bool:
 
 def shutdown(timeout_s: float = _SHUTDOWN_TIMEOUT_S) -> None:
     """
-    Switch latspan off: end open calls as ``abandoned``, export what is left, stop its threads.
+    Switch latspan off: end open calls as ``abandoned``, export the rest, stop its threads.
 
-    Done by itself when the process exits; in a child of ``multiprocessing`` or Celery too, but not
-    in one that is killed. Calling it twice is once.
+    Runs automatically when the process exits; also in a child of ``multiprocessing`` or Celery,
+    but not in a process that is killed. A second call has no effect.
 
     Args:
-        timeout_s: How long to wait at most for the last export, in seconds.
+        timeout_s: Maximum wait for the last export, in seconds.
     """
     global _live
     with _lock:

@@ -1,4 +1,4 @@
-"""What each process has of its own, forked children too."""
+"""Objects that each process, including a forked child, creates for itself."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ _T = TypeVar("_T")
 
 class PerProcess(Generic[_T]):
     """
-    Something that each process makes for itself: this one at once, a forked child on demand.
+    Object that each process creates for itself: this one at once, a forked child on demand.
 
-    Unless ``at_once`` is false, in which case this process makes its own on demand too.
+    If ``at_once`` is false, this process creates its own on demand too.
 
-    What a child inherits is kept and never used. To let go of it would run the finalisers of
-    connections that are its parent's, under locks that a thread of its parent's may have held.
+    The object that a child inherits is kept and never used. Releasing it would run the finalisers
+    of its parent's connections, under locks that one of the parent's threads may have held.
 
     Args:
-        make: Makes it. Is given what the process inherited, ``None`` in the first one.
-        at_once: Whether this process makes its own now.
+        make: Creates the object. Receives the inherited object; ``None`` in the first process.
+        at_once: Whether this process creates its own immediately.
     """
 
     def __init__(self, make: Callable[[_T | None], _T], *, at_once: bool = True) -> None:
@@ -41,7 +41,7 @@ class PerProcess(Generic[_T]):
             self._own = None
 
     def __call__(self) -> _T:
-        """Return this process's own, made now if need be."""
+        """Return this process's object; create it if necessary."""
         own = self._own
         if own is not None:
             return own
@@ -51,5 +51,5 @@ class PerProcess(Generic[_T]):
             return self._own
 
     def made(self) -> _T | None:
-        """Return this process's own, ``None`` where it has not been needed yet."""
+        """Return this process's object; ``None`` if it has not been created yet."""
         return self._own

@@ -1,4 +1,4 @@
-"""Putting the parts together, as a configuration says."""
+"""Assembly of the telemetry pipeline from a configuration."""
 
 from __future__ import annotations
 
@@ -43,18 +43,19 @@ __all__ = ["Assembly", "assemble"]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assembly:
     """
-    What is put together; it is begun once, and stopped once.
+    The assembled pipeline; it is begun once and stopped once.
 
     Args:
-        runtime: What live requests use.
-        worker: Settles finished requests.
-        drain: Ends the calls whose stream was left and waits for the worker, as the runtime's does.
-        spans: Sends the private provider's spans, if anything does.
-        events: Sends events, if any are asked for and the application has no logger provider.
-        sampling: Decides which of them are sent, if not all are.
-        intervals: Sends this process's histograms, if anything does.
-        surroundings: Samples what happens around requests, if anybody asked for that.
-        provider: The private provider, if it is to be the process's own.
+        runtime: Objects and settings that live requests use.
+        worker: Processes finished requests.
+        drain: Ends the calls whose streams are no longer read and waits for the worker; the same
+            function as the runtime's.
+        spans: Exports the private provider's spans, if they are exported.
+        events: Exports events, if they are enabled and the application has no logger provider.
+        sampling: Decides which traces are exported, if not all are.
+        intervals: Exports this process's histograms, if they are exported.
+        surroundings: Samples servers and host during requests, if that is configured.
+        provider: The private provider, if it is to become the global one.
     """
 
     runtime: Runtime
@@ -68,31 +69,31 @@ class Assembly:
     provider: TracerProvider | None
 
     def begin(self) -> None:
-        """Start the threads that need no request, and take over the process's provider."""
+        """Start the threads that do not wait for a request, and set the global provider."""
         if self.intervals is not None:
             self.intervals()
         if self.surroundings is not None:
-            # Now, so that there is a sample before the first request.
+            # Start now, so that there is a sample before the first request.
             self.surroundings.start()
         if self.spans is not None:
-            # Its module loads the SDK, which is loaded where there are spans to export.
+            # Its module loads the SDK, which is already loaded if spans are exported.
             from latspan._sdk._global_provider import lead_to
 
             lead_to(self.spans, self.provider)
 
     def flush(self, timeout_s: float) -> bool:
         """
-        Export what has ended so far.
+        Export everything that has ended so far.
 
         Args:
-            timeout_s: How long to wait at most, in seconds.
+            timeout_s: Maximum wait, in seconds.
 
         Returns:
-            Whether all of it left in time.
+            Whether everything was exported in time.
         """
         deadline = time.monotonic() + timeout_s
         flushed = self.drain(timeout_s)
-        # Side by side: spans and metrics may go to different places, of which one is slow.
+        # In parallel: spans and metrics may have different destinations, and one may be slow.
         sent = [export.flushing() for export in self._queues()]
         intervals = None if self.intervals is None else self.intervals.made()
         if intervals is not None:
@@ -103,10 +104,10 @@ class Assembly:
 
     def stop(self, timeout_s: float) -> None:
         """
-        Export what is left and end every thread.
+        Export the remaining data and end every thread.
 
         Args:
-            timeout_s: How long to wait for the last export at most, in seconds.
+            timeout_s: Maximum wait for the last export, in seconds.
         """
         deadline = time.monotonic() + timeout_s
         self.worker.stop(timeout_s)
@@ -130,7 +131,7 @@ def _left_s(deadline: float) -> float:
 
 
 _LEFT_FOR_GOOD_NS: Final = 60 * NS_PER_S
-"""A stream that is held but was not read for so long is counted with the next interval."""
+"""Time after which a stream that is held but not read is counted with the next interval."""
 
 _NOT_SAMPLED: Final = (
     "tail_sampling_ratio and tail_sampling_slow_ms have no effect: spans use the application's"
@@ -140,19 +141,19 @@ _NOT_SAMPLED: Final = (
 
 def assemble(config: Config, *, at_end: Callable[[], None]) -> Assembly:
     """
-    Put together what ``config`` says, so that what cannot work fails here and changes nothing.
+    Assemble the pipeline for ``config``; on an error nothing has changed.
 
-    In a forked child threads and exporters begin once more, with its first request: until then a
-    child has no thread, opens no connection and imports nothing, as many a child only runs
-    another program.
+    A forked child starts new threads and exporters with its first request. Until then it has no
+    thread, opens no connection and imports nothing, because many children only run another
+    program.
 
     Args:
-        config: Validated.
-        at_end: What a child that ends without ``atexit`` is to do last.
+        config: Validated configuration.
+        at_end: Last action of a child that exits without ``atexit``.
 
     Raises:
-        ConfigError: An exporter or the SDK does not take what the environment says.
-        MissingExtraError: A package is absent that a setting needs.
+        ConfigError: An exporter or the SDK rejects a value in the environment.
+        MissingExtraError: A package that a setting needs is not installed.
     """
     with ExitStack() as undo:
         try:
@@ -188,7 +189,7 @@ def _assembled(config: Config, at_end: Callable[[], None], undo: ExitStack) -> A
     worker = Worker(on_start=begin_with_a_request, patient=True)
 
     def drain(timeout_s: float | None) -> bool:
-        # Whoever wants to see what has ended counts a stream that was left as ended.
+        # A caller that flushes expects calls whose streams are no longer read to count as ended.
         settle_left_calls()
         return worker.drain(timeout_s)
 
@@ -242,7 +243,7 @@ def _assembled(config: Config, at_end: Callable[[], None], undo: ExitStack) -> A
 
 
 def _surroundings(config: Config, clock: Clock) -> Surroundings | None:
-    """Return what samples what happens around requests, ``None`` where nobody asked for it."""
+    """Return the sampler of servers and host; ``None`` if none is configured."""
     if not config.scrape_servers and not config.monitor_host:
         return None
     from latspan._scraping import Surroundings, require_parser
@@ -268,7 +269,7 @@ def _token_counter(
 
 
 def _resource(config: Config) -> Callable[[], Resource]:
-    """Return what says what this process is called, once something is to be exported."""
+    """Return a function that returns this process's resource once something is exported."""
 
     def of_this_process(parents: Resource | None) -> Resource:
         from latspan._export import resource_of, resource_of_child
@@ -281,7 +282,7 @@ def _resource(config: Config) -> Callable[[], Resource]:
 def _resource_of_metrics(
     config: Config, application: Callable[[], ApiProvider | None], own: Callable[[], Resource]
 ) -> Callable[[], Resource]:
-    """Return what says what metrics are of: of what their exemplars' spans are."""
+    """Return a function that returns the resource of metrics: that of their exemplars' spans."""
     begun_in = this_process()
 
     def resource() -> Resource:
@@ -309,7 +310,7 @@ def _private_spans(
     at_end: Callable[[], None],
     undo: ExitStack,
 ) -> tuple[SpanSink, SpanExport | None, TracerProvider | None]:
-    """Return where spans go without a provider of the application's, and what sends them."""
+    """Return the sink for spans if the application has no provider, and what exports them."""
     if not config.exports("traces"):
         return NoSink(), None, None
     from opentelemetry.sdk.trace import TracerProvider
@@ -318,8 +319,8 @@ def _private_spans(
     from latspan._sdk._span_export import SpanExport
 
     protocol, endpoint = config.protocol_of("traces"), config.endpoint_of("traces")
-    # Held by nobody but a global one's users: in a forked child a provider looks for its
-    # resource on threads, at once.
+    # Only a global provider's users hold it after this: in a forked child, a provider looks up its
+    # resource on threads, immediately.
     provider = TracerProvider(resource=resource(), shutdown_on_exit=False)
     spans = SpanExport(
         lambda: otlp_spans(protocol, endpoint),
@@ -337,7 +338,7 @@ def _events(
     at_end: Callable[[], None],
     undo: ExitStack,
 ) -> tuple[EmitEvent | None, SpanExport | None]:
-    """Return what emits events, and what sends those that no application's provider takes."""
+    """Return the event emitter, and the exporter used if the application has no provider."""
     if not captured.emits_events:
         return None, None
     from latspan._sdk._events import Events
@@ -359,7 +360,7 @@ def _events(
 
 
 def _sampling(config: Config, private: SpanSink) -> SamplingSink | None:
-    """Return what decides which traces are kept, ``None`` where all are."""
+    """Return the sink that decides which traces are kept; ``None`` if all are kept."""
     if config.tail_sampling_ratio == 1:
         return None
     from latspan._sampling import SamplingSink
@@ -373,7 +374,7 @@ def _readings(
     exports: Iterable[SpanExport | None],
     sampling: SamplingSink | None,
 ) -> list[Reading]:
-    """Return what there is to say about latspan itself, now."""
+    """Return the current values of latspan's self-metrics."""
     from latspan._export import Reading, readings_of
 
     waiting = worker.waiting() + recorder.waiting()
@@ -386,7 +387,7 @@ def _readings(
 
 
 def _of_traces(traces: TraceBuffer) -> Iterator[Reading]:
-    """Yield how many traces were left out, which is no loss, and what was lost of the others."""
+    """Yield how many traces were sampled out, which is not a loss, and how many spans were lost."""
     from latspan._export import Reading
 
     yield Reading(semconv.METRIC_TRACES_LEFT_OUT, traces.left_out)
@@ -404,7 +405,7 @@ def _intervals(
     readings: Callable[[], Iterable[Reading]],
     undo: ExitStack,
 ) -> PerProcess[IntervalExport] | None:
-    """Return what hands out the recorder's intervals, ``None`` where nobody wants them."""
+    """Return what exports the recorder's intervals; ``None`` if no export of them is configured."""
     metrics = config.exports("metrics")
     payloads = config.export_raw_histograms and config.exports("logs")
     folder = config.histogram_log_dir
@@ -414,7 +415,7 @@ def _intervals(
     def outlets() -> Iterator[Outlet]:
         from latspan import _export
 
-        # Files first: they keep nobody waiting.
+        # Files first: they do not delay the exporters that follow.
         if folder is not None:
             yield _export.HistogramLogs(folder)
         exact = _payloads(config, resource) if payloads else None
@@ -433,7 +434,7 @@ def _intervals(
         if exact is not None:
             yield exact
 
-    # Made now, so that an exporter that cannot be made fails before anything has begun.
+    # Created now, so that an exporter that cannot be created fails before anything has begun.
     first: list[Outlet] = []
     for outlet in outlets():
         first.append(outlet)

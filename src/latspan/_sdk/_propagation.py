@@ -1,4 +1,4 @@
-"""Whether requests carry trace context, as OpenTelemetry's variable says."""
+"""Propagation of trace context, as OpenTelemetry's variable configures it."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ def propagates(environment: Mapping[str, str] = os.environ) -> bool:
     Return whether ``tracecontext`` is among the propagators.
 
     Args:
-        environment: Where the variable is looked up.
+        environment: Source of the variable.
 
     Source: OpenTelemetry specification, "Environment Variable Specification",
-    ``OTEL_PROPAGATORS``: set to nothing, it is not set.
+    ``OTEL_PROPAGATORS``: an empty value counts as not set.
     """
     return _TRACE_CONTEXT in (environment.get("OTEL_PROPAGATORS") or _TRACE_CONTEXT)

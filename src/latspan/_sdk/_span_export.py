@@ -1,4 +1,4 @@
-"""Spans on their way out, flushed and shut down in the time given."""
+"""Batch export of spans that keeps the timeouts of flush and shutdown."""
 
 from __future__ import annotations
 
@@ -26,37 +26,37 @@ __all__ = ["SpanExport"]
 
 
 _TAKEN_ANYWHERE: Final = 65_536
-"""Bytes of a span that no receiver refuses for its size alone."""
+"""Size of a span in bytes that no receiver refuses on account of size alone."""
 
 _SHUTDOWN_TIMEOUT_S: Final = 30.0
-"""Of an application that shuts its provider down, which says no time; the SDK's own."""
+"""Timeout if an application shuts its provider down without giving one; the SDK's default."""
 
 
 class SpanExport(SpanProcessor):
     """
-    Sends ended spans in batches, on a thread of its own, as the ``OTEL_BSP_*`` variables say.
+    Exports ended spans in batches, on its own thread, as the ``OTEL_BSP_*`` variables configure.
 
-    It stands where the SDK has ``BatchSpanProcessor``. That one keeps no timeout, says that all
-    is well where nothing left (open-telemetry/opentelemetry-python issues 4555 and 4568), loses a
-    batch that is not taken within some seconds, and starts a thread, over its parent's exporter,
-    in every forked child at once. Here what may be taken later waits with the others, the oldest
-    of which go where there is no more room, and a child begins empty, and starts thread and
-    exporter when it ends a span.
+    It replaces the SDK's ``BatchSpanProcessor``, which does not keep timeouts, reports success if
+    nothing was exported (open-telemetry/opentelemetry-python issues 4555 and 4568), loses a batch
+    that is not accepted within some seconds, and starts a thread with its parent's exporter in
+    every forked child at once. Here, a batch that may be accepted later is queued again with the
+    others; the oldest spans are dropped once the queue is full. A child begins with an empty
+    queue, and starts thread and exporter when it ends a span.
 
     A batch that is too large for a receiver, or that holds a span which cannot be encoded, is sent
-    in smaller and smaller parts until what is refused is a single span. Batches then grow again,
-    by a quarter with each that is taken.
+    in smaller and smaller parts until the refused part is a single span. After that, the batch
+    size grows by a quarter with each accepted batch.
 
-    Events are sent the same way: whatever says spans here holds for them.
+    Events are exported the same way: all statements here about spans hold for events.
 
     Args:
-        make_outlet: Makes where spans go, called at once, and in each child that ends a span;
-            shut down together with this.
-        resource: Returns what this process is called. Given, every span leaves with it.
+        make_outlet: Creates the exporter. Called at once, and in each child that ends a span; the
+            exporter is shut down together with this object.
+        resource: Returns this process's resource. If given, every span is exported with it.
         on_start: Called in each process before the thread starts.
-        batches: How spans are sent; what the environment says unless given.
-        clock: The time, for the pauses between two tries.
-        signal: What is sent, in messages and metrics: ``spans`` or ``events``.
+        batches: Batch limits; read from the environment if not given.
+        clock: Clock for the pauses between two attempts.
+        signal: Signal that is exported, for messages and metrics: ``spans`` or ``events``.
     """
 
     def __init__(
@@ -83,11 +83,11 @@ class SpanExport(SpanProcessor):
             when_idle=self._send_if_time,
             idle_s=self._batches.delay_s,
         )
-        # At once: when the interpreter goes down no thread can be started any more.
+        # At once: no thread can be started any more when the interpreter shuts down.
         self._worker.start()
 
     def _begin(self) -> None:
-        # What waits in a parent is the parent's to send.
+        # Spans queued in a parent are exported by the parent.
         self._queue = SpanQueue(self._batches.queue, self._batches.queue_bytes, size_of)
         self._at_once = self._batches.size
         self._back_off = BackOff(self._clock)
@@ -99,16 +99,16 @@ class SpanExport(SpanProcessor):
         self._unclosed = [True]
 
     def start(self) -> None:
-        """Start the thread, unless it runs in this process."""
+        """Start the thread, unless it is already running in this process."""
         self._worker.start()
 
     def on_end(self, span: ReadableSpan) -> None:
-        """Take one ended span, of an application whose provider this is in."""
+        """Queue one ended span; called by the application's provider that this belongs to."""
         if span.context is not None and span.context.trace_flags.sampled:
             self.take((span,))
 
     def take(self, spans: Sequence[Sent]) -> None:
-        """Take ended spans that are sampled; on whichever thread, in a finaliser too."""
+        """Queue ended spans that are sampled; safe on any thread and in a finaliser."""
         if self._closed:
             return
         if not self._queue.put(spans):
@@ -118,14 +118,14 @@ class SpanExport(SpanProcessor):
         if (
             self._a_batch_waits()
             and not self._woken
-            # To be woken in a pause would be in vain, and again with each span.
+            # Waking the thread during a pause has no effect, and would repeat with each span.
             and self._back_off.is_over()
         ):
             self._woken = True
             self._worker.submit(self._send_if_time)
 
     def readings(self) -> list[Reading]:
-        """Return how many spans were lost in this process, and why."""
+        """Return how many spans this process lost, and why."""
         sent = {semconv.LATSPAN_SIGNAL: self._signal}
         return [
             Reading(semconv.METRIC_DROPPED, count, {**sent, semconv.LATSPAN_REASON: reason})
@@ -153,11 +153,11 @@ class SpanExport(SpanProcessor):
 
     def flushing(self) -> Callable[[float], bool]:
         """
-        Begin to send what has ended so far.
+        Begin to export the spans that have ended so far.
 
         Returns:
-            What waits for it, at most the given seconds, and says whether all spans since the
-            last flush were taken.
+            Function that waits, at most the given number of seconds, and returns whether all spans
+            since the last flush were accepted.
         """
         if self._closed or not self._worker.started:
             return lambda _: not self._queue
@@ -167,7 +167,7 @@ class SpanExport(SpanProcessor):
         def flush() -> None:
             all_sent = False
             try:
-                # Somebody waits for it: a pause is kept only where the receiver asked for one.
+                # A caller waits for the flush: a pause is kept only if the receiver requested one.
                 all_sent = self._back_off.is_over(asked_alone=True) and self._send()
             finally:
                 lost = self._queue.lost + self._not_taken
@@ -180,10 +180,10 @@ class SpanExport(SpanProcessor):
 
     def closing(self) -> Callable[[float], None]:
         """
-        Begin to send what is left and to shut down.
+        Begin to export the remaining spans and to shut down.
 
         Returns:
-            What waits for it, at most the given seconds, and then cuts it short.
+            Function that waits at most the given number of seconds, then cuts the export short.
         """
         self._closed = True
         if not self._worker.started:
@@ -211,11 +211,11 @@ class SpanExport(SpanProcessor):
         return wait
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
-        """Send what has ended so far, for the application whose provider this is in."""
+        """Export the spans that have ended so far; called by the application's provider."""
         return self.flushing()(timeout_millis / 1000)
 
     def shutdown(self) -> None:
-        """Send what is left, for the application whose provider this is in."""
+        """Export the remaining spans; called by the application's provider."""
         self.closing()(_SHUTDOWN_TIMEOUT_S)
 
     def _send_if_time(self) -> None:
@@ -224,12 +224,12 @@ class SpanExport(SpanProcessor):
             self._send()
 
     def _send(self) -> bool:
-        """Send what waits now, and say whether it left; what others add meanwhile is for later."""
+        """Export the spans queued now, and return whether all were accepted; later ones wait."""
         left = len(self._queue)
         while left > 0 and not self._cut_short:
             batch = self._queue.take(min(left, self._at_once), self._batches.size_bytes)
             if not batch:
-                # Measured when a thread had added one, and not dropped another yet.
+                # Measured after another thread had added a span and before it dropped one.
                 return True
             answer = self._answer_to(batch)
             if answer.smaller and len(batch) > 1:
@@ -240,12 +240,12 @@ class SpanExport(SpanProcessor):
         return left <= 0
 
     def _answer_to(self, batch: list[Sent]) -> SpanAnswer:
-        """Send a batch, and return what became of it, once it is settled accordingly."""
+        """Send a batch, record the outcome in the queue, and return the answer."""
         answer = SpanAnswer(taken=False)
         try:
             answer = self._outlet().send(self._called_ours(batch))
             if answer.smaller and len(batch) == 1 and size_of(batch[0]) > _TAKEN_ANYWHERE:
-                # It cannot become smaller, and would stop all that come after it.
+                # It cannot be split further, and would block all batches after it.
                 answer = answer._replace(again=False)
         finally:
             self._settle(batch, answer)
@@ -257,7 +257,7 @@ class SpanExport(SpanProcessor):
             self._not_taken += min(answer.refused, len(batch))
             self._back_off.taken()
             self._at_once = min(self._at_once + max(1, self._at_once // 4), self._batches.size)
-            # Where a whole batch waits again already, it has not ended.
+            # If a full batch is already waiting again, the queue is still full.
             self._full = self._full and self._a_batch_waits()
         elif answer.smaller and len(batch) > 1:
             self._at_once = len(batch) // 2
@@ -272,7 +272,7 @@ class SpanExport(SpanProcessor):
             self._not_taken += len(batch)
 
     def _called_ours(self, spans: list[Sent]) -> list[Sent]:
-        """Return spans as this process's, whose provider may have been made by its parent."""
+        """Return spans with this process's resource; the parent may have created their provider."""
         if self._resource is None:
             return spans
         resource = self._resource()

@@ -1,4 +1,4 @@
-"""Spans that wait to be sent: so many and so large, and no more."""
+"""Queue of spans to export, bounded by count and by size."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ def _no_size(_: Sent) -> int:
 
 class SpanQueue:
     """
-    Ended spans in the order in which they ended; where there is no room the oldest go.
+    Queue of ended spans in the order in which they ended; when it is full, the oldest are dropped.
 
-    What is taken out to be sent needs no room, and may come back. Every span that is lost is
-    counted, once. All of it may be done in a finaliser, wherever the collector of garbage runs
-    it: the lock is reentrant, and each step leaves things as the next one finds them. Sums are
-    only ever added to and subtracted from, in one statement without a call, inside which no
-    finaliser runs.
+    Spans that were taken out to be sent do not count against the limits, and may be given back.
+    Every lost span is counted once. Any method may run in a finaliser, wherever the garbage
+    collector runs it: the lock is reentrant, and each step leaves the state that the next one
+    expects. Sums are only added to and subtracted from, in one statement without a call, so no
+    finaliser can run inside it.
 
     Args:
-        room: How many may wait, at least 1.
-        room_bytes: How large all that wait may be.
-        size_of: Returns how large a span is: the same each time.
+        room: Maximum number of queued spans, at least 1.
+        room_bytes: Maximum size of all queued spans, in bytes.
+        size_of: Returns the size of a span in bytes; the same on each call.
     """
 
     def __init__(
@@ -53,27 +53,27 @@ class SpanQueue:
         self._lost = 0
 
     def __len__(self) -> int:
-        """Return how many wait."""
+        """Return the number of queued spans."""
         return len(self._waiting)
 
     @property
     def size(self) -> int:
-        """How large all that wait are."""
+        """Size of all queued spans, in bytes."""
         return self._bytes
 
     @property
     def lost(self) -> int:
-        """How many found no room since the beginning."""
+        """Number of spans dropped since the start because the queue was full."""
         return self._lost
 
     @property
     def unsent(self) -> int:
-        """How many wait or are being sent."""
+        """Number of spans that are queued or being sent."""
         with self._lock:
             return len(self._waiting) + self._taken_out
 
     def put(self, spans: Sequence[Sent]) -> bool:
-        """Add some, and say whether there was room without losing others."""
+        """Add spans, and return whether there was room without dropping others."""
         size = sum(map(self._size_of, spans))
         with self._lock:
             self._waiting.extend(spans)
@@ -82,11 +82,11 @@ class SpanQueue:
 
     def take(self, most: int, most_bytes: float = math.inf) -> list[Sent]:
         """
-        Take out the oldest; each is then :meth:`settled` or given back.
+        Take out the oldest spans; pass each to :meth:`settled` or :meth:`give_back` afterwards.
 
         Args:
-            most: How many at most.
-            most_bytes: How large at most, all together; the first is taken however large it is.
+            most: Maximum number of spans.
+            most_bytes: Maximum size of all of them together; the first is taken whatever its size.
         """
         with self._lock:
             taken: list[Sent] = []
@@ -103,12 +103,12 @@ class SpanQueue:
             return taken
 
     def settled(self, spans: Sequence[Sent]) -> None:
-        """Forget what was taken out."""
+        """Forget spans that were taken out."""
         with self._lock:
             self._taken_out -= len(spans)
 
     def give_back(self, spans: Sequence[Sent]) -> bool:
-        """Put what was taken out in front again, and say whether there was room for all of it."""
+        """Put spans that were taken out back in front, and return whether all of them fit."""
         size = sum(map(self._size_of, spans))
         with self._lock:
             self.settled(spans)
@@ -117,7 +117,7 @@ class SpanQueue:
             return not self._make_room()
 
     def _make_room(self) -> int:
-        """Return how many had to go."""
+        """Drop spans until the limits hold, and return how many were dropped."""
         gone = 0
         while self._waiting and (len(self._waiting) > self._room or self._bytes > self._room_bytes):
             size = self._size_of(self._waiting.popleft())

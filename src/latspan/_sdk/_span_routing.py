@@ -1,4 +1,4 @@
-"""Where spans go: the application's provider where it has one, latspan's own otherwise."""
+"""Routing of spans: to the application's provider if it has one, else to latspan's own."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from latspan.semconv import SCHEMA_URL
 __all__ = ["Sinks"]
 
 _NONE: Final = (ProxyTracerProvider, NoOpTracerProvider)
-"""What stands for a provider where the application has set none."""
+"""Types of the global provider if the application has set none."""
 
 
 class Sinks:
     """
-    Answers, for each request, where its spans go.
+    Selects, for each request, the sink of its spans.
 
-    An application may set its global provider before latspan is configured or after; it is used
-    from then on. One of the SDK's that has no span processor is none: what it is given goes
-    nowhere. ``OTEL_PYTHON_TRACER_PROVIDER`` makes one, as soon as somebody asks for the global
-    provider.
+    An application may set its global provider before or after latspan is configured; the provider
+    is used from then on. A provider of the SDK without a span processor does not count, because it
+    drops its spans. ``OTEL_PYTHON_TRACER_PROVIDER`` creates a provider on the first call that
+    requests the global one.
 
     Args:
-        private: Where spans go as long as the application has no provider.
-        chosen: A provider that is used whatever the global one is.
-        begin: Called each time; what a process starts with its first request.
-        instead: What is warned of when the application's provider is used.
+        private: Sink of spans while the application has no provider.
+        chosen: Provider to use regardless of the global one.
+        begin: Called each time; starts what a process starts with its first request.
+        instead: Warning to log when the application's provider is used.
     """
 
     __slots__ = ("_api", "_begin", "_chosen", "_instead", "_private", "_provider")
@@ -53,7 +53,7 @@ class Sinks:
         self._api: ApiSink | None = None
 
     def provider(self) -> TracerProvider | None:
-        """Return the application's provider, ``None`` as long as it has none."""
+        """Return the application's provider; ``None`` while it has none."""
         provider = self._chosen or trace.get_tracer_provider()
         return None if isinstance(provider, _NONE) else provider
 
@@ -65,7 +65,7 @@ class Sinks:
         if self._api is None or provider is not self._provider:
             if isinstance(provider, _NONE):
                 return self._private
-            # It loads the SDK, which an application that has a provider has loaded.
+            # Imports the SDK, which an application with a provider has already imported.
             from latspan._export import application_sink
             from latspan._export._processors import has_processors
 

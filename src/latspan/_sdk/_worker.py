@@ -1,4 +1,4 @@
-"""latspan's own thread: where finished requests are settled."""
+"""Worker thread of latspan: it processes finished requests."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ __all__ = ["Worker"]
 
 
 _LIMIT: Final = 10_000
-"""Jobs that may wait. Beyond, who brings one does it: late is better than lost."""
+"""Maximum number of queued jobs. Past it, ``submit`` runs the job on the caller's thread."""
 
 _NAP_S: Final = 0.1
 _NAPS: Final = 20
-"""So many naps a patient worker takes after a job, before it sleeps until it is woken."""
+"""Number of polls a patient worker makes after a job before it sleeps until it is woken."""
 
 
 class Worker:
     """
-    Runs jobs one after another on a thread of its own, in the order in which they came.
+    Runs jobs one after another on its own thread, in the order of submission.
 
-    To wake a thread costs who wakes it a system call, and on a virtual machine an interrupt of
-    another core: up to 0.1 ms on the thread of an application that has just had its answer. A
-    patient worker is woken only where it has been without a job for two seconds. Otherwise it
-    looks for itself, ten times a second, and does at once all that has come.
+    Waking a thread costs the waker a system call, and on a virtual machine an interrupt of another
+    core: up to 0.1 ms on an application thread that has just received its response. A patient
+    worker is woken only if it has had no job for two seconds. Until then it polls ten times per
+    second, and each time runs all queued jobs.
 
-    The bell is a ``SimpleQueue``, whose ``put`` may be called from a finaliser: a stream that is
-    garbage collected ends its call wherever the collector happens to run.
+    The bell is a ``SimpleQueue``, whose ``put`` is safe in a finaliser: a stream that is garbage
+    collected ends its call on whichever thread runs the collector.
 
     Args:
-        name: The thread's name.
-        on_start: Called in each process just before its thread starts, by who starts it.
-        when_idle: A job to do again and again when there is no other.
-        idle_s: After how long without a job, in seconds, more than 0.
-        patient: Whether a job may wait for 0.1 s, to spare who brings it the waking.
+        name: Name of the thread.
+        on_start: Called in each process, on the starting thread, just before the thread starts.
+        when_idle: Job to repeat while there is no other.
+        idle_s: Seconds without a job before ``when_idle`` runs, more than 0.
+        patient: Whether a job may wait for 0.1 s, to save its submitter the cost of waking.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Worker:
         register_after_fork(self._begin)
 
     def _begin(self) -> None:
-        # A forked child has no thread, and what waits is the parent's to do.
+        # A forked child has no thread, and the queued jobs are the parent's.
         self._jobs: deque[Callable[[], None]] = deque()
         self._bell: SimpleQueue[None] = SimpleQueue()
         self._asleep = False
@@ -69,7 +69,7 @@ class Worker:
         self._starting = threading.Lock()
 
     def submit(self, job: Callable[[], None]) -> None:
-        """Run ``job`` soon; at once, on this thread, when too many wait or it has stopped."""
+        """Queue ``job``; run it on this thread if the queue is full or the worker has stopped."""
         if self._stopped or len(self._jobs) >= _LIMIT:
             _do(job)
             return
@@ -82,20 +82,20 @@ class Worker:
     def _bring(self, job: Callable[[], None]) -> None:
         self._jobs.append(job)
         if self._stopped:
-            # Meanwhile: its thread may not have seen the job.
+            # Stopped in the meantime: the worker thread may not have seen the job.
             self._do_what_waits()
 
     @property
     def started(self) -> bool:
-        """Whether it has had a job in this process."""
+        """Whether the thread has been started in this process."""
         return self._thread is not None
 
     def runs_here(self) -> bool:
-        """Return whether this is its thread, and not that of somebody who brings a job."""
+        """Return whether the current thread is the worker's, and not that of a submitter."""
         return threading.current_thread() is self._thread
 
     def start(self) -> None:
-        """Start the thread, unless it runs in this process."""
+        """Start the thread, unless it is already running in this process."""
         if self._thread is None and self._starting.acquire(blocking=False):
             try:
                 self._start()
@@ -106,26 +106,26 @@ class Worker:
         if self._thread is None and not self._stopped:
             if self._on_start is not None:
                 _do(self._on_start)
-            # At once: its first job may ask whose thread it is on.
+            # Assign first: the first job may call `runs_here`.
             thread = self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
             try:
                 thread.start()
             except RuntimeError:
-                # From Python 3.12 on no thread starts any more when the interpreter goes down.
+                # From Python 3.12 on, no thread can start while the interpreter shuts down.
                 self._stopped = True
                 self._thread = None
                 self._do_what_waits()
 
     def waiting(self) -> int:
-        """Return how many jobs wait, more or less."""
+        """Return the approximate number of queued jobs."""
         return len(self._jobs)
 
     def drain(self, timeout_s: float | None = None) -> bool:
         """
-        Wait until every job that was submitted before is done.
+        Wait until every job that was submitted before this call is done.
 
         Args:
-            timeout_s: How long to wait at most; ``None`` waits as long as it takes.
+            timeout_s: Maximum wait, in seconds; ``None`` waits without limit.
 
         Returns:
             Whether they are done.
@@ -138,7 +138,7 @@ class Worker:
         return done.wait(timeout_s)
 
     def stop(self, timeout_s: float) -> bool:
-        """Finish what waits, at most ``timeout_s`` seconds long, and end the thread."""
+        """Finish the queued jobs within ``timeout_s`` seconds, and end the thread."""
         drained = self.drain(timeout_s)
         self._stopped = True
         self._bell.put(None)
@@ -157,7 +157,7 @@ class Worker:
                 elif not self._sleep() and self._when_idle is not None:
                     _do(self._when_idle)
             except BaseException:
-                # Here it ends nothing but the job; on a caller's thread it is the caller's.
+                # On this thread it ends only the job; on a caller's thread it reaches the caller.
                 logger.exception(_LOST)
 
     def _do_what_waits(self) -> None:
@@ -169,21 +169,21 @@ class Worker:
             _do(job)
 
     def _sleep(self) -> bool:
-        """Return whether there is something to do, as soon as there is or it has been idle."""
+        """Wait for a job or the end of the idle time, and return whether there is work to do."""
         self._asleep = True
         try:
-            # Who brought a job before that did not ring.
+            # A job that was added before `_asleep` was set did not ring the bell.
             return bool(self._jobs) or self._stopped or self._rest(self._idle_s)
         finally:
             self._asleep = False
 
     def _rest(self, longest_s: float | None) -> bool:
-        """Return whether the bell rang, as soon as it does."""
+        """Wait for the bell, at most ``longest_s`` seconds, and return whether it rang."""
         try:
             self._bell.get(timeout=longest_s)
         except Empty:
             return False
-        # Whoever rang brought something first, and all of that is seen now.
+        # A submitter adds its job before it rings, so all of those jobs are visible now.
         while not self._bell.empty():
             self._bell.get_nowait()
         return True

@@ -1,4 +1,4 @@
-"""What a program gets that says nothing of latspan itself."""
+"""Zero-code setup: instruments a program that does not use latspan's API."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ __all__ = ["after_opentelemetry", "environment_for", "start"]
 
 
 _BOOTSTRAP: Final = str(Path(__file__).with_name("_bootstrap"))
-"""The folder whose ``sitecustomize`` calls :func:`start`."""
+"""Folder whose ``sitecustomize`` calls :func:`start`."""
 
 _PYTHON_PATH: Final = "PYTHONPATH"
 
 
 def environment_for(variables: dict[str, str], process: int) -> dict[str, str]:
     """
-    Return the environment in which Python programs are instrumented, and those they start.
+    Return an environment that instruments a Python program and the programs it starts.
 
     Args:
-        variables: The environment as it is.
-        process: Whose id the program has, if it is to say that its Python has no latspan. What it
-            starts in its turn, with a Python of its own perhaps, is not to speak of it.
+        variables: The current environment.
+        process: Process id of the program, which reports it if its Python has no latspan. Programs
+            that it starts, perhaps with another Python, do not report it.
     """
-    # An empty part of it is the current folder; an empty whole is nothing.
+    # An empty entry of the path is the current folder; an empty variable has no entries.
     path = variables.get(_PYTHON_PATH) or None
     folders = [] if path is None else path.split(os.pathsep)
     return {
@@ -46,8 +46,8 @@ def start() -> None:
     """
     Instrument this program, and have latspan configured when it is first needed.
 
-    Until a client library is imported or something is recorded, neither a client library nor the
-    SDK is loaded, and no thread is started: most programs that an application starts do neither.
+    Until a client library is imported or something is recorded, no client library and no SDK is
+    loaded and no thread is started: most programs that an application starts need neither.
     """
     with _runtime.handle_internal_errors("the start of an instrumented program"):
         _runtime.expect(_configure)
@@ -55,9 +55,9 @@ def start() -> None:
 
 
 def after_opentelemetry() -> None:
-    """Be the entry point that OpenTelemetry's loader calls when it has switched everything on."""
+    """Entry point that OpenTelemetry's loader calls after it has switched everything on."""
     with _runtime.handle_internal_errors("the start beside OpenTelemetry's own"):
-        # It does not know latspan's own variable.
+        # OpenTelemetry's loader does not read latspan's own variable.
         unwanted = [name for name in instrumented() if disabled_by(name) is not None]
         if unwanted:
             uninstrument(*unwanted)

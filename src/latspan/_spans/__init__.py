@@ -1,9 +1,9 @@
 """
-From a finished timeline to spans, and the seam through which they leave.
+Conversion of a finished timeline to spans, and the interface through which they are exported.
 
-A *sink* is where spans are opened and finished: the OpenTelemetry API's, which is an
-application's own provider, or latspan's private one. Which of them is in use is nobody's
-business here.
+A *sink* opens and finishes spans: either through the OpenTelemetry API, which is an application's
+own provider, or through latspan's private one. This package does not depend on which of them is
+in use.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Spans through the OpenTelemetry API."""
+"""Spans created through the OpenTelemetry API."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def start_and_end(tracer: trace.Tracer, children: Sequence[ChildSpan], context: 
 
 
 class _ApiSpan(DecidedAtStart):
-    """A span of the OpenTelemetry API."""
+    """Span of the OpenTelemetry API."""
 
     __slots__ = ("_end_children", "_span", "context", "span_context")
 
@@ -63,11 +63,11 @@ class _ApiSpan(DecidedAtStart):
 
 class ApiSink:
     """
-    Spans through the OpenTelemetry API: an application's provider, whatever it is.
+    Sink that uses the OpenTelemetry API: an application's provider, whatever it is.
 
     Args:
-        tracer: A tracer of that provider.
-        end_children: How its spans' children are ended; started first, unless given.
+        tracer: Tracer of that provider.
+        end_children: Function that ends its spans' children; by default it starts them first.
     """
 
     def __init__(self, tracer: trace.Tracer, end_children: EndChildren | None = None) -> None:
@@ -76,7 +76,7 @@ class ApiSink:
 
     @property
     def inline(self) -> bool:
-        """Its spans end with their request: nobody knows who looks at them when."""
+        """True: spans end with their request, as it is unknown when the application reads them."""
         return True
 
     def open(
@@ -88,7 +88,7 @@ class ApiSink:
         attributes: Mapping[str, AttributeValue],
         around: Context,
     ) -> OpenSpan:
-        """Begin a span; the provider's sampler rules."""
+        """Begin a span; the provider's sampler decides whether it is recorded."""
         span = self._tracer.start_span(
             name,
             context=around,
@@ -99,5 +99,5 @@ class ApiSink:
         return _ApiSpan(span, self._end_children, around)
 
     def end_children(self, children: Sequence[ChildSpan], parent: Context) -> None:
-        """Make and end spans beneath the one that is current in ``parent``."""
+        """Create and end child spans of the span that is current in ``parent``."""
         self._end_children(children, parent)

@@ -1,4 +1,4 @@
-"""What spans say: times, tokens, and what others said meanwhile."""
+"""Attributes of spans: times, tokens, and what was observed around a request."""
 
 from __future__ import annotations
 
@@ -40,27 +40,27 @@ _NAMED: Final[Mapping[str, tuple[str, MetricUnit]]] = {
         ("buffer_needed", semconv.LATSPAN_BUFFER_NEEDED),
     )
 }
-"""The attribute of each metric, and its unit."""
+"""Attribute of each metric, and its unit."""
 
 _OF_CALLS: Final[Mapping[str, tuple[str, MetricUnit]]] = {
     "time_to_first_chunk": (semconv.GEN_AI_RESPONSE_TIME_TO_FIRST_CHUNK, "s"),
     **_NAMED,
 }
-"""And of a call, of which the conventions name one too."""
+"""The same for a call: the conventions define an attribute for one more of its metrics."""
 
 
 def metric_attributes(
     metrics: Mapping[str, MetricValue], named: Mapping[str, tuple[str, MetricUnit]] = _NAMED
 ) -> tuple[dict[str, AttributeValue], list[str]]:
     """
-    Return what a span says of its metrics.
+    Return the attributes that a span has for its metrics.
 
     Args:
-        metrics: By name.
-        named: Which of them, and how each is called there.
+        metrics: Metrics by name.
+        named: Attribute and unit of each metric that becomes an attribute.
 
     Returns:
-        The attributes, and which of them were not measured.
+        The attributes, and the names of those that were not measured.
     """
     said: dict[str, AttributeValue] = {}
     estimated: list[str] = []
@@ -76,7 +76,7 @@ def metric_attributes(
 def latency_attributes(
     timeline: Timeline, outcome: Outcome, reported: Iterable[ReportedTimings]
 ) -> dict[str, AttributeValue]:
-    """Return what a client span says of its time; seconds as doubles."""
+    """Return the time attributes of a client span; seconds as doubles."""
     attributes, estimated = metric_attributes(timeline.metrics, _OF_CALLS)
     attributes[semconv.LATSPAN_OUTCOME] = outcome.value
     gaps = timeline.chunk_gaps
@@ -104,12 +104,12 @@ def gen_ai_latency(
     stages_ns: Mapping[str, int], *, first_token_ns: int | None, duration_ns: int
 ) -> dict[str, AttributeValue]:
     """
-    Return what vLLM's span of the same request would say of its time, in seconds.
+    Return the time attributes that vLLM's span of the same request would have, in seconds.
 
     Args:
-        stages_ns: How long each stage took.
+        stages_ns: Duration of each stage.
         first_token_ns: The time to the first token, if one came.
-        duration_ns: All of it.
+        duration_ns: Duration of the whole request.
 
     Source: vLLM, ``vllm/v1/engine/output_processor.py``, ``do_tracing``.
     """
@@ -139,8 +139,8 @@ def interleaved_attributes(
     Return the time of each segment that has no span of its own, in seconds.
 
     Args:
-        segments: Of a finished timeline.
-        merged: Whether places in it were given up, so that none has a span.
+        segments: Segments of a finished timeline.
+        merged: Whether intervals in it were merged and lost their places, so that none has a span.
     """
     interleaved = interleaved_names(segments)
     if merged:
@@ -157,11 +157,11 @@ def not_said_otherwise(
     around: Mapping[str, AttributeValue], said: Mapping[str, AttributeValue]
 ) -> dict[str, AttributeValue]:
     """
-    Return what was observed around a request, but for what the request says itself.
+    Return what was observed around a request, except attributes that the request sets itself.
 
     Args:
-        around: What was observed; under ``latspan.sampled_attributes`` which of it are samples.
-        said: The attributes of the request.
+        around: Observed attributes; ``latspan.sampled_attributes`` lists which are samples.
+        said: Attributes of the request.
     """
     attributes = {name: value for name, value in around.items() if name not in said}
     sampled = attributes.pop(semconv.LATSPAN_SAMPLED_ATTRIBUTES, ())
@@ -170,7 +170,7 @@ def not_said_otherwise(
 
 
 def token_attributes(tokens: TokenCounts) -> dict[str, AttributeValue]:
-    """Return token counts under the conventions' names; absent where nobody said."""
+    """Return token counts under the conventions' names; unknown counts are absent."""
     counted = {
         semconv.GEN_AI_USAGE_INPUT_TOKENS: tokens.input,
         semconv.GEN_AI_USAGE_OUTPUT_TOKENS: tokens.output,

@@ -1,4 +1,4 @@
-"""The spans beneath a request's: of its segments and of its tries."""
+"""Child spans of a request's span: of its segments and of its attempts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from latspan._timeline import Attempt
 __all__ = ["attempt_spans", "interleaved_names", "segment_spans"]
 
 _NEVER_A_SPAN: Final[frozenset[str]] = frozenset({SegmentName.CONSUMER, SegmentName.RETRY})
-"""Time that is interleaved with others, or has spans of its own: an attribute instead."""
+"""Segments interleaved with others, or with spans of their own: they become attributes."""
 
 _UNKNOWN: Final = Source.UNKNOWN
 
@@ -29,8 +29,8 @@ def segment_spans(segments: Sequence[Segment], start_epoch_ns: int) -> tuple[Chi
     Return a child for each segment that is one interval, not empty, and whose source is known.
 
     Args:
-        segments: Of a finished timeline.
-        start_epoch_ns: When that timeline began, Unix nanoseconds.
+        segments: Segments of a finished timeline.
+        start_epoch_ns: Start of that timeline, Unix nanoseconds.
     """
     interleaved = interleaved_names(segments)
     return tuple(
@@ -54,7 +54,7 @@ class _SaidOfSegment(NamedTuple):
     most_bytes: int
 
 
-# Of the same few segments all calls are made: one mapping each, which nobody changes.
+# All calls consist of the same few segments: one shared mapping each, which is never changed.
 @functools.lru_cache(maxsize=256)
 def _said_of_segment(name: str, source: Source) -> _SaidOfSegment:
     text = text_of(name)
@@ -63,7 +63,7 @@ def _said_of_segment(name: str, source: Source) -> _SaidOfSegment:
 
 
 def interleaved_names(segments: Sequence[Segment]) -> frozenset[str]:
-    """Return the names of what has no span of its own: more than one interval, or never one."""
+    """Return the names of segments without a span: of several intervals, or never a span."""
     names = {name for name, _, _, _ in segments}
     interleaved = _NEVER_A_SPAN & names
     if len(names) == len(segments):
@@ -75,7 +75,7 @@ def interleaved_names(segments: Sequence[Segment]) -> frozenset[str]:
 def attempt_spans(
     attempts: Sequence[Attempt], *, method: str, epoch_offset_ns: int, done_ns: int
 ) -> tuple[ChildSpan, ...]:
-    """Return a child for each try of a call, where there was more than one."""
+    """Return a child for each attempt of a call, if there was more than one."""
     if len(attempts) < 2:
         return ()
     return tuple(

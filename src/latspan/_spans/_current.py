@@ -1,4 +1,4 @@
-"""The span that is current in a context, asked for and changed in the fewest steps."""
+"""Access to the span that is current in a context, in the fewest steps."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from opentelemetry.context import Context
 __all__ = ["current_span", "with_current_span"]
 
 _KEY: Final = next(iter(trace.set_span_in_context(trace.INVALID_SPAN, Context())))
-"""OpenTelemetry's own, which ends at random and has no public name."""
+"""OpenTelemetry's own context key, which ends at random and has no public name."""
 
 
 def current_span(around: Context) -> trace.Span | None:
-    """Return what is current in ``around``, as ``trace.get_current_span`` does, if anything is."""
+    """Return the current span of ``around``, as ``trace.get_current_span`` does, if any."""
     span: Any = around.get(_KEY)
     return span
 

@@ -1,4 +1,4 @@
-"""Attributes that every exporter can encode: a bad value costs itself and nothing beside it."""
+"""Attributes that every exporter can encode: a bad value affects no other value."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from latspan._wire import LONGEST_CONTENT, written
 __all__ = ["LONGEST_TEXT", "MOST_ITEMS", "encodable", "encodable_data", "measured"]
 
 LONGEST_TEXT: Final = 16_384
-"""Characters of an attribute's text that are kept, or of all texts in its list."""
+"""Maximum number of characters kept of an attribute's text, or of all texts in its list."""
 
 MOST_ITEMS: Final = 128
-"""Items of a list that are kept."""
+"""Maximum number of items kept of a list."""
 
 _CONTENT: Final = frozenset(
     {
@@ -35,13 +35,13 @@ _Attributes = TypeVar("_Attributes", bound=Mapping[str, Any])
 
 def encodable(attributes: _Attributes) -> _Attributes | dict[str, AttributeValue]:
     """
-    Return attributes whose names and values are all encodable; the very same if they are already.
+    Return attributes whose names and values are all encodable; the same object if they already are.
 
-    Text is mended by :func:`~latspan._text.text_of`. What OTLP has no type for becomes text: a
-    number beyond 64 bits, an ``Enum``. ``None`` is left out.
+    Text is repaired by :func:`~latspan._text.text_of`. A value that OTLP has no type for becomes
+    text: a number beyond 64 bits, an ``Enum``. ``None`` is omitted.
     """
-    # Most have nothing to mend, and this runs on the caller's thread under an application's
-    # provider: one pass without a call of a function of Python's own.
+    # Most attributes need no repair, and this runs on the caller's thread under an application's
+    # provider: one pass that calls no Python function.
     odd = [
         name
         for name, value in attributes.items()
@@ -68,9 +68,9 @@ def encodable(attributes: _Attributes) -> _Attributes | dict[str, AttributeValue
 
 
 def measured(attributes: Mapping[str, Any]) -> tuple[Mapping[str, Any], int]:
-    """Return attributes as :func:`encodable` has them, and how many bytes they take at most."""
-    # Nearly always there is nothing to mend, and this is done for each call: one pass without a
-    # call of a function of Python's own.
+    """Return attributes as :func:`encodable` does, and their maximum size in bytes."""
+    # Nearly always there is nothing to repair, and this runs for each call: one pass that calls no
+    # Python function.
     try:
         names = "".join(attributes)
         is_fine = names.isascii() and max(map(len, attributes), default=0) <= LONGEST_NAME
@@ -88,7 +88,7 @@ def measured(attributes: Mapping[str, Any]) -> tuple[Mapping[str, Any], int]:
             is_fine = is_fine and _LEAST_INT <= value <= _MOST_INT
             size += NUMBER_BYTES
         elif kind is tuple and len(value) == 1 and value[0].__class__ is str:
-            # As the finish reason of nearly every call.
+            # For example the finish reason of nearly every call.
             is_fine = is_fine and value[0].isascii() and len(value[0]) <= LONGEST_TEXT
             size += ATTRIBUTE_BYTES + len(value[0])
         else:
@@ -107,7 +107,7 @@ def _encodable_value(value: object, longest: int) -> AttributeValue:
 
 
 def _encodable_item(value: object, longest: int) -> str | int | float:
-    # A truth value is an integer, too.
+    # `bool` is a subclass of `int`, so this returns it unchanged.
     if isinstance(value, float) or (isinstance(value, int) and _LEAST_INT <= value <= _MOST_INT):
         return value
     return text_of(value, longest)
@@ -126,21 +126,21 @@ def _encodable_items(values: Sequence[object], longest: int) -> list[Any]:
 
 _DEEPEST_IN_EVENTS: Final = 20
 """
-Lists and mappings inside each other that an event has as data; what is deeper is JSON text in it.
+Maximum nesting of lists and mappings in an event's data; deeper levels become JSON text.
 
-protobuf refuses the whole message, with all that others put into it, at 100 messages inside each
-other: a mapping is three, and the record itself six.
+protobuf refuses the whole message, with the data of all other records in it, at 100 nested
+messages: a mapping is three, and the record itself six.
 """
 
 
 def encodable_data(value: object, deepest: int = _DEEPEST_IN_EVENTS) -> Any:
     """
-    Return content of an event with each name and text in it encodable.
+    Return the content of an event with every name and text in it encodable.
 
     Args:
         value: Lists and mappings of text, numbers and ``None``, nested in any way.
-        deepest: Levels of lists and mappings to keep as they are; what is deeper becomes text, and
-            ``None`` if it is deeper than Python can write.
+        deepest: Levels of lists and mappings to keep as they are; deeper levels become text, and
+            ``None`` if they are too deep for Python to write.
     """
     if value is None:
         return None

@@ -1,4 +1,4 @@
-"""No span of our own: another instrumentation's, with what is known added."""
+"""Enrichment of another instrumentation's span with latspan's attributes."""
 
 from __future__ import annotations
 
@@ -26,20 +26,21 @@ __all__ = ["EnrichingSink"]
 
 WhenEnded = Callable[[], Mapping[str, AttributeValue] | None]
 """
-Called when the other instrumentation ends its span.
+Callback for the moment when the other instrumentation ends its span.
 
-It returns ``None`` to have that wait for the end of the call, or what to set on the span now.
+It returns ``None`` to delay that end until the call ends, or the attributes to set on the span now.
 """
 
 
 class EnrichingSink:
     """
-    No span of its own: what is known goes to the span that another instrumentation has open.
+    Sink that adds attributes to the open span of another instrumentation and opens none itself.
 
     Args:
-        sink: Where the spans beneath go.
-        span: The other's span.
-        when_ended: Decides what becomes of its end; it waits for that of the call, if not given.
+        sink: Sink for the child spans.
+        span: Span of the other instrumentation.
+        when_ended: Decides what happens when the other instrumentation ends its span; that end
+            waits for the end of the call, if not given.
     """
 
     inline = True
@@ -60,21 +61,22 @@ class EnrichingSink:
         attributes: Mapping[str, AttributeValue],
         around: Context,
     ) -> OpenSpan:
-        """Take the other's span for ours, which it ends itself."""
+        """Use the other instrumentation's span, which that instrumentation ends itself."""
         return _EnrichedSpan(self._sink, self._span, attributes, around, self._when_ended)
 
     def end_children(self, children: Sequence[ChildSpan], parent: Context) -> None:
-        """Hand them on."""
+        """Pass the children on to the inner sink."""
         self._sink.end_children(children, parent)
 
 
 class _EnrichedSpan(DecidedAtStart):
     """
-    The other's span, whose end waits for the call's.
+    Span of another instrumentation whose end is delayed until the call ends.
 
-    Some end theirs inside the call, before its answer is known: ended, it would take nothing more.
-    Of the two ends, its maker's and the call's, each takes one of what is due, in either order and
-    in any thread; who takes the last ends the span.
+    Some instrumentations end their span inside the call, before its response is known; an ended
+    span accepts no more attributes. Two ends are due: the other instrumentation's and the call's.
+    Each removes one item of the list, in either order and on any thread; the one that removes the
+    last item ends the span.
     """
 
     __slots__ = (
@@ -103,9 +105,9 @@ class _EnrichedSpan(DecidedAtStart):
         self.span_context = span.get_span_context()
         self.context = with_current_span(span, around)
         self._ended_epoch_ns: int | None = None
-        # Taking from a list is atomic.
+        # Removing an item from a list is atomic.
         self._due = [True, False]
-        """Two ends are due; what stands there says whether it is the last."""
+        """The two ends that are due; an item is true if its removal is the last one."""
         with suppress(AttributeError):
             span.end = self._end_later
 
@@ -121,11 +123,11 @@ class _EnrichedSpan(DecidedAtStart):
             self._take()
 
     def _take(self) -> None:
-        """Take one of the two ends, and end the span if it was the last."""
+        """Remove one of the two ends, and end the span if it was the last."""
         try:
             is_last = self._due.pop()
         except IndexError:
-            # It was ended before the call was.
+            # The span was ended before the call was.
             return
         if is_last:
             with suppress(AttributeError):
@@ -134,7 +136,7 @@ class _EnrichedSpan(DecidedAtStart):
 
     def _add(self, known: Mapping[str, AttributeValue]) -> None:
         span = self._span
-        # What the other says of it stands: a span is its maker's.
+        # Attributes that the other instrumentation set are kept, because the span is its own.
         said: Mapping[str, object] = getattr(span, "attributes", None) or {}
         given = encodable(known)
         span.set_attributes({key: value for key, value in given.items() if key not in said})

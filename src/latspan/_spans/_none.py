@@ -1,4 +1,4 @@
-"""No spans at all."""
+"""Sink that creates no spans."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["NoSink"]
 
 
 class NoSink:
-    """No spans: histograms alone."""
+    """Sink that creates no spans, for histograms alone."""
 
     inline = False
 
@@ -27,11 +27,11 @@ class NoSink:
         attributes: Mapping[str, AttributeValue],  # noqa: ARG002
         around: Context,
     ) -> OpenSpan:
-        """Hand on whatever span is current, and end nothing."""
+        """Return an open span that keeps the current span and ends nothing."""
         return _NoSpan(around)
 
     def end_children(self, children: Sequence[ChildSpan], parent: Context) -> None:
-        """Drop them."""
+        """Drop the children."""
 
 
 class _NoSpan(DecidedAtStart):

@@ -1,4 +1,4 @@
-"""What a span is to a live request: a child, an end, an open one, and where it is opened."""
+"""Interface between a live request and its spans: child, finished and open spans, and the sink."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ AttributeValue = str | bool | int | float | Sequence[str]
 
 class ChildSpan(NamedTuple):
     """
-    A child that is known only after its parent has ended.
+    Child span that is known only after its parent has ended.
 
     Args:
         name: Its name.
@@ -32,7 +32,7 @@ class ChildSpan(NamedTuple):
         attributes: All of them.
         kind: Its kind.
         failed: Whether its status is an error.
-        most_bytes: How many bytes it takes at most when encoded, ``None`` where that is not known.
+        most_bytes: Maximum size in bytes when encoded, ``None`` if not known.
     """
 
     name: str
@@ -46,14 +46,14 @@ class ChildSpan(NamedTuple):
 
 class FinishedSpan(NamedTuple):
     """
-    What is known of a span at its end.
+    Data of a span that is known at its end.
 
     Args:
         end_epoch_ns: Unix nanoseconds.
         attributes: Added to those it was opened with.
         failed: Whether its status is an error.
-        children: Spans beneath it.
-        name: What it turned out to be; its first name stands if ``None``.
+        children: Its child spans.
+        name: Final name of the span; its first name is kept if ``None``.
     """
 
     end_epoch_ns: int
@@ -68,7 +68,7 @@ class OpenSpan(Protocol):
 
     @property
     def span_context(self) -> SpanContext:
-        """Its identity, which travels in ``traceparent``."""
+        """Span context, which is propagated in ``traceparent``."""
         ...
 
     @property
@@ -78,25 +78,25 @@ class OpenSpan(Protocol):
 
     @property
     def kept(self) -> bool:
-        """Whether it is known already that its trace is kept."""
+        """Whether it is already known that its trace is kept."""
         ...
 
     def when_kept(self, do: Callable[[], None]) -> None:
-        """Call ``do`` once that becomes known later; never, if its trace is left out."""
+        """Call ``do`` once its trace is later decided to be kept; never if it is dropped."""
         ...
 
     def finish(self, finished: FinishedSpan) -> None:
-        """End it, children included; called once."""
+        """End the span and its children; called once."""
         ...
 
 
 class DecidedAtStart:
-    """What a span has in common with others of whose trace it is known at once if it is kept."""
+    """Base of spans for which it is known at the start whether their trace is kept."""
 
     __slots__ = ()
 
     span_context: SpanContext
-    """Its identity."""
+    """Span context."""
 
     @property
     def kept(self) -> bool:
@@ -104,18 +104,19 @@ class DecidedAtStart:
         return self.span_context.trace_flags.sampled
 
     def when_kept(self, do: Callable[[], None]) -> None:
-        """Never: what is known at once does not become known later."""
+        """Never call ``do``: the decision is known at the start and does not change later."""
 
 
 class SpanSink(Protocol):
-    """Where spans are opened."""
+    """Object that opens spans."""
 
     @property
     def inline(self) -> bool:
         """
         Whether spans must be finished on the caller's thread, when the request ends.
 
-        True for an application's own provider, but where that waits for latspan before it flushes.
+        True for an application's own provider, unless the provider waits for latspan before it
+        flushes.
         """
         ...
 
@@ -134,16 +135,16 @@ class SpanSink(Protocol):
         Args:
             name: Its name.
             kind: Its kind.
-            start_epoch_ns: When it began, Unix nanoseconds.
-            attributes: What is known of it; a sampler may read them.
-            around: The context that it begins in: the span that is current there is its parent.
+            start_epoch_ns: Start of the span, Unix nanoseconds.
+            attributes: Attributes known at the start; a sampler may read them.
+            around: Context that it begins in: the span that is current there is its parent.
         """
         ...
 
     def end_children(self, children: Sequence[ChildSpan], parent: Context) -> None:
-        """Make and end spans beneath the one that is current in ``parent``."""
+        """Create and end child spans of the span that is current in ``parent``."""
         ...
 
 
 EndChildren = Callable[[Sequence[ChildSpan], Context], None]
-"""Makes and ends the children of the span that is current in a context."""
+"""Function that creates and ends the children of the span that is current in a context."""

@@ -1,7 +1,8 @@
 """
-A server's own part: stages, requests that are carried to whoever goes on with them, their tokens.
+Tracing inside a server: stages, handoffs, annotations and tokens of its requests.
 
-What is inside of what is found by context; where a context does not reach, a request is carried.
+The context determines which request a stage belongs to. If the context does not reach a thread,
+task or process, the application hands the request over.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ __all__ = [
     "track_tokens",
 ]
 
-# Whoever only names stages needs no live requests until latspan is configured.
+# An application that only uses stages does not need these modules until latspan is configured.
 _FETCHED = {
     "Handoff": "_handoff",
     "batch": "_batch",

@@ -1,4 +1,4 @@
-"""Work that is done for many requests at once."""
+"""Stages that process many requests at once."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def _begin(
 
 
 class _Stages:
-    """The stages of one batch, none of which is current: each is inside its own request."""
+    """Stages of one batch. None of them is current, because each is inside its own request."""
 
     __slots__ = ("_stages",)
 

@@ -36,10 +36,10 @@ def stage(name: str, *, kind: str | None = None) -> WorkScope:
 
 def kind_of(kind: str | None) -> dict[str, AttributeValue]:
     """
-    Return what a stage's span says of its kind, where somebody names one.
+    Return the attributes that record a stage's kind; empty if ``kind`` is ``None``.
 
     Args:
-        kind: The standard stage that it counts as.
+        kind: The standard stage that the stage counts as.
 
     Raises:
         UnknownNameError: ``kind`` is not a standard stage.

@@ -59,11 +59,11 @@ def track_tokens(
 
 class _Following:
     """
-    The tokens of one answer, for the request that they are of.
+    Recorder of the tokens of one response, for the request that it belongs to.
 
     Args:
-        runtime: What is switched on.
-        stages: Whether stages are made of it.
+        runtime: The running configuration.
+        stages: Whether to record the stages ``prefill`` and ``decode``.
     """
 
     __slots__ = ("_carried", "_generation", "_now", "_runtime", "_stages")
@@ -72,7 +72,7 @@ class _Following:
         self._runtime = runtime
         self._now = runtime.clock.monotonic_ns
         self._stages = stages
-        # Who reads the tokens may do so in another context than this.
+        # The reader of the tokens may run in another context.
         self._carried = Handoff.here()
         self._generation = Generation(self._now())
         remarks = annotations_here()
@@ -89,17 +89,17 @@ class _Following:
         return None
 
     def begun(self) -> None:
-        """Stamp that somebody asks for the first."""
+        """Record the time at which the reader requests the first token."""
         self._generation.begun_ns = self._now()
 
     def token(self, bearer: _T, counted: Callable[[_T], int]) -> None:
-        """Stamp the tokens that are in what came."""
+        """Record the time and the number of the tokens in an item."""
         generation = self._generation
         try:
-            # Of what is no number nobody can say that it is more than none.
+            # A count that is not a number raises here, where the error is handled.
             count = counted(bearer) + 0
             bears = count > 0
-        except Exception as error:  # noqa: BLE001 - the answer is not to end for it
+        except Exception as error:  # noqa: BLE001 - it must not end the response
             _runtime.log_internal_error(error, "counting tokens")
             return
         if bears:
@@ -109,7 +109,7 @@ class _Following:
                 self._stage(Stage.PREFILL, generation.begun_ns, generation.last_ns)
 
     def ended(self, error: BaseException | None = None) -> None:
-        """Hear that there are no more, or that nobody wants more."""
+        """Record the end: there are no more tokens, or the reader has stopped reading."""
         outcome, error_type = Outcome.COMPLETED, None
         if error is not None:
             outcome = outcome_of(error)

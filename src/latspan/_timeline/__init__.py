@@ -1,9 +1,9 @@
 """
-Marks and evidence in, segments and metrics out.
+Computation of segments and metrics from marks and evidence.
 
-Rule 1: this package knows no client library, no clock and no OpenTelemetry; it is handed instants
-and hands back intervals. Rule 2: whatever it is handed, in any order and with any part missing,
-the segments tile the duration exactly.
+Rule 1: this package uses no client library, no clock and no OpenTelemetry; it receives instants
+and returns intervals. Rule 2: for any input, in any order and with any part missing, the segments
+tile the duration exactly.
 """
 
 from __future__ import annotations

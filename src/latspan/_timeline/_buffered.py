@@ -1,4 +1,4 @@
-"""Whether somebody on the way held a stream back until its server was done with it."""
+"""Detection of streams that a hop on the way held back until the server had generated them."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from latspan._units import NS_PER_MS
 __all__ = ["is_buffered", "known_at_the_latest"]
 
 _CHUNKS: Final = 8
-"""Fewer that come together say little: servers write several tokens at once."""
+"""Minimum number of chunks; fewer prove little, as servers write several tokens at once."""
 _BURST_DIVISOR: Final = 10
-"""No reader sees a stream ten times faster than it was made, unless somebody saved it up."""
+"""A reader sees a stream ten times faster than it was generated only if it was buffered."""
 _LATE_NS: Final = 100 * NS_PER_MS
-"""Twice what a busy machine was seen to delay a client's stamp of the first token."""
+"""Twice the delay that a busy machine was seen to add to a client's stamp of the first token."""
 
 
 def is_buffered(stream: Stream, generation_ns: int | None) -> bool:
     """
     Return whether the tokens came in one burst, though the server took its time over them.
 
-    Only a server's own word tells that from a server that is fast, and only where the first
-    token was waited for: else the caller may have let the stream wait.
+    Only a server's own report distinguishes that from a fast server, and only if the first token
+    was waited for: otherwise the caller may have let the stream wait.
 
     Args:
-        stream: As it was read.
-        generation_ns: How long the server says it generated, from a report that fits; ``None``
-            where it says nothing.
+        stream: The stream as it was read.
+        generation_ns: Generation time that the server reported, from a report that fits; ``None``
+            if it did not report any.
     """
     arrivals_ns = stream.arrivals_ns
     if generation_ns is None or len(arrivals_ns) < _CHUNKS:
@@ -39,5 +39,5 @@ def is_buffered(stream: Stream, generation_ns: int | None) -> bool:
 
 
 def known_at_the_latest(stream: Stream) -> Stream:
-    """Return the stream with every arrival for what it is where it was buffered: the latest."""
+    """Return a buffered stream with every arrival marked as the latest time it can have been."""
     return stream._replace(late=[True] * len(stream.returns_ns))

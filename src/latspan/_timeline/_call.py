@@ -1,4 +1,4 @@
-"""The timeline of one call: transport, wait, tokens, end."""
+"""Timeline of one call: transport, wait, tokens, end."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ from latspan._timeline._stream import Stream, read_stream
 __all__ = ["CallObservation", "call_timeline"]
 
 _WHOLE_ENDS: Final = frozenset({Outcome.COMPLETED, Outcome.CLOSED_EARLY, Outcome.ABANDONED})
-"""Outcomes after which nobody was waiting for another token."""
+"""Outcomes after which the caller was not waiting for another token."""
 
 
 @dataclass(slots=True)
@@ -65,17 +65,17 @@ class CallObservation:
         start_ns: The client library was called.
         done_ns: The call was over; see :class:`~latspan._segments.Outcome` for when that is.
         outcome: How it ended.
-        attempts: Its tries on the transport, in any order.
-        returned_ns: The client library handed back the stream or the answer.
-        reads: The reads of a stream, ``None`` for an answer that was not streamed.
+        attempts: Its attempts on the transport, in any order.
+        returned_ns: The client library returned the stream or the response.
+        reads: The reads of a stream, ``None`` for a response that was not streamed.
         close_started_ns: The caller began to close the stream before its end.
-        reported: What was said of the server's own time and its gateways', from the outside in.
-        output_tokens: How many tokens came, reasoning included.
-        tokens_estimated: They were counted on this side, and not by the provider.
-        choices: How many answers were asked for at once.
-        body_is_the_callers: The response's body is read by the caller, unseen: the time after
-            the headers is as much the caller's as the server's.
-        expected: What a stream is held against.
+        reported: Reported times of the server and its gateways, from the outside in.
+        output_tokens: Number of tokens received, reasoning included.
+        tokens_estimated: The tokens were counted on this side, and not by the provider.
+        choices: Number of choices that were requested at once.
+        body_is_the_callers: The caller reads the response's body, unobserved: the time after the
+            headers is as much the caller's as the server's.
+        expected: Expectations that a stream is compared with.
     """
 
     start_ns: int
@@ -115,16 +115,16 @@ def _lay_transport(tiling: Tiling, seen: CallObservation) -> Attempt | None:
     """Lay everything up to the last byte sent, and return the attempt that was answered."""
     last = answering(seen.attempts)
     if last is None:
-        # Without transport marks nobody knows what of this was the client library, the
-        # connection or the server.
+        # Without transport marks it is unknown which part of this time was the client library,
+        # the connection or the server.
         over_ns = seen.done_ns if seen.returned_ns is None else seen.returned_ns
         tiling.until(over_ns, UNATTRIBUTED, UNKNOWN)
         return None
     tiling.until(min(attempt.start_ns for attempt in seen.attempts), PREPARE)
-    # What began after it, and was not waited for, took no time of the caller's.
+    # Attempts that began after this one, and were not waited for, cost the caller no time.
     tiling.until(last.start_ns, RETRY)
     if last.pool_acquired_ns is None and last.headers_ns is not None:
-        # A transport that gives no events: its inside is unknown.
+        # The transport gives no events, so the time inside it is unknown.
         tiling.until(last.headers_ns, UNATTRIBUTED, UNKNOWN)
         return last
     tiling.until(last.pool_acquired_ns, POOL_WAIT)
@@ -141,13 +141,13 @@ def _lay_transport(tiling: Tiling, seen: CallObservation) -> Attempt | None:
 def _failed_before_an_answer(
     tiling: Tiling, attempt: Attempt, seen: CallObservation, marks: dict[Mark, int]
 ) -> Timeline:
-    """Count the time of a try that got no answer where it was spent."""
+    """Lay the time of an attempt without a response as the phase in which it was spent."""
     tiling.until(attempt.end_ns, str(attempt.phase))
     return _timeline(seen, marks, tiling.finish(_after(attempt, seen.outcome)))
 
 
 def _after(attempt: Attempt | None, outcome: Outcome) -> str:
-    """Name what follows the last try: the client library's own work, or a back-off."""
+    """Name what follows the last attempt: the client library's own work, or a back-off."""
     if attempt is not None and attempt.failed and outcome is Outcome.CANCELLED:
         return RETRY
     return POSTPROCESS
@@ -156,7 +156,7 @@ def _after(attempt: Attempt | None, outcome: Outcome) -> str:
 def _whole_answer(
     tiling: Tiling, attempt: Attempt | None, seen: CallObservation, marks: dict[Mark, int]
 ) -> Timeline:
-    """Lay an answer that came in one piece."""
+    """Lay a response that came in one piece."""
     known = [seen.returned_ns, seen.done_ns]
     if attempt is not None:
         known = [attempt.body_end_ns, attempt.end_ns if attempt.failed else None, *known]
@@ -198,7 +198,7 @@ def _streamed_answer(
     for end_ns, held in stream.flow.tail:
         tiling.until(end_ns, CONSUMER if held else tail)
     if reads.end is None:
-        # Left early: up to the close the caller held the stream; closing is the stream's.
+        # Left early: the caller held the stream up to the close; the close is the stream's time.
         tiling.until(
             seen.done_ns if seen.close_started_ns is None else seen.close_started_ns, CONSUMER
         )
@@ -239,12 +239,12 @@ def _fit_stream(
 def _lay_stream(
     tiling: Tiling, handed_over_ns: int, flow: ReadIntervals, fitted: Fitted, *, buffered: bool
 ) -> None:
-    """Lay everything from the last byte sent to the last token, or to the end without one."""
+    """Lay everything from the last byte sent to the last token, or to the end if none came."""
     _lay(tiling, fitted.first)
     _, _, wait_ns, reasoning_ns, decode_ns = flow
     wait_ns += tiling.clamp(handed_over_ns) - tiling.cursor_ns
     if buffered and not fitted.covers:
-        # The burst is no generation, and nobody knows where in the wait that was.
+        # The burst is not generation, and it is unknown where in the wait the generation was.
         wait_ns, reasoning_ns, decode_ns = wait_ns + reasoning_ns + decode_ns, 0, 0
     _lay_over(tiling, fitted.parts(wait_ns, reasoning_ns, decode_ns), flow.pieces)
 
@@ -255,7 +255,7 @@ def _lay(tiling: Tiling, parts: Iterable[Part]) -> None:
 
 
 def _lay_over(tiling: Tiling, parts: Sequence[Part], pieces: Iterable[ReadInterval]) -> None:
-    """Lay parts over the pieces of a stream, stepping over what the caller held."""
+    """Lay parts over the pieces of a stream, skipping the time that the caller held it."""
     left = list(reversed(parts))
     for end_ns, held in pieces:
         if held:
@@ -314,11 +314,11 @@ def _measure_arrivals(metrics: dict[str, MetricValue], stream: Stream, start_ns:
 
 
 def _pace(seen: CallObservation, stream: Stream, fitted: Fitted) -> MetricValue | None:
-    """Return the time per output token, by the server's own clock where ours cannot tell."""
+    """Return the time per output token, from the server's report if it was not measured here."""
     tokens = stream.tokens
     if not tokens or seen.choices != 1 or seen.output_tokens is None:
         return None
-    # All tokens in one chunk: their pace was not seen here.
+    # All tokens came in one chunk, so their pace was not observed here.
     source = UNKNOWN if len(tokens) < 2 else stream.source(tokens[0], tokens[-1])
     generation_ns = stream.arrivals_ns[-1] - stream.arrivals_ns[0]
     if source is not MEASURED and fitted.decode_ns is not None:

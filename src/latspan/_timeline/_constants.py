@@ -1,8 +1,9 @@
 """
-The words that a call's timeline is told in, each looked up once.
+Constants of a call's timeline: marks, segment names and sources, each looked up once.
 
-A member of an enumeration costs a search at every use, up to Python 3.11 as much as a call of a
-function, and a timeline uses some sixty. A segment is named by a plain string: so are its names.
+Access to a member of an enumeration costs a lookup at every use, up to Python 3.11 as much as a
+function call, and a timeline uses some sixty. A segment's name is a plain string, and so are the
+names here.
 """
 
 from __future__ import annotations

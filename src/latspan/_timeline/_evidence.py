@@ -1,4 +1,4 @@
-"""Fitting what servers and gateways report into what the client measured."""
+"""Fitting of the times that servers and gateways report into the times the client measured."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ class Observed(NamedTuple):
     Args:
         sending_ns: Sending began.
         begin_ns: The last byte was sent.
-        first_ns: The first token was there; the end, of an answer in one piece.
-        last_ns: The last token was there; the end, of an answer in one piece.
-        over_ns: The answer was over.
-        headers_ns: When the headers of a stream were in, where that is known.
-        streamed: The answer came in chunks.
+        first_ns: The first token was there; the end, for a response in one piece.
+        last_ns: The last token was there; the end, for a response in one piece.
+        over_ns: The response was over.
+        headers_ns: The headers of a stream were received, if that is known.
+        streamed: The response came in chunks.
     """
 
     sending_ns: int
@@ -49,27 +49,27 @@ class Observed(NamedTuple):
 
     @property
     def head_ns(self) -> int:
-        """When the head was there, at the latest."""
+        """Latest instant at which the response's head can have arrived."""
         return self.first_ns if self.headers_ns is None else min(self.headers_ns, self.first_ns)
 
 
 def fit(reports: Sequence[ReportedTimings], seen: Observed) -> Fitted:
     """
-    Place what was reported into the intervals it belongs to.
+    Place reported times into the intervals they belong to.
 
-    A client's stamp comes at the earliest when the thing has happened, and later when the
+    A client's timestamp is taken at the earliest when the event has happened, and later if the
     process had to wait for a processor. So the server may have begun when sending did, and the
-    first token may have come when the reported prefill was over. What happened before the first
-    token may exceed the time from there to that token, and all of it together the time to the
-    stream's end, by up to 5 ms or 1 %, whichever is more: that much is cut. More, or a negative
-    time, rejects a report as a whole.
+    first token may have come when the reported prefill was over. The time reported before the
+    first token may exceed the time from the start of sending to that token, and all of it
+    together the time to the stream's end, by up to 5 ms or 1 %, whichever is more: the excess is
+    cut. A larger excess, or a negative time, rejects a report as a whole.
 
-    Each report is judged for itself, from the inside out: a gateway's must leave room for what its
-    server says, since the server was nearer to its own work.
+    Each report is judged on its own, from the inside out: a gateway's report must leave room for
+    the times of its server, since the server was nearer to its own work.
 
     Args:
-        reports: What was said, if anything, from the outside in.
-        seen: What they are held against.
+        reports: Reported times, if any, from the outside in.
+        seen: The client's times that they are compared with.
     """
     if not reports:
         return NO_EVIDENCE
@@ -80,10 +80,10 @@ def fit(reports: Sequence[ReportedTimings], seen: Observed) -> Fitted:
 
 class _Told:
     """
-    What the reports that can all be true say together, taken in from the inside out.
+    Combined times of the reports that can all be true, added from the inside out.
 
     Args:
-        seen: What they are held against.
+        seen: The client's times that they are compared with.
     """
 
     __slots__ = (
@@ -105,16 +105,16 @@ class _Told:
         self._seen = seen
         self._stages: list[Stage] = []
         self._gateways_ns = self._before_ns = self._decodes_ns = 0
-        # How far the totals reach, from where the request came to the outermost of the systems.
+        # Extent of the totals, from the request's arrival at the outermost of the systems.
         self._reach_ns = 0
-        # What the innermost total holds beyond the parts within it, ``None`` without one.
+        # Time in the innermost total beyond its parts, ``None`` without such a total.
         self._rest_ns: int | None = None
         self._decode_ns: int | None = None
         self._gateway = self._queue_until_headers = False
         self._to_last_token = self._front_untold = False
 
     def takes(self, report: ReportedTimings) -> bool:
-        """Take in a report from outside the others, unless it cannot be true beside them."""
+        """Add a report from outside the others, unless it contradicts them or the measurements."""
         seen = self._seen
         gateway_ns = report.gateway_ns or 0
         decode_ns = (report.decode_ns or 0) if seen.streamed else 0
@@ -127,11 +127,11 @@ class _Told:
         before_ns = self._before_ns + sum(stages.values())
         decodes_ns = self._decodes_ns + decode_ns
         told_ns = gateways_ns + before_ns + decodes_ns
-        # A system's total begins when the request is through the gateways before it.
+        # A system's total begins when the request has passed the gateways before it.
         reach_ns = max(total_ns, gateway_ns + self._reach_ns)
         before_head_ns = max(head_ns, gateways_ns)
         if not (
-            # No time at all fits anywhere.
+            # A time of zero fits anywhere.
             (not before_head_ns or fits(before_head_ns, seen.sending_ns, seen.head_ns))
             and fits(gateways_ns + before_ns, seen.sending_ns, seen.first_ns)
             and fits(max(told_ns, reach_ns), seen.sending_ns, seen.over_ns)
@@ -151,7 +151,7 @@ class _Told:
         return True
 
     def fitted(self, rejected: tuple[str, ...]) -> Fitted:
-        """Lay out what they say."""
+        """Return the fitted result of the added reports."""
         seen, stages, decode_ns, rest_ns = self._seen, self._stages, self._decode_ns, self._rest_ns
         early_ns = 0
         if seen.streamed and decode_ns is not None:
@@ -171,18 +171,18 @@ class _Told:
             (headers_ns is not None or QUEUE in told)
             and PREFILL in told
             and decode_ns is not None
-            # What a server took beyond its parts is not the network's, wherever it lay.
+            # Server time beyond its parts is not network time, wherever it lay.
             and (rest_ns is None or rest_ns <= _SLACK_NS)
         )
         front_untold = rest_ns is None and self._front_untold
         return Fitted(first, stages, decode_ns, covers, early_ns, front_untold, rejected)
 
     def _first(self, headers_ns: int | None, early_ns: int) -> list[Part]:
-        """Return what came before all stages."""
+        """Return the parts before all stages."""
         seen = self._seen
         until = seen.first_ns
         if headers_ns is not None:
-            # The headers say when the queue ended at the latest.
+            # The headers show when the queue ended at the latest.
             until = min(headers_ns, until - self._before_ns - early_ns)
         room_ns = max(0, until - seen.begin_ns)
         first: list[Part] = []
@@ -196,7 +196,7 @@ class _Told:
 
 
 def _stages(report: ReportedTimings, seen: Observed) -> dict[str, int]:
-    """Return a server's parts before the first token, of an answer in one piece all of them."""
+    """Return a server's stages before the first token; for an unstreamed response, all of them."""
     stages: dict[str, int] = {}
     told_by_headers = report.queue_until_headers and seen.headers_ns is not None
     if report.queue_ns is not None and not told_by_headers:
@@ -211,7 +211,7 @@ def _stages(report: ReportedTimings, seen: Observed) -> dict[str, int]:
 
 
 def fits(length_ns: int, begin_ns: int, end_ns: int) -> bool:
-    """Return whether reported parts of that length in all can have lain between two instants."""
+    """Return whether reported parts of this total length can have lain between two instants."""
     interval = max(0, end_ns - begin_ns)
     excess_ns = length_ns - interval
     return excess_ns <= _SLACK_NS or excess_ns <= interval // _SLACK_DIVISOR

@@ -1,4 +1,4 @@
-"""What reports of a server's and its gateways' own time come to, once they are fitted in."""
+"""Result of fitting the reported times of a server and its gateways into the client's times."""
 
 from __future__ import annotations
 
@@ -26,19 +26,20 @@ Stage = tuple[str, int]
 
 class Fitted(NamedTuple):
     """
-    What the reports that fit say together, and which do not fit.
+    Combined content of the reports that fit, and the systems of those that do not.
 
     Args:
-        first: What came before everything else, in order, from the beginning of the wait.
-        before: What happened after that and before the first token, in order, with reported
-            lengths; of an answer in one piece all that happened.
+        first: Parts before everything else, in order, from the beginning of the wait.
+        before: Stages after that and before the first token, in order, with reported lengths; for
+            a response in one piece, all stages.
         decode_ns: Reported generation after the first token of a stream; ``None`` if not
             reported.
-        covers: The reports speak for the whole wait, so what they leave over is the network.
-        early_ns: How much of the generation must have lain before the first token was read.
-        front_untold: What they leave over is the network and a front of the server's, which says
-            nothing of itself.
-        rejected: The systems whose reports do not fit.
+        covers: The reports account for the whole wait, so the time that they leave over is the
+            network.
+        early_ns: Part of the generation that must have lain before the first token was read.
+        front_untold: The time that they leave over is the network and a part of the server in
+            front, which reports no times.
+        rejected: Systems whose reports do not fit.
     """
 
     first: Sequence[Part] = ()
@@ -51,10 +52,10 @@ class Fitted(NamedTuple):
 
     def parts(self, wait_ns: int, reasoning_ns: int = 0, decode_ns: int = 0) -> list[Part]:
         """
-        Return what the time after ``first`` was, in order and cut so that it sums exactly.
+        Return the parts of the time after ``first``, in order and cut so that they sum exactly.
 
         Args:
-            wait_ns: How long the stream, not its reader, took from there to the first token.
+            wait_ns: Time that the stream, not its reader, took from there to the first token.
             reasoning_ns: The same, from there to the first visible token.
             decode_ns: The same, from there to the last token.
         """
@@ -82,7 +83,7 @@ class Fitted(NamedTuple):
             parts = [(SERVER_WAIT, MEASURED, network_ns), *before]
         if not reasoning_ns:
             return [*parts, (DECODE, SERVER_REPORTED, generation_ns)]
-        # The server reports one time for both; their shares are those that were measured.
+        # The server reports one time for both; it is divided in the measured proportion.
         thinking_ns = generation_ns * reasoning_ns // flowing_ns
         return [
             *parts,

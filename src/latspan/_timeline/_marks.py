@@ -1,4 +1,4 @@
-"""What is observed of one call while it runs: plain instants, judged later."""
+"""Observations of one call while it runs: plain instants, interpreted later."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from latspan._units import NS_PER_MS
 __all__ = ["READER_BOUND_NS", "Attempt", "Reads", "answering"]
 
 READER_BOUND_NS: Final = NS_PER_MS
-"""A read that waited less, after the caller held the stream longer, says nothing of arrival."""
+"""A read that waited less, after the caller held the stream longer, does not show the arrival."""
 
 _start_ns: Final = attrgetter("start_ns")
 
@@ -21,22 +21,22 @@ _start_ns: Final = attrgetter("start_ns")
 @dataclass(slots=True)
 class Attempt:
     """
-    One try of a call on the transport. Instants are monotonic nanoseconds, ``None`` if unseen.
+    One attempt of a call on the transport. Instants are monotonic nanoseconds, ``None`` if unseen.
 
     Args:
         start_ns: The transport was entered.
         phase: The segment in progress, so that a failure is counted where it happened.
-        pool_acquired_ns: The pool gave a connection, or room for one.
-        dns_done_ns: The name was resolved, where the client tells that apart.
-        connected_ns: The connection stood, TLS apart.
+        pool_acquired_ns: The pool provided a connection, or room for one.
+        dns_done_ns: The name was resolved, if the client reports that separately.
+        connected_ns: The connection was established, TLS not included.
         tls_done_ns: The TLS handshake was over.
         sent_ns: The last byte of the request was handed to the kernel.
-        headers_ns: The response headers were in.
-        body_end_ns: The last byte of the response body was in.
+        headers_ns: The response headers were received.
+        body_end_ns: The last byte of the response body was received.
         end_ns: The transport was left: with headers, or with an error.
-        reused: Whether the connection had served before; ``None`` if unknown.
+        reused: Whether the connection had been used before; ``None`` if unknown.
         status: The HTTP status code.
-        error_type: Why it failed: a status code or the name of an exception type.
+        error_type: Cause of the failure: a status code or the name of an exception type.
     """
 
     start_ns: int
@@ -55,24 +55,24 @@ class Attempt:
 
     @property
     def sending_ns(self) -> int:
-        """When the connection stood and sending began, as far as that was seen."""
+        """Instant at which the connection was established and sending began, as far as seen."""
         marks = (self.pool_acquired_ns, self.connected_ns, self.tls_done_ns)
         known = [instant for instant in marks if instant is not None]
         return max(known) if known else self.start_ns
 
     @property
     def failed(self) -> bool:
-        """Whether it ended without an answer that the caller can use."""
+        """Whether it ended without a response that the caller can use."""
         return self.error_type is not None
 
 
 def answering(attempts: Sequence[Attempt]) -> Attempt | None:
     """
-    Return the try that a call went on with, ``None`` if there is no try at all.
+    Return the attempt that a call went on with, ``None`` if there is no attempt at all.
 
-    An answer after which another try began was turned down. Of several that were not, because
-    the tries were under way at the same time, the first that is no error was taken. If no
-    answer was taken, it is the try that began last.
+    A response after which another attempt began was rejected. Of several that were not, because
+    the attempts ran at the same time, the first that is not an error was used. If no response was
+    used, it is the attempt that began last.
     """
     if len(attempts) < 2:
         return attempts[0] if attempts else None
@@ -88,21 +88,21 @@ def answering(attempts: Sequence[Attempt]) -> Attempt | None:
 @dataclass(slots=True)
 class Reads:
     """
-    The reads of one stream as they are stamped, two instants and a kind a chunk.
+    Timestamps of the reads of one stream: two instants and a kind per chunk.
 
     Args:
-        stamps: Of each read that gave a chunk, one behind the other: when it began, when it
+        stamps: Three values per read that returned a chunk, in sequence: when it began, when it
             returned, both monotonic nanoseconds, and its chunk's :class:`~latspan._wire.ChunkKind`
-            as a plain integer. In one list, because whatever interrupts then finds either all
+            as a plain integer. They are in one list, so that an interruption finds either all
             three or none.
-        end: Before and after the read that gave no chunk: the stream's end, or its failure.
+        end: Before and after the read that returned no chunk: the stream's end, or its failure.
     """
 
     stamps: list[int] = field(default_factory=list[int])
     end: tuple[int, int] | None = None
 
     def add(self, before_ns: int, after_ns: int, kind: int) -> None:
-        """Add a read that gave a chunk of that kind."""
+        """Add a read that returned a chunk of that kind."""
         self.stamps += (before_ns, after_ns, kind)
 
     def copy(self) -> Reads:
@@ -111,21 +111,21 @@ class Reads:
 
     @property
     def kinds(self) -> list[int]:
-        """The kind of each chunk."""
+        """Kind of each chunk."""
         return self.stamps[2::3]
 
     @property
     def last_return_ns(self) -> int | None:
-        """When the last read returned, ``None`` before the first."""
+        """Instant at which the last read returned, ``None`` before the first."""
         if self.end is not None:
             return self.end[1]
         return self.stamps[-2] if self.stamps else None
 
     def gaps_ns(self) -> tuple[int, ...]:
         """
-        Return the time between the returns of each two successive reads that gave a chunk.
+        Return the time between the returns of each two successive reads that returned a chunk.
 
-        Whose time that was is not asked: that is :meth:`returns`' question.
+        The caller's time is included; :meth:`returns` separates it.
         """
         returned = self.stamps[1::3]
         return tuple(map(sub, returned[1:], returned))
@@ -134,16 +134,17 @@ class Reads:
         """
         Return when each read returned and whether that was reader-bound, the end's read last.
 
-        A server goes on producing while the caller works, so a read that returned at once tells
-        when its chunk arrived only if the stream had just been waited for. After the caller held
-        the stream the chunk may have been there for any part of that time, and so may those that
-        are read at once behind it.
+        A server goes on producing while the caller works, so a read that returned at once shows
+        when its chunk arrived only if the caller had just been waiting for the stream. After the
+        caller held the stream, the chunk may have been there for any part of that time, and so
+        may the chunks that are read at once after it.
 
         Args:
             handed_over_ns: When the caller got the stream.
 
         Returns:
-            The instants, and of each whether it was reader-bound; nothing of any where none was.
+            The instants, and per read whether it was reader-bound; the latter is empty if no read
+            was.
         """
         begun, returned = self.stamps[::3], self.stamps[1::3]
         if self.end is not None:

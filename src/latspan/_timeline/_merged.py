@@ -1,9 +1,9 @@
 """
-Many calls and stages as a few: their places are given up, their sums are not.
+Merging of many calls and stages into a few: their places are lost, their sums are kept.
 
-Time is cut into cells at the instants at which something open began, and at both ends of the last
-call. What is open covers each later cell wholly or not at all, so within a cell what is over may
-be laid end to end without a change to any sum: of calls, of each stage, and of what is neither.
+Time is cut into cells at the instants at which an open interval began, and at both ends of the
+last call. Each open interval covers a later cell wholly or not at all, so the ended intervals in a
+cell can be laid end to end without changing any sum: of calls, of each stage, and of the rest.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["merged"]
 _CALL: Final = SegmentName.CALL.value
 
 _Stage = tuple[str, Source, bool]
-"""What tells stages apart: name, source, and whether they are the unit's own."""
+"""Properties that distinguish stages: name, source, and whether they are the unit's own."""
 
 
 class _Cell:
@@ -42,17 +42,17 @@ def merged(
     open_stages: Iterable[Interval] = (),
 ) -> tuple[list[Interval], list[Interval]]:
     """
-    Return calls and stages that are as many as cells and names, however many there were.
+    Return calls and stages with the same sums, at most one of each per cell and name.
 
-    The timeline of a unit of work sums up to the same with them, and its stages alone do. The
-    call that began last is kept as it is. Stages that are open belong before those returned,
-    which may begin with one of them and are inside it.
+    The timeline of a unit of work has the same sums with them, and so have its stages alone. The
+    call that began last is kept as it is. Open stages must precede the returned ones, which may
+    begin at the same time as one of them and are inside it.
 
     Args:
-        calls: Those that are over.
-        stages: Those that are over, in the order in which they were opened.
-        open_calls: Those that are not over; only when they began is looked at.
-        open_stages: Likewise.
+        calls: Calls that have ended.
+        stages: Stages that have ended, in the order in which they were opened.
+        open_calls: Calls that have not ended; only their start is used.
+        open_stages: Stages that have not ended; only their start is used.
     """
     calls = list(calls)
     last = last_of(calls)
@@ -66,13 +66,13 @@ def merged(
         if call is not last:
             for number, part in _cut(call, cuts):
                 cells[number].calls.append(part)
-    # Of parts that begin at a cut the one that began later is the innermost still.
+    # If parts begin at the same cut, the one whose stage began later is still the innermost.
     for stage in sorted(stages, key=lambda stage: stage.start_ns):
         for number, part in _cut(stage, cuts):
             covered = bisect_right(covers, part.start_ns)
             if not covered or covers[covered - 1] <= stage.start_ns:
                 cells[number].stages.append(part)
-            # Otherwise what is open began later, and hides this part of the stage.
+            # Otherwise an open stage began later, and hides this part of the stage.
     kept_calls: list[Interval] = []
     kept_stages: list[Interval] = []
     for _, cell in sorted(cells.items()):
@@ -83,7 +83,7 @@ def merged(
 
 
 def _cut(interval: Interval, cuts: Sequence[int]) -> Iterator[tuple[int, Interval]]:
-    """Yield the number of each cell that an interval reaches into, and its part there."""
+    """Yield the number of each cell that an interval reaches into, and its part in that cell."""
     first = bisect_right(cuts, interval.start_ns)
     inside = [cut for cut in cuts[first:] if cut < interval.done_ns]
     if not inside:
@@ -92,7 +92,7 @@ def _cut(interval: Interval, cuts: Sequence[int]) -> Iterator[tuple[int, Interva
     ends = [interval.start_ns, *inside, interval.done_ns]
     counts = _counts(interval)
     for number, (start_ns, done_ns) in enumerate(pairwise(ends), start=first):
-        # It is counted where it begins.
+        # It is counted in the cell where it begins.
         yield number, replace(interval, start_ns=start_ns, done_ns=done_ns, merged=counts)
         counts = 0
 
@@ -103,7 +103,7 @@ def _counts(interval: Interval) -> int:
 
 @dataclass(slots=True)
 class _Sum:
-    """How long a stage was the innermost, how much of that in calls, and how many there were."""
+    """Time a stage was the innermost, the part of it inside calls, and the number of stages."""
 
     total_ns: int = 0
     in_calls_ns: int = 0
@@ -111,10 +111,10 @@ class _Sum:
 
 
 def _summed(cell: _Cell) -> tuple[list[Interval], list[Interval]]:
-    """Return a cell's calls and stages as one interval for each name, laid end to end."""
+    """Return a cell's calls and stages as one interval per name, laid end to end."""
     parts = [*cell.calls, *cell.stages]
     if len(parts) == 1:
-        # Of an earlier call nobody looks at the segments.
+        # The segments of an earlier call are never used.
         return [replace(call, segments=()) for call in cell.calls], cell.stages
     begin_ns = min(part.start_ns for part in parts)
     end_ns = max(part.done_ns for part in parts)

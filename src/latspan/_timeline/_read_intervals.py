@@ -1,4 +1,4 @@
-"""What a stream did, from its handing-over to its last read, and whose time that was."""
+"""Intervals of a stream from its hand-over to its last read: the caller's and the stream's time."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ __all__ = ["ReadInterval", "ReadIntervals", "read_flow"]
 
 ReadInterval = tuple[int, bool]
 """
-When an interval between two reads' returns ended, monotonic nanoseconds, and whether it was held:
-the caller had the stream and the reads found their chunks waiting, so that it is the caller's time.
+End of an interval between two reads' returns, in monotonic nanoseconds, and whether it was held.
+
+In a held interval the caller had the stream and the reads found their chunks waiting, so that it is
+the caller's time.
 """
 
 _held: Final = itemgetter(1)
@@ -20,14 +22,14 @@ _held: Final = itemgetter(1)
 
 class ReadIntervals(NamedTuple):
     """
-    What a stream did up to its last token, and behind it.
+    Time intervals of a stream up to its last token, and after it.
 
     Args:
-        pieces: From the handing-over to the last token, in order; to the last read without one.
+        pieces: From the hand-over to the last token, in order; to the last read without one.
         tail: From the last token to the last read.
-        wait_ns: How long the stream, not its reader, took to the first token.
-        reasoning_ns: The same, from there to the first visible one.
-        decode_ns: The same, from there to the last one.
+        wait_ns: Time that the stream, not its reader, took to the first token.
+        reasoning_ns: The same, from there to the first visible token.
+        decode_ns: The same, from there to the last token.
     """
 
     pieces: Sequence[ReadInterval]
@@ -45,13 +47,13 @@ def read_flow(
     ends: tuple[int, int, int],
 ) -> ReadIntervals:
     """
-    Return the flow of a stream.
+    Return the time intervals of a stream.
 
     Args:
-        handed_over_ns: When the caller got it, monotonic nanoseconds.
+        handed_over_ns: When the caller got the stream, monotonic nanoseconds.
         returns_ns: When each read returned.
-        reader_bound: Of each read, whether it was; nothing of any where none was.
-        ends: The reads with which the wait, the reasoning and the tokens ended.
+        reader_bound: Per read, whether it was reader-bound; empty if no read was.
+        ends: Positions of the reads with which the wait, the reasoning and the tokens ended.
     """
     if not returns_ns:
         return ReadIntervals([(handed_over_ns, False)], [], 0, 0, 0)
@@ -71,7 +73,7 @@ def read_flow(
 def _held_up(
     handed_over_ns: int, returns: list[ReadInterval], ends: tuple[int, int, int]
 ) -> ReadIntervals:
-    """Part what the caller held from what the stream took, phase by phase."""
+    """Separate the time that the caller held from the time that the stream took, per phase."""
     pieces: list[ReadInterval] = [(handed_over_ns, False)]
     flowing_ns: list[int] = []
     begin = 0
@@ -88,5 +90,5 @@ def _held_up(
 
 
 def _runs(returns: Sequence[ReadInterval]) -> list[ReadInterval]:
-    """Return a piece for each run of reads, held or not."""
+    """Return one interval per run of consecutive reads that are all held or all not held."""
     return [list(run)[-1] for _, run in groupby(returns, key=_held)]

@@ -14,17 +14,17 @@ __all__ = ["Tiling", "Timeline"]
 
 class Timeline(NamedTuple):
     """
-    Where the time of one request went.
+    Segments, metrics and marks of one request.
 
     Args:
         start_ns: Monotonic instant of its start.
         done_ns: Monotonic instant of its end, at least ``start_ns``.
         segments: Contiguous intervals, in nanoseconds since the start, that tile
             ``[0, duration_ns]``.
-        metrics: By name; a metric that is undefined here is absent.
+        metrics: Metrics by name; an undefined metric is absent.
         marks: Monotonic instants of the marks that are known.
         chunk_gaps: Gaps between token-bearing chunks, in order.
-        rejected: The systems whose reports of their own time do not fit in here.
+        rejected: Systems whose reported times do not fit into the timeline.
     """
 
     start_ns: int
@@ -43,7 +43,7 @@ class Timeline(NamedTuple):
 
 class Tiling:
     """
-    Lays segments end to end between two instants.
+    Builder that lays segments end to end between two instants.
 
     Every cut is clamped to what is left, so no sequence of cuts can overlap, leave a gap or
     miss the end.
@@ -56,8 +56,8 @@ class Tiling:
         cursor_ns: The instant up to which segments are laid.
     """
 
-    # A segment begins where the one before it ends, so what is kept of it until all are laid is
-    # where it ends, since the start.
+    # A segment begins where the previous one ends, so only its end, since the start, is stored
+    # until all segments are laid.
     __slots__ = ("_done", "_ends", "_names", "_sources", "_start", "cursor_ns")
 
     def __init__(self, start_ns: int, done_ns: int) -> None:
@@ -69,14 +69,14 @@ class Tiling:
         self._ends: list[int] = []
 
     def clamp(self, instant_ns: int) -> int:
-        """Return ``instant_ns`` moved into what is left."""
+        """Return ``instant_ns`` clamped to the time that is left."""
         if instant_ns <= self.cursor_ns:
             return self.cursor_ns
-        # By hand here and below: `min` costs as much as all the rest, and this is asked often.
+        # Written out here and below: `min` costs as much as all the rest, and this runs often.
         return instant_ns if instant_ns < self._done else self._done  # noqa: FURB136
 
     def until(self, instant_ns: int | None, name: str, source: Source = MEASURED) -> None:
-        """Lay ``name`` up to ``instant_ns``; nothing when that is unknown or has gone by."""
+        """Lay ``name`` up to ``instant_ns``; nothing if that is unknown or has already passed."""
         if instant_ns is None:
             return
         end = instant_ns if instant_ns < self._done else self._done  # noqa: FURB136
@@ -84,7 +84,7 @@ class Tiling:
             self._lay(end, name, source)
 
     def exactly(self, length_ns: int, name: str, source: Source) -> None:
-        """Lay ``length_ns`` of ``name``; of a server's report no time at all is a finding too."""
+        """Lay ``length_ns`` of ``name``; a reported length of zero is kept, as it is a finding."""
         end = self.clamp(self.cursor_ns + length_ns)
         if end > self.cursor_ns or source is not MEASURED:
             self._lay(end, name, source)
@@ -101,7 +101,7 @@ class Tiling:
 
     def append(self, laid: Iterable[Segment]) -> list[Segment]:
         """
-        Lay a tiling that began at the cursor behind this one, its edges kept as they are.
+        Lay a tiling that began at the cursor after this one, with its edges unchanged.
 
         Returns:
             The same segments, since this tiling's start.
@@ -119,11 +119,11 @@ class Tiling:
         return moved
 
     def finish(self, name: str, source: Source = MEASURED) -> tuple[Segment, ...]:
-        """Lay ``name`` up to the end and return the tiling; a zero stands only for itself."""
+        """Lay ``name`` to the end and return the tiling, without empty repeats of a name."""
         self.until(self._done, name, source)
         edges = [0, *self._ends]
         segments = tuple(map(Segment, self._names, edges, self._ends, self._sources))
-        # Each edge but once: no segment is empty.
+        # If every edge occurs once, no segment is empty.
         return segments if len({*edges}) == len(edges) else _without_needless_zeros(segments)
 
 

@@ -1,4 +1,4 @@
-"""How smoothly a stream arrived: its gaps, its stalls, and what they are to who reads along."""
+"""Smoothness of a stream: its gaps, its stalls, and their effect on a person who reads along."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def felt_speed(
     stream: Stream, *, start_ns: int, tokens: int | None, expected: Expectations
 ) -> dict[str, MetricValue]:
     """
-    Return what is defined of a stream's gaps, stalls, fluidity and buffer, by metric name.
+    Return the gap, stall, fluidity and buffer metrics that are defined for a stream, by name.
 
     Args:
-        stream: As it was read.
-        start_ns: When the call began, monotonic nanoseconds.
-        tokens: How many its chunks hold together; ``None`` where nobody said, or where they are
-            those of several answers.
-        expected: What it is held against.
+        stream: The stream as it was read.
+        start_ns: Start of the call, monotonic nanoseconds.
+        tokens: Number of tokens in all its chunks; ``None`` if unknown, or if they belong to
+            several choices.
+        expected: Expectations that the stream is compared with.
     """
     arrivals_ns = stream.arrivals_ns
     if not arrivals_ns:
@@ -47,7 +47,7 @@ def felt_speed(
             felt["stall_ratio"] = MetricValue(ratio, source)
     if tokens is not None and tokens > 0:
         if tokens != len(arrivals_ns):
-            # Which of them are in which chunk is a guess.
+            # Which tokens are in which chunk is a guess.
             source = ESTIMATED
         felt |= _on_schedule(stream, start_ns, tokens, source, expected)
     return felt
@@ -56,7 +56,7 @@ def felt_speed(
 def _on_schedule(
     stream: Stream, start_ns: int, tokens: int, source: Source, expected: Expectations
 ) -> dict[str, MetricValue]:
-    """Return what takes knowing when each token came."""
+    """Return the metrics that need the arrival time of each token."""
     arrivals_ns = stream.arrivals_ns
     before = tokens_before(len(arrivals_ns), tokens)
     on_time = fluidity(

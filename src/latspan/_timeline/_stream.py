@@ -1,4 +1,4 @@
-"""What the reads of a stream say: when its chunks arrived, and how certain that is."""
+"""Arrival times of a stream's chunks, derived from its reads, and how certain they are."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ _VISIBLE: Final = int(ChunkKind.VISIBLE)
 
 class Stream(NamedTuple):
     """
-    A stream as it was read. Chunks are told apart by their place in it.
+    A stream as it was read. Chunks are identified by their position in it.
 
     Args:
-        returns_ns: When each read returned, the end's last; monotonic nanoseconds.
-        late: Of each read, whether what it read arrived then at the latest, and not just then;
-            nothing of any where none is.
-        chunks: How many reads gave a chunk.
-        tokens: The chunks that bear tokens, in order.
+        returns_ns: When each read returned, the end's read last; monotonic nanoseconds.
+        late: Per read, whether its chunk arrived then at the latest, and not just then; empty if
+            that holds for no read.
+        chunks: Number of reads that returned a chunk.
+        tokens: Positions of the chunks that bear tokens, in order.
         arrivals_ns: When each of those arrived.
-        gaps_ns: How much later than the one before each but the first of them arrived.
-        first_visible: The first of them that is no reasoning, if any came.
-        flow: What it did meanwhile.
+        gaps_ns: Time from the arrival of the previous one to each but the first of them.
+        first_visible: Position of the first of them that is not reasoning, if any came.
+        flow: Time intervals of the stream between its reads.
     """
 
     returns_ns: list[int]
@@ -45,7 +45,7 @@ class Stream(NamedTuple):
 
     @property
     def unseen_chunks(self) -> int:
-        """How many chunks bore tokens before the first visible one; all, where none was."""
+        """Number of token-bearing chunks before the first visible one; all, if none was."""
         if self.first_visible is None:
             return len(self.tokens)
         return self.tokens.index(self.first_visible)
@@ -56,11 +56,11 @@ class Stream(NamedTuple):
         return ESTIMATED if late and any(late[chunk] for chunk in chunks) else MEASURED
 
     def arrival(self, chunk: int, since_ns: int) -> MetricValue:
-        """Return when a chunk arrived."""
+        """Return the arrival time of a chunk since ``since_ns``, with its source."""
         return MetricValue(self.returns_ns[chunk] - since_ns, self.source(chunk))
 
     def gaps(self) -> tuple[MetricValue, ...]:
-        """Return the gaps between the arrivals of tokens, each with how certain it is."""
+        """Return the gaps between the arrivals of token-bearing chunks, each with its source."""
         if not self.late:
             return tuple(map(MetricValue, self.gaps_ns))
         sources = map(self.source, self.tokens, self.tokens[1:])
@@ -69,7 +69,7 @@ class Stream(NamedTuple):
 
 def read_stream(reads: Reads, handed_over_ns: int) -> Stream:
     """
-    Return what the reads say.
+    Return a stream's chunks and arrival times from its reads.
 
     Args:
         reads: The reads as they were stamped.

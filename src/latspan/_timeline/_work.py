@@ -1,4 +1,4 @@
-"""The timeline of a unit of work that holds calls and stages."""
+"""Timeline of a unit of work that contains calls and stages."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ class Interval:
     A call or a stage inside a unit of work. Instants are monotonic nanoseconds.
 
     Args:
-        name: A stage's name; of a call, its span's.
+        name: A stage's name; for a call, its span's name.
         start_ns: Its start.
-        done_ns: Its end; the unit's own end where it was still open then.
-        segments: A call's own segments, since its start; empty where it had not ended.
-        first_visible_ns: When a call's first visible token came, if it did.
+        done_ns: Its end; the unit's own end if it was still open then.
+        segments: A call's own segments, since its start; empty if it had not ended.
+        first_visible_ns: Arrival of a call's first visible token, if one came.
         first_visible_source: How certain that is.
-        own: A stage that is nobody's but the unit's, which reports its time.
+        own: The stage belongs to the unit alone, which reports its time.
         source: How a stage's time is known.
-        merged: How many calls or stages began with it, of which it is a sum or a part; ``None``
-            for one that is itself.
+        merged: Number of calls or stages that began in it, if it is a sum or a part of them;
+            ``None`` if it is a single call or stage.
     """
 
     name: str
@@ -45,12 +45,12 @@ class Interval:
 @dataclass(frozen=True, slots=True)
 class WorkTimeline:
     """
-    Where the time of a unit of work went.
+    Timeline of a unit of work, and the part of it that the unit reports itself.
 
     Args:
-        timeline: The whole of it, its last call's own segments among the rest.
-        own: The segments that no call and no stage inside it accounts for, and ``call``: what
-            the unit itself has to report, so that nothing is counted twice.
+        timeline: The whole timeline, including the last call's own segments.
+        own: Segments that no call and no stage inside it accounts for, and ``call``: the time
+            that the unit itself reports, so that nothing is counted twice.
     """
 
     timeline: Timeline
@@ -69,18 +69,18 @@ def work_timeline(
     """
     Return the timeline of a request or of a stage.
 
-    The last call, the one that began last, gives its own segments. Time inside other calls is
-    ``call``, their union. Of the rest, time inside a stage is the innermost stage's; what then is
-    left is ``own_name`` or, where that is ``None``, ``prepare`` before the last call began,
-    ``postprocess`` after, and ``unattributed`` where there was no call.
+    The last call, the one that began last, provides its own segments. Time inside other calls is
+    ``call``, their union. Of the remaining time, time inside a stage is the innermost stage's; the
+    rest is ``own_name`` or, if that is ``None``, ``prepare`` before the last call began,
+    ``postprocess`` after, and ``unattributed`` if there was no call.
 
     Args:
         start_ns: The unit's start, monotonic nanoseconds.
         done_ns: The unit's end.
-        calls: The calls made inside it.
-        stages: The stages named inside it.
-        own_name: What to call its own time: a stage's name.
-        own_source: How that is known.
+        calls: Calls made inside it.
+        stages: Stages inside it.
+        own_name: Name of its own time: a stage's name.
+        own_source: How its own time is known.
     """
     done_ns = max(start_ns, done_ns)
     last = last_of(calls)
@@ -89,7 +89,7 @@ def work_timeline(
     own: list[Segment] = []
 
     def lay(pieces: Iterable[_Piece]) -> None:
-        # By whose it is, never by name: a stage may have any name, the unit's own among them.
+        # Group by owner, never by name: a stage may have any name, even the unit's own.
         for mine, run in groupby(pieces, key=lambda piece: piece.own):
             run_pieces = list(run)
             part = Tiling(tiling.cursor_ns, tiling.clamp(run_pieces[-1].end_ns))
@@ -100,7 +100,7 @@ def work_timeline(
                 own.extend(laid)
 
     def lay_own(until_ns: int, name: str, source: Source = Source.MEASURED) -> None:
-        # To a stage a call is not its own time; to a request earlier calls are its to report.
+        # Calls are not a stage's own time, but a request reports its earlier calls itself.
         call = _Piece(0, SegmentName.CALL, Source.MEASURED, own=own_name is None)
         rest = _Piece(0, name, source, own=True)
         lay(_sweep(tiling.cursor_ns, tiling.clamp(until_ns), earlier, stages, call, rest))
@@ -139,13 +139,13 @@ def work_timeline(
 @dataclass(frozen=True, slots=True)
 class _Piece:
     """
-    What lies up to an instant, and whose it is.
+    Time up to an instant, and its owner.
 
     Args:
-        end_ns: Where it ends, monotonic nanoseconds; it begins where the one before it ends.
+        end_ns: Its end, monotonic nanoseconds; it begins where the previous piece ends.
         name: The segment's name.
         source: How its time is known.
-        own: The unit reports it; otherwise a call or a stage inside it does.
+        own: The unit reports it; otherwise a call or a stage inside the unit does.
     """
 
     end_ns: int
@@ -155,7 +155,7 @@ class _Piece:
 
 
 def _opened(call: Interval, end_ns: int, *, own: bool) -> Iterator[_Piece]:
-    """Yield a call's own segments up to ``end_ns``; what they do not tell is ``call``."""
+    """Yield a call's own segments up to ``end_ns``; the time they do not cover is ``call``."""
     for segment in call.segments:
         edge_ns = min(call.start_ns + segment.end_ns, end_ns)
         yield _Piece(edge_ns, segment.name, segment.source, own=False)
@@ -171,7 +171,7 @@ def _sweep(
     otherwise: _Piece,
 ) -> Iterator[_Piece]:
     """
-    Yield, up to each edge, ``in_call`` while any call ran, else the innermost stage, if any.
+    Yield per edge ``in_call`` if any call ran up to it, else the innermost stage or ``otherwise``.
 
     One pass over the edges in order: a request may hold thousands of calls.
     """
@@ -186,13 +186,13 @@ def _sweep(
 
 
 def last_of(calls: Iterable[Interval]) -> Interval | None:
-    """Return the call that began last, if there was one; what was merged was an earlier one."""
+    """Return the call that began last, if there was one; merged calls are earlier ones."""
     whole = (call for call in calls if call.merged is None)
     return max(whole, key=lambda call: call.start_ns, default=None)
 
 
 def innermost(stages: Sequence[Interval]) -> Interval:
-    """Return the stage that began last; of those that began at one instant the one opened last."""
+    """Return the stage that began last; if several began at one instant, the one opened last."""
     return max(reversed(stages), key=lambda stage: stage.start_ns)
 
 
@@ -200,16 +200,17 @@ def states(
     begin_ns: int, end_ns: int, calls: Iterable[Interval], stages: Iterable[Interval]
 ) -> Iterator[tuple[int, bool, Sequence[Interval]]]:
     """
-    Yield each instant at which something begins or ends, and what there was up to it.
+    Yield each instant at which something begins or ends, and what was running up to it.
 
     Args:
-        begin_ns: Where to begin, monotonic nanoseconds.
+        begin_ns: Start of the first period, monotonic nanoseconds.
         end_ns: The last instant that is yielded.
-        calls: In any order.
-        stages: In the order in which they were opened.
+        calls: Calls in any order.
+        stages: Stages in the order in which they were opened.
 
     Yields:
-        The instant, whether a call ran, and the stages that were open, until the next step.
+        The instant, whether a call ran, and the open stages; the list is valid until the next
+        step.
     """
     edges: list[tuple[int, int, Interval | None]] = []
     for call in calls:
@@ -224,7 +225,7 @@ def states(
     inside: list[Interval] = []
     for instant_ns, step, stage in edges:
         edge_ns = min(instant_ns, end_ns)
-        # Edges at one instant enclose nothing, and nothing must not part what lies around it.
+        # Two edges at the same instant enclose no time, and must not split what lies around them.
         if edge_ns > begin_ns:
             begin_ns = edge_ns
             yield edge_ns, running > 0, inside

@@ -1,7 +1,7 @@
 """
-Token counts: the provider's own first, and always with their source.
+Token counts with their source; the provider's own count is preferred.
 
-Counting locally is opt-in, never on the request's path, and marked estimated.
+Counting locally is opt-in, never runs on the request's path, and is marked as estimated.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = [
     "encodings",
 ]
 
-# Only who opts in pays for the tokenizer.
+# The tokenizer is imported only if the application opts in to estimates.
 __getattr__ = lazy_getattr(
     __name__,
     {

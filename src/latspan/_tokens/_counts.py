@@ -1,4 +1,4 @@
-"""Token counts, and who counted."""
+"""Token counts and their source."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ __all__ = ["UNKNOWN_TOKENS", "TokenCounts", "TokenSource", "counted_by_provider"
 
 
 class TokenSource(StrEnum):
-    """Who counted the tokens."""
+    """Source of a token count."""
 
     PROVIDER = "provider"
-    """The ``usage`` of the answer."""
+    """The ``usage`` of the response."""
     ESTIMATED = "estimated"
-    """A tokenizer on this side; not the provider's count."""
+    """A local tokenizer; not the provider's count."""
     UNKNOWN = "unknown"
-    """Nobody: the answer carried no usage."""
+    """No count: the response did not include usage."""
 
 
 class TokenCounts(NamedTuple):
     """
-    The tokens of one call; ``None`` where nobody said.
+    Token counts of one call; ``None`` if not reported.
 
     Args:
         input: Prompt tokens, cached ones included.
         cached: The part of ``input`` that came from the provider's prompt cache.
         output: Generated tokens, reasoning included.
         reasoning: The part of ``output`` that was reasoning.
-        source: Who counted.
+        source: Source of the counts.
         cache_write: The part of ``input`` that was written to the provider's prompt cache.
         audio_input: The part of ``input`` that was audio.
         audio_output: The part of ``output`` that was audio.
@@ -49,17 +49,17 @@ class TokenCounts(NamedTuple):
 
 
 _MOST: Final = 2**63 - 1
-"""The most that OTLP can carry; a server that says more is not believed."""
+"""Largest integer that OTLP can represent; a larger count from a server is discarded."""
 
 UNKNOWN_TOKENS = TokenCounts()
-"""The counts of an answer that carried no usage."""
+"""Counts of a response that did not include usage."""
 
 
 def counted_by_provider(usage: Usage | None) -> TokenCounts:
     """
     Return the counts in a provider's ``usage``.
 
-    A detail that the provider left out is ``None``, never 0.
+    A count that the provider omitted is ``None``, never 0.
     """
     if usage is None:
         return UNKNOWN_TOKENS
@@ -80,9 +80,9 @@ def _generated(usage: Usage) -> tuple[int | None, int | None]:
     """
     Return the generated tokens, reasoning included, and the part that was reasoning.
 
-    Some providers leave reasoning out of their output tokens; then the total is the sum of all
-    three. Where reasoning can be no part of the output and the total does not explain why, neither
-    count is known.
+    Some providers do not include reasoning in their output tokens; then the total is the sum of all
+    three. If reasoning exceeds the output and the total does not explain why, both counts are
+    ``None``.
     """
     output, reasoning = _count(usage.output), _count(usage.reasoning)
     if output is None or not reasoning:

@@ -1,8 +1,8 @@
 """
-Encodings for counting, from files that are here already; nothing is ever fetched.
+Encodings for counting tokens, built from local files; nothing is ever fetched.
 
-tiktoken fetches an encoding when it is first asked for, with no timeout. So it is not asked: its
-encodings are built here, from the file in its cache or from the one in the package ``bpe-openai``.
+tiktoken fetches an encoding at its first use, without a timeout. Therefore its encodings are built
+here, from the file in its cache or from the file in the package ``bpe-openai``.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ __all__ = ["Encoding", "encoding", "encodings"]
 
 
 class Encoding(Protocol):
-    """What turns text into tokens; tiktoken's ``Encoding`` is one."""
+    """Encoder of text into tokens; tiktoken's ``Encoding`` is one."""
 
     def encode_ordinary(self, text: str) -> list[int]:
-        """Return the tokens of ``text``, in which nothing has a special meaning."""
+        """Return the tokens of ``text``; special tokens are encoded as ordinary text."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class _Known:
     """
-    An encoding that is public.
+    A public encoding.
 
     Args:
-        url: Where tiktoken fetches its ranks; its cache is keyed by it.
-        sha256: Of the file with the ranks.
-        pattern: How text is cut before its parts are encoded.
+        url: Address of the file with the ranks; tiktoken's cache is keyed by it.
+        sha256: Checksum of the file with the ranks.
+        pattern: Regular expression that splits text before the parts are encoded.
     """
 
     url: str
@@ -71,10 +71,10 @@ _KNOWN: Final[Mapping[str, _Known]] = {
 
 def encodings() -> dict[str, Encoding]:
     """
-    Return the encodings whose files are on this machine, by name; none where there is no file.
+    Return the encodings whose files are on this machine, by name; empty if there are no files.
 
-    Building one keeps every thread of the process waiting, for 0.3 s and more: tiktoken holds
-    the interpreter meanwhile. So it is done before requests are made, never during one.
+    Building an encoding blocks every thread of the process for 0.3 s or more, because tiktoken
+    holds the interpreter's lock. So call this before requests are made, never during one.
     """
     found = {name: encoding(name) for name in _KNOWN}
     return {name: each for name, each in found.items() if each is not None}
@@ -83,13 +83,13 @@ def encodings() -> dict[str, Encoding]:
 @functools.cache
 def encoding(name: str) -> Encoding | None:
     """
-    Return an encoding, looked for once in the life of the process.
+    Return an encoding; the result is cached for the life of the process.
 
     Args:
         name: ``o200k_base`` or ``cl100k_base``.
 
     Returns:
-        ``None`` where no file on this machine has its ranks, undamaged.
+        ``None`` if no file on this machine has its ranks with the expected checksum.
     """
     known = _KNOWN[name]
     for ranks in _files(name, known.url):
@@ -99,8 +99,8 @@ def encoding(name: str) -> Encoding | None:
 
 
 def _files(name: str, url: str) -> Iterator[bytes]:
-    """Yield what the bundled and the cached file hold, as far as there are any."""
-    # Found without importing the package: that would load 70 MB of another tokenizer.
+    """Yield the content of the bundled and of the cached file, if they exist."""
+    # The package is found but not imported: an import would load 70 MB of another tokenizer.
     spec = find_spec("bpe_openai")
     for folder in (spec and spec.submodule_search_locations) or ():
         try:
@@ -117,7 +117,7 @@ def _files(name: str, url: str) -> Iterator[bytes]:
 
 
 def _cache() -> Path | None:
-    """Return the folder of tiktoken's cache, ``None`` where it is switched off."""
+    """Return the folder of tiktoken's cache, ``None`` if the cache is disabled."""
     for variable in ("TIKTOKEN_CACHE_DIR", "DATA_GYM_CACHE_DIR"):
         folder = os.environ.get(variable)
         if folder is not None:
@@ -133,6 +133,6 @@ def _built(name: str, known: _Known, ranks: bytes) -> Encoding:
         name,
         pat_str=known.pattern,
         mergeable_ranks={base64.b64decode(token): int(rank) for token, rank in lines},
-        # A prompt that spells a special token out is counted as the text that it is.
+        # A special token in a prompt is counted as ordinary text.
         special_tokens={},
     )

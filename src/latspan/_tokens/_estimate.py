@@ -1,4 +1,4 @@
-"""Counting on this side: what the text of a call comes to in an encoding of its model."""
+"""Local token counts: the text of a call, counted in the encoding of its model."""
 
 from __future__ import annotations
 
@@ -14,45 +14,46 @@ from latspan._wire import Content, FragmentKind, Message, Part
 __all__ = ["Estimator"]
 
 _LATEST: Final = "o200k_base"
-"""What a model is counted in that nobody knows the encoding of."""
+"""Encoding for a model whose encoding is not known."""
 
 _AROUND_A_MESSAGE: Final = 4
 _BEFORE_AN_ANSWER: Final = 3
 """
-Tokens that frame a chat.
+Tokens that frame a chat: those around each message, and those before the response.
 
 Source: OpenAI Cookbook, "How to count tokens with tiktoken", section 6.
 """
 
 _SLICE: Final = 16_384
 """
-Characters encoded at once.
+Number of characters encoded at once.
 
-tiktoken overflows its stack over a run of a million blanks, and takes seconds for one of any other
-character. A cut in the middle of a word is one token too many, in some 4,000.
+tiktoken overflows its stack on a run of a million blanks, and takes seconds on such a run of any
+other character. A cut in the middle of a word adds one token to about 4,000.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Estimator:
     """
-    Counts tokens that nobody else has counted.
+    Token counter for calls without a provider's count.
 
     Args:
-        encodings: By name; at least one.
+        encodings: Encodings by name; at least one.
     """
 
     encodings: Mapping[str, Encoding]
 
     def counts(self, content: Content, *, model: str | None) -> TokenCounts:
         """
-        Return what ``content`` comes to.
+        Return the token counts of ``content``.
 
-        The prompt has no count where it holds something else than text, an image for example.
+        The prompt's count is ``None`` if the prompt contains anything other than text, for example
+        an image.
 
         Args:
-            content: What a call was told and said.
-            model: Whose encoding to count in.
+            content: Input and output of a call.
+            model: Model whose encoding is used.
         """
         encoding = self._encoding_of(model)
         return TokenCounts(
@@ -75,7 +76,7 @@ class Estimator:
 
 def _asked(encoding: Encoding, content: Content) -> int | None:
     if not content.input:
-        # An API that keeps the conversation, or a request that could not be read.
+        # The API stores the conversation, or the request could not be parsed.
         return None
     messages = [*content.input, *([{"parts": content.system}] if content.system else ())]
     parts = [_tokens(encoding, part) for message in messages for part in _parts(message)]
@@ -104,7 +105,7 @@ _WORDS: Final = frozenset({FragmentKind.TEXT, FragmentKind.REASONING})
 
 
 def _tokens(encoding: Encoding, part: Part) -> int | None:
-    """Return the tokens of a part, ``None`` for one that is no text."""
+    """Return the number of tokens in a part, ``None`` if it is not text."""
     if part["type"] in _WORDS:
         return _length(encoding, part["content"])
     if part["type"] == FragmentKind.TOOL_CALL:

@@ -1,8 +1,8 @@
 """
-What providers put on the wire: stream frames, and which chunk of a stream bears a token.
+Payloads of the providers' APIs: stream frames, chunks, token counts and content.
 
-Pure functions over payloads, used by every integration and by the test servers; they know no
-client library, no clock and no OpenTelemetry.
+The functions here are pure functions over payloads. Every integration and the test servers use
+them. They do not depend on a client library, a clock or OpenTelemetry.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The parts of a finished answer that evidence and token counts are read from."""
+"""Parts of a finished response from which evidence and token counts are read."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ __all__ = ["Answer"]
 @dataclass(frozen=True, slots=True)
 class Answer:
     """
-    What an answer said beside its content.
+    Metadata of a response, without its content.
 
     Args:
-        streamed: Whether it came in chunks.
-        bodies: Its last bodies as plain mappings, oldest first: up to three chunks of a stream,
-            or the one body of an answer that was not streamed.
+        streamed: ``True`` if the response arrived in chunks.
+        bodies: The last bodies as plain mappings, oldest first: up to three chunks of a stream,
+            or the only body of a response that was not streamed.
         headers: Response headers, names in lower case.
     """
 

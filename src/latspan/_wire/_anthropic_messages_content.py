@@ -1,4 +1,4 @@
-"""Where text stands in requests, answers and events of Anthropic messages."""
+"""Text in the requests, responses and events of Anthropic messages."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _DELTAS: Final = {
     "thinking_delta": ("thinking", FragmentKind.REASONING),
     "input_json_delta": ("partial_json", FragmentKind.TOOL_CALL),
 }
-"""By the delta's type: which field of it is text, and what that is part of."""
+"""By type of delta: the field that holds its text, and the kind of part it belongs to."""
 
 
 def _asked(body: Body) -> Content:
@@ -40,7 +40,7 @@ def _asked(body: Body) -> Content:
             message(role, parts_of(each.get("content")))
             for role, each in messages_in(body, "messages")
         ),
-        # One of Anthropic's own has a type that says its version, and no schema.
+        # Anthropic's own tools have a type that includes a version, and no schema.
         tools=tuple(tool(each) for each in listed(body, "tools")),
     )
 
@@ -53,7 +53,7 @@ def _fragments(answer: Any) -> Iterator[Fragment]:
         if field is not None and part is not None:
             yield Fragment(part, read(delta, field) or "", slot=read(answer, "index"))
     elif kind == "content_block_start":
-        # It names a tool; what it says besides is empty, and comes in deltas.
+        # This event names a tool. Its other fields are empty; their content arrives in deltas.
         yield from _of_block(read(answer, "content_block"), read(answer, "index"), begun=True)
     elif kind == "message":
         for index, block in enumerate(read(answer, "content") or ()):

@@ -1,4 +1,4 @@
-"""How to read one API's answers: the functions an integration hands over with a call."""
+"""Description of one API's responses: the functions that an integration passes with a call."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from latspan._wire._usage import Usage
 __all__ = ["ApiFormat", "FinishReasons", "Stream", "all_finished"]
 
 FinishReasons = Mapping[int, str | None]
-"""Why each choice of an answer ended, by its position; ``None`` for one that is seen without."""
+"""Finish reason per choice, by position; ``None`` for a choice that has none so far."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stream:
     """
-    The shape of one API's streams in bytes, as a bare HTTP client reads them.
+    Shape of one API's streams as bytes, as a plain HTTP client reads them.
 
     Args:
-        opens: Found in the first event of such a stream that has content, and of no other.
-        kind_of: The :class:`~latspan._wire.ChunkKind` of an event, as a plain integer.
-        provider: Who is taken to answer in this shape where nobody says.
-        closes: Found in the event that such a stream ends with, and in no other; ``None`` where
-            that is ``[DONE]``.
+        opens: Matches the first event with content of such a stream, and of no other stream.
+        kind_of: Returns the :class:`~latspan._wire.ChunkKind` of an event, as a plain integer.
+        provider: Provider name that is assumed if no other source identifies the provider.
+        closes: Matches the event that ends such a stream, and no other; ``None`` if ``[DONE]``
+            ends it.
     """
 
     opens: re.Pattern[bytes]
@@ -44,28 +44,29 @@ def _never(first: Body) -> bool:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiFormat:
     """
-    The shape of one API's answers.
+    Shape of one API's responses.
 
     Args:
-        name: For messages, for example ``openai.chat``.
+        name: Name for log and error messages, for example ``openai.chat``.
         operation: The GenAI conventions' operation, for example ``chat``.
-        ended: Whether bodies hold what an answer ends with.
-        finish_reasons: Finish reasons in bodies, by choice; ``None`` for a choice that is seen
+        ended: Returns whether bodies contain the end of a response.
+        finish_reasons: Returns the finish reasons in bodies, by choice; ``None`` for a choice
             without one.
-        usage: The provider's own token counts in bodies.
-        kind_of: The :class:`~latspan._wire.ChunkKind` of a chunk object, as a plain integer.
-            Never raises.
-        only_text: The same of a chunk object that holds text and no finish reason, and 0 for every
-            other. Called once per chunk on the caller's thread, so it must be fast and never
-            raise. ``None`` if all chunks need ``body_of``.
-        continuous_usage: Whether, by the body of a stream's first chunk, every chunk has usage:
-            then all need ``body_of``.
-        body_of: The fields of a chunk or answer, object or bytes, as a plain mapping; ``{}`` if it
-            has none. Called on the caller's thread for each chunk that is not ``only_text``. Of an
-            object it must copy what the application may change later.
-        stream: The same stream in bytes, ``None`` where that is not recognised.
-        content: Where text stands in requests and answers, ``None`` where nobody reads it.
-        attributes: What bodies say of the answer, by the names of the span's attributes.
+        usage: Returns the provider's own token counts in bodies.
+        kind_of: Returns the :class:`~latspan._wire.ChunkKind` of a chunk object, as a plain
+            integer. Never raises.
+        only_text: Returns the same for a chunk object that holds text and no finish reason, and 0
+            for every other. Called once per chunk on the caller's thread, so it must be fast and
+            never raise. ``None`` if all chunks need ``body_of``.
+        continuous_usage: Returns, from the body of a stream's first chunk, whether every chunk
+            has usage; then all chunks need ``body_of``.
+        body_of: Returns the fields of a chunk or response, object or bytes, as a plain mapping;
+            ``{}`` if it has none. Called on the caller's thread for each chunk for which
+            ``only_text`` returns 0. It must copy the parts of an object that the application may
+            change later.
+        stream: The same stream as bytes, ``None`` if it is not identified in that form.
+        content: Location of text in requests and responses, ``None`` if content is not read.
+        attributes: Returns span attributes read from bodies, by attribute name.
     """
 
     name: str
@@ -83,5 +84,5 @@ class ApiFormat:
 
 
 def all_finished(reasons: FinishReasons) -> bool:
-    """Return whether at least one choice is seen, and each of them has its finish reason."""
+    """Return whether there is at least one choice and every choice has a finish reason."""
     return bool(reasons) and None not in reasons.values()

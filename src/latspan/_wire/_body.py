@@ -1,4 +1,4 @@
-"""A chunk or an answer as a plain mapping, whether a client library's object or bytes."""
+"""Chunks and responses as plain mappings, read from SDK objects or from bytes."""
 
 from __future__ import annotations
 
@@ -23,39 +23,44 @@ __all__ = [
 ]
 
 Body = Mapping[str, Any]
-"""One body of an answer as a plain mapping: a chunk of a stream, or the whole."""
+"""One body of a response as a plain mapping: a chunk of a stream, or the whole response."""
 
 _NOTHING: Final[Body] = {}
 
 _GZIP: Final = b"\x1f\x8b"
 _GZIP_HEADER: Final = 31
-"""The window bits that make zlib expect gzip's header and checksum."""
+"""Value of ``wbits`` with which zlib expects the header and checksum of gzip."""
 
 _LONGEST_TEXT: Final = 1 << 24
-"""Bytes of a decompressed answer above which it is not parsed: zeros compress a thousandfold."""
+"""
+Maximum size of a decompressed response in bytes; a larger one is not parsed.
+
+The limit is needed because zeros compress a thousandfold.
+"""
 
 _OTHER: Final = "_OTHER"
 
 
 def plain(answer: Any) -> Body:
     """
-    Return a chunk or answer as a plain mapping, ``{}`` for what has no body.
+    Return a chunk or response as a plain mapping, ``{}`` if it has no body.
 
     Args:
-        answer: An object of an SDK's, a mapping, or bytes: one server-sent event, or a JSON text,
-            compressed or not.
+        answer: An SDK object, a mapping, or bytes: one server-sent event, or JSON text,
+            compressed with gzip or not.
     """
     if isinstance(answer, bytes):
         return _parsed(answer)
     if isinstance(answer, Mapping):
         return cast("Body", answer)
     dump = getattr(answer, "model_dump", None)
-    # The SDKs build their models without checking them; what they warn of is the server's affair.
+    # The SDKs build their models without validation. A warning would be about data that the server
+    # sent, which the application cannot fix.
     return cast("Body", dump(warnings=False)) if callable(dump) else _NOTHING
 
 
 def events_in(text: bytes) -> tuple[bytes, ...]:
-    """Return the events of a whole stream, without its end mark; any other text as it is."""
+    """Return the events of a complete stream without its end mark; other text unchanged."""
     if b"\n\n" not in text and b"\r\n\r\n" not in text:
         return (text,)
     events = text.replace(b"\r\n", b"\n").split(b"\n\n")
@@ -90,10 +95,10 @@ def _decompressed(text: bytes) -> bytes:
 
 DEEPEST: Final = 64
 """
-Lists and mappings inside each other that are kept of what is asked and answered.
+Maximum nesting of lists and mappings that is kept of requests and responses.
 
-Python recurses, and fails some hundred levels deep; any client or model can send that. An event
-keeps fewer levels as data, see :func:`~latspan._spans.encodable_data`.
+The copy is recursive and fails at a depth of some hundred levels, which any client or model can
+send. An event keeps fewer levels as data, see :func:`~latspan._spans.encodable_data`.
 """
 
 
@@ -108,18 +113,18 @@ def copied(
     path: tuple[int, ...] = (),
 ) -> Any:
     """
-    Return plain data that shares nothing changeable with ``value``.
+    Return plain data that shares nothing mutable with ``value``.
 
-    What is no plain data and no model of an SDK's is left out; an iterator is not consumed.
+    A value that is neither plain data nor an SDK model is left out. Iterators are not consumed.
 
     Args:
         value: Data.
-        deepest: Levels of lists and mappings to keep; ``None`` stands for what is deeper.
-        left_out: Gets what is left out because of its type.
-        path: The identities of what ``value`` is in.
+        deepest: Levels of lists and mappings to keep; deeper values are replaced by ``None``.
+        left_out: Receives the values that are left out because of their type.
+        path: The identities of the containers around ``value``.
 
     Raises:
-        ValueError: Something is inside itself, which no client can send as JSON.
+        ValueError: A container contains itself, which no client can send as JSON.
     """
     if value is None or isinstance(value, _SCALARS):
         return value
@@ -129,7 +134,8 @@ def copied(
     if identity in path:
         raise ValueError("a list or a mapping is inside itself")
     path = (*path, identity)
-    # Asking an abstract class takes ten times as long, and this is done for the usage of each call.
+    # `dict` is tested first: `isinstance` with an abstract class takes ten times as long, and this
+    # runs for the usage of each call.
     if isinstance(value, dict) or (not hasattr(value, "model_dump") and isinstance(value, Mapping)):
         pairs = cast("Mapping[object, Any]", value).items()
         return {
@@ -154,14 +160,14 @@ _NO_MODEL: Final = object()
 
 def beside_text(model: Any, *texts: str) -> dict[str, Any] | None:
     """
-    Return the fields of an SDK's object, without those that hold text, which may be long.
+    Return the fields of an SDK object except those that hold text, which may be long.
 
     Args:
-        model: The object; what a server adds to it is where the SDK keeps unknown fields.
+        model: The object. Fields that a server adds are read from the SDK's unknown fields.
         texts: The names of the fields to leave out.
 
     Returns:
-        ``None`` for what is no object of an SDK's. What is ``None`` in the object is left out.
+        ``None`` if ``model`` is not an SDK object. Fields that are ``None`` are left out.
     """
     extra: Any = getattr(model, "model_extra", _NO_MODEL)
     if extra is _NO_MODEL:
@@ -182,11 +188,11 @@ def beside_text(model: Any, *texts: str) -> dict[str, Any] | None:
 
 def named_in(bodies: Iterable[Body], names: Mapping[str, str]) -> dict[str, str | int | bool]:
     """
-    Return the last text of each field that bodies have.
+    Return the last text of each field in ``bodies``.
 
     Args:
-        bodies: In the order in which they came.
-        names: What each field is called in the answer, by the API's name.
+        bodies: In order of arrival.
+        names: The key to return for each field, by the API's name of the field.
     """
     found: dict[str, str | int | bool] = {}
     for body in bodies:
@@ -201,16 +207,16 @@ _IDENTITY: Final = {"id": semconv.GEN_AI_RESPONSE_ID, "model": semconv.GEN_AI_RE
 
 
 def identity_in(bodies: Iterable[Body]) -> dict[str, str | int | bool]:
-    """Return an answer's id and the model that gave it, as attributes of its span."""
+    """Return the response id and the response model, as attributes of the span."""
     return named_in(bodies, _IDENTITY)
 
 
 def error_in(bodies: Iterable[Body]) -> str | None:
     """
-    Return the type of the error that came in place of an answer, after HTTP 200.
+    Return the type of an error that the server sent instead of a response, after HTTP 200.
 
     Returns:
-        The provider's code or type, never its message; ``None`` where there is no error.
+        The provider's code or type, never its message; ``None`` if there is no error.
     """
     for body in bodies:
         error = body.get("error")

@@ -1,4 +1,4 @@
-"""Several answers to one request: what asks for them, and how their chunks are told apart."""
+"""Choices of one response: the number a request asks for, and the number seen in its chunks."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ __all__ = ["choices_asked", "choices_in"]
 
 def choices_asked(request: Mapping[str, Any]) -> int:
     """
-    Return how many answers a request asks for at once: ``n`` of each of its prompts.
+    Return the number of choices that a request asks for: ``n`` per prompt.
 
     Args:
-        request: By the API's names of its parts, as it is sent.
+        request: The request's fields as sent, by the API's names.
     """
     each = request.get("n")
     each = each if isinstance(each, int) and each > 1 else 1
@@ -24,12 +24,12 @@ def choices_asked(request: Mapping[str, Any]) -> int:
     if prompts is None or not isinstance(prompts, list | tuple):
         return each
     several = cast("list[object] | tuple[object, ...]", prompts)
-    # A list of numbers is one prompt, in tokens.
+    # A list of numbers is one prompt, given as token ids.
     return each * max(1, sum(not isinstance(prompt, int) for prompt in several))
 
 
 def choices_in(bodies: Iterable[Body]) -> int:
-    """Return how many answers there are at least by the indices in ``bodies``; 1 without any."""
+    """Return the minimum number of choices implied by the indices in ``bodies``; 1 if none."""
     most = 0
     for body in bodies:
         for choice in listed(body, "choices"):

@@ -1,4 +1,4 @@
-"""What one chunk of a streamed answer bears."""
+"""Kinds of chunks in a streamed response."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ __all__ = ["ChunkKind"]
 
 class ChunkKind(IntEnum):
     """
-    What a chunk bears, as the one content test a chunk costs.
+    Kind of content in a chunk, the result of the one content test per chunk.
 
-    A chunk is not a token: it may bear several, or none.
+    A chunk is not a token: it may contain several tokens, or none.
     """
 
     EMPTY = 0
     """No token: a role, a finish reason, usage, progress, an empty delta."""
     REASONING = 1
-    """Reasoning that the user does not see as the answer."""
+    """Reasoning, which the user does not see as part of the response."""
     VISIBLE = 2
     """Text, tool-call arguments, a refusal or audio."""

@@ -1,7 +1,7 @@
 """
-What was asked and what was said: text in requests, answers and chunks, in one shape for all APIs.
+Content of requests, responses and chunks, in one shape for all APIs.
 
-Read only where somebody asked for it: to count tokens, or to put content on spans.
+It is read only if the configuration requires it: to count tokens, or to record content on spans.
 """
 
 from __future__ import annotations
@@ -42,23 +42,23 @@ __all__ = [
 ]
 
 Part = Mapping[str, Any]
-"""A part of a message, as the GenAI conventions' JSON schema has it."""
+"""A part of a message, as defined by the JSON schema of the GenAI conventions."""
 
 Message = Mapping[str, Any]
-"""A message, as the GenAI conventions' JSON schema has it."""
+"""A message, as defined by the JSON schema of the GenAI conventions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Content:
     """
-    What a call said and was told, in the shape of the GenAI conventions.
+    Input and output of a call, in the shape of the GenAI conventions.
 
     Args:
-        system: Instructions that stand apart from the messages.
+        system: Instructions that are separate from the messages.
         input: The messages of the request.
         tools: The tools that the model may call.
-        output: The messages of the answer, one a choice.
-        is_chat: Whether the messages are those of a conversation, framed by role.
+        output: The messages of the response, one per choice.
+        is_chat: ``True`` if the messages form a conversation, each with a role.
 
     Source: OpenTelemetry GenAI conventions, the JSON schemas of ``gen_ai.input.messages``,
     ``gen_ai.output.messages``, ``gen_ai.system_instructions`` and ``gen_ai.tool.definitions``.
@@ -72,29 +72,30 @@ class Content:
 
 
 class FragmentKind(StrEnum):
-    """What a fragment of an answer is part of; the conventions' name for such a part."""
+    """Type of the part that a fragment of a response belongs to, as named by the conventions."""
 
     TEXT = "text"
     """Text or a refusal."""
     REASONING = "reasoning"
     TOOL_CALL = "tool_call"
-    """The arguments of a tool call, the provider's own tools included."""
+    """The arguments of a tool call, including calls of the provider's own tools."""
     WHOLE = "whole"
-    """A part that came in one piece, for example what a tool of the provider's found."""
+    """A part that arrived in one piece, for example the result of one of the provider's tools."""
 
 
 class Fragment(NamedTuple):
     """
-    A piece of text in an answer: a chunk's, or a whole part of an answer in one piece.
+    A piece of text in a response: the text of a chunk, or a whole part that arrived in one piece.
 
     Args:
-        kind: What it is part of.
+        kind: The type of the part that the text belongs to.
         text: The text.
-        choice: Which of several answers it belongs to.
-        slot: Tells apart what of one kind is not one text: several tool calls, or a refusal.
-        id: A tool call's id, where this fragment says it.
-        name: The name of the tool called, where this fragment says it.
-        part: The part itself, where it is one that ``kind``, ``id`` and ``name`` do not describe.
+        choice: Index of the choice that the fragment belongs to.
+        slot: Key that separates texts of the same kind, for example several tool calls, or a
+            refusal and the content.
+        id: The tool call's id, if this fragment contains it.
+        name: The name of the called tool, if this fragment contains it.
+        part: The part itself, if ``kind``, ``id`` and ``name`` do not describe it completely.
     """
 
     kind: FragmentKind
@@ -109,12 +110,13 @@ class Fragment(NamedTuple):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContentShape:
     """
-    Where text stands in one API's requests and answers.
+    Location of the text in the requests and responses of one API.
 
     Args:
-        request_fields: The fields of a request that hold content; nothing else of it is read.
-        asked: The content of a request, from a plain mapping.
-        fragments: The text in a chunk or a whole answer, an SDK's object or a plain mapping.
+        request_fields: The fields of a request that hold content; no other field is read.
+        asked: Returns the content of a request, given as a plain mapping.
+        fragments: Returns the text in a chunk or a whole response, given as an SDK object or a
+            plain mapping.
     """
 
     request_fields: tuple[str, ...]
@@ -124,13 +126,13 @@ class ContentShape:
 
 def copy_fields(request: Mapping[str, Any], names: Sequence[str]) -> Body | None:
     """
-    Return a copy of some fields of a request, made while it is still what is sent.
+    Return a copy of some fields of a request, made before the caller can change them.
 
-    A caller goes on with its list of messages, so a reference to it would not do.
+    The caller may append to its list of messages after the call, so a reference is not enough.
 
     Returns:
-        ``None`` if part of it can be read only once, an iterator for example, or is inside itself:
-        that is left to whoever sends the request.
+        ``None`` if a field contains itself or a value that can be read only once, for example an
+        iterator. Such a value is left to the client library, which sends the request.
     """
     left_out: list[object] = []
     try:
@@ -141,20 +143,20 @@ def copy_fields(request: Mapping[str, Any], names: Sequence[str]) -> Body | None
 
 
 def read(value: Any, name: str) -> Any:
-    """Return a field of an SDK's object or of a ``dict``, ``None`` where there is none."""
-    # Asking for a mapping would take ten times as long, and this is done for each chunk.
+    """Return a field of an SDK object or of a ``dict``, ``None`` if the field is missing."""
+    # `isinstance(value, Mapping)` would take ten times as long, and this runs for each chunk.
     if isinstance(value, dict):
         return cast("dict[str, Any]", value).get(name)
     return getattr(value, name, None)
 
 
 def position_of(index: object) -> int:
-    """Return the position of a choice; of one whose index is no number, the first."""
+    """Return the position of a choice, 0 if its index is not a number."""
     return index if isinstance(index, int) else 0
 
 
 def dumped(value: Any) -> dict[str, Any]:
-    """Return an SDK's object or a ``dict`` as plain data, without what it leaves unset."""
+    """Return an SDK object or a ``dict`` as plain data, without the fields that are ``None``."""
     dump = getattr(value, "model_dump", None)
     plain = dump(mode="json", warnings=False) if callable(dump) else value
     return cast("dict[str, Any]", _without_none(plain)) if isinstance(plain, dict) else {}
@@ -170,21 +172,21 @@ def _without_none(value: Any) -> Any:
 
 
 def listed(body: Body, name: str) -> list[dict[str, Any]]:
-    """Return the mappings in a list of ``body``, empty where it has no such list."""
+    """Return the mappings in the list at ``body[name]``, ``[]`` if there is no such list."""
     value: Any = body.get(name)
     if not isinstance(value, list):
         return []
-    # Not by `cast`, which is a call of its own: this is done several times for each answer.
+    # `cast` would add a function call, and this runs several times per response.
     return [item for item in value if isinstance(item, dict)]  # pyright: ignore[reportUnknownVariableType]
 
 
 def text(content: str) -> Part:
-    """Return a part that is text."""
+    """Return a text part."""
     return {"type": FragmentKind.TEXT.value, "content": content}
 
 
 def tool_call(*, id: object, name: object, arguments: object) -> Part:  # noqa: A002 - its name
-    """Return a part that calls a tool; the arguments may be JSON text."""
+    """Return a tool call part; the arguments may be JSON text."""
     return {
         "type": FragmentKind.TOOL_CALL.value,
         "id": id,
@@ -194,12 +196,12 @@ def tool_call(*, id: object, name: object, arguments: object) -> Part:  # noqa: 
 
 
 def tool_response(*, id: object, response: object) -> Part:  # noqa: A002 - its name
-    """Return a part that is a tool's answer: text, data, or parts as an API has them."""
+    """Return a tool response part; ``response`` is text, data, or parts in an API's shape."""
     said: Any = response
     if isinstance(response, list):
         said = parts_of(cast("object", response))
     elif isinstance(response, dict):
-        # What a computer answers with is a picture of its screen.
+        # A computer-use tool responds with a screenshot.
         answer = cast("dict[str, Any]", response)
         said = media_in(answer) or answer
     return {"type": "tool_call_response", "id": id, "response": said}
@@ -207,12 +209,12 @@ def tool_response(*, id: object, response: object) -> Part:  # noqa: A002 - its 
 
 def server_tool_call(*, id: object, name: object, call: Mapping[str, Any]) -> Part:  # noqa: A002 - its name
     """
-    Return a part that calls a tool of the provider's.
+    Return a part for a call of one of the provider's own tools.
 
     Args:
         id: The call's id.
         name: The tool's name.
-        call: What the provider has of the call; its ``type`` names the tool.
+        call: The provider's fields of the call; ``type`` names the tool.
     """
     return {
         "type": "server_tool_call",
@@ -223,12 +225,12 @@ def server_tool_call(*, id: object, name: object, call: Mapping[str, Any]) -> Pa
 
 
 def server_tool_response(*, id: object, response: Mapping[str, Any]) -> Part:  # noqa: A002 - its name
-    """Return a part that is the answer of a tool of the provider's, whose ``type`` names it."""
+    """Return a part for the response of a provider's tool; ``response["type"]`` names the tool."""
     return {"type": "server_tool_call_response", "id": id, "server_tool_call_response": response}
 
 
 def tool(definition: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a definition of a tool; of one that is not a function its type and name."""
+    """Return a tool definition; only type and name if the tool is not a function."""
     kind = definition.get("type", "function")
     nested: Any = definition.get(str(kind))
     described = cast("dict[str, Any]", nested) if isinstance(nested, dict) else definition
@@ -251,7 +253,7 @@ def message(role: str, parts: Iterable[Part], *, name: object = None) -> Message
 
 
 def messages_in(body: Body, name: str) -> list[tuple[str, dict[str, Any]]]:
-    """Return the messages in a list of ``body`` with their roles; one without a role is none."""
+    """Return the role and the message for each entry of ``body[name]`` that has a role."""
     return [
         (role, each) for each in listed(body, name) if isinstance(role := each.get("role"), str)
     ]
@@ -259,10 +261,9 @@ def messages_in(body: Body, name: str) -> list[tuple[str, dict[str, Any]]]:
 
 def parts_of(content: object) -> list[Part]:
     """
-    Return the parts of a message's content, as any of the known APIs has it.
+    Return the parts of a message's content, given in the shape of any known API.
 
-    What is neither text nor one of the conventions' parts is named by its type, and nothing of it
-    is kept.
+    A block that is neither text nor a part defined by the conventions is reduced to its type.
     """
     if isinstance(content, str):
         return [text(content)]
@@ -303,7 +304,7 @@ def _reasoning(content: str) -> Part:
 
 
 def _text_inside(block: Mapping[str, Any]) -> list[Part]:
-    """Return the parts of a document or of a search result that brings its text with it."""
+    """Return the parts of a document or search result that contains its own text."""
     source: object = block.get("source")
     inside = cast("dict[str, Any]", source) if isinstance(source, dict) else block
     if inside.get("type") == "text":
@@ -315,7 +316,7 @@ _CONTAINERS: Final = frozenset({"content", "search_result"})
 
 
 def compaction(item: Mapping[str, Any]) -> Part:
-    """Return a part that stands for a conversation that the provider has compacted."""
+    """Return a part that represents a conversation compacted by the provider."""
     said = {name: item[name] for name in ("id", "content") if isinstance(item.get(name), str)}
     return {"type": "compaction", **said}
 
@@ -325,7 +326,7 @@ _RESULT: Final = "_tool_result"
 
 def server_tool_in(block: Mapping[str, Any]) -> Part | None:
     """
-    Return the call or the answer of a tool that runs at Anthropic, ``None`` for any other block.
+    Return the part for a call or response of an Anthropic server tool, ``None`` otherwise.
 
     Args:
         block: A content block, as a plain mapping.
@@ -360,18 +361,18 @@ _FINISH_REASONS: Final = {
     "stop_sequence": "stop",
     "max_tokens": "length",
 }
-"""What APIs call the conventions' finish reasons."""
+"""Maps the finish reasons of the APIs to those of the conventions."""
 
 
 def output_messages(
     fragments: Iterable[Fragment], finish_reasons: Mapping[int, str]
 ) -> tuple[Message, ...]:
     """
-    Return the messages that fragments make, one per choice.
+    Return the messages assembled from fragments, one per choice.
 
     Args:
-        fragments: In the order in which they came.
-        finish_reasons: Of each choice that has one; its message is there even if it is empty.
+        fragments: In order of arrival.
+        finish_reasons: By choice. A choice with a finish reason has a message even if it is empty.
     """
     choices: dict[int, dict[Hashable, list[Fragment]]] = {each: {} for each in finish_reasons}
     for each in fragments:
@@ -402,8 +403,8 @@ def _words(said: object) -> str:
 
 
 def _joined(fragments: Sequence[Fragment]) -> Part | None:
-    """Return the part that fragments make, ``None`` for text or reasoning that is empty."""
-    # A server may have data where the API has text, the arguments of a tool for example.
+    """Return the part assembled from fragments, ``None`` for empty text or reasoning."""
+    # Some servers send data where the API defines text, for example in a tool's arguments.
     joined = "".join(_words(each.text) for each in fragments)
     whole = next((each.part for each in fragments if each.part is not None), None)
     if whole is not None:
@@ -418,7 +419,7 @@ def _joined(fragments: Sequence[Fragment]) -> Part | None:
 
 
 def _with_arguments(part: Part, joined: str) -> Part:
-    """Return the call of a provider's tool with the arguments that came after it in a stream."""
+    """Return the call of a provider's tool with the arguments that followed it in the stream."""
     call: Mapping[str, Any] = part["server_tool_call"]
     field = "arguments" if "arguments" in call else "input"
     return {**part, "server_tool_call": {**call, field: json_in(joined)}}

@@ -1,4 +1,11 @@
-"""The events of a stream that comes as bytes, cut anywhere."""
+"""
+Incremental reader of server-sent events from bytes.
+
+Reads may split the stream at any byte. The reader starts without knowing the API: it skips events
+of a preamble until one event identifies the stream. From then on it classifies each complete event
+with the functions of that API. If no known API matches, the stream is marked as foreign, and all
+later input is ignored.
+"""
 
 from __future__ import annotations
 
@@ -14,39 +21,39 @@ __all__ = ["EventReader"]
 _EMPTY: Final = int(ChunkKind.EMPTY)
 
 _LONGEST_EVENT: Final = 1 << 26
-"""Bytes of one event above which nothing more is read of its stream."""
+"""Maximum size of one event in bytes. Past it, the rest of the stream is ignored."""
 
 _LONGEST_PREAMBLE: Final = 1 << 16
-"""Bytes after which a stream whose API is still unknown is none of ours."""
+"""Number of bytes after which a stream that is still unidentified is treated as foreign."""
 
-# As numbers: a byte is looked for in a third of the time that a string of one byte takes.
+# Integers, because searching for one takes a third of the time of a one-byte string.
 _LF: Final = 0x0A
 _CR: Final = 0x0D
 
 _HAS_DATA: Final = re.compile(rb"^data:[ \t]*[^ \t\r\n]", re.MULTILINE)
-"""Found in an event that has data; a comment may hold the word too."""
+"""Matches an event that has data. Anchored to a line, because a comment may contain the word."""
 
 _PREAMBLE: Final = re.compile(
     rb'(?:^event:[ \t]*|"type"\s*:\s*")(?:ping|keep-?alive|heartbeat)\b|"choices"\s*:\s*\[\s*\]',
     re.MULTILINE,
 )
 """
-Found in the events that may come before the one which identifies a stream: signs of life, and a
-chunk without choices, in which Azure OpenAI sends the results of its prompt filter.
+Matches the events that may precede the one that identifies a stream: keep-alives, and a chunk
+without choices, in which Azure OpenAI sends the results of its prompt filter.
 """
 
 
 class EventReader:
     """
-    Reads one stream of server-sent events, and identifies its API by the first that has content.
+    Reader of one stream of server-sent events that identifies the API by the first with content.
 
-    An event counts when the blank line behind it is in, as for a client that parses. Lines may end
-    in LF, CRLF or CR, each as it likes: a CR is a line end whether an LF follows or not.
+    An event counts once the blank line after it has arrived, as it does for a parsing client. Each
+    line may end in LF, CRLF or CR: a CR ends a line even if no LF follows.
 
     Args:
-        known: The APIs that it may be.
-        keep: Handed each event that has data, in lines that end in LF and without its blank line;
-            not ``[DONE]``.
+        known: The API formats to match the stream against.
+        keep: Receives each event that has data, with lines that end in LF and without the blank
+            line. It does not receive ``[DONE]``.
 
     Source: WHATWG HTML, "Server-sent events", sections 9.2.5 (parsing an event stream) and 9.2.6
     (interpreting an event stream).
@@ -68,28 +75,29 @@ class EventReader:
     def __init__(self, known: Sequence[ApiFormat], keep: Callable[[bytes], object]) -> None:
         self._known = known
         self._keep = keep
-        # What has come of an event, joined when that is whole: it may be long, and cut small.
+        # The received parts of an incomplete event. They are joined only once the event is
+        # complete, because a long event may arrive in many small reads.
         self._parts: list[bytes] = []
         self._length = 0
         self._skipped = 0
-        # Whether the last byte was a CR, whose line end an LF may still belong to.
+        # True if the last byte was a CR: an LF that follows belongs to the same line end.
         self._cut = False
         self.done = False
-        """Whether the end mark has come."""
+        """``True`` once the end mark has arrived."""
         self._kind_of: Callable[[bytes], int] | None = None
         self.dialect: ApiFormat | None = None
-        """Which API's stream it is, once an event that identifies it is in."""
+        """Format of the stream's API; ``None`` until an event identifies it."""
         self.foreign = False
-        """Whether it is nobody's that is known; then nothing more is read of it."""
+        """``True`` if the stream belongs to none of the known APIs; further input is ignored."""
 
     def feed(self, data: bytes) -> int:
-        """Return the most that the events bear which ``data`` completes, as a plain integer."""
+        """Return the highest chunk kind of the events completed by ``data``, as a plain integer."""
         if self.foreign:
             return _EMPTY
         kind_of = self._kind_of
         if kind_of is not None and data[-3:] == b"}\n\n" and not self._parts:
             event = data[:-2]
-            # The common read: one whole event, of one JSON object.
+            # Fast path for the common read: one complete event with one JSON object.
             if event[:5] == b"data:" and _LF not in event and _CR not in event:
                 self._keep(event)
                 return kind_of(event)
@@ -97,7 +105,8 @@ class EventReader:
             data = self._with_plain_line_ends(data)
             if not data:
                 return _EMPTY
-        # A blank line may be cut anywhere, a byte a read; most bytes end no line.
+        # A blank line may be split between reads, so the last byte before `data` is included. Most
+        # reads contain no line end, and then the join is skipped.
         joint = b"".join(self._parts[-1:])[-1:] + data if _LF in data else b""
         self._parts.append(data)
         self._length += len(data)
@@ -125,13 +134,13 @@ class EventReader:
 
     def ended(self, kept: Iterable[bytes]) -> bool:
         """
-        Return whether the stream came to its end mark; nothing more is fed after that.
+        Return whether the stream reached its end mark. Call :meth:`feed` no more after this.
 
         Args:
-            kept: The last events that were handed to be kept, the very last one among them.
+            kept: The latest events passed to ``keep``, including the very last one.
         """
         if self._parts and self._parts[-1].endswith(b"\n"):
-            # Who reads by lines stops before the blank one.
+            # An application that reads by lines may stop before the last blank line.
             self._cut = False
             self.feed(b"\n")
         stream = None if self.dialect is None else self.dialect.stream
@@ -139,7 +148,7 @@ class EventReader:
         return self.done or (closes is not None and any(map(closes.search, kept)))
 
     def _with_plain_line_ends(self, data: bytes) -> bytes:
-        """Return ``data`` with every line end an LF, also one that was cut in two."""
+        """Return ``data`` with every line end as LF, including a CRLF split between two reads."""
         if self._cut and data[:1] == b"\n":
             data = data[1:]
             if not data:

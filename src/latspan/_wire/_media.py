@@ -1,4 +1,4 @@
-"""Images, audio and files in messages: where each API has them, in the conventions' shape."""
+"""Conversion of images, audio and files in each API's messages to the conventions' shape."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _Part = Mapping[str, Any]
 _KINDS: Final = frozenset({"blob", "file", "uri"})
 
 _AUDIO: Final = {"wav": "audio/wav", "mp3": "audio/mpeg"}
-"""The formats of OpenAI's that have another name as media types."""
+"""Media types of OpenAI's audio formats whose names differ from the media type."""
 
 _MODALITIES: Final = {
     "audio": "audio",
@@ -30,16 +30,16 @@ _MODALITIES: Final = {
     "input_image": "image",
     "video": "video",
 }
-"""By the type of an API's block: what is in it."""
+"""Modality by the type of an API's content block."""
 
 
 def blob(modality: str, mime_type: object, content: str) -> _Part:
     """
-    Return a part that holds data itself.
+    Return a part that contains the data itself.
 
     Args:
         modality: ``image``, ``audio``, ``video`` or ``document``.
-        mime_type: Its media type, ``None`` if the API does not name it.
+        mime_type: The media type, ``None`` if the API does not name it.
         content: The data in base64.
     """
     return {"type": "blob", "mime_type": mime_type, "modality": modality, "content": content}
@@ -47,12 +47,13 @@ def blob(modality: str, mime_type: object, content: str) -> _Part:
 
 def media_in(block: Mapping[str, Any]) -> _Part | None:
     """
-    Return the part that a block of a message is, ``None`` for a block that holds no media.
+    Return the part for a content block of a message, ``None`` for a block without media.
 
-    A block whose data cannot be found, a file handle for example, has its modality alone.
+    If the data of a block cannot be found, for example because it is a file handle, the part has
+    only the modality.
 
     Args:
-        block: As any of the known APIs has it.
+        block: A content block in the shape of any known API.
 
     Source: OpenTelemetry GenAI conventions, ``BlobPart``, ``FilePart`` and ``UriPart`` of the
     JSON schema of ``gen_ai.input.messages``.
@@ -61,7 +62,7 @@ def media_in(block: Mapping[str, Any]) -> _Part | None:
     modality = _MODALITIES.get(kind)
     if modality is None:
         return None
-    # Each API nests what describes the data in a field of another name, or not at all.
+    # Each API nests the description of the data in a different field, or does not nest it.
     inner: object = block.get("source") or block.get(kind) or block.get("image_url")
     if isinstance(inner, str):
         inner = {"url": inner}
@@ -70,7 +71,7 @@ def media_in(block: Mapping[str, Any]) -> _Part | None:
 
 
 def _referenced(described: Mapping[str, Any], modality: str) -> _Part | None:
-    """Return a part whose data is elsewhere: uploaded before, or at an address."""
+    """Return a part that refers to its data, by the id of an uploaded file or by URL."""
     file_id = described.get("file_id")
     if isinstance(file_id, str) and file_id:
         mime_type = _mime_type(described)
@@ -93,7 +94,7 @@ def _held(described: Mapping[str, Any], modality: str) -> _Part | None:
 
 
 def _from_data_url(url: str, modality: str) -> _Part:
-    """Return the data of a URL that holds it, which is either in base64 or percent-encoded."""
+    """Return the part for a ``data:`` URL, whose data is in base64 or percent-encoded."""
     head, _, data = url.removeprefix("data:").partition(",")
     mime_type, _, parameters = head.partition(";")
     if "base64" not in parameters.lower():
@@ -116,12 +117,12 @@ def _unknown(modality: str) -> _Part:
 
 def without_media(value: Any) -> Any:
     """
-    Return parts or messages without what their media hold or refer to.
+    Return parts or messages without the data and references of their media.
 
-    What kind of media there was is left: type, modality and media type.
+    The type, modality and media type of each media part are kept.
 
     Args:
-        value: Messages, parts, or anything inside them.
+        value: Messages, parts, or any value inside them.
     """
     if isinstance(value, Mapping):
         part = cast("Mapping[str, Any]", value)

@@ -1,4 +1,4 @@
-"""Where text stands in OpenAI chat requests, answers and chunks."""
+"""Text in the requests, responses and chunks of OpenAI chat completions."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from latspan._wire._content import (
 __all__ = ["OPENAI_CHAT_CONTENT", "REASONING_FIELDS"]
 
 REASONING_FIELDS: Final = ("reasoning_content", "reasoning")
-"""Where DeepSeek, vLLM, llama.cpp and OpenRouter put reasoning text; OpenAI hides its own."""
+"""Fields in which DeepSeek, vLLM, llama.cpp and OpenRouter send reasoning; OpenAI hides its own."""
 
 
 def _asked(body: Body) -> Content:
-    # What tools were before there were others than functions.
+    # The deprecated form of `tools`, from the time when every tool was a function.
     functions = ({"type": "function", **each} for each in listed(body, "functions"))
     return Content(
         input=tuple(_message(role, each) for role, each in messages_in(body, "messages")),
@@ -61,7 +61,7 @@ def _called(said: Mapping[str, Any]) -> Iterator[Part]:
 
 
 def _tool_called(call: Any) -> tuple[Any, Any]:
-    """Return the name of the tool that is called, and its arguments: JSON or, if custom, text."""
+    """Return the name and arguments of a tool call: JSON, or free text for a custom tool."""
     custom = read(call, "custom")
     if custom is not None:
         return read(custom, "name"), read(custom, "input")
@@ -77,7 +77,8 @@ def _fragments(answer: Any) -> Iterator[Fragment]:
 
 
 def _of_choice(said: Any, choice: int) -> Iterator[Fragment]:
-    # An SDK's object has the fields that it does not know apart, and is slow to say so.
+    # SDK objects keep unknown fields in `model_extra`, and looking up a missing attribute on them
+    # is slow.
     extra = cast("Any", said) if isinstance(said, dict) else read(said, "model_extra")
     if extra:
         for name in REASONING_FIELDS:
@@ -100,7 +101,7 @@ def _of_choice(said: Any, choice: int) -> Iterator[Fragment]:
             read(call, "id"),
             name,
         )
-    # What tool calls were before there could be several.
+    # The deprecated form of `tool_calls`, which allows only one call.
     function = read(said, "function_call")
     if function is not None:
         name, arguments = _tool_called({"function": function})

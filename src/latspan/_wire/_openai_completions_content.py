@@ -1,4 +1,4 @@
-"""Where text stands in requests, answers and chunks of OpenAI's older text completions."""
+"""Text in the requests, responses and chunks of OpenAI's legacy text completions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _asked(body: Body) -> Content:
 
 
 def _message(prompt: object) -> Message:
-    # A prompt may be token ids, of which nobody here knows the text.
+    # A prompt may consist of token ids, whose text is not available without the tokenizer.
     return message("user", parts_of(prompt) if isinstance(prompt, str) else [{"type": "tokens"}])
 
 

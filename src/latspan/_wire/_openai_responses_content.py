@@ -1,4 +1,4 @@
-"""Where text stands in requests, answers and events of OpenAI responses."""
+"""Text in the requests, responses and events of the OpenAI Responses API."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ _DELTAS: Final = {
     "response.function_call_arguments.delta": FragmentKind.TOOL_CALL,
     "response.custom_tool_call_input.delta": FragmentKind.TOOL_CALL,
 }
-"""The events whose ``delta`` is text, and what it is part of."""
+"""Events whose ``delta`` is text, and the kind of part that it belongs to."""
 
 _STREAMED_CALLS: Final = {"function_call": "arguments", "custom_tool_call": "input"}
-"""The items whose arguments come in events of their own, and where they stand in the item."""
+"""Items whose arguments arrive in separate events, and the item's field for the arguments."""
 
 TOOL_CALLS: Final[Mapping[str, tuple[str, ...]]] = {
     **{kind: (field,) for kind, field in _STREAMED_CALLS.items()},
@@ -51,7 +51,7 @@ TOOL_CALLS: Final[Mapping[str, tuple[str, ...]]] = {
     "computer_call": ("action", "actions"),
     "local_shell_call": ("action",),
 }
-"""The items that call a tool of the caller's, and the fields that hold its arguments."""
+"""Items that call one of the caller's tools, and the fields that hold its arguments."""
 
 _SERVER_TOOLS: Final = {
     "code_interpreter_call": "code_interpreter",
@@ -62,7 +62,7 @@ _SERVER_TOOLS: Final = {
     "tool_search_call": "tool_search",
     "web_search_call": "web_search",
 }
-"""The items that call a tool of OpenAI's, and what the tool is called."""
+"""Items that call one of OpenAI's own tools, and the name of the tool."""
 
 _SERVER_ANSWERS: Final = {"tool_search_output": "tool_search"}
 
@@ -84,7 +84,7 @@ def _asked(body: Body) -> Content:
 
 
 def _message(item: Mapping[str, Any]) -> Message | None:
-    """Return the message that an item is, ``None`` for one that says nothing readable."""
+    """Return an item as a message, ``None`` if the item has no readable content."""
     kind = str(item.get("type") or "message")
     if kind == "message":
         role = item.get("role")
@@ -116,12 +116,12 @@ def _arguments(kind: str, item: Any) -> Any:
 
 
 def _id_of(item: Any) -> Any:
-    """Return the id that pairs a call with its answer; some servers have the item's alone."""
+    """Return the id that links a call to its response; some servers set only the item's id."""
     return read(item, "call_id") or read(item, "id")
 
 
 def _thoughts(item: Any) -> Iterator[tuple[str, tuple[str, int]]]:
-    """Yield each text of a reasoning item that is not empty, and where it stands."""
+    """Yield each non-empty text of a reasoning item with its field and index."""
     for field in ("summary", "content"):
         for index, thought in enumerate(read(item, field) or ()):
             words = read(thought, "text")
@@ -130,7 +130,7 @@ def _thoughts(item: Any) -> Iterator[tuple[str, tuple[str, int]]]:
 
 
 def _whole_parts(item: Any) -> list[Part]:
-    """Return the parts of an item that comes in one piece, none for any other."""
+    """Return the parts of an item that arrives in one piece, ``[]`` for any other item."""
     kind = str(read(item, "type"))
     named = _SERVER_TOOLS.get(kind) or _SERVER_ANSWERS.get(kind)
     if named is None:
@@ -154,17 +154,18 @@ def _fragments(answer: Any) -> Iterator[Fragment]:
         if isinstance(delta, str):
             yield Fragment(_DELTAS[kind], delta, slot=_slot_of(_DELTAS[kind], answer))
     elif kind == "response.output_item.added":
-        # It says which tool is called; its arguments come after it.
+        # This event names the tool; the arguments follow in later events.
         item = read(answer, "item")
         if read(item, "type") in _STREAMED_CALLS:
             yield _tool_call(item, "", read(answer, "output_index"))
     elif kind == "response.output_item.done":
-        # What else is called and found comes in one piece.
+        # All other tool calls and results arrive in one piece.
         item = read(answer, "item")
         if read(item, "type") not in {"message", "reasoning", *_STREAMED_CALLS}:
             yield from _of_item(item, read(answer, "output_index"))
     elif kind is None:
-        # A whole answer. The event that ends a stream holds one too, of which all was said.
+        # A whole response. The event that ends a stream contains one too, but it has a `type`, and
+        # its content has already been read from the earlier events.
         for index, item in enumerate(read(answer, "output") or ()):
             yield from _of_item(item, index)
 

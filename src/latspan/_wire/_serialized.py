@@ -1,4 +1,4 @@
-"""Content as it leaves: as data in an event, as JSON text on a span, both of a limited size."""
+"""Serialization of content: as data for an event, or JSON text for a span, of limited size."""
 
 from __future__ import annotations
 
@@ -13,26 +13,27 @@ from latspan._wire._media import without_media
 __all__ = ["LONGEST_CONTENT", "as_data", "as_json", "json_in", "written"]
 
 LONGEST_CONTENT: Final = 1_048_576
-"""Characters of JSON that are kept of the messages, instructions or tools of a call."""
+"""Maximum number of JSON characters for the messages, instructions or tools of a call."""
 
 _SHORTEST: Final = 256
-"""Characters of JSON that each text may have, before whole items are left out instead."""
+"""Shortest length in JSON characters to which texts are cut; below it, items are dropped."""
 
 
 def as_data(
     content: Sequence[Mapping[str, Any]], *, media: bool, longest: int = LONGEST_CONTENT
 ) -> list[Any]:
     """
-    Return messages, parts or tools as data, the arguments of tool calls too.
+    Return messages, parts or tools as data, with the arguments of tool calls parsed too.
 
-    What would be longer than ``longest`` as JSON is shortened, and stays whole JSON. Media are left
-    out first. Then the longest texts are cut, all of them at the same length of their JSON. If that
-    were less than 256 characters, the first items are left out.
+    Content whose JSON is longer than ``longest`` is shortened and stays valid JSON. Media are
+    removed first. Then the longest texts are cut, all to the same JSON length. If that length would
+    be less than 256 characters, the first items are dropped.
 
     Args:
-        content: What a call was told or said.
-        media: Whether images, audio and files are in it, and not only that there were some.
-        longest: Maximum number of characters of its JSON text.
+        content: Input or output of a call.
+        media: ``True`` to keep the data of images, audio and files; ``False`` to keep only their
+            types.
+        longest: Maximum number of characters of the JSON text.
     """
     return _fitting(content, media, longest)[0]
 
@@ -40,14 +41,14 @@ def as_data(
 def as_json(
     content: Sequence[Mapping[str, Any]], *, media: bool = True, longest: int = LONGEST_CONTENT
 ) -> str:
-    """Return the same as the text that a span's attribute holds; arguments as there."""
+    """Return the result of :func:`as_data` as JSON text for a span attribute; same arguments."""
     return _fitting(content, media, longest)[1]
 
 
 def _fitting(
     content: Sequence[Mapping[str, Any]], media: bool, longest: int
 ) -> tuple[list[Any], str]:
-    """Return content as data and as text, shortened until its text fits."""
+    """Return content as data and as JSON text, shortened until the text fits."""
     data: list[Any] = [_readable(each) for each in (content if media else without_media(content))]
     text = written(data)
     if len(text) > longest:
@@ -57,7 +58,8 @@ def _fitting(
         return data, text
     lengths = list(_lengths(data))
     most = _share(lengths, longest - len(text) + sum(lengths))
-    # Of one text some parts may take more room than others: a cut is not exactly as long.
+    # A cut text does not have exactly the length asked for, because some characters take more room
+    # in JSON than others. So the limit is lowered until the result fits.
     while most >= _SHORTEST:
         cut = _cut(data, most)
         text = written(cut)
@@ -69,7 +71,7 @@ def _fitting(
 
 
 def _lengths(value: object) -> Iterator[int]:
-    """Yield how long the JSON of each text in ``value`` is, names apart."""
+    """Yield the JSON length of each text in ``value``, except names."""
     if isinstance(value, str):
         yield len(written(value))
     elif isinstance(value, Mapping):
@@ -81,7 +83,7 @@ def _lengths(value: object) -> Iterator[int]:
 
 
 def _share(lengths: list[int], room: int) -> int:
-    """Return the length up to which every text may be, so that all of them have room."""
+    """Return the maximum length per text with which all texts fit into ``room`` characters."""
     lengths.sort()
     for shorter, length in enumerate(lengths):
         left = len(lengths) - shorter
@@ -92,7 +94,7 @@ def _share(lengths: list[int], room: int) -> int:
 
 
 def written(data: object) -> str:
-    """Return the JSON of any data; what JSON has no form for is text in it."""
+    """Return the JSON of any data; values that JSON cannot represent become text."""
     try:
         return _dumped(data)
     except ValueError:
@@ -104,7 +106,7 @@ def _dumped(data: object) -> str:
 
 
 def _finite(value: object) -> Any:
-    """Return data in which a number that is none, or infinite, is text."""
+    """Return data in which NaN and infinite numbers are text."""
     if isinstance(value, float):
         return value if math.isfinite(value) else str(value)
     if isinstance(value, Mapping):
@@ -116,7 +118,7 @@ def _finite(value: object) -> Any:
 
 
 def _cut(value: object, most: int) -> Any:
-    """Return a value whose texts take ``most`` characters of JSON each, or little more."""
+    """Return a value whose texts take ``most`` characters of JSON each, or slightly more."""
     if isinstance(value, str):
         length = len(written(value))
         quotes = len('""')
@@ -130,7 +132,7 @@ def _cut(value: object, most: int) -> Any:
 
 
 def _last_items(data: list[Any], longest: int) -> list[Any]:
-    """Return as many items as fit, the last ones: they are what was answered."""
+    """Return as many of the last items as fit: the response refers to those."""
     room = longest - len("[]")
     for count, item in enumerate(reversed(data)):
         room -= len(written(item)) + len(",")
@@ -147,7 +149,7 @@ def _readable(value: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def json_in(text: str) -> Any:
-    """Return the data that a text is the JSON of, the text itself where it is none."""
+    """Return the parsed JSON of a text, or the text itself if it is not valid JSON."""
     try:
         return json.loads(text, parse_constant=_refused)
     except (ValueError, RecursionError):
@@ -155,5 +157,5 @@ def json_in(text: str) -> Any:
 
 
 def _refused(constant: str) -> NoReturn:
-    # Python reads NaN and infinities, which are no JSON.
+    # Python's parser accepts NaN and infinities, which are not valid JSON.
     raise ValueError(constant)

@@ -1,5 +1,5 @@
 """
-Server-sent events as bytes: what a streaming model server writes, frame by frame.
+Encoder of server-sent events, the frames that a streaming model server writes.
 
 Source: WHATWG HTML, "Server-sent events", section 9.2.5 (parsing an event stream).
 """
@@ -16,14 +16,14 @@ DONE: Final = b"data: [DONE]\n\n"
 
 def encode_event(data: str, *, event: str | None = None) -> bytes:
     """
-    Return one event as it stands on the wire.
+    Return one event as bytes in wire format.
 
     Args:
-        data: The payload; each of its lines becomes a ``data:`` line of its own.
-        event: The event's type, without line breaks; ``None`` leaves the default, ``message``.
+        data: The payload; each of its lines becomes a separate ``data:`` line.
+        event: The event's type, without line breaks; ``None`` keeps the default, ``message``.
 
     Raises:
-        ValueError: ``event`` holds a line break, which would end the field.
+        ValueError: ``event`` contains a line break, which would end the field.
     """
     lines = [f"data: {line}" for line in _lines(data)]
     if event is not None:
@@ -34,7 +34,7 @@ def encode_event(data: str, *, event: str | None = None) -> bytes:
 
 
 def encode_comment(text: str) -> bytes:
-    """Return ``text`` as comment lines, which clients skip: what servers send to keep alive."""
+    """Return ``text`` as comment lines, which clients skip; servers use them as keep-alives."""
     return _frame([f": {line}" for line in _lines(text)])
 
 

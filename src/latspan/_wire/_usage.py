@@ -1,4 +1,4 @@
-"""A provider's own token counts, whatever it calls them."""
+"""Token counts reported by a provider, under common names."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ __all__ = ["Usage", "at", "mapping"]
 
 class Usage(NamedTuple):
     """
-    What a provider counted, as it stands in its answer; unchecked, ``None`` where it said nothing.
+    Token counts as a provider reported them, not validated; ``None`` for a missing count.
 
     Args:
         input: Prompt tokens, cached ones included.
         cached: The part of ``input`` that was read from the prompt cache.
         cache_write: The part of ``input`` that was written to the prompt cache.
-        output: Generated tokens. Most providers include reasoning, some count it apart.
+        output: Generated tokens. Most providers include reasoning, some count it separately.
         reasoning: Generated tokens that were reasoning.
-        total: All tokens, by which those two kinds of providers are told apart.
+        total: All tokens. Shows whether ``output`` includes reasoning or not.
         audio_input: The part of ``input`` that was audio.
         audio_output: The part of ``output`` that was audio.
     """
@@ -37,19 +37,20 @@ _NOTHING: Final[Mapping[str, Any]] = {}
 
 
 def mapping(value: Any) -> Mapping[str, Any]:
-    """Return ``value`` if it is a mapping, and an empty one for anything else."""
+    """Return ``value`` if it is a mapping, otherwise an empty mapping."""
     if isinstance(value, dict) or (value is not None and isinstance(value, Mapping)):
         return value  # pyright: ignore[reportUnknownVariableType] - not by `cast`, which is a call
     return _NOTHING
 
 
 def at(body: Mapping[str, Any], *path: str) -> Any:
-    """Return what stands in ``body`` at ``path``, ``None`` where the way to it is missing."""
+    """Return the value at ``path`` in ``body``, ``None`` if any part of the path is missing."""
     value: Any = body
     for name in path:
-        # Nearly always a dict or nothing, and asking an abstract class takes ten times as long.
+        # Nearly always a dict or `None`, and `isinstance` with an abstract class takes ten times
+        # as long, so it comes last.
         if value is None or (not isinstance(value, dict) and not isinstance(value, Mapping)):
             return None
-        # Not by `cast`, which is a call of its own: this is done many times for each answer.
+        # `cast` would add a function call, and this runs many times per response.
         value = value.get(name)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
     return value  # pyright: ignore[reportUnknownVariableType]

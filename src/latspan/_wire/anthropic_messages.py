@@ -1,7 +1,7 @@
 """
-Anthropic messages: typed events, of which the first says who answers and what the prompt cost.
+Anthropic messages: typed events, the first of which has the model and the prompt's token count.
 
-Chunks are read by attribute, as the SDK's models give them.
+Chunks are SDK models, so their fields are read as attributes.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ _BEARS: Final = {
     "thinking_delta": ("thinking", _REASONING),
 }
 """
-By the delta's type: which field of it bears tokens, and of which kind.
+By type of delta: the field that contains tokens, and their kind.
 
-A ``compaction_delta`` is text too, but of a request of the server's own: its tokens are not among
-the message's.
+A ``compaction_delta`` is text too, but it belongs to a request made by the server itself: its
+tokens do not count as the message's.
 """
 
 
@@ -49,7 +49,8 @@ def _kind_of(chunk: Any) -> int:
         return _EMPTY
 
 
-# A block's start has these fields too, empty; so has the whole message, whose event none is.
+# The start of a block has these fields too, but empty. A whole message has them as well, but its
+# event is not a `content_block_delta`.
 _TOKEN: Final = re.compile(rb'"(?:(text|partial_json)|thinking)"\s*:\s*"(?!")')
 _DELTA: Final = re.compile(rb'"type"\s*:\s*"content_block_delta"')
 
@@ -64,10 +65,10 @@ def _kind_of_event(event: bytes) -> int:
 
 
 def _body_of(answer: Any) -> Body:
-    """Return events and whole messages in one shape, the message's."""
+    """Return the fields of an event or a whole message, both in the shape of a message."""
     kind = getattr(answer, "type", None)
     if kind in _OF_A_BLOCK:
-        # These events hold text alone.
+        # These events contain only text.
         return {}
     message = answer.message if kind == "message_start" else answer
     body = beside_text(message, "content")
@@ -98,15 +99,15 @@ def _finish_reasons(bodies: Iterable[Body]) -> dict[int, str | None]:
 
 
 _COUNTED_LAST: Final = frozenset({"output_tokens", "output_tokens_details"})
-"""What stands in the usage that a message starts with, and is known only at its end."""
+"""Counts in the usage at the start of a message that are final only at its end."""
 
 
 def _usage(bodies: Iterable[Body]) -> Usage | None:
     """
-    Return what was counted; later counts are cumulative.
+    Return the token counts; later counts are cumulative.
 
-    What a message starts with says nothing of its output, whatever number stands there.
-    Anthropic's ``input_tokens`` leaves cached tokens out; the conventions' includes them.
+    The output count at the start of a message is ignored: it does not reflect the output.
+    Anthropic's ``input_tokens`` excludes cached tokens; that of the conventions includes them.
     """
     counted: dict[str, Any] = {}
     for body in bodies:
@@ -143,7 +144,7 @@ ANTHROPIC_MESSAGES: Final = ApiFormat(
     finish_reasons=_finish_reasons,
     usage=_usage,
     kind_of=_kind_of,
-    # An event that bears a token has nothing besides.
+    # An event that contains a token has no other fields to read.
     only_text=_kind_of,
     body_of=_body_of,
     content=ANTHROPIC_MESSAGES_CONTENT,

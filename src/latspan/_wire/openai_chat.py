@@ -1,8 +1,8 @@
 """
-OpenAI chat completions: chunk objects and bodies of the SDK, or of anything compatible.
+OpenAI chat completions: chunk objects and bodies from the SDK or from compatible servers.
 
-Chunks are read by attribute, as the SDK's models give them; fields that a compatible server adds
-are where the SDK keeps unknown fields, in ``model_extra``.
+Chunks are SDK models, so their fields are read as attributes. The SDK keeps unknown fields, which
+compatible servers add, in ``model_extra``.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = [
     "usage",
 ]
 
-# Plain ints: comparing and storing them costs a third of what enum members do.
+# Plain integers, because comparing and storing them costs a third of the time of enum members.
 _EMPTY = int(ChunkKind.EMPTY)
 _REASONING = int(ChunkKind.REASONING)
 _VISIBLE = int(ChunkKind.VISIBLE)
@@ -39,7 +39,7 @@ def kind_of(chunk: Any) -> int:
     """
     Return the :class:`ChunkKind` of a ``chat.completion.chunk`` as a plain integer.
 
-    Never raises: what has not the shape of a chunk bears no token.
+    Never raises: an object without the shape of a chunk contains no token.
     """
     try:
         for choice in chunk.choices:
@@ -72,10 +72,10 @@ def _kind_of_wordless(delta: Any) -> int:
             if extra.get(name):
                 return _REASONING
         for detail in extra.get("reasoning_details") or ():
-            # An encrypted one is handed back to the server with the next request: it is no text.
+            # An encrypted detail is not text: the client only returns it with the next request.
             if read(detail, "text") or read(detail, "summary"):
                 return _REASONING
-    # A field of the SDK's own from openai 3 on, and an unknown one before.
+    # The SDK defines this field from openai 3 on; before, it is an unknown field.
     audio = getattr(delta, "audio", None)
     if audio is None:
         return _EMPTY
@@ -84,9 +84,9 @@ def _kind_of_wordless(delta: Any) -> int:
 
 def only_text(chunk: Any) -> int:
     """
-    Return the same of a chunk that has one choice, and no finish reason; else 0.
+    Return the kind of a chunk with one choice and no finish reason, and 0 for any other chunk.
 
-    Usage is not looked for, see :func:`continuous_usage`. Never raises.
+    It does not check for usage, see :func:`continuous_usage`. Never raises.
     """
     try:
         (choice,) = chunk.choices
@@ -101,17 +101,18 @@ def only_text(chunk: Any) -> int:
 
 def continuous_usage(first: Body) -> bool:
     """
-    Return whether every chunk of a stream has usage, judged by the first one.
+    Return whether every chunk of a stream has usage, judged by the first chunk.
 
-    Otherwise it comes with the finish reason, or in a chunk without text, and the content test
-    saves a tenth of what a chunk costs by not asking for it.
+    Otherwise usage arrives with the finish reason or in a chunk without text. The content test
+    then skips the check for usage, which saves a tenth of the time per chunk.
 
     Source: ``stream_options.continuous_usage_stats`` of vLLM.
     """
     return bool(first.get("usage"))
 
 
-# A quote inside a JSON string is escaped, so no text can look like a key. `(?!")`: not empty.
+# A quote inside a JSON string is escaped, so text cannot look like a key. `(?!")` excludes empty
+# values.
 _TOKEN: Final = re.compile(
     rb"""
     "(?:(?:content|refusal|arguments|input|audio"\s*:\s*\{[^{}]*?"(?:data|transcript))()
@@ -120,7 +121,7 @@ _TOKEN: Final = re.compile(
     """,
     re.VERBOSE,
 )
-"""The group is found in what is visible."""
+"""Fields that contain tokens. The group takes part in a match only for visible content."""
 
 
 _CONTENT: Final = b'"content":"'
@@ -128,7 +129,7 @@ _CONTENT_EMPTY: Final = b'"content":""'
 
 
 def _kind_of_event(event: bytes) -> int:
-    # Finding bytes costs a third of a search, and text is what most events bear.
+    # Most events contain text, and finding bytes takes a third of the time of a regular expression.
     if _CONTENT in event and _CONTENT_EMPTY not in event:
         return _VISIBLE
     kind = _EMPTY
@@ -147,8 +148,8 @@ def finish_reasons(bodies: Iterable[Body]) -> dict[int, str | None]:
             index, reason = choice.get("index"), choice.get("finish_reason")
             if not isinstance(index, int):
                 index = 0
-            # Some servers send an empty one with each chunk. And after its last text a choice may
-            # come again, in a chunk that has something else.
+            # Some servers send an empty reason with each chunk, and a choice may occur again after
+            # its last text, in a chunk with other fields. Neither must erase an earlier reason.
             reasons[index] = str(reason) if reason else reasons.get(index)
     return reasons
 
@@ -160,13 +161,13 @@ _OPENAIS: Final = {
 
 
 def attributes(bodies: Iterable[Body]) -> dict[str, str | int | bool]:
-    """Return what ``bodies`` say of an answer of OpenAI's, beside how it ended."""
+    """Return the span attributes that ``bodies`` contain, except the finish reasons."""
     bodies = tuple(bodies)
     return {**identity_in(bodies), **named_in(bodies, _OPENAIS)}
 
 
 def usage(bodies: Iterable[Body]) -> Usage | None:
-    """Return the last ``usage`` object in ``bodies``: cumulative, so the last is the whole."""
+    """Return the last ``usage`` object in ``bodies``: counts are cumulative, so it is the total."""
     found: Body | None = None
     for body in bodies:
         found = body.get("usage") or found
@@ -188,7 +189,7 @@ def usage(bodies: Iterable[Body]) -> Usage | None:
 
 
 def body_of(answer: Any) -> Body:
-    """Return the fields of a chunk or a completion beside its text."""
+    """Return the fields of a chunk or a completion except its text."""
     body = beside_text(answer, "choices")
     if body is None:
         return plain(answer)
@@ -204,11 +205,11 @@ def body_of(answer: Any) -> Body:
 
 def ended(bodies: Iterable[Body]) -> bool:
     """
-    Return whether the stream came to its end.
+    Return whether the stream reached its end.
 
-    The finish reason of every choice says so, and so does usage in a chunk without choices, which
-    comes after all finish reasons: of several choices at once they may be further back than what
-    is kept.
+    The end is reached if every choice has a finish reason, or if a chunk has usage and no choices.
+    Such a chunk follows all finish reasons. It is needed for a stream with several choices, whose
+    finish reasons may be in chunks older than those kept.
     """
     bodies = tuple(bodies)
     for body in bodies:
@@ -230,8 +231,9 @@ OPENAI_CHAT: Final = ApiFormat(
     content=OPENAI_CHAT_CONTENT,
     attributes=attributes,
     stream=Stream(
-        # Some servers leave `object` out. An error in place of an answer has no shape but this.
-        # Behind each "choices" is looked up to the next one: the time grows with the length alone.
+        # Some servers omit `object`. An error sent instead of a response has only this shape.
+        # The search after each "choices" stops at the next one, so that the time is linear in the
+        # length of the event.
         opens=re.compile(
             rb'"object"\s*:\s*"chat\.completion\.chunk"|\{"error"\s*:'
             rb'|"choices"\s*:\s*\[\s*\{(?:(?!"choices").)*?"delta"\s*:\s*\{',

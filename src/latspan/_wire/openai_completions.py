@@ -1,4 +1,4 @@
-"""OpenAI's older text completions, which many model servers still speak."""
+"""OpenAI's legacy text completions, which many model servers still support."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""OpenAI embeddings: one answer, in one piece."""
+"""OpenAI embeddings: one response, not streamed."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ __all__ = ["OPENAI_EMBEDDINGS"]
 _JSON: Final = json.JSONDecoder()
 
 _LONGEST_MEMBER: Final = 4096
-"""Bytes of a member that are looked at."""
+"""Maximum number of bytes of a member that are parsed."""
 
 _LONGEST_PARSED: Final = 1 << 16
-"""Bytes of an answer above which its vectors are not parsed, which would take milliseconds."""
+"""Size in bytes above which a response's vectors are not parsed: that would take milliseconds."""
 
 
 def _kind_of(chunk: Any) -> int:
@@ -33,20 +33,20 @@ def _body_of(answer: Any) -> Body:
     if isinstance(answer, bytes) and len(answer) > _LONGEST_PARSED:
         found = {name: _member(answer, name) for name in ("model", "usage")}
         return {name: value for name, value in found.items() if value is not None}
-    # Not the whole: its vectors are long, and only how long they are is asked for here.
+    # The whole response is not copied: its vectors are long, and only their length is needed.
     whole = plain(answer) if isinstance(answer, bytes) else answer
     vectors = read(whole, "data")
     vector = read(vectors[0], "embedding") if isinstance(vectors, list) and vectors else None
     return {
         "model": read(whole, "model"),
         "usage": copied(read(whole, "usage")),
-        # One in base64 has no dimensions that can be counted without decoding it.
+        # The dimensions of a base64 vector cannot be counted without decoding it.
         "dimensions": len(cast("list[object]", vector)) if isinstance(vector, list) else None,
     }
 
 
 def _member(answer: bytes, name: str) -> Any:
-    """Return a member of an answer that holds no text, so that no text can look like a name."""
+    """Return a member of a response; it contains no free text that could look like a name."""
     _, found, rest = answer.rpartition(b'"%s"' % name.encode())
     _, colon, value = rest[:_LONGEST_MEMBER].partition(b":")
     if not found or not colon:

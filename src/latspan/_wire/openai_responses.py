@@ -1,7 +1,7 @@
 """
-OpenAI responses: typed events, of which the last one holds the whole answer.
+OpenAI Responses API: typed events, the last of which contains the whole response.
 
-Chunks are read by attribute, as the SDK's models give them.
+Chunks are SDK models, so their fields are read as attributes.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _KINDS: Final = {
     "response.reasoning_text.delta": _REASONING,
     "response.reasoning_summary_text.delta": _REASONING,
 }
-"""The events that bear a token, if their ``delta`` is not empty."""
+"""Events that contain a token if their ``delta`` is not empty."""
 
 _KINDS_IN_BYTES: Final = {name.encode(): kind for name, kind in _KINDS.items()}
 
@@ -73,11 +73,11 @@ def _kind_of_event(event: bytes) -> int:
 
 
 _TEXTS: Final = ("output", "input", "instructions", "tools", "text", "metadata", "prompt")
-"""The fields of a whole answer that may be long; it repeats most of its request."""
+"""Fields of a whole response that may be long; a response repeats most of its request."""
 
 
 def _body_of(answer: Any) -> Body:
-    # An event that tells of the whole answer holds it; a whole answer is that itself.
+    # An event about the whole response has it in `response`; a whole response has no such field.
     if not hasattr(answer, "model_extra"):
         body = plain(answer)
         whole = body.get("response")
@@ -96,12 +96,12 @@ def _body_of(answer: Any) -> Body:
 
 
 def _typed(item: Any) -> Body:
-    """Return what an item of an answer is, without what it holds."""
+    """Return the type of an item of a response, without its content."""
     return {"type": getattr(item, "type", None)}
 
 
 def _fetched_body_of(answer: Any) -> Body:
-    # What it cost to generate, and what failed then, is of the call that generated it.
+    # Usage and errors of the generation belong to the call that generated the response.
     body = _body_of(answer)
     return {name: value for name, value in body.items() if name not in {"usage", "error"}}
 
@@ -111,7 +111,7 @@ def _ended(bodies: Iterable[Body]) -> bool:
 
 
 def _finish_reasons(bodies: Iterable[Body]) -> dict[int, str | None]:
-    """Return why the answer ended, in the words that chat completions have for it."""
+    """Return the finish reason of the response, by the names that chat completions use."""
     reasons: dict[int, str | None] = {}
     for body in bodies:
         if "output" in body:
@@ -124,7 +124,7 @@ def _finish_reasons(bodies: Iterable[Body]) -> dict[int, str | None]:
 
 
 def _reason_in(body: Body) -> str | None:
-    """Return why a whole answer ended, ``None`` for one that is still in the making."""
+    """Return the finish reason of a whole response, ``None`` if it is still in progress."""
     status = body.get("status")
     if status == "incomplete":
         status = at(body, "incomplete_details", "reason") or status
@@ -136,7 +136,7 @@ def _reason_in(body: Body) -> str | None:
 
 
 def _items(body: Body) -> list[dict[str, Any]]:
-    """Return the items of a whole answer, or the one that an event brings."""
+    """Return the items of a whole response, or the single item of an event."""
     item = body.get("item")
     return [cast("dict[str, Any]", item)] if isinstance(item, dict) else listed(body, "output")
 
@@ -190,7 +190,7 @@ OPENAI_RESPONSES: Final = ApiFormat(
     finish_reasons=_finish_reasons,
     usage=_usage,
     kind_of=_kind_of,
-    # An event that bears a token has nothing besides.
+    # An event that contains a token has no other fields to read.
     only_text=_kind_of,
     body_of=_body_of,
     content=OPENAI_RESPONSES_CONTENT,
@@ -216,7 +216,9 @@ OPENAI_RESPONSES_FETCHED: Final = replace(
     stream=replace(_STREAM, kind_of=_bears_nothing),
 )
 """
-The same answer, read once more: its tokens belong to the request that it was generated for.
+Format of a stored response that is fetched again.
+
+The tokens of such a response belong to the request that generated it.
 
 Source: OpenTelemetry GenAI conventions, ``gen_ai.operation.name``, ``fetch_response``.
 """

@@ -1,5 +1,5 @@
 """
-The ``Server-Timing`` header: a server's own times by name, in milliseconds.
+The ``Server-Timing`` header: durations measured by a server, by name, in milliseconds.
 
 Source: W3C Server Timing, "The Server-Timing Header Field".
 """
@@ -18,19 +18,23 @@ __all__ = ["FIELD", "HEADER", "TOTAL", "parsed", "written"]
 HEADER: Final = "server-timing"
 
 FIELD: Final = "server_timing"
-"""Where a body has the same text, by latspan's own definition: a stream's last chunk, say."""
+"""
+Field of a body that holds the header's text, for example in the last chunk of a stream.
+
+latspan defines this field; it is not part of a standard.
+"""
 
 TOTAL: Final = "total"
 """
-The entry of everything since the request came, named stages or not; up to the last token, where
-there are any.
+Name of the entry for the time from the arrival of the request, in named stages or not, to the last
+token, if there are tokens.
 """
 
 _TOKEN: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _LONGEST: Final = 16_384
-"""Characters that are read at most: a header says little, and comes from anybody."""
+"""Maximum number of characters to read: a valid header is short, and its source is untrusted."""
 _ENTRY: Final = re.compile(
-    # Nothing is tried twice: what is no entry might otherwise be read for hours.
+    # Possessive quantifiers prevent backtracking, which could take hours on a malformed header.
     r"""\s*+(?P<name>[!#$%&'*+\-.^_`|~0-9A-Za-z]++)
         (?P<parameters>(?:\s*+;\s*+[^=;,\s]++(?:\s*+=\s*+(?:
             "(?:[^"\\]|\\.)*+"(?=\s*+(?:[;,]|$))|[^;,]*+
@@ -44,10 +48,10 @@ _PARAMETER: Final = re.compile(
 
 def written(durations_ns: Iterable[tuple[str, int]]) -> str:
     """
-    Return the value of the header, which is in milliseconds.
+    Return the value of the header, with durations in milliseconds.
 
     Args:
-        durations_ns: Names and nanoseconds; what cannot be a name there is left out.
+        durations_ns: Names and nanoseconds; entries whose name is not an HTTP token are left out.
     """
     return ", ".join(
         f"{name};dur={in_unit(duration_ns, 'ms'):.3f}"
@@ -58,9 +62,10 @@ def written(durations_ns: Iterable[tuple[str, int]]) -> str:
 
 def parsed(value: str) -> Iterator[tuple[str, float]]:
     """
-    Yield the names that have a duration, and the milliseconds, in order.
+    Yield each name that has a duration, with the milliseconds, in order.
 
-    What is no entry ends the reading; a duration that is no decimal number is none.
+    Parsing stops at the first malformed entry. Entries whose duration is not a decimal number are
+    skipped.
     """
     value = value[:_LONGEST]
     at = 0
@@ -75,7 +80,7 @@ def parsed(value: str) -> Iterator[tuple[str, float]]:
 
 
 def _duration(parameters: str) -> float | None:
-    # The first of a name counts, says the source.
+    # If a parameter name occurs twice, the specification uses the first.
     for parameter in _PARAMETER.finditer(parameters):
         if parameter["name"].lower() == "dur":
             return as_number((parameter["value"] or "").strip().strip('"'))

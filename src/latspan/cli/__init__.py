@@ -1,7 +1,7 @@
 """
-The command ``latspan``: data on stdout, everything else on stderr.
+Command line ``latspan``: data on stdout, everything else on stderr.
 
-Nothing heavy is loaded before a subcommand runs, so that ``--help`` answers at once.
+No slow import happens before a subcommand runs, so ``--help`` responds immediately.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _USAGE: Final = 2
 _NOT_INTERPRETABLE: Final = 4
 _PIPE_CLOSED: Final = 1
 _NOT_WRITTEN: Final = 74
-"""``EX_IOERR`` of ``sysexits.h``; 1 would say that something is worse."""
+"""``EX_IOERR`` of ``sysexits.h``; 1 would mean that a comparison got worse."""
 
 _DESCRIPTION: Final = """\
 latspan shows where an LLM request's time went, segment by segment: connection,
@@ -51,29 +51,30 @@ def main(argv: Sequence[str] | None = None) -> int:
     Run ``latspan`` and return its exit code.
 
     Args:
-        argv: The command line after ``latspan``; the process's own if ``None``.
+        argv: Command line after ``latspan``; ``None`` uses the process's own.
 
     Returns:
-        0 fine · 1 missed or worse, or stdout's reader has gone · 2 usage · 3 inconclusive ·
-        4 invalid · 74 stdout takes no data · 130 after Ctrl-C · 143 after SIGTERM.
+        0 success · 1 missed or worse, or the reader of stdout has closed it · 2 usage ·
+        3 inconclusive · 4 invalid · 74 writing to stdout failed · 130 after Ctrl-C ·
+        143 after SIGTERM.
 
     Raises:
         SystemExit: From ``--help`` (0), ``--version`` (0) and a command line that cannot be
-            read (2).
+            parsed (2).
     """
     escape_what_has_no_code()
     try:
         try:
             return _exit_code_of(argv)
         finally:
-            # What argparse prints, too, which ignores whether anything takes it.
+            # Also flushes the output of argparse, which ignores write errors.
             deliver_output()
     except OutputError as error:
         silence_output()
         say(f"error: cannot write to standard output: {error}")
         return _NOT_WRITTEN
     except BrokenPipeError:
-        # Whoever read has enough.
+        # The reader of stdout closed it on purpose, for example `head`.
         silence_output()
         return _PIPE_CLOSED
 
@@ -104,10 +105,10 @@ def _exit_code_of(argv: Sequence[str] | None) -> int:
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser whose complaints quote the command line without its control characters."""
+    """Parser whose error messages quote the command line without its control characters."""
 
     def error(self, message: str) -> NoReturn:
-        """Print the usage and what is wrong with the line, and exit."""
+        """Print the usage and the error, and exit."""
         super().error(printable(message))
 
 

@@ -1,8 +1,8 @@
 """
-The chats of the demo: short questions with a long prompt among them, the same in every run.
+Chats of the demo: short questions, every tenth with a long prompt, the same in every run.
 
-Each prompt is like no other from its first words on, so that no cache of prefixes hides what
-reading a prompt costs.
+Each prompt differs from all others from its first words on, so that no prefix cache hides the cost
+of reading a prompt.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ __all__ = ["LONG_EVERY", "MODEL", "OUTPUT_TOKENS", "Chat", "Served", "chats", "s
 MODEL: Final = "smollm2-135m"
 
 OUTPUT_TOKENS: Final = 16
-"""The most tokens of an answer."""
+"""Maximum number of tokens of a response."""
 
 LONG_EVERY: Final = 10
-"""One chat in so many has a long prompt, which takes a slow core some 7 s to read."""
+"""One chat in this many has a long prompt, which takes a slow core about 7 s to read."""
 
 _FIRST_LONG: Final = 3
 _LONG_WORDS: Final = 950
@@ -50,8 +50,8 @@ class Chat:
     One question to the model.
 
     Args:
-        prompt: The user's message.
-        long: Whether the prompt has some 1,000 tokens, not some 40.
+        prompt: Text of the user's message.
+        long: Whether the prompt has about 1,000 tokens instead of about 40.
     """
 
     prompt: str
@@ -59,11 +59,11 @@ class Chat:
 
 
 class Served(Protocol):
-    """A model server that runs."""
+    """A running model server."""
 
     @property
     def base_url(self) -> str:
-        """What an OpenAI client takes as its ``base_url``."""
+        """Address for an OpenAI client's ``base_url``."""
         ...
 
 
@@ -82,18 +82,18 @@ def send(
     advance: Callable[[], None],
 ) -> list[Exception]:
     """
-    Start the server, send every chat and read every answer to its end, and stop the server.
+    Start the server, send every chat and read every response to its end, and stop the server.
 
     Args:
-        asked: The chats, in the order in which they are sent.
-        server: Where to; stopped in any case, and before this returns or raises.
-        concurrency: How many at a time, at least 1.
-        headers: What to add to a chat's request.
-        started: Called once the server is ready and before the first chat.
+        asked: Chats, in the order in which they are sent.
+        server: Model server; always stopped before this returns or raises.
+        concurrency: Maximum number of chats in flight, at least 1.
+        headers: Returns the headers to add to a chat's request.
+        started: Called once, when the server is ready and before the first chat.
         advance: Called after each chat, on the caller's thread.
 
     Returns:
-        What the chats that failed failed with.
+        Errors of the chats that failed.
 
     Raises:
         MissingExtraError: The package ``openai`` is not installed.
@@ -106,7 +106,7 @@ def send(
     stopping = Event()
     failures: list[Exception] = []
 
-    # Left in reverse: once the server is gone no read can wait, so the threads end at once.
+    # Exited in reverse: once the server has stopped no read can block, so the threads end at once.
     with ExitStack() as last, ThreadPoolExecutor(concurrency) as pool, server as served:
         started()
         client = last.enter_context(
@@ -115,7 +115,7 @@ def send(
                 api_key="latspan-demo",
                 max_retries=0,
                 timeout=_TIMEOUT_S,
-                # Never by way of a proxy, whatever the environment says: it is on this machine.
+                # No proxy, whatever the environment sets: the server is on this machine.
                 http_client=openai.DefaultHttpxClient(trust_env=False),
             )
         )
@@ -149,7 +149,7 @@ def send(
 
 
 def _chat(index: int) -> Chat:
-    # The same words for everyone; nothing here is secret.
+    # The same words in every run; nothing here is secret.
     words = random.Random(index)  # noqa: S311
     if index % LONG_EVERY == _FIRST_LONG:
         notes = " ".join(words.choice(_WORDS) for _ in range(_LONG_WORDS))

@@ -1,4 +1,4 @@
-"""What every subcommand says of itself."""
+"""Description of a subcommand."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ class Command:
     One subcommand of ``latspan``.
 
     Args:
-        name: What the user types after ``latspan``.
+        name: Name that the user types after ``latspan``.
         summary: One line for the list of commands.
-        description: What it does and prints, for its own help.
-        examples: Command lines, each with what it is for.
+        description: Its actions and output, for its own help.
+        examples: Command lines, each with its purpose.
         add_arguments: Adds its options to a parser.
-        run: Does it; returns the exit code.
+        run: Runs it; returns the exit code.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""``latspan demo``: the whole story on a real model server, in one command."""
+"""``latspan demo``: measures chats with a real model server, in one command."""
 
 from __future__ import annotations
 
@@ -80,19 +80,19 @@ def _run(arguments: argparse.Namespace) -> int:
     scripted: bool = arguments.scripted
     as_json: bool = arguments.json
 
-    # What is missing is said before a minute of work, not after it.
+    # A missing package is reported before a minute of work, not after it.
     report = _print_json if as_json else _printer()
 
     import latspan
 
-    # First of all, because it refuses an endpoint that cannot work.
+    # First, because it rejects an endpoint that is not valid.
     latspan.configure(
         endpoint=endpoint,
         export_enabled=endpoint is not None,
         service_name="latspan-demo",
         keep_records=None,
     )
-    # What an exporter cannot deliver is said once, at the end.
+    # Export failures are reported once, at the end.
     logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
     delivered = False
     try:
@@ -111,7 +111,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _send(requests: int, *, concurrency: int, scripted: bool) -> list[Exception]:
-    """Send the chats to a server that is gone afterwards; return what failed."""
+    """Send the chats to a server that is stopped afterwards; return the errors."""
     import latspan
 
     if "latspan_openai" not in latspan.auto_instrument():
@@ -181,11 +181,11 @@ def _plan(requests: int, concurrency: int) -> str:
 
 
 def _printer() -> Callable[[Snapshot], None]:
-    """Return what prints the report, having made sure that it can."""
+    """Return the function that prints the report; raise now if its package is missing."""
     try:
         from latspan.report import CallsReport
     except MissingExtraError as error:
-        # The demo needs more than what draws: its own extra has all of it.
+        # The demo needs more than the drawing package: its own extra includes all of them.
         raise MissingExtraError(error.package, extra="demo") from error
     from latspan._sdk import Config
 

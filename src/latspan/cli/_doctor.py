@@ -1,4 +1,4 @@
-"""``latspan doctor``: what is there, what is switched on, and does telemetry arrive."""
+"""``latspan doctor``: reports versions, integrations, conflicts and whether telemetry arrives."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _examined(timeout_s: float) -> Examination:
     try:
         from latspan._sdk._doctor import examine
     except ValueError as error:
-        # OpenTelemetry reads some variables, and refuses their values, while it is imported.
+        # OpenTelemetry reads some variables, and rejects their values, during import.
         raise ConfigError(
             f"OpenTelemetry refuses the environment: {foreign(str(error))}",
             hint="mend the variable, or remove it; without that no program can use OpenTelemetry",
@@ -86,7 +86,7 @@ def _document(examination: Examination) -> dict[str, object]:
 
 
 def _lines(examination: Examination, *, every_setting: bool) -> Iterator[str]:
-    """Yield what people read: a mark, a name, and what there is to say of it."""
+    """Yield the lines for a reader: a mark, a name, and details."""
     yield from _section("versions", [("", *row) for row in _versions(examination)])
     yield from _section("integrations", [_of(each) for each in examination.integrations])
     conflicts = [

@@ -1,4 +1,4 @@
-"""``latspan histogram``: what log files of histograms hold, together, and compared."""
+"""``latspan histogram``: shows, merges and compares log files of histograms."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def _run(arguments: argparse.Namespace) -> int:
 def _show(arguments: argparse.Namespace) -> int:
     from latspan.report import histogram_show_document
 
-    # What is missing is said before long files are read, not after it.
+    # A missing package is reported before long files are read, not after it.
     show = _print_json if arguments.json else _printer()
     totals, rows = _read(arguments, arguments.files)
     if arguments.json:
@@ -159,7 +159,7 @@ def _diff(arguments: argparse.Namespace) -> int:
 def _read(
     arguments: argparse.Namespace, files: Sequence[str]
 ) -> tuple[LogTotals, list[HistogramRow]]:
-    """Return what the files hold together, and the rows that were asked for."""
+    """Return the merged contents of the files, and the requested rows."""
     from latspan.cli._histogram_files import totals_of
     from latspan.report import rows_of
 
@@ -172,7 +172,7 @@ def _merge(arguments: argparse.Namespace) -> int:
     from latspan.cli._replacing import replacing
     from latspan.histogram import HistogramLogWriter
 
-    # It may be one of the files that are read.
+    # The output may be one of the input files.
     with replacing(arguments.output) as path, HistogramLogWriter(path) as writer:
         number = (_write_each if arguments.intervals else _write_one)(writer, arguments.files)
     say(f"{arguments.output}: {number}")
@@ -198,7 +198,7 @@ def _write_each(writer: HistogramLogWriter, files: Sequence[str]) -> str:
         return interval.start_epoch_ns
 
     for interval in logs.read(iter(heapq.merge(*logs.each(), key=start))):
-        # A log of another program may have a tag twice in one interval.
+        # A log of another program may repeat a tag within one interval.
         by_tag = LogTotals()
         by_tag.add(interval)
         _write(writer, by_tag)
@@ -216,7 +216,7 @@ def _write(writer: HistogramLogWriter, totals: LogTotals) -> None:
 
 
 def _printer() -> Callable[[object], None]:
-    """Return what prints a table, having made sure that it can."""
+    """Return the function that prints a table; raise now if its package is missing."""
     from latspan.report import HistogramsTable
 
     del HistogramsTable

@@ -1,4 +1,4 @@
-"""Reading the files that ``latspan histogram`` is given: progress and torn intervals on stderr."""
+"""Reader of the files passed to ``latspan histogram``; progress and torn intervals on stderr."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ __all__ = ["Logs", "totals_of"]
 _PART_BYTES: Final = 1024 * 1024
 _LONG_BYTES: Final = 16 * _PART_BYTES
 _MOST_WARNINGS: Final = 20
-"""Torn intervals of a file that are named one by one."""
+"""Maximum number of torn intervals per file that are listed individually."""
 
 
 class Logs:
     """
-    Files that are read to their ends, one after the other or side by side.
+    Log files that are read to their ends, one after the other or in parallel.
 
     Args:
-        paths: The files.
+        paths: Paths of the files.
 
     Raises:
-        ConfigError: One of them cannot be read.
+        ConfigError: A file cannot be read.
     """
 
     def __init__(self, paths: Sequence[str]) -> None:
@@ -39,15 +39,15 @@ class Logs:
         self._bytes = sum(_size_of(log) for log in self._logs)
 
     def each(self) -> list[Iterator[LoggedInterval]]:
-        """Return the intervals of each file by itself."""
+        """Return one iterator of intervals per file."""
         return [_intervals_of(log) for log in self._logs]
 
     def read(self, intervals: Iterator[LoggedInterval]) -> Iterator[LoggedInterval]:
         """
-        Yield the intervals, and say how far reading is, and in the end what was torn.
+        Yield the intervals; report the progress of reading, and at the end the torn intervals.
 
         Args:
-            intervals: Of the logs, in any order.
+            intervals: Intervals of the logs, in any order.
         """
         with ExitStack() as stack:
             advance = _nothing
@@ -68,18 +68,18 @@ class Logs:
                 say(f"warning: {log.path}: {more:,} more torn intervals were left out")
 
     def __iter__(self) -> Iterator[LoggedInterval]:
-        """Yield the intervals of each file after those of the one before it."""
+        """Yield the intervals of all files, file by file."""
         return self.read(chain.from_iterable(self.each()))
 
 
 def totals_of(paths: Sequence[str]) -> LogTotals:
     """
-    Return what the files hold together.
+    Return the merged contents of the files.
 
     Raises:
         ConfigError: A file cannot be read.
-        HistogramFormatError: A file is damaged, or no log.
-        HistogramPrecisionError: A series was written with different precisions.
+        HistogramFormatError: A file is damaged, or is not a log.
+        HistogramPrecisionError: A series has different precisions.
     """
     totals = LogTotals()
     for interval in Logs(paths):
@@ -93,11 +93,11 @@ def _intervals_of(log: HistogramLog) -> Iterator[LoggedInterval]:
 
 
 def _nothing() -> None:
-    """Say nothing: the files are short."""
+    """Report no progress, because the files are short."""
 
 
 def _size_of(log: HistogramLog) -> int:
-    """Return a file's size; without opening it, for a FIFO's writer would find its reader gone."""
+    """Return the size of a file without opening it: a FIFO's writer would lose its reader."""
     with _readable(log):
         state = log.path.stat()
         if stat.S_ISDIR(state.st_mode):
@@ -107,7 +107,7 @@ def _size_of(log: HistogramLog) -> int:
 
 @contextmanager
 def _readable(log: HistogramLog) -> Generator[None]:
-    """Raise what the system refuses as an error of the one who named the file."""
+    """Raise an error of the system as a :class:`ConfigError` that names the file."""
     try:
         yield
     except OSError as error:

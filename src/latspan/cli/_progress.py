@@ -1,4 +1,4 @@
-"""How far a run is: a bar where stderr is a terminal, else a line now and then."""
+"""Progress display: a bar if stderr is a terminal, otherwise an occasional line."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _LINES_EVERY: Final = 10
 @contextmanager
 def progress(total: int, noun: str) -> Generator[Callable[[], None]]:
     """
-    Yield what to call each time that one of ``total`` is done.
+    Yield the function to call each time one of ``total`` items is done.
 
     Args:
-        total: How many there will be, at least 1.
-        noun: What they are, in the plural.
+        total: Number of items, at least 1.
+        noun: Name of the items, in the plural.
     """
     stderr: TextIO | None = sys.stderr
     if stderr is not None and stderr.isatty():

@@ -1,8 +1,8 @@
 """
-A file that is written whole before anything is there, and takes another's place at once.
+Atomic replacement of a file: the new contents are written completely, then moved into place.
 
-A symbolic link stays one: its target is replaced. A device or a FIFO is not replaced, what was
-written is sent through it.
+A symbolic link is kept, and its target is replaced. A device or a FIFO is not replaced; the
+contents are written to it.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ __all__ = ["replacing"]
 @contextmanager
 def replacing(output: str) -> Generator[Path]:
     """
-    Yield where to write; at the end of the block it is in the place of ``output``.
+    Yield the path to write to; at the end of the block it replaces ``output``.
 
-    If the block raises, ``output`` is as it was.
+    If the block raises, ``output`` is unchanged.
 
     Args:
-        output: What was asked for.
+        output: Path given by the user.
 
     Raises:
         ConfigError: It is a folder, or cannot be written to.
     """
     with _refused(output):
         target = Path(output).resolve()
-        # Not the target's: a link in /dev/fd to a pipe leads to no path.
+        # Not the target's mode: a link in /dev/fd to a pipe does not resolve to a path.
         mode = _mode_of(Path(output))
         if mode is not None and stat.S_ISDIR(mode):
             raise ConfigError(f"{output} is a folder", hint="name a file in it")
         is_file = mode is None or stat.S_ISREG(mode)
-        # A folder of its own beside the file: nothing there is left from another run, and what
-        # is made in it has the rights that the process gives its files.
+        # A new folder next to the file: it holds no files of another run, and a file created in it
+        # gets the process's usual permissions.
         folder = TemporaryDirectory(
             prefix=".latspan-", dir=target.parent if is_file else None, ignore_cleanup_errors=True
         )
@@ -58,7 +58,7 @@ def replacing(output: str) -> Generator[Path]:
 
 
 def _mode_of(path: Path) -> int | None:
-    """Return the type and the rights of a file, ``None`` if there is none."""
+    """Return the type and permissions of a file; ``None`` if it does not exist."""
     try:
         return path.stat().st_mode
     except FileNotFoundError:
@@ -67,7 +67,7 @@ def _mode_of(path: Path) -> int | None:
 
 @contextmanager
 def _refused(output: str) -> Generator[None]:
-    """Raise what the system refuses as an error of the one who named the file."""
+    """Raise an error of the system as a :class:`ConfigError` that names the file."""
     try:
         yield
     except (OSError, RuntimeError) as error:

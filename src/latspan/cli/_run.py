@@ -1,4 +1,4 @@
-"""``latspan run``: any program, instrumented, unchanged."""
+"""``latspan run``: runs any program, unchanged, with instrumentation."""
 
 from __future__ import annotations
 
@@ -58,11 +58,11 @@ def _run(arguments: argparse.Namespace) -> int:
     if path is None:
         return _say_why_not(name)
     environment = environment_for(dict(os.environ), os.getpid())
-    # Python ignores these, and what is ignored stays so in the program.
+    # Python ignores these signals, and the program would inherit that.
     for number in (signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_DFL)
     try:
-        os.execve(path, program, environment)  # noqa: S606 - that is what it is for
+        os.execve(path, program, environment)  # noqa: S606 - running it is the purpose
     except OSError as error:
         for number in (signal.SIGPIPE, signal.SIGXFSZ):
             signal.signal(number, signal.SIG_IGN)

@@ -1,8 +1,8 @@
 """
-What leaves a command: data to stdout, and what is said to the person at the terminal to stderr.
+Output of a command: data on stdout, messages to the user on stderr.
 
-Either may be a full disk, a pipe whose reader has gone, closed, or a terminal that does not have
-every character. Data that cannot be written is an error, what is said to a person is not.
+Either stream may be a full disk, a pipe whose reader has closed it, closed, or a terminal that
+lacks some characters. A failure to write data is an error; a failure to write a message is not.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ _LONGEST: Final = 4_000
 
 
 class OutputError(Exception):
-    """Data could not be written to stdout."""
+    """Writing data to stdout failed."""
 
 
 @contextmanager
 def output() -> Generator[TextIO]:
     """
-    Yield stdout, and have what was written to it delivered at the end of the block.
+    Yield stdout, and flush it at the end of the block.
 
     Raises:
-        OutputError: It is closed, or what it leads to takes no more.
-        BrokenPipeError: Whoever read it has enough.
+        OutputError: It is closed, or its destination does not accept more data.
+        BrokenPipeError: The reader of stdout has closed it.
     """
-    # Python has none where it was closed before the process began.
+    # `sys.stdout` is `None` if it was closed before the process began.
     stdout: TextIO | None = sys.stdout
     if stdout is None or stdout.closed:
         raise OutputError("it is closed")
@@ -56,11 +56,11 @@ def output() -> Generator[TextIO]:
 
 def deliver_output() -> None:
     """
-    Have delivered what was written to stdout, if there is one.
+    Flush stdout, if there is one.
 
     Raises:
-        OutputError: What it leads to takes no more.
-        BrokenPipeError: Whoever read it has enough.
+        OutputError: Its destination does not accept more data.
+        BrokenPipeError: The reader of stdout has closed it.
     """
     if sys.stdout is not None and not sys.stdout.closed:
         with output():
@@ -68,9 +68,9 @@ def deliver_output() -> None:
 
 
 def say(line: str) -> None:
-    """Print a line to stderr, at once: stdout may be a file or a pipe of its own pace."""
+    """Print a line to stderr and flush it: stdout may be a file or a slower pipe."""
     stderr: TextIO | None = sys.stderr
-    # Without one, print() would write to stdout.
+    # Without stderr, print() would write to stdout.
     if stderr is not None:
         try:
             print(printable(line, longest=_LONGEST), file=stderr, flush=True)
@@ -79,21 +79,21 @@ def say(line: str) -> None:
 
 
 def escape_what_has_no_code() -> None:
-    """Have characters that stdout's encoding lacks escaped, as stderr has them escaped already."""
+    """Escape characters that stdout's encoding lacks, as Python already does for stderr."""
     stdout: TextIO | None = sys.stdout
     if isinstance(stdout, TextIOWrapper):
         stdout.reconfigure(errors="backslashreplace")
 
 
 def silence_output() -> None:
-    """Throw away what stdout did not take."""
+    """Discard the data that stdout did not accept."""
     stdout: TextIO | None = sys.stdout
     if stdout is not None:
         _silence(stdout)
 
 
 def _silence(stream: TextIO) -> None:
-    # Python's own flush at exit would complain of what is left, and end with a code of its own.
+    # Python's own flush at exit would report the remaining data, and set its own exit code.
     with suppress(OSError, ValueError):
         number = stream.fileno()
         nowhere = os.open(os.devnull, os.O_WRONLY)

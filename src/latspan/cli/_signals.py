@@ -1,4 +1,4 @@
-"""SIGTERM as Ctrl-C: an exception, so that whatever was started is also stopped."""
+"""SIGTERM handling as for Ctrl-C: an exception, so that started processes are also stopped."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ if TYPE_CHECKING:
 __all__ = ["INTERRUPTED", "TERMINATED", "Terminated", "interrupts_raise"]
 
 INTERRUPTED: Final = 128 + signal.SIGINT
-"""The exit code after Ctrl-C, as a shell gives it."""
+"""Exit code after Ctrl-C, as in a shell."""
 
 TERMINATED: Final = 128 + signal.SIGTERM
-"""The exit code after SIGTERM, as a shell gives it."""
+"""Exit code after SIGTERM, as in a shell."""
 
 _SOON_S: Final = 0.01
-"""When a lost interrupt is raised again: after the finaliser that lost it, most likely."""
+"""Delay before a lost interrupt is raised again: most likely after the finaliser that lost it."""
 
 
 class Terminated(KeyboardInterrupt):
-    """The process was asked to end by SIGTERM."""
+    """SIGTERM requested the end of the process."""
 
 
 @contextmanager
@@ -34,10 +34,10 @@ def interrupts_raise() -> Generator[None]:
     """
     Have SIGTERM raise :class:`Terminated` inside the block, and lose neither it nor Ctrl-C.
 
-    Python raises wherever the main thread happens to be. In a finaliser or the callback of a weak
-    reference that is nowhere: Python says that it ignored the exception, and goes on. Such an
-    interrupt is raised again a moment later, by SIGALRM, until it arrives. On any other thread
-    than the main one, where Python allows no handlers, this does nothing.
+    Python raises in the code that the main thread is running. In a finaliser or the callback of a
+    weak reference, Python only prints that it ignored the exception, and continues. Such an
+    interrupt is raised again a moment later, by SIGALRM, until it takes effect. On any thread but
+    the main one, where Python does not allow signal handlers, this does nothing.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -57,10 +57,10 @@ def interrupts_raise() -> Generator[None]:
 
 class _Interrupts:
     """
-    Raises interrupts, and raises those again that were lost.
+    Raises interrupts, and raises lost ones again.
 
     Args:
-        others: Hears of what else was ignored.
+        others: Receives the other exceptions that Python ignored.
     """
 
     def __init__(self, others: Callable[[UnraisableHookArgs], object]) -> None:
@@ -68,17 +68,17 @@ class _Interrupts:
         self._lost: type[KeyboardInterrupt] = KeyboardInterrupt
 
     def terminate(self, number: int, frame: FrameType | None) -> None:
-        """Be the handler of SIGTERM."""
+        """Handle SIGTERM."""
         del number
         self._raise(Terminated, frame)
 
     def raise_again(self, number: int, frame: FrameType | None) -> None:
-        """Be the handler of SIGALRM."""
+        """Handle SIGALRM."""
         del number
         self._raise(self._lost, frame)
 
     def hear_what_was_ignored(self, unraisable: UnraisableHookArgs, /) -> None:
-        """Be ``sys.unraisablehook``."""
+        """Handle ignored exceptions, as ``sys.unraisablehook``."""
         if issubclass(unraisable.exc_type, KeyboardInterrupt):
             self._raise_later(unraisable.exc_type)
         else:
@@ -87,7 +87,7 @@ class _Interrupts:
     def _raise(self, interrupt: type[KeyboardInterrupt], frame: FrameType | None) -> None:
         while frame is not None:
             if frame.f_code is _HOOK:
-                # What is raised in the hook is lost like what the hook is told of.
+                # An exception raised inside the hook is lost too.
                 self._raise_later(interrupt)
                 return
             frame = frame.f_back

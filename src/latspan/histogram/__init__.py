@@ -1,9 +1,9 @@
 """
 Sparse HDR histograms: percentiles to three digits, with exact counts, sums and extremes.
 
-They are written and read as HdrHistogram's own text and logs; what does that is loaded when it is
-first asked for. It knows numbers and files: no requests, no OpenTelemetry, and of series only
-their tags.
+Histograms are written and read in HdrHistogram's own text and log formats. The modules for that are
+imported on first use. This package handles numbers and files. It does not depend on requests or on
+OpenTelemetry, and identifies series only by their tags.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Many values at once: whether they can be counted as they are, and what is exact about them."""
+"""Batches of values, checked for integers and range, with their exact sum and extremes."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from latspan.histogram._numpy import PAYS_FROM, loaded_numpy
 __all__ = ["Batch", "batches_of"]
 
 _LARGEST: Final = 1 << 16
-"""Values in a batch at most, so that their sum, up to 24 hours each, fits into 64 bits."""
+"""Maximum number of values per batch, so that a sum of values of 24 hours fits into 64 bits."""
 
 
 class Batch(NamedTuple):
     """
-    Values that can be counted.
+    Values that can be counted without further checks.
 
     Args:
         values: Integers in [0, 24 h], in any order.
-        sum_ns: Their exact sum.
-        lowest_ns: The smallest; without meaning where there is none.
-        highest_ns: The largest; without meaning where there is none.
-        rejected: How many more there were that are negative.
-        clamped: How many were above 24 hours, and are 24 hours now.
-        numpy: The module, where the values are an array of its; ``None`` for a list.
+        sum_ns: The exact sum of the values.
+        lowest_ns: The smallest value; not meaningful if there are no values.
+        highest_ns: The largest value; not meaningful if there are no values.
+        rejected: Number of negative values, which are not in ``values``.
+        clamped: Number of values above 24 hours, which were replaced by 24 hours.
+        numpy: The numpy module if ``values`` is a numpy array; ``None`` for a list.
     """
 
     values: Any
@@ -48,7 +48,7 @@ def batches_of(values: Sequence[int]) -> list[Batch]:
         values: At least one.
 
     Raises:
-        InvalidValueError: One of them is no integer.
+        InvalidValueError: A value is not an integer.
     """
     if len(values) <= _LARGEST:
         return [_batch(values)]
@@ -64,7 +64,8 @@ def _batch(values: Sequence[int]) -> Batch:
             # Sequences of unequal length, for example.
             return _sorted_out(values)
         if held.dtype.kind == "i" and held.ndim == 1:
-            # The methods `min`, `max` and `sum` do the same and more around it.
+            # Faster than the methods `min`, `max` and `sum`, which do extra work around the same
+            # reductions.
             lowest_ns = int(numpy.minimum.reduce(held))
             highest_ns = int(numpy.maximum.reduce(held))
             if lowest_ns >= 0 and highest_ns <= HIGHEST_NS:
@@ -72,11 +73,11 @@ def _batch(values: Sequence[int]) -> Batch:
                 return Batch(held, sum_ns, lowest_ns, highest_ns, numpy=numpy)
         return _sorted_out(values)
     if isinstance(values, array):
-        # Its numbers are made anew each time they are looked at.
+        # An array creates a new integer object on each access; the list creates them once.
         values = values.tolist()
     try:
         sum_ns = sum(values)
-        # A sum is an integer only if everything in it is.
+        # The sum is an integer only if all values are integers.
         if type(sum_ns) is int:
             lowest_ns, highest_ns = min(values), max(values)
             if lowest_ns >= 0 and highest_ns <= HIGHEST_NS:
@@ -87,7 +88,7 @@ def _batch(values: Sequence[int]) -> Batch:
 
 
 def _sorted_out(values: Sequence[object]) -> Batch:
-    """Look at each value by itself."""
+    """Return a batch after checking each value, with negative and too large values handled."""
     integers = [_integer(value) for value in values]
     held = [min(value, HIGHEST_NS) for value in integers if value >= 0]
     return Batch(

@@ -1,8 +1,8 @@
 """
-The arithmetic of HDR buckets: which bucket a value falls into, and what a bucket stands for.
+Arithmetic of HDR buckets: the index of a value, and the values of a bucket.
 
 A bucket's width is at most 1/1024 of any value in it: three significant digits. Below 2048 every
-integer has a bucket of its own, 0 included. Nothing here knows counts.
+integer has its own bucket, 0 included. This module does not handle counts.
 
 Source: HdrHistogram, ``countsArrayIndex`` for a lowest discernible value of 1 and three digits.
 """
@@ -27,13 +27,13 @@ __all__ = [
 ]
 
 HIGHEST_NS: Final = 24 * 3600 * NS_PER_S
-"""The highest value that is told apart: 24 hours."""
+"""Highest value that is recorded without clamping: 24 hours."""
 
 SUB_BUCKETS: Final = 2048
-"""Buckets of width 1; every doubling of the value after them has half as many."""
+"""Number of buckets of width 1; each further doubling of the value has half as many buckets."""
 
 HALF_MAGNITUDE: Final = 10
-"""The power of two that half of the sub-buckets are."""
+"""Base-2 logarithm of half the number of sub-buckets."""
 
 
 def index_of(value_ns: int) -> int:
@@ -44,7 +44,7 @@ def index_of(value_ns: int) -> int:
         value_ns: At least 0.
 
     Returns:
-        At least 0, and growing with the value.
+        At least 0; it increases with the value.
 
     Source: HdrHistogram, ``AbstractHistogram.countsArrayIndex``.
     """
@@ -75,10 +75,10 @@ def middle_value_of(index: int) -> int:
 @cache
 def lowest_values() -> array[int]:
     """Return the lowest value of every bucket."""
-    # For whoever needs those of many buckets: to look one up takes a tenth of calculating it.
+    # For callers that need the values of many buckets: a lookup takes a tenth of the calculation.
     return array("Q", map(lowest_value_of, range(index_of(HIGHEST_NS) + 1)))
 
 
 def _shift_of(index: int) -> int:
-    """Return the power of two that the bucket is wide."""
+    """Return the base-2 logarithm of the bucket's width."""
     return max((index >> HALF_MAGNITUDE) - 1, 0)

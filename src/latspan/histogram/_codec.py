@@ -1,8 +1,8 @@
 """
-Histograms as text: HdrHistogram's V2 format, compressed, in Base64 (``HISTFAAA…``).
+Encoding of histograms as text: HdrHistogram's V2 format, compressed, in Base64 (``HISTFAAA…``).
 
-The text has the buckets' counts. The exact sum, smallest and largest value, and what was
-rejected or clamped are not in it; a log has them beside it.
+The text contains the buckets' counts. It does not contain the exact sum, the smallest and largest
+value, and the numbers of rejected and clamped values; a log stores them in a separate comment.
 
 Source: HdrHistogram, ``AbstractHistogram.encodeIntoCompressedByteBuffer``.
 """
@@ -34,17 +34,26 @@ _OLD: Final = {0x1C849301: "V1", 0x1C849302: "V1", 0x1C849308: "V0", 0x1C849309:
 _DOUBLES: Final = {0x0C72124E, 0x0C72124F}
 
 _ENVELOPE: Final = struct.Struct(">II")
-"""Cookie, and the length of what is compressed."""
+"""Cookie, and the length of the compressed data."""
 
 _HEADER: Final = struct.Struct(">IIiiqqd")
 """Cookie, length of the counts, normalizing offset, digits, lowest, highest, ratio."""
 
 _NO_RATIO: Final = (1.0, 5e-324)
-"""1, and the bits of the integer 1, which HdrHistogram in JavaScript writes in its place."""
+"""
+Conversion ratios that mean no conversion.
+
+They are 1.0, and the double with the bits of the integer 1, which HdrHistogram in JavaScript writes
+instead.
+"""
 
 _MOST_BYTES_A_COUNT: Final = 9
 _MOST_MAGNITUDE: Final = 61
-"""Of the lowest value and the sub-buckets together: beyond, values do not fit into 64 bits."""
+"""
+Maximum sum of the magnitudes of the lowest value and of the sub-buckets.
+
+With a larger sum, values would not fit into 64 bits.
+"""
 
 _MEND: Final = "take the text as it was written, whole and on one line"
 _WHOLE: Final = "record whole numbers of nanoseconds, without a conversion ratio"
@@ -54,15 +63,16 @@ _REWRITE: Final = "write it again with a version of HdrHistogram that writes for
 @dataclass(frozen=True, slots=True)
 class DecodedBuckets:
     """
-    The counts of a histogram that was read, in latspan's own buckets.
+    Counts of a decoded histogram, in latspan's own buckets.
 
     Args:
         buckets: Each occupied bucket's index and count, lowest first.
-        precision: How well its values are known.
-        clamped: Values above 24 hours; each is counted as 24 hours.
-        sum_ns: The sum of the middles of the writer's buckets, where those are not latspan's own.
-        min_ns: The lowest value of the writer's first bucket, where that is not latspan's own.
-        counts_bytes: How many bytes of counts were decoded.
+        precision: Precision of the values.
+        clamped: Number of values above 24 hours; each is counted as 24 hours.
+        sum_ns: Sum of the middles of the writer's buckets; ``None`` if those are latspan's own.
+        min_ns: Lowest value of the writer's first bucket; ``None`` if the buckets are latspan's
+            own.
+        counts_bytes: Number of bytes of counts that were decoded.
     """
 
     buckets: tuple[tuple[int, int], ...]
@@ -73,7 +83,7 @@ class DecodedBuckets:
     counts_bytes: int = 0
 
     def histogram(self) -> Histogram:
-        """Return the values as a histogram; what the text does not hold is estimated."""
+        """Return the values as a histogram; values missing from the text are estimated."""
         return Histogram.from_buckets(
             self.buckets, sum_ns=self.sum_ns, min_ns=self.min_ns, clamped=self.clamped
         )
@@ -82,14 +92,14 @@ class DecodedBuckets:
 @dataclass(frozen=True, slots=True)
 class Decoded:
     """
-    A histogram that was read.
+    Histogram decoded from text.
 
-    Where it was written with less precision than latspan's, each value stands as the highest that
-    its bucket holds. So percentiles are those of whoever wrote it.
+    If it was written with lower precision than latspan's, each value is stored as the highest value
+    of the writer's bucket. So percentiles equal those that the writer would report.
 
     Args:
-        histogram: The values. Sum, smallest and largest are estimated from the buckets.
-        precision: How well its values are known.
+        histogram: The values. The sum and the extremes are estimated from the buckets.
+        precision: Precision of the values.
     """
 
     histogram: Histogram
@@ -97,7 +107,7 @@ class Decoded:
 
     @property
     def significant_digits(self) -> int:
-        """How many digits of its values are known, in [0, 3]."""
+        """Number of significant digits of the values, in [0, 3]."""
         return self.precision.significant_digits
 
 
@@ -119,14 +129,14 @@ def encode(histogram: Histogram) -> str:
 
 def decode(text: str) -> Decoded:
     """
-    Return the histogram that the text is.
+    Decode a histogram from text.
 
     Args:
-        text: As :func:`encode` or any other HdrHistogram wrote it.
+        text: Text written by :func:`encode` or by any other HdrHistogram.
 
     Raises:
         HistogramFormatError: The text is damaged, or in a format that cannot be read exactly:
-            V0, V1, or with values that are no whole numbers.
+            V0, V1, or with values that are not integers.
     """
     decoded = decode_buckets(text)
     return Decoded(decoded.histogram(), decoded.precision)
@@ -134,14 +144,14 @@ def decode(text: str) -> Decoded:
 
 def decode_buckets(text: str, *, most_bytes: int = MOST_COUNTS_BYTES) -> DecodedBuckets:
     """
-    Return the counts of the histogram that the text is.
+    Decode the counts of a histogram from text.
 
     Args:
-        text: As for :func:`decode`.
-        most_bytes: How many bytes of counts may be decoded.
+        text: Text as for :func:`decode`.
+        most_bytes: Maximum number of bytes of counts to decode.
 
     Raises:
-        HistogramFormatError: As :func:`decode`.
+        HistogramFormatError: As for :func:`decode`, or there are more than ``most_bytes``.
     """
     layout, packed = _unwrapped(text, most_bytes)
     counters = unpack(packed, layout.length)
@@ -164,7 +174,8 @@ def _in_our_buckets(
         counts[index] = counts.get(index, 0) + count
         sum_ns += min((lowest + highest + 1) // 2, HIGHEST_NS) * count
     return DecodedBuckets(
-        # The writer's buckets come in order, and so do latspan's that they fall into.
+        # The writer's buckets are in ascending order, so the latspan buckets that they map to are
+        # as well.
         tuple(counts.items()),
         layout.precision,
         clamped,
@@ -175,7 +186,7 @@ def _in_our_buckets(
 
 
 def _unwrapped(text: str, most_bytes: int) -> tuple[Layout, bytes]:
-    """Return what a histogram says of itself, and its counts, decompressed."""
+    """Return a histogram's layout and its decompressed counts."""
     try:
         data = base64.b64decode(text.strip(), validate=True)
     except (binascii.Error, ValueError):
@@ -193,7 +204,7 @@ def _unwrapped(text: str, most_bytes: int) -> tuple[Layout, bytes]:
 
 
 def _inflated(compressed: bytes, most_bytes: int) -> tuple[Layout, bytes]:
-    """Decompress as much as the header admits, and not a byte more."""
+    """Decompress only as many bytes as the header declares."""
     inflate = zlib.decompressobj()
     try:
         header = inflate.decompress(compressed, _HEADER.size)
@@ -215,8 +226,9 @@ def _inflated(compressed: bytes, most_bytes: int) -> tuple[Layout, bytes]:
 
 
 def _read_header(header: bytes, most_bytes: int) -> tuple[Layout, int]:
-    """Return what the header says, and how many bytes of counts follow, both possible."""
-    # The offset says how the writer's array was rotated. Counts are written as if it were not.
+    """Return the layout and the number of bytes of counts from the header, both validated."""
+    # The offset gives the rotation of the writer's array. It is ignored, because counts are written
+    # as if the array were not rotated.
     cookie, length, _, digits, lowest, highest, ratio = _HEADER.unpack(header)
     _refuse_foreign(cookie, _PLAIN)
     if ratio not in _NO_RATIO:

@@ -1,12 +1,13 @@
 """
-How often each bucket was hit, in as little memory as two plain forms allow.
+Counts of hits per bucket, in the smaller of two simple forms.
 
-A hit is a bucket's number in a list, two bytes. A list that has grown long is folded into
-counters, one for every bucket from the lowest to the highest, and so is a shorter one at the end,
-where counters take no more than it does.
+The first form is a list of hits. A hit is the index of its bucket and takes two bytes. The second
+form is a range of counters, one for every bucket from the lowest to the highest. A long list of
+hits is folded into counters. At the end, a shorter list is folded too if the counters take no more
+memory than the list.
 
-While values come, counters are a Python list, the quickest to add to. At the end they are an array,
-as wide as the number of hits demands, so that none can overflow.
+While values are added, the counters are a Python list, the fastest form for adding. At the end they
+become an array. Its item size depends on the total number of hits, so that no counter can overflow.
 """
 
 from __future__ import annotations
@@ -28,22 +29,26 @@ from latspan.histogram._numpy import PAYS_FROM, loaded_numpy
 __all__ = ["Counts"]
 
 _LONG: Final = 1 << 15
-"""Hits after which a list is folded: 64 kB, so that a bucket that is hit often is added to once."""
+"""
+Number of hits from which a list is folded into counters.
+
+The list then takes 64 kB. It is long, so that a bucket with many hits is added to only once.
+"""
 
 _HIT_BYTES: Final = 2
 _OPEN_BYTES: Final = 40
-"""What a counter takes in a list, with the integer that it is."""
+"""Bytes per counter in a Python list, including its integer object."""
 
 _WIDTHS: Final = (("H", 1 << 16), ("I", 1 << 32), ("Q", 1 << 64))
-"""Type codes of counters at the end, and from how many hits on a counter may be too small."""
+"""Type codes of the counters' array, each with the total of hits from which it may overflow."""
 
 _SHIFTS: Final = HIGHEST_NS.bit_length() - HALF_MAGNITUDE
-"""How often the buckets' width doubles, from the first buckets to those of 24 hours, and 1."""
+"""Number of different bucket widths, from the first buckets to those of 24 hours."""
 
 _NO_PLACES: Final[list[int]] = []
 
 _MOST: Final = 1 << 63
-"""Hits that can be told in every form and file."""
+"""Limit of the total of hits; every form and file format can represent smaller totals."""
 
 
 class Counts:
@@ -51,7 +56,7 @@ class Counts:
     Counts of hits by bucket. Not thread-safe.
 
     Attributes:
-        total: How many hits there were.
+        total: Number of hits.
     """
 
     __slots__ = ("_begin", "_counters", "_highest", "_hits", "_lowest", "_places", "total")
@@ -60,11 +65,11 @@ class Counts:
         self.total = 0
         self._lowest = 0
         self._highest = -1
-        # What is not in the counters yet, of which the first is that of the bucket `_begin`.
+        # The hits that are not in the counters yet. The first counter is that of bucket `_begin`.
         self._hits = array("H")
         self._counters: list[int] | array[int] | None = None
         self._begin = 0
-        # While they are open: where they begin for values of each number of bits.
+        # While the counters are a list: their offset for values of each number of bits.
         self._places: list[int] = _NO_PLACES
 
     def add(self, batch: Batch) -> None:
@@ -72,10 +77,10 @@ class Counts:
         Count a batch of values.
 
         Args:
-            batch: Of at least one value.
+            batch: A batch with at least one value.
 
         Raises:
-            ConfigError: There would be 2**63 or more of them; then nothing has changed.
+            ConfigError: The total would be 2**63 or more; then the counts are unchanged.
         """
         values: Any = batch.values
         self._reach(index_of(batch.lowest_ns), index_of(batch.highest_ns), len(values))
@@ -87,16 +92,17 @@ class Counts:
             self._count(values, batch.lowest_ns)
         else:
             indices = indices_of(values, batch.lowest_ns)
-            # A third of what `extend` takes, which looks at each number by itself.
+            # Takes a third of the time of `extend`, which checks each number separately.
             self._hits.frombytes(pack(f"{len(indices)}H", *indices))
         self._fold_if_long()
 
     def add_buckets(self, buckets: Iterable[tuple[int, int]]) -> None:
         """
-        Count hits by the bucket.
+        Add numbers of hits by bucket.
 
         Args:
-            buckets: Each bucket once, and its number of hits, at least 1.
+            buckets: Index and number of hits of each bucket. Each bucket occurs once; numbers of
+                hits are at least 1.
         """
         hits_by_index = dict(buckets)
         if not hits_by_index:
@@ -112,7 +118,7 @@ class Counts:
             counters[index - begin] += count
 
     def update(self, other: Counts) -> None:
-        """Count everything that ``other`` has counted."""
+        """Add all hits of ``other``."""
         if not other.total:
             return
         if other._counters is None:
@@ -123,7 +129,7 @@ class Counts:
             self.add_buckets(other)
 
     def compact(self) -> None:
-        """Take the form that takes less memory; until more is added, reading changes nothing."""
+        """Convert to the smaller form; until more is added, reading changes no state."""
         if self._hits and (self._counters is not None or self._counters_pay(0)):
             self._fold()
         if isinstance(self._counters, list):
@@ -131,7 +137,7 @@ class Counts:
             self._places = _NO_PLACES
 
     def copy(self) -> Counts:
-        """Return counts that are equal to these and share nothing with them."""
+        """Return equal counts that share no data with this object."""
         copied = Counts()
         copied.total = self.total
         copied._lowest, copied._highest, copied._begin = self._lowest, self._highest, self._begin
@@ -155,33 +161,33 @@ class Counts:
         return [self._begin + bisect_left(up_to, rank) for rank in ranks]
 
     def above(self, index: int) -> int:
-        """Return how many hits are above a bucket."""
+        """Return the number of hits in buckets above ``index``."""
         return sum(count for held, count in self if held > index)
 
     def __iter__(self) -> Iterator[tuple[int, int]]:
-        """Yield each bucket that was hit and how often, lowest first."""
+        """Yield index and number of hits of each bucket with hits, lowest first."""
         self.compact()
         if self._counters is None:
-            # Numbers are sorted faster than pairs, and a counter keeps their order.
+            # Sorting numbers is faster than sorting pairs, and `Counter` keeps their order.
             return iter(Counter(sorted(self._hits)).items())
         return ((index, count) for index, count in enumerate(self._counters, self._begin) if count)
 
     def __sizeof__(self) -> int:
-        """Return how many bytes the hits and the counters take."""
+        """Return the size of the hits and the counters in bytes."""
         held = self._hits.itemsize * len(self._hits)
         counters = self._counters
         if counters is not None:
-            # Of a list the numbers themselves are most of it.
+            # In a list, the integer objects take most of the memory.
             each = counters.itemsize if isinstance(counters, array) else _OPEN_BYTES
             held += each * len(counters)
         return held
 
     def _reach(self, lowest: int, highest: int, more: int) -> None:
         """
-        Note hits from one bucket to another.
+        Extend the range of buckets and the total for ``more`` hits.
 
         Raises:
-            ConfigError: There would be 2**63 or more of them.
+            ConfigError: The total would be 2**63 or more.
         """
         if self.total + more >= _MOST:
             raise ConfigError(
@@ -196,18 +202,19 @@ class Counts:
         self.total += more
 
     def _counters_pay(self, more: int) -> bool:
-        """Return whether counters take no more than the list of hits, with so many added."""
+        """Return whether counters take no more memory than the list with ``more`` hits added."""
         room = (self._highest - self._lowest + 1) * array(self._width()).itemsize
         return room <= (len(self._hits) + more) * _HIT_BYTES
 
     def _count(self, values: Sequence[int], lowest_ns: int) -> None:
-        """Add to the counters, which are open, for each of the values."""
+        """Increment the counter of each value; the counters must be a list."""
         counters, begin = self._open(), self._begin
         if lowest_ns < SUB_BUCKETS:
             for index in indices_of(values, lowest_ns):
                 counters[index - begin] += 1
             return
-        # `index_of` inlined once more: a list of indices in between costs a third of this.
+        # `index_of` is inlined here too: an intermediate list of indices would cost a third of the
+        # time of this loop.
         whole = HALF_MAGNITUDE + 1
         places = self._places
         for value in values:
@@ -219,7 +226,7 @@ class Counts:
             self._fold()
 
     def _fold(self) -> None:
-        """Add to the counters for each of the hits."""
+        """Move the hits from the list into the counters."""
         hits, self._hits = self._hits, array("H")
         counters, begin = self._open(), self._begin
         numpy = loaded_numpy() if len(hits) >= PAYS_FROM else None
@@ -232,7 +239,7 @@ class Counts:
             self._counters = folded.tolist()
 
     def _open(self) -> list[int]:
-        """Return counters that can be added to, for everything that was hit."""
+        """Return the counters as a list that covers all buckets with hits."""
         counters = self._counters
         if not isinstance(counters, list):
             counters = [] if counters is None else counters.tolist()

@@ -1,4 +1,10 @@
-"""A sparse HDR histogram: counts by bucket, and beside them what is known exactly."""
+"""
+A sparse HDR histogram: counts by bucket, with the exact sum and extremes.
+
+Recorded values first wait in a small array and are counted together, which halves the cost per
+value. Every method that reads the histogram must count the waiting values first. Nothing here
+locks: the caller serializes access.
+"""
 
 from __future__ import annotations
 
@@ -22,18 +28,22 @@ from latspan.histogram._rank import rank_of
 __all__ = ["Histogram"]
 
 _WAITING: Final = 128
-"""Values that may wait to be counted: a kilobyte, and counted together at half the price."""
+"""
+Maximum number of recorded values that wait to be counted.
+
+They take one kilobyte. Counting them together costs half as much as one by one.
+"""
 
 _MOST_ADDED: Final = 1_000_000
-"""Buckets that a correction may add to, lest a wrong interval keep it busy for hours."""
+"""Maximum number of additions in a correction; a wrong interval could otherwise take hours."""
 
 
 class Histogram:
     """
-    How often which value came, to three significant digits over 0 and 1 ns to 24 hours.
+    Histogram with three significant digits for 0 and for values from 1 ns to 24 hours.
 
-    Values are integers, nanoseconds wherever they are times. Two histograms are equal when they
-    hold the same. Not thread-safe: the recorder guards its histograms with a lock.
+    Values are integers; times are in nanoseconds. Two histograms are equal if their contents are
+    equal. Not thread-safe: the recorder guards its histograms with a lock.
     """
 
     __slots__ = (
@@ -53,7 +63,7 @@ class Histogram:
         self._max_ns = 0
         self._rejected = 0
         self._clamped = 0
-        # Recorded one by one and not counted yet; whoever asks has them counted first.
+        # Values recorded one by one and not counted yet. Methods that read count them first.
         self._waiting: array[int] | None = None
 
     @classmethod
@@ -68,13 +78,13 @@ class Histogram:
         clamped: int = 0,
     ) -> Self:
         """
-        Return a histogram of counts by bucket, as files hold them.
+        Return a histogram built from counts by bucket, the form in which files store them.
 
         Args:
-            buckets: Each bucket once, and how many values it holds, at least 1.
-            sum_ns: The values' sum; that of their buckets' middles, if nobody knows it.
-            min_ns: The smallest value; the lowest of its bucket, if nobody knows it.
-            max_ns: The largest value; the highest of its bucket, if nobody knows it.
+            buckets: Index and count of each bucket. Each bucket occurs once; counts are at least 1.
+            sum_ns: The values' sum; if ``None``, estimated from the middles of the buckets.
+            min_ns: The smallest value; if ``None``, the lowest value of the lowest bucket.
+            max_ns: The largest value; if ``None``, the highest value of the highest bucket.
             rejected: Values that were negative.
             clamped: Values that were above 24 hours.
         """
@@ -98,10 +108,11 @@ class Histogram:
         Count a value.
 
         Args:
-            value_ns: A negative one is rejected, one above 24 hours clamped; both are counted.
+            value_ns: A negative value is rejected, a value above 24 hours is clamped; the numbers
+                of both are counted.
 
         Raises:
-            InvalidValueError: It is no integer.
+            InvalidValueError: ``value_ns`` is not an integer.
         """
         waiting = self._waiting
         if waiting is None:
@@ -115,27 +126,27 @@ class Histogram:
 
     def record_many(self, values_ns: Iterable[int]) -> None:
         """
-        Count each of the values, as :meth:`record` does, at a quarter of its price.
+        Count each of the values as :meth:`record` does, at a quarter of the cost.
 
-        Where the application has loaded numpy, large batches go through it.
+        If the application has loaded numpy, large batches are counted with it.
 
         Args:
             values_ns: In any order; a list or an array is not copied.
 
         Raises:
-            InvalidValueError: One of them is no integer; then none is counted.
+            InvalidValueError: A value is not an integer; then no value is counted.
         """
         values = values_ns if isinstance(values_ns, list | array) else list(values_ns)
         if values:
             self._count(values)
 
     def settle(self) -> None:
-        """Take as little memory as can be; until more is recorded, reading changes nothing."""
+        """Reduce memory to the minimum; until more is recorded, reading changes no state."""
         self._count_waiting()
         self._counts.compact()
 
     def merge(self, other: Histogram) -> None:
-        """Count everything that ``other`` holds, rejected and clamped values included."""
+        """Add the contents of ``other``, rejected and clamped values included."""
         other._count_waiting()
         self._count_waiting()
         self._counts.update(other._counts)
@@ -144,7 +155,7 @@ class Histogram:
         self._note(other._sum_ns, other._min_ns, other._max_ns)
 
     def copy(self) -> Histogram:
-        """Return a histogram that holds the same and shares nothing with this one."""
+        """Return an equal histogram that shares no data with this one."""
         self._count_waiting()
         copied = Histogram()
         copied._counts = self._counts.copy()
@@ -154,13 +165,13 @@ class Histogram:
 
     def subtract(self, other: Histogram) -> Histogram:
         """
-        Return what this holds and ``other``, which is part of it, does not.
+        Return this histogram without the values of ``other``, which must be part of it.
 
-        Counts and the sum are exact; the extremes are those of the buckets that are left, so up
-        to 1/1024 off.
+        Counts and the sum are exact. The extremes are those of the remaining buckets, so their
+        error is up to 1/1024.
 
         Raises:
-            ConfigError: ``other`` holds something that this does not.
+            ConfigError: ``other`` holds values that this histogram does not hold.
         """
         left = dict(self)
         for index, count in other:
@@ -184,17 +195,18 @@ class Histogram:
 
     def corrected_for_coordinated_omission(self, expected_interval_ns: int) -> Histogram:
         """
-        Return a histogram with the values that a stalled, closed-loop generator never sent.
+        Return a copy with the values added that a stalled closed-loop generator did not measure.
 
-        A generator that waits for each answer before it sends the next request sends none while
-        it waits. For each value above the interval those that would have been sent meanwhile are
-        added: the value less one interval, less two, and so on down to one interval.
+        A generator that waits for each response before it sends the next request sends none
+        during the wait. For each value above the interval, the values of the requests missing in
+        that time are added: the value less one interval, less two, and so on down to one interval.
 
         Args:
-            expected_interval_ns: How often requests were to be sent; at least 1.
+            expected_interval_ns: Intended interval between requests; at least 1.
 
         Raises:
-            ConfigError: It is less than 1, or so short that a million buckets would be added to.
+            ConfigError: The interval is less than 1, or so short that more than a million
+                additions would be needed.
 
         Source: HdrHistogram, ``copyCorrectedForCoordinatedOmission``.
         """
@@ -225,25 +237,25 @@ class Histogram:
 
     @property
     def count(self) -> int:
-        """Values held, clamped ones included, rejected ones not."""
+        """Number of values, including clamped values and excluding rejected values."""
         self._count_waiting()
         return self._counts.total
 
     @property
     def sum_ns(self) -> int:
-        """Their exact sum."""
+        """Exact sum of the values."""
         self._count_waiting()
         return self._sum_ns
 
     @property
     def rejected(self) -> int:
-        """How many values were negative; they are held nowhere."""
+        """Number of negative values; they are not stored."""
         self._count_waiting()
         return self._rejected
 
     @property
     def clamped(self) -> int:
-        """How many values were above 24 hours; each is held as 24 hours."""
+        """Number of values above 24 hours; each is stored as 24 hours."""
         self._count_waiting()
         return self._clamped
 
@@ -278,23 +290,23 @@ class Histogram:
         return self.sum_ns / self.count if self.count else self._refuse()
 
     def value_at_percentile(self, percentile: float) -> int:
-        """Return what :meth:`values_at_percentiles` returns, for one percentile."""
+        """Return the result of :meth:`values_at_percentiles` for one percentile."""
         return self.values_at_percentiles((percentile,))[0]
 
     def values_at_percentiles(self, percentiles: Sequence[float]) -> list[int]:
         """
-        Return, for each percentile, the value that so many percent of the values do not exceed.
+        Return the value at each percentile: that percentage of the values does not exceed it.
 
         Args:
             percentiles: Each in [0, 100]. 0 gives the smallest value, 100 the largest.
 
         Returns:
-            The highest value equivalent to the true one: never below it, at most 1/1024 above
+            The highest value in the bucket of the true one: never below it, at most 1/1024 above
             it, never above the largest value recorded.
 
         Raises:
             ConfigError: A percentile is outside [0, 100].
-            EmptyHistogramError: Nothing was recorded, so there is no honest number.
+            EmptyHistogramError: Nothing was recorded, so there is no value to return.
 
         Source: HdrHistogram, ``AbstractHistogram.getValueAtPercentile`` (rank by ceiling).
         """
@@ -308,10 +320,11 @@ class Histogram:
 
     def fraction_above(self, limit_ns: int) -> float:
         """
-        Return the share of values that are above a limit, in [0, 1].
+        Return the fraction of values above a limit, in [0, 1].
 
         Args:
-            limit_ns: Values in its own bucket, so up to 1/1024 above it, do not count as above.
+            limit_ns: The limit. Values in its bucket, so up to 1/1024 above it, do not count as
+                above.
 
         Raises:
             EmptyHistogramError: Nothing was recorded.
@@ -326,7 +339,7 @@ class Histogram:
         return iter(self._counts)
 
     def __sizeof__(self) -> int:
-        """Return how many bytes its counts take, which is nearly all of it."""
+        """Return the size of the object and its counts in bytes; the counts are most of it."""
         return object.__sizeof__(self) + self._counts.__sizeof__()
 
     def __eq__(self, other: object) -> bool:

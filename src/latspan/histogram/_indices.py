@@ -1,4 +1,4 @@
-"""The buckets of many values, without a call for each."""
+"""Bucket indices of many values, without a function call per value."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _BIAS: Final = 1023
 
 def indices_of(values: Sequence[int], lowest_ns: int) -> Sequence[int]:
     """
-    Return the bucket of each value, in order.
+    Return the bucket index of each value, in order.
 
     Args:
         values: At least 0 each.
@@ -23,17 +23,17 @@ def indices_of(values: Sequence[int], lowest_ns: int) -> Sequence[int]:
     """
     if lowest_ns < SUB_BUCKETS:
         return [index_of(value) for value in values]
-    # `index_of` inlined: calling it takes longer than all the rest.
+    # `index_of` is inlined, because the calls would take longer than everything else.
     half, whole = HALF_MAGNITUDE, HALF_MAGNITUDE + 1
     return [((shift := value.bit_length() - whole) << half) + (value >> shift) for value in values]
 
 
 def vector_of_indices(numpy: Any, values: Any, lowest_ns: int) -> Any:
     """
-    Return the same as a numpy array, read off the values' floating-point form.
+    Return the bucket indices as a numpy array, taken from the bits of the values as doubles.
 
-    A double holds every integer up to 2**53. Its exponent and the first ten bits of its mantissa
-    are, above 1024, the bucket's index but for a constant.
+    A double represents every integer up to 2**53. Above 1024, its exponent and the first ten bits
+    of its mantissa equal the bucket's index plus a constant.
     """
     indices = values.astype(numpy.float64).view(numpy.int64)
     indices >>= _MANTISSA_BITS - HALF_MAGNITUDE

@@ -1,10 +1,11 @@
 """
-How much a file may make its reader do: the bounds on what a log and a histogram in it may hold.
+Limits on the resources that reading a log, or a histogram in it, may take.
 
 A compressed histogram of a hundred bytes can claim half a million counters, and a short line can
-make a histogram that takes 300 kB. So a reader bounds a single histogram, what all histograms of a
-file decode to compared with the file's size, and what it holds at one time. All bounds lie far
-above what any program records: measured logs decode to less than three times their size.
+decode to a histogram of 300 kB. So the reader limits the size of a single histogram, the decoded
+size of all histograms relative to the size of the file, and the memory that it holds at one time.
+All limits are far above what any program records: measured logs decode to less than three times
+their size.
 """
 
 from __future__ import annotations
@@ -31,39 +32,47 @@ __all__ = [
 
 MOST_COUNTS_BYTES: Final = 512 * 1024
 """
-Of one histogram's counts, decompressed.
+Maximum decompressed size of one histogram's counts, in bytes.
 
-All of latspan's own buckets, each with the longest count, take 341 kB.
+All of latspan's own buckets, each with a count of maximum length, take 341 kB.
 """
 
 DECODED_AHEAD: Final = 2 * 1024 * 1024
-"""Bytes of counts that a file may decode to, whatever its size."""
+"""Number of bytes of counts that any file may decode to, regardless of its size."""
 
 DECODED_A_BYTE: Final = 32
-"""How many more it may decode to for each byte of it that was read."""
+"""Number of further bytes of counts that a file may decode to per byte that was read."""
 
 LONGEST_LINE: Final = 1024 * 1024
-"""Bytes of a line: the largest histogram that is read takes 0.7 MB as text."""
+"""Maximum length of a line in bytes: the largest readable histogram takes 0.7 MB as text."""
 
 LONGEST_TAG: Final = 64 * 1024
-"""Characters of a tag."""
+"""Maximum length of a tag in characters."""
 
 MOST_OPEN_LINES: Final = 400_000
-"""Lines of an interval that is not closed: two a series, and more series than a recorder has."""
+"""
+Maximum number of lines in an interval that is not closed yet.
+
+A series takes two lines. The limit allows more series than a recorder has.
+"""
 
 MOST_HELD_BYTES: Final = 512 * 1024 * 1024
-"""Memory of the histograms of one interval, and of all totals, in their smallest form."""
+"""
+Maximum memory in bytes for the histograms of one interval, and for those of all totals.
+
+It applies to histograms in their most compact form.
+"""
 
 LAST_EPOCH_NS: Final = 253_402_300_799 * NS_PER_S
-"""The last second of the year 9999, which is the last that has a date."""
+"""The last second of the year 9999, the last year that ``datetime`` supports."""
 
 
 class Held:
     """
-    The memory of histograms that are held at one time.
+    Accounting of the memory of histograms that are held at one time.
 
     Args:
-        histograms: Returns all of them.
+        histograms: Returns all histograms that are held.
     """
 
     def __init__(self, histograms: Callable[[], Iterable[Histogram]]) -> None:
@@ -72,14 +81,15 @@ class Held:
 
     def add(self, more_bytes: int) -> None:
         """
-        Count memory that histograms took.
+        Add memory that histograms take.
 
         Raises:
-            HistogramFormatError: All of them take more than half a gigabyte.
+            HistogramFormatError: The histograms together take more than half a gigabyte.
         """
         self._bytes += more_bytes
-        # While they are added to, they take a multiple of it. To settle each would take as long
-        # as adding, so that is done with all, when it matters.
+        # Histograms that values are being added to take a multiple of their compact size.
+        # Compacting one after each addition would take as long as the addition, so all are
+        # compacted together, and only when the sum is far above the limit.
         if self._bytes > 2 * MOST_HELD_BYTES:
             self._bytes = 0
             for histogram in self._histograms():

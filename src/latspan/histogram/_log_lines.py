@@ -1,8 +1,9 @@
 """
-The lines of an HdrHistogram log, written and read, and what latspan adds to them as comments.
+Lines of an HdrHistogram log, written and read, with the comments that latspan adds to them.
 
-An interval of latspan's is two lines a series, a comment with what the format cannot hold and
-the histogram, and one comment that closes it. Without that last line it is torn.
+An interval written by latspan has two lines per series: a comment with the values that the format
+cannot represent, and the histogram. One more comment closes the interval. Without that closing line
+the interval is torn.
 
 Source: HdrHistogram, ``HistogramLogWriter`` and ``HistogramLogReader``, log format 1.3.
 """
@@ -49,16 +50,17 @@ __all__ = [
 ]
 
 FORMAT: Final = "#[Histogram log format version "
-"""What the first line of every log begins with."""
+"""Start of the first line of every log."""
 
 OURS_BEGINS: Final = "#[latspan log 1]"
-"""The line that says that every interval after it is closed by a line of its own."""
+"""Line after which every interval ends with a closing line."""
 
 _LEGEND: Final = '"StartTimestamp","Interval_Length","Interval_Max","Interval_Compressed_Histogram"'
 _TAG: Final = "Tag="
 _NOT_IN_A_TAG: Final = re.compile(r"[,\s]")
 _SECONDS: Final = re.compile(r"\d{1,12}(\.\d{0,12})?", re.ASCII)
-# As many digits as 2**63 values of 24 hours can sum up to: int() refuses thousands of them.
+# The number of digits is limited to what 2**63 values of 24 hours can sum up to, because `int()`
+# raises an error for thousands of digits.
 _EXACT: Final = re.compile(
     r"#\[latspan sum=(?P<sum>\d{1,36})(?: min=(?P<min>\d{1,20}) max=(?P<max>\d{1,20}))?"
     r" rejected=(?P<rejected>\d{1,20}) clamped=(?P<clamped>\d{1,20})"
@@ -77,9 +79,9 @@ class LoggedSeries(NamedTuple):
     One histogram of an interval.
 
     Args:
-        tag: Which series it is; ``None`` where the line has no tag.
-        histogram: Its values.
-        precision: How well they are known.
+        tag: Name of the series; ``None`` if the line has no tag.
+        histogram: The values of the series.
+        precision: Precision of the values.
     """
 
     tag: str | None
@@ -89,12 +91,12 @@ class LoggedSeries(NamedTuple):
 
 class DataLine(NamedTuple):
     """
-    The fields of the line that holds a histogram.
+    Fields of a line that contains a histogram.
 
     Args:
-        tag: ``None`` where the line has none.
-        start_ns: As it stands: since the epoch, or since the log's start.
-        length_ns: How long the interval is.
+        tag: ``None`` if the line has no tag.
+        start_ns: Start in nanoseconds as written: since the epoch, or since the log's start.
+        length_ns: Length of the interval in nanoseconds.
         text: The encoded histogram.
     """
 
@@ -106,13 +108,13 @@ class DataLine(NamedTuple):
 
 class Closing(NamedTuple):
     """
-    What the line says that closes an interval.
+    Fields of the line that closes an interval.
 
     Args:
-        series: How many series the interval has.
-        start_epoch_ns: Unix time of its start, in nanoseconds.
-        end_epoch_ns: Unix time of its end.
-        crc32: Of the bytes of its lines.
+        series: Number of series in the interval.
+        start_epoch_ns: Unix time of the interval's start, in nanoseconds.
+        end_epoch_ns: Unix time of the interval's end, in nanoseconds.
+        crc32: CRC-32 of the bytes of the interval's lines.
     """
 
     series: int
@@ -122,7 +124,7 @@ class Closing(NamedTuple):
 
 
 def header_lines(start_epoch_ns: int) -> str:
-    """Return the lines that a log begins with."""
+    """Return the header lines of a log."""
     start = datetime.fromtimestamp(start_epoch_ns // NS_PER_S, UTC)
     return (
         f"{FORMAT}1.3]\n"
@@ -138,7 +140,7 @@ def series_lines(start_epoch_ns: int, end_epoch_ns: int, series: LoggedSeries) -
     Return the two lines of a series.
 
     Raises:
-        HistogramFormatError: The tag is empty, or has a comma or white space.
+        HistogramFormatError: The tag is empty, or contains a comma or white space.
     """
     tag, histogram, precision = series
     if tag is not None and (not tag or _NOT_IN_A_TAG.search(tag)):
@@ -168,10 +170,10 @@ def closing_line(start_epoch_ns: int, end_epoch_ns: int, *, series: int, lines: 
     Return the line that closes an interval.
 
     Args:
-        start_epoch_ns: Unix time of its start, in nanoseconds.
-        end_epoch_ns: Unix time of its end.
-        series: How many series it has.
-        lines: Everything of it that stands before.
+        start_epoch_ns: Unix time of the interval's start, in nanoseconds.
+        end_epoch_ns: Unix time of the interval's end, in nanoseconds.
+        series: Number of series in the interval.
+        lines: All earlier lines of the interval.
     """
     return (
         f"#[latspan interval of {series} series, {start_epoch_ns} to {end_epoch_ns} ns,"
@@ -180,7 +182,7 @@ def closing_line(start_epoch_ns: int, end_epoch_ns: int, *, series: int, lines: 
 
 
 def read_closing(line: str) -> Closing | None:
-    """Return what the line says that closes an interval, ``None`` where it is none."""
+    """Return the fields of a closing line, ``None`` if ``line`` is not a closing line."""
     match = _CLOSING.fullmatch(line)
     if match is None:
         return None
@@ -191,10 +193,10 @@ def read_closing(line: str) -> Closing | None:
 
 def read_data_line(line: str) -> DataLine:
     """
-    Return the fields of the line that holds a histogram.
+    Return the fields of a line that contains a histogram.
 
     Raises:
-        HistogramFormatError: It is no such line, or its tag is too long.
+        HistogramFormatError: The line does not have that form, or its tag is too long.
     """
     fields = line.split(",")
     tag = fields.pop(0)[len(_TAG) :] if line.startswith(_TAG) else None
@@ -211,10 +213,10 @@ def read_data_line(line: str) -> DataLine:
 
 def read_seconds_ns(text: str) -> int:
     """
-    Return seconds as they stand in a log, in nanoseconds.
+    Parse seconds as written in a log and return nanoseconds.
 
     Raises:
-        HistogramFormatError: They are no number of seconds.
+        HistogramFormatError: The text is not a number of seconds.
     """
     if _SECONDS.fullmatch(text.strip()) is None:
         raise HistogramFormatError(f"'{text[:40]}' is no time in seconds")
@@ -223,10 +225,11 @@ def read_seconds_ns(text: str) -> int:
 
 def check_span(start_epoch_ns: int, end_epoch_ns: int) -> None:
     """
-    Refuse an interval that cannot be.
+    Check that the start and end of an interval are possible.
 
     Raises:
-        HistogramFormatError: It ends before it starts, or after the year 9999.
+        HistogramFormatError: The start is negative, or the interval ends before it starts, or
+            after the year 9999.
     """
     if not 0 <= start_epoch_ns <= end_epoch_ns:
         raise HistogramFormatError("an interval that ends before it starts")
@@ -236,15 +239,16 @@ def check_span(start_epoch_ns: int, end_epoch_ns: int) -> None:
 
 def read_series(comment: str, tag: str | None, decoded: DecodedBuckets) -> LoggedSeries:
     """
-    Return a series of latspan's.
+    Return a series from a log written by latspan.
 
     Args:
-        comment: What the histogram's text does not hold.
-        tag: Which series it is.
-        decoded: What the histogram's text holds.
+        comment: The comment line with the values that the histogram's text does not contain.
+        tag: Name of the series.
+        decoded: The decoded text of the histogram.
 
     Raises:
-        HistogramFormatError: The comment is none of a series, or the two contradict each other.
+        HistogramFormatError: The comment does not have the form for a series, or comment and
+            histogram contradict each other.
     """
     exact = _EXACT.fullmatch(comment)
     if exact is None:
@@ -268,7 +272,7 @@ def read_series(comment: str, tag: str | None, decoded: DecodedBuckets) -> Logge
 def _contradiction(
     known: Mapping[str, int], precision: Precision, decoded: DecodedBuckets
 ) -> str | None:
-    """Return what of the exact values cannot be so with these buckets, ``None`` if all can."""
+    """Return a description of an exact value that contradicts the buckets, ``None`` if none."""
     buckets = decoded.buckets
     if bool(buckets) != ("max" in known):
         return "an exact value of a histogram that is empty, or none of one"
@@ -284,8 +288,8 @@ def _contradiction(
     first, last = buckets[0][0], buckets[-1]
     if known["clamped"] > (last[1] if last[0] == index_of(HIGHEST_NS) else 0):
         return "more clamped values than there are of 24 hours"
-    # A coarse value stands as the highest of its bucket, and so its sum and its smallest value
-    # are below what the bucket says.
+    # A value of lower precision is stored as the highest value of its bucket. So the exact sum and
+    # the smallest value may be below what the bucket indicates.
     exactly = precision == FULL_PRECISION
     least = known["min"] if not exactly else lowest_value_of(first)
     if not least <= known["min"] <= min(highest_value_of(first), known["max"]):
@@ -295,7 +299,7 @@ def _contradiction(
     indices, counts = zip(*buckets, strict=True)
     values = lowest_values()
     lowest = sum(map(mul, map(values.__getitem__, indices), counts))
-    # No bucket is wider than 1/1024 of its lowest value.
+    # The width of a bucket is at most 1/1024 of its lowest value.
     if not (lowest if exactly else 0) <= known["sum"] <= lowest + (lowest >> HALF_MAGNITUDE):
         return "a sum that the buckets cannot have"
     return None

@@ -1,7 +1,10 @@
 """
-Reading logs of histograms, latspan's and those of every other HdrHistogram.
+Reader of histogram logs, written by latspan or by any other HdrHistogram.
 
-In a log of latspan's only intervals count that are closed. In any other each line is one.
+In a log written by latspan, an interval has several lines and counts only if its closing line is
+present. The reader collects lines until that line arrives. Lines left over before another closing
+line, a new header or the end of the file are reported as torn. In any other log, each data line is
+an interval.
 """
 
 from __future__ import annotations
@@ -50,13 +53,13 @@ _MEND: Final = "take the file as it was written; if that is damaged, leave this 
 @dataclass(frozen=True, slots=True)
 class LoggedInterval:
     """
-    What a log has of one span of time.
+    Contents of a log for one interval of time.
 
     Args:
-        start_epoch_ns: Unix time of its start, in nanoseconds; to the millisecond in logs that
-            are not latspan's.
-        end_epoch_ns: Unix time of its end.
-        series: Its histograms. A log that is not latspan's has one an interval.
+        start_epoch_ns: Unix time of the start, in nanoseconds; precise to the millisecond in logs
+            that latspan did not write.
+        end_epoch_ns: Unix time of the end, in nanoseconds.
+        series: The histograms. A log that latspan did not write has one per interval.
     """
 
     start_epoch_ns: int
@@ -67,18 +70,18 @@ class LoggedInterval:
 @dataclass(frozen=True, slots=True)
 class TruncatedInterval:
     """
-    Lines of an interval that its writer did not come to close; their values do not count.
+    Lines of an interval that the writer did not close; their values do not count.
 
     Args:
-        first_line: From 1.
-        last_line: At least ``first_line``.
+        first_line: Number of the first line, from 1.
+        last_line: Number of the last line, at least ``first_line``.
     """
 
     first_line: int
     last_line: int
 
     def __str__(self) -> str:
-        """Say which lines, in words."""
+        """Return a message that names the lines."""
         if self.first_line == self.last_line:
             return f"line {self.first_line:,} is of a torn interval and was left out"
         return (
@@ -89,15 +92,15 @@ class TruncatedInterval:
 
 class HistogramLog:
     """
-    The intervals of a log, read from the file each time that they are iterated over.
+    Intervals of a log, read from the file again on each iteration.
 
     Args:
         path: The file.
 
     Attributes:
         path: The file.
-        torn: What was left out by the latest iteration, complete once that has ended.
-        bytes_read: How far it is.
+        torn: Intervals left out by the latest iteration; complete once the iteration has ended.
+        bytes_read: Number of bytes that the latest iteration has read.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -107,10 +110,10 @@ class HistogramLog:
 
     def __iter__(self) -> Iterator[LoggedInterval]:
         """
-        Yield one interval after the other, in the file's order.
+        Yield the intervals in the file's order.
 
         Raises:
-            HistogramFormatError: A line is damaged, or the file is no log; the message has the
+            HistogramFormatError: A line is damaged, or the file is not a log; the message has the
                 number of the line.
             OSError: The file cannot be read.
         """
@@ -123,7 +126,7 @@ def read_log(path: str | os.PathLike[str]) -> HistogramLog:
     Return the intervals of a log.
 
     Args:
-        path: A log of latspan's, or in log format 1.0 to 1.3 with histograms in V2.
+        path: A log written by latspan, or in log format 1.0 to 1.3 with histograms in format V2.
     """
     return HistogramLog(path)
 
@@ -131,7 +134,7 @@ def read_log(path: str | os.PathLike[str]) -> HistogramLog:
 class _Line(NamedTuple):
     number: int
     raw: bytes
-    """Without what ended it."""
+    """The bytes of the line, without the line end."""
     ended: bool
 
     @property
@@ -213,11 +216,11 @@ class _Reading:
 
     def _decode(self, text: str) -> tuple[DataLine, DecodedBuckets]:
         """
-        Return the fields of a line, and its histogram.
+        Return the fields of a line and its histogram.
 
         Raises:
-            HistogramFormatError: They cannot be read, or the file decodes to more than its size
-                explains.
+            HistogramFormatError: The line cannot be read, or the file decodes to more bytes than
+                the limit for its size.
         """
         fields = read_data_line(text)
         left = DECODED_AHEAD + DECODED_A_BYTE * self._log.bytes_read - self._decoded_bytes
@@ -226,7 +229,7 @@ class _Reading:
         return fields, decoded
 
     def _blame(self, lines: Iterable[_Line]) -> None:
-        """Raise an error that names the first line that is damaged by itself, if one is."""
+        """Raise an error that names the first line that cannot be decoded, if there is one."""
         for line in lines:
             if line.text.startswith("#"):
                 continue
@@ -249,10 +252,10 @@ class _Reading:
 
     def _placed(self, logged_ns: int) -> int:
         """
-        Return the Unix time of an instant as it stands in a log that is not latspan's.
+        Return the Unix time of a start time from a log that latspan did not write.
 
-        Source: HdrHistogram, ``HistogramLogReader``: more than a year before the log's start it
-        counts from there.
+        Source: HdrHistogram, ``HistogramLogReader``: a time more than a year before the log's
+        start is relative to the log's start.
         """
         if self._start_ns is None:
             self._start_ns = logged_ns
@@ -272,7 +275,7 @@ class _Reading:
             self._base_ns = time_ns
 
     def _lines(self) -> Generator[_Line]:
-        """Yield the lines; where a torn one has no end, the next begins all the same."""
+        """Yield the lines; text after a torn line without a line end is a separate line."""
         with self._log.path.open("rb") as file:
             number = 0
             while raw := file.readline(LONGEST_LINE):
@@ -295,7 +298,7 @@ class _Reading:
 
 
 def _is_of_ours(text: str) -> bool:
-    """Return whether the line is part of an interval of latspan's, or what is left of one."""
+    """Return whether the line is part of an interval written by latspan, even if truncated."""
     if not text or text.startswith('"'):
         return False
     comment = "#[latspan "

@@ -1,4 +1,4 @@
-"""What one log or several hold together: one histogram a tag."""
+"""Totals of one or more logs: one histogram per tag."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ __all__ = ["LogTotals"]
 
 class LogTotals:
     """
-    The sum of intervals, from any number of logs in any order.
+    Sum of intervals from any number of logs, in any order.
 
     Attributes:
-        intervals: How many were added.
-        start_epoch_ns: Unix time of the earliest start, in nanoseconds; 0 where there was none.
-        end_epoch_ns: Unix time of the latest end.
-        series: By tag, what was added of each.
+        intervals: Number of intervals added.
+        start_epoch_ns: Unix time of the earliest start, in nanoseconds; 0 if there is none.
+        end_epoch_ns: Unix time of the latest end, in nanoseconds.
+        series: The merged series, by tag.
     """
 
     def __init__(self) -> None:
@@ -33,13 +33,13 @@ class LogTotals:
 
     def add(self, interval: LoggedInterval) -> None:
         """
-        Count what an interval holds.
+        Add the series of an interval.
 
         Raises:
-            HistogramPrecisionError: A series is known better or less well than what was added of
-                it before.
-            HistogramFormatError: There would be 2**63 values of a series or more, or the series
-                together take more than 512 MiB.
+            HistogramPrecisionError: A series has another precision than the values added to the
+                same series before.
+            HistogramFormatError: A series would have 2**63 values or more, or the series together
+                take more than 512 MiB.
         """
         start, end = interval.start_epoch_ns, interval.end_epoch_ns
         self.start_epoch_ns = min(self.start_epoch_ns, start) if self.intervals else start

@@ -1,4 +1,12 @@
-"""Appending intervals of histograms to a log, each of them whole or not at all."""
+"""
+Writer that appends intervals of histograms to a log, each completely or not at all.
+
+The file may be rotated, removed or emptied at any time. So the writer checks before each interval
+that its path still refers to the open file, appends the interval with one write, and writes it
+again if the file was removed meanwhile. If a write fails, the part already written is cut off. If
+that is not possible, the part stays without a closing line, and readers report it as torn. A lock
+allows calls from several threads.
+"""
 
 from __future__ import annotations
 
@@ -27,26 +35,27 @@ __all__ = ["HistogramLogWriter"]
 _ALL_FULL: Final[Mapping[str | None, Precision]] = MappingProxyType({})
 _HEAD_BYTES: Final = 1024
 _TRIES: Final = 3
-"""How often an interval is written to a file that is removed just then."""
+"""Maximum number of times an interval is written if the file is removed during each write."""
 
 
 class HistogramLogWriter:
     """
-    Appends intervals to a log that every HdrHistogram reads.
+    Writer that appends intervals to a log in a format that every HdrHistogram reads.
 
-    An interval is one write to the end of the file. Once :meth:`write` has returned, it is with
-    the operating system: a process that is killed loses none, a machine that loses power may,
-    unless ``fsync`` is on. A log that is there already goes on.
+    An interval is one write to the end of the file. Once :meth:`write` has returned, the operating
+    system has the data: no interval is lost if the process is killed. Intervals may be lost if the
+    machine loses power, unless ``fsync`` is on. An existing log is continued.
 
-    A file that was moved or removed meanwhile is begun anew under its name, and one that was
-    emptied begins with its first lines again: both ways of rotating logs work.
+    If the file is moved or removed, the writer creates a new one under the same name. If the file
+    is emptied, the writer starts it again with the header lines. So both ways of rotating logs
+    work.
 
     Args:
-        path: The file; its folder exists, whenever something is written.
+        path: The file; its folder must exist at every write.
         fsync: Wait for the disk after each interval.
 
     Raises:
-        HistogramFormatError: The file holds something else than a log of latspan's.
+        HistogramFormatError: The file exists and is not a latspan log.
         HistogramWriteError: The file cannot be opened for writing.
     """
 
@@ -74,12 +83,12 @@ class HistogramLogWriter:
             start_epoch_ns: Unix time of its start, in nanoseconds.
             end_epoch_ns: Unix time of its end, at least the start.
             histograms: By tag; ``None`` for one without. Tags have no comma and no white space.
-            precisions: By tag, of those histograms that are known less well than latspan's own.
+            precisions: By tag, for the histograms with a lower precision than latspan's own.
 
         Raises:
             HistogramFormatError: A tag cannot be written, or a count is 2**62 or more.
-            HistogramWriteError: The file did not take the interval. What was written before is
-                as it was.
+            HistogramWriteError: The interval could not be written. Earlier intervals are
+                unchanged.
         """
         lines = "".join(
             series_lines(
@@ -146,14 +155,14 @@ class HistogramLogWriter:
             self._file = -1
 
     def _find_its_place(self) -> None:
-        """Go on at the end of the file that has the path now, made anew if there is none."""
+        """Prepare to append to the file that is at the path now; create it if there is none."""
         if self._is_closed:
             raise HistogramWriteError(f"{self._path} was closed: it takes no more intervals")
         if self._file < 0 or not self._is_in_place():
             self._let_go()
             self._open()
         elif stat.S_ISREG(os.fstat(self._file).st_mode):
-            # Somebody may have emptied it.
+            # Another process may have emptied the file since the last interval.
             self._begun, self._on_a_new_line = self._found()
 
     def _is_in_place(self) -> bool:
@@ -163,13 +172,13 @@ class HistogramLogWriter:
             return False
 
     def _was_removed(self) -> bool:
-        """Return whether what was just written can be read by nobody; moved, it still can."""
+        """Return whether the file was deleted, so that the latest write is lost; a move is not."""
         return os.fstat(self._file).st_nlink == 0 and not self._is_in_place()
 
     def _append(self, data: bytes) -> None:
         written = 0
         try:
-            # One write takes it all, unless the disk is full or a signal came.
+            # One write is enough, unless the disk is full or a signal interrupts it.
             while written < len(data):
                 written += os.write(self._file, data[written:])
             if self._fsync:
@@ -182,7 +191,7 @@ class HistogramLogWriter:
             ) from error
 
     def _take_back(self, written: int) -> None:
-        """Cut off the part of an interval that was written, unless somebody wrote after it."""
+        """Truncate a partly written interval, unless another process has written after it."""
         if not written:
             return
         self._on_a_new_line = False
@@ -192,11 +201,11 @@ class HistogramLogWriter:
                 os.ftruncate(self._file, end - written)
                 self._on_a_new_line = True
         except OSError:
-            # Then it stays, without its last line, and readers say that it is torn.
+            # The part then stays without its closing line, and readers report it as torn.
             pass
 
     def _found(self) -> tuple[bool, bool]:
-        """Return whether the file has begun already, and whether its last line has ended."""
+        """Return whether the file has its header lines, and whether its last line is complete."""
         state = os.fstat(self._file)
         if not stat.S_ISREG(state.st_mode) or not state.st_size:
             return False, True
@@ -204,7 +213,8 @@ class HistogramLogWriter:
         ended = os.pread(self._file, 1, state.st_size - 1) == b"\n"
         if f"\n{OURS_BEGINS}\n" in head:
             return True, ended
-        # Whoever made it was killed, or found the disk full, before it had its first lines.
+        # The process that created the file was killed, or the disk was full, before the header
+        # lines were complete.
         if state.st_size < _HEAD_BYTES and _is_a_torn_header(head):
             return False, ended
         raise HistogramFormatError(

@@ -1,8 +1,8 @@
 """
-numpy, where the application has loaded it.
+Access to numpy if the application has loaded it.
 
-latspan never imports it: that would cost an application that does without it a tenth of a second
-and 30 MB, to save a tenth of a microsecond a value.
+latspan never imports numpy. In an application that does not use it, the import would cost a tenth
+of a second and 30 MB, to save a tenth of a microsecond per value.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 __all__ = ["PAYS_FROM", "loaded_numpy"]
 
 PAYS_FROM: Final = 96
-"""How many values it takes until a numpy call is quicker than a loop."""
+"""Number of values from which a numpy call is faster than a loop."""
 
 
 def loaded_numpy() -> ModuleType | None:
-    """Return numpy if it is there, whole, already."""
+    """Return numpy if it has been imported completely, otherwise ``None``."""
     numpy = sys.modules.get("numpy")
-    # While another thread is importing it, it is there and lacks most of what it will have.
+    # While another thread imports numpy, the module is in `sys.modules` but incomplete.
     spec = getattr(numpy, "__spec__", None)
     return None if getattr(spec, "_initializing", True) else numpy

@@ -1,4 +1,4 @@
-"""How finely an HDR histogram tells values apart, which its writer chose, and its buckets then."""
+"""Precision of an HDR histogram, chosen by its writer, and the bucket layout that follows."""
 
 from __future__ import annotations
 
@@ -14,36 +14,36 @@ _DIGITS: Final = 3
 
 class Precision(NamedTuple):
     """
-    How well the values of a histogram are known.
+    Precision of the values of a histogram.
 
     Args:
-        significant_digits: In [0, 3]: what was written with more is held with three.
-        lowest_discernible: The smallest difference that is told apart, a power of two of at
-            least 1, in the unit of the values.
+        significant_digits: In [0, 3]; values written with more digits are stored with three.
+        lowest_discernible: The smallest difference that can be distinguished, a power of two of
+            at least 1, in the unit of the values.
     """
 
     significant_digits: int = _DIGITS
     lowest_discernible: int = 1
 
     def __str__(self) -> str:
-        """Say it in words."""
+        """Return a description in words."""
         noun = "digit" if self.significant_digits == 1 else "digits"
         apart = "" if self.lowest_discernible == 1 else f" in steps of {self.lowest_discernible:,}"
         return f"{self.significant_digits} significant {noun}{apart}"
 
 
 FULL_PRECISION: Final = Precision()
-"""What latspan records with: three digits, down to single nanoseconds."""
+"""Precision with which latspan records: three digits, down to single nanoseconds."""
 
 
 class Layout(NamedTuple):
     """
-    The buckets of an HDR histogram of any precision.
+    Bucket layout of an HDR histogram of any precision.
 
     Args:
         significant_digits: In [0, 5].
         lowest: The lowest discernible value, at least 1.
-        highest: The highest value that is told apart, at least twice the lowest.
+        highest: The highest trackable value, at least twice the lowest.
 
     Source: HdrHistogram, the constructor of ``AbstractHistogram``.
     """
@@ -54,29 +54,29 @@ class Layout(NamedTuple):
 
     @property
     def unit_magnitude(self) -> int:
-        """The power of two that the narrowest bucket is wide."""
+        """Base-2 logarithm of the width of the narrowest bucket."""
         return self.lowest.bit_length() - 1
 
     @property
     def half_magnitude(self) -> int:
-        """The power of two that half of the sub-buckets are."""
+        """Base-2 logarithm of half the number of sub-buckets."""
         return (2 * 10**self.significant_digits - 1).bit_length() - 1
 
     @property
     def length(self) -> int:
-        """How many counters there are."""
+        """Number of counters."""
         smallest_beyond = 2 << (self.half_magnitude + self.unit_magnitude)
         doublings = max(self.highest.bit_length() - smallest_beyond.bit_length() + 1, 0)
         return (doublings + 2) << self.half_magnitude
 
     @property
     def precision(self) -> Precision:
-        """How well values are known once they are in buckets of latspan's own."""
+        """Precision of the values after conversion to latspan's own buckets."""
         return Precision(min(self.significant_digits, _DIGITS), 1 << self.unit_magnitude)
 
     @property
     def is_ours(self) -> bool:
-        """Whether its indices mean what latspan's mean, for values up to 24 hours."""
+        """``True`` if the indices equal latspan's own for values up to 24 hours."""
         return self.unit_magnitude == 0 and self.significant_digits == _DIGITS
 
     def spans(self, counters: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int, int]]:
@@ -86,7 +86,8 @@ class Layout(NamedTuple):
         Args:
             counters: Each counter's index and count.
         """
-        # In one place, for up to half a million: the methods below would take ten times as long.
+        # The methods below are inlined, because calling them for up to half a million counters
+        # would take ten times as long.
         half, unit = self.half_magnitude, self.unit_magnitude
         for index, count in counters:
             doublings = (index >> half) - 1

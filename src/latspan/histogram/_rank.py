@@ -1,8 +1,8 @@
 """
-The arithmetic of percentiles: ranks by ceiling, in exact decimals.
+Arithmetic of percentiles: ranks by ceiling, in exact decimals.
 
-In binary floating point 99.9 % of 1000 is 999.0000000000001, whose ceiling is one too many. A
-percentile is therefore taken as the decimal that a person wrote.
+In binary floating point 99.9 % of 1000 is 999.0000000000001, whose ceiling is one too high. So a
+percentile is converted to the decimal number that the user wrote.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["rank_of", "values_needed"]
 
 def rank_of(percentile: float, count: int) -> int:
     """
-    Return which of ``count`` sorted values the percentile is.
+    Return the rank of the percentile among ``count`` sorted values.
 
     Args:
         percentile: In [0, 100].
@@ -36,7 +36,7 @@ def rank_of(percentile: float, count: int) -> int:
 
 def values_needed(percentile: float) -> int:
     """
-    Return from how many values on a percentile says something: ``ceil(100 / (100 - p))``.
+    Return the minimum number of values for a meaningful percentile: ``ceil(100 / (100 - p))``.
 
     Args:
         percentile: In [0, 100]. 100 is the largest value, which needs one.

@@ -1,4 +1,4 @@
-"""The percentile spectrum: a whole distribution in few lines, finer towards its tail."""
+"""Percentile spectrum: a whole distribution in few lines, with finer steps towards the tail."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class SpectrumPoint:
 
     Args:
         percentile: In [0, 100].
-        value: What so many percent of the values do not exceed; nanoseconds for times.
-        count: How many values do not exceed it.
+        value: The value that this percentage of the values does not exceed; times in nanoseconds.
+        count: Number of values that do not exceed ``value``.
     """
 
     percentile: float
@@ -35,11 +35,11 @@ def percentile_spectrum(histogram: Histogram, ticks: int = 5) -> Iterator[Spectr
     Yield points from the smallest value to the largest.
 
     Args:
-        histogram: Of at least one value.
-        ticks: Points on each half of the distance that is left to 100 %, at least 1.
+        histogram: Histogram with at least one value.
+        ticks: Number of points per half of the remaining distance to 100 %, at least 1.
 
     Yields:
-        At least one point; the last is 100 % and the largest value.
+        At least one point; the last one has 100 % and the largest value.
 
     Raises:
         ConfigError: ``ticks`` is less than 1.

@@ -1,5 +1,5 @@
 """
-The counts of an HDR histogram as bytes: ZigZag LEB128, a negative number for a run of zeros.
+Encoding of an HDR histogram's counts: ZigZag LEB128, with a negative number for a run of zeros.
 
 Source: HdrHistogram, ``ZigZagEncoding`` and ``AbstractHistogram.fillBufferFromCountsArray``.
 """
@@ -21,10 +21,10 @@ __all__ = ["pack", "unpack"]
 _MOST_BYTES: Final = 9
 _WORD_BYTES: Final = 8
 _HIGHEST_COUNT: Final = (1 << 62) - 1
-"""The package's own decoder loses the top bit of what is above."""
+"""Highest count; the decoder of the ``pyhdrh`` package loses the top bit of larger counts."""
 
 _HIGHEST_TOTAL: Final = (1 << 63) - 1
-"""More values than that no histogram holds."""
+"""Maximum number of values in a histogram."""
 
 
 class _Encode(Protocol):
@@ -35,13 +35,13 @@ class _Encode(Protocol):
 
 class _Scratch(threading.local):
     """
-    A dense array of counters, all 0 between two uses, and room for what it is encoded to.
+    Dense array of counters, all 0 between two uses, and a buffer for the encoded counts.
 
-    One a thread, so that no lock is held across a fork. 0.9 MB.
+    There is one per thread, so that no lock is held across a fork. It takes 0.9 MB.
     """
 
     def __init__(self) -> None:
-        # Loaded late: whoever writes no file needs none of it.
+        # Imported late, because an application that writes no files does not need it.
         self.encode = cast("_Encode", import_module("pyhdrh").encode)
         self.counts = array("Q", bytes(_WORD_BYTES * OURS.length))
         self.zeros = memoryview(self.counts[:])
@@ -53,7 +53,7 @@ _scratch: _Scratch | None = None
 
 def pack(buckets: Sequence[tuple[int, int]]) -> bytes:
     """
-    Return the counters of a histogram in latspan's own buckets, up to the last that counts.
+    Return the encoded counters of latspan's own buckets, up to the last occupied bucket.
 
     Args:
         buckets: Each occupied bucket's index and count, lowest first.
@@ -76,7 +76,8 @@ def pack(buckets: Sequence[tuple[int, int]]) -> bytes:
     try:
         for index, count in buckets:
             counts[index] = count
-        # The zeros before the first are one number: the package would look at each of them.
+        # The zeros before the first bucket are encoded below as one number, because the package
+        # would read each of them.
         length = _scratch.encode(
             counts.buffer_info()[0] + _WORD_BYTES * first,
             end - first,
@@ -90,7 +91,7 @@ def pack(buckets: Sequence[tuple[int, int]]) -> bytes:
 
 
 def _zeros(number: int) -> bytes:
-    """Return a run of zeros."""
+    """Return the encoding of a run of ``number`` zeros."""
     if not number:
         return b""
     rest = 2 * number - 1
@@ -103,24 +104,25 @@ def _zeros(number: int) -> bytes:
 
 def unpack(packed: bytes, length: int) -> list[tuple[int, int]]:
     """
-    Return the counters that are not 0, each with its index, lowest first.
+    Return index and count of each counter that is not 0, lowest first.
 
-    Read here and not by the package, which wants an array for all of them, trusts whoever
-    wrote them with its size, and would leave them to be searched for.
+    The package's decoder is not used: it needs an array for all counters, trusts the size that the
+    writer of the data claims, and leaves it to the caller to find the counters that are not 0.
 
     Args:
-        packed: The counters.
-        length: How many there may be.
+        packed: The encoded counters.
+        length: Maximum number of counters.
 
     Raises:
-        HistogramFormatError: There are more, a count is negative, or the last is cut short.
+        HistogramFormatError: There are more counters, more than 2**63 - 1 values, or the last
+            count is cut short.
     """
     buckets: list[tuple[int, int]] = []
     append = buckets.append
     index = shift = number = 0
     for byte in packed:
         if shift == 56:
-            # The ninth byte is the last: all of its bits count.
+            # The ninth byte is the last one, and all of its bits belong to the number.
             number |= byte << 56
         elif byte > 0x7F:
             number |= (byte & 0x7F) << shift

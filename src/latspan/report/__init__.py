@@ -1,8 +1,8 @@
 """
-Every rendering of what was recorded: for a terminal, for a program.
+Renderings of recorded data: for a terminal and for programs.
 
-It reads records and snapshots and nothing of the live half. What draws on a terminal needs
-``rich`` and is loaded when it is first asked for; the rest needs nothing.
+This package reads only records and snapshots, not live requests. Drawing on a terminal needs
+``rich``, which is imported on first use; the rest has no dependencies.
 """
 
 from __future__ import annotations

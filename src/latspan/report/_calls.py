@@ -1,4 +1,4 @@
-"""The whole report on some calls for a terminal: two waterfalls, the tables, and the sentence."""
+"""Complete terminal report on a set of calls: two waterfalls, the tables, and the summary."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ _WIDEST_PROSE: Final = 96
 @dataclass(frozen=True, slots=True)
 class CallsReport:
     """
-    What some calls of a model spent their time on, from one request to the tail.
+    Report of where a model's calls spent their time, from one request to the slowest tenth.
 
     Args:
-        snapshot: What was recorded, its records kept.
-        expected: What the streams were held against, as it was configured.
+        snapshot: Recorded data, with its records kept.
+        expected: Configured expectations that streams were measured against.
     """
 
     snapshot: Snapshot
     expected: Expectations = DEFAULT_EXPECTATIONS
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Yield the parts from the single request to the one sentence, a blank line between."""
+        """Yield the parts from the single request to the summary, separated by blank lines."""
         calls = calls_of(self.snapshot.records)
         median, slowest = median_of(calls), slowest_of(calls)
         if median is None or slowest is None:

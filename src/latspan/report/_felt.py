@@ -1,4 +1,4 @@
-"""The table of felt speed: what the calls were like for somebody who read along."""
+"""Table of perceived speed: the calls as a reader of their streams experienced them."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ class FeltTable:
     The best, the median and the worst call by each measure, and a line on stalls.
 
     Args:
-        snapshot: What was recorded, its records kept.
-        expected: What the streams were held against, as it was configured.
+        snapshot: Recorded data, with its records kept.
+        expected: Configured expectations that streams were measured against.
     """
 
     snapshot: Snapshot
@@ -110,5 +110,5 @@ def _best_median_worst(values: Distribution) -> tuple[Text, Text, Text]:
 def _shown(values: Distribution, value: float) -> Text:
     if METRICS[values.name].unit == "ratio":
         return Text(percent(value))
-    # Unlike a duration these may well be nothing at all.
+    # Unlike a duration, these values may be zero.
     return Text(milliseconds(value) if value else "0 ms")

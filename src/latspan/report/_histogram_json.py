@@ -1,8 +1,8 @@
 """
-The documents of ``latspan histogram … --json``.
+JSON documents of ``latspan histogram … --json``.
 
-Times are integer nanoseconds, ratios integer billionths, and ``null`` stands wherever a number is
-unknown or has too few values behind it.
+Times are integer nanoseconds, ratios integer billionths. A number is ``null`` if it is unknown or
+has too few values.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ __all__ = [
 ]
 
 HISTOGRAM_SHOW_SCHEMA: Final = "latspan.histogram-show/1"
-"""The kind and version of the document; a field that changes its meaning raises the version."""
+"""Kind and version of the document; a field that changes its meaning increments the version."""
 
 HISTOGRAM_DIFF_SCHEMA: Final = "latspan.histogram-diff/1"
-"""The same of the comparison."""
+"""Kind and version of the comparison document."""
 
 
 _UNITS: Final[dict[MetricUnit, str]] = {"s": "ns", "1": "1", "ratio": "1e-9"}
@@ -43,12 +43,12 @@ def histogram_show_document(
     totals: LogTotals, rows: Sequence[HistogramRow], *, by: Sequence[str] = ()
 ) -> dict[str, object]:
     """
-    Return what files hold as plain data, ready for ``json.dumps``.
+    Return the contents of files as plain data, ready for ``json.dumps``.
 
     Args:
-        totals: What they hold.
-        rows: The rows to show of it.
-        by: The attributes that the rows are kept apart by.
+        totals: Contents of the files.
+        rows: Rows to show.
+        by: Attributes by which the rows are split.
     """
     return {
         "schema": HISTOGRAM_SHOW_SCHEMA,
@@ -67,9 +67,9 @@ def histogram_diff_document(
     Return two measurements side by side as plain data, ready for ``json.dumps``.
 
     Args:
-        before: What the one holds, and its rows.
-        after: The same of the other.
-        by: The attributes that the rows are kept apart by.
+        before: Contents and rows of the first measurement.
+        after: Contents and rows of the second measurement.
+        by: Attributes by which the rows are split.
     """
     return {
         "schema": HISTOGRAM_DIFF_SCHEMA,

@@ -1,8 +1,8 @@
 """
-The histograms of log files as rows: one a metric or segment, kinds never mixed.
+Rows for the histograms of log files: one per metric or segment; kinds are never mixed.
 
-A file's own series are too many to look at: each has its outcome, its source and all else that
-is said of its requests. A row takes together what differs in nothing that was asked for.
+A file has too many series to show: one per outcome, source and combination of its requests' other
+attributes. A row merges all series that do not differ in a requested attribute.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ _SEGMENTS: Final[list[str]] = [str(name) for name in SEGMENT_ORDER]
 
 class RowKey(NamedTuple):
     """
-    What the values of a row have in common.
+    Attributes that the values of a row have in common.
 
     Args:
-        kind: What they were measured on; ``None`` where the file does not say.
-        metric: The metric's name, or ``segment``, or a tag that somebody else chose.
-        segment: Which segment.
-        by: The values of the attributes that rows are kept apart by.
+        kind: Kind of operation that was measured; ``None`` if the file does not have it.
+        metric: Name of the metric, or ``segment``, or a tag that another program wrote.
+        segment: Name of the segment.
+        by: Values of the attributes by which rows are split.
     """
 
     kind: str | None
@@ -56,12 +56,12 @@ class RowKey(NamedTuple):
 
     @property
     def label(self) -> str:
-        """What to call it in a table."""
+        """Label in a table."""
         return self.metric if self.segment is None else self.segment
 
     @property
     def unit(self) -> MetricUnit:
-        """The metric's; whatever nobody knows is a time in nanoseconds."""
+        """Unit of the metric; an unknown metric is treated as a time in nanoseconds."""
         metric = METRICS.get(self.metric)
         return "s" if metric is None else metric.unit
 
@@ -69,14 +69,14 @@ class RowKey(NamedTuple):
 @dataclass(slots=True)
 class HistogramRow:
     """
-    The values of every series that a row stands for, together.
+    Merged values of all series of a row.
 
     Args:
-        key: What they have in common.
-        precision: How well they are known.
+        key: Attributes that they have in common.
+        precision: Precision of the values.
         histogram: The values.
-        sources: How they are known, sorted; empty where the file does not say.
-        series: How many series they are of.
+        sources: Sources of the values, sorted; empty if the file does not have them.
+        series: Number of series.
     """
 
     key: RowKey
@@ -97,14 +97,14 @@ def rows_of(
     Return a row for each metric and segment, and each value of the attributes in ``by``.
 
     Args:
-        totals: What the files hold.
+        totals: Contents of the files.
         metric: Only this one: a metric's name or alias, a segment's name, or a tag.
         where: Attributes that a series must have.
-        by: Attributes to keep apart.
+        by: Attributes by which rows are split.
 
     Raises:
-        HistogramPrecisionError: Series of different precision would be in one row.
-        UnknownNameError: The files have no such metric or attribute.
+        HistogramPrecisionError: A row would merge series of different precision.
+        UnknownNameError: The files do not have such a metric or attribute.
     """
     where = where or {}
     named = [(read_tag(tag), series) for tag, series in totals.series.items()]
@@ -135,11 +135,11 @@ def rows_of(
 
 
 Percentiles = Mapping[float, int | None]
-"""By the percentile; ``None`` where there are too few values for it."""
+"""Values by percentile; ``None`` if there are too few values for it."""
 
 
 def percentiles_of(row: HistogramRow | None) -> Percentiles:
-    """Return all :data:`PERCENTILES` of a row; those of no row are not known."""
+    """Return all :data:`PERCENTILES` of a row; without a row, all are ``None``."""
     count = 0 if row is None else row.histogram.count
     known = [asked for asked in PERCENTILES if count >= values_needed(asked)]
     held = row.histogram.values_at_percentiles(known) if row is not None and known else ()
@@ -147,21 +147,21 @@ def percentiles_of(row: HistogramRow | None) -> Percentiles:
 
 
 def change(before: float | None, after: float | None) -> float | None:
-    """Return by what share of ``before`` it changed, ``None`` where that is no number."""
+    """Return the relative change from ``before`` to ``after``; ``None`` if it is undefined."""
     if before is None or after is None or not before:
         return None
     return (after - before) / before
 
 
 def is_coarse(row: HistogramRow) -> bool:
-    """Return whether the values are known less well than latspan's own."""
+    """Return whether the values are less precise than latspan's own."""
     return row.precision != FULL_PRECISION
 
 
 def paired(
     before: Iterable[HistogramRow], after: Iterable[HistogramRow]
 ) -> Iterator[tuple[RowKey, HistogramRow | None, HistogramRow | None]]:
-    """Yield the rows of two measurements that have the same key, ``None`` where one has none."""
+    """Yield the rows of two measurements by key; ``None`` if one of them lacks the key."""
     old = {row.key: row for row in before}
     new = {row.key: row for row in after}
     for row in sorted({**new, **old}.values(), key=_place):
@@ -183,7 +183,7 @@ def _merge(
 
 
 def _wanted(metric: str, named: Iterable[TaggedName]) -> str:
-    """Return the metric's or segment's own name."""
+    """Return the canonical name of the metric or segment."""
     there = {tagged.metric for tagged in named} | {
         segment for tagged in named if (segment := tagged.attributes.get(_SEGMENT)) is not None
     }
@@ -202,7 +202,7 @@ def _wanted(metric: str, named: Iterable[TaggedName]) -> str:
 
 
 def _place(row: HistogramRow) -> tuple[object, ...]:
-    """Return what rows are sorted by: the outermost kind first, segments last and in order."""
+    """Return the sort key of a row: outermost kind first, segments last and in order."""
     key = row.key
     return (
         _position(key.kind or "", _KINDS),

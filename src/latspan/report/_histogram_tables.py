@@ -1,4 +1,4 @@
-"""The tables of ``latspan histogram``: percentiles of files, and of two measurements."""
+"""Tables of ``latspan histogram``: percentiles of files, and of two measurements."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ class HistogramsTable:
     The percentiles of each row.
 
     Args:
-        totals: What the files hold.
-        rows: The rows to show of it.
-        by: The attributes that the rows are kept apart by.
-        unit: Of the times.
-        spectrum: Whether each row's percentile spectrum follows.
+        totals: Contents of the files.
+        rows: Rows to show.
+        by: Attributes by which the rows are split.
+        unit: Unit of the times.
+        spectrum: Whether to show each row's percentile spectrum after the table.
     """
 
     totals: LogTotals
@@ -130,13 +130,13 @@ class HistogramsTable:
 @dataclass(frozen=True, slots=True)
 class HistogramDiffTable:
     """
-    Two measurements side by side, a line a percentile.
+    Two measurements side by side, one line per percentile.
 
     Args:
-        before: What the one holds, and its rows.
-        after: The same of the other.
-        by: The attributes that the rows are kept apart by.
-        unit: Of the times.
+        before: Contents and rows of the first measurement.
+        after: Contents and rows of the second measurement.
+        by: Attributes by which the rows are split.
+        unit: Unit of the times.
     """
 
     before: tuple[LogTotals, Sequence[HistogramRow]]
@@ -171,7 +171,7 @@ class HistogramDiffTable:
 
 
 class _Names:
-    """The columns that say what a row is: its metric, its kind where there are several, and by."""
+    """Columns that identify a row: metric, kind if there are several, and the split attributes."""
 
     def __init__(self, rows: Sequence[HistogramRow], by: Sequence[str]) -> None:
         self._kinds = len({row.key.kind for row in rows}) > 1
@@ -183,7 +183,7 @@ class _Names:
 
 
 def _cell(value: int | None, key: RowKey, asked: float, unit: TimeUnit) -> Text:
-    """Return a percentile, or how many values it would need."""
+    """Return a percentile, or the number of values that it needs."""
     if value is None:
         return Text(needs(values_needed(asked)), style=FAINT)
     return Text(quantity(value, key.unit, unit))

@@ -1,8 +1,8 @@
 """
-The one document of ``latspan demo --json``, schema ``latspan.demo/1``.
+JSON document of ``latspan demo --json``, schema ``latspan.demo/1``.
 
-Times of segments are integer nanoseconds, metrics are seconds, and ``null`` stands wherever a
-number is undefined or has too few values behind it.
+Times of segments are integer nanoseconds, metrics are seconds. A number is ``null`` if it is
+undefined or has too few values.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from latspan.report._slow import Slowest, calls_of, sentence, slowest_tenth
 __all__ = ["DEMO_SCHEMA", "demo_document"]
 
 DEMO_SCHEMA: Final = "latspan.demo/1"
-"""The kind and version of the document; a field that changes its meaning raises the version."""
+"""Kind and version of the document; a field that changes its meaning increments the version."""
 
 _PERCENTILES: Final = (50, 95, 99)
 
@@ -30,7 +30,7 @@ def demo_document(snapshot: Snapshot) -> dict[str, object]:
     Return the calls of a snapshot and their summary as plain data, ready for ``json.dumps``.
 
     Args:
-        snapshot: What was recorded, its records kept.
+        snapshot: Recorded data, with its records kept.
     """
     calls = calls_of(snapshot.records)
     return {

@@ -1,8 +1,8 @@
 """
-How a table stands on a terminal: a title, faint heads, columns as wide as what is in them.
+Layout of a table on a terminal: a title, dim headings, columns as wide as their content.
 
-Every line of a report leaves through :func:`shown`: names of models, stages and tags are of others,
-and not every terminal has every character.
+Every line of a report passes through :func:`shown`, because names of models, stages and tags come
+from outside and not every terminal has every character.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ MARGIN: Final = "  "
 FAINT: Final = "bright_black"
 
 _LONGEST_CELL: Final = 200
-"""Characters of a name in a table."""
+"""Maximum length of a name in a table, in characters."""
 
 _LONGEST_LINE: Final = 4_000
-"""Characters of a line; no terminal is as wide."""
+"""Maximum length of a line, in characters; no terminal is that wide."""
 
 _TO_ASCII: Final = str.maketrans({"—": "-", "·": "-", "█": "#", "…": "..."})
 
 
 def shown(text: Text, options: ConsoleOptions, *, longest: int = _LONGEST_LINE) -> Text:
     """
-    Return a text as the console can show it, on one line that moves no cursor.
+    Return a text as the console can show it, on one line, without cursor movement.
 
     Args:
-        text: Of anybody; changed in place.
-        options: Of the console that shows it.
-        longest: Characters to show at most.
+        text: Text from any source; changed in place.
+        options: Options of the console that shows it.
+        longest: Maximum number of characters to show.
     """
     plain = printable(text.plain, longest=longest)
     if options.ascii_only:
@@ -46,19 +46,19 @@ def shown(text: Text, options: ConsoleOptions, *, longest: int = _LONGEST_LINE) 
 
 
 def title(words: str, more: str = "", *, options: ConsoleOptions) -> Text:
-    """Return the line above a table."""
+    """Return the title line of a table."""
     return shown(Text.assemble((words, "bold"), f", {more}" if more else ""), options)
 
 
 def heads(*names: str) -> tuple[Text, ...]:
-    """Return the first row of a table."""
+    """Return the heading row of a table."""
     return tuple(Text(name, style=FAINT) for name in names)
 
 
 def aligned(
     rows: Sequence[Sequence[Text]], *, left: Sequence[int], options: ConsoleOptions
 ) -> Iterator[Text]:
-    """Yield a line a row, its columns as wide as needed and to the right unless in ``left``."""
+    """Yield one line per row; columns are as wide as needed, right-aligned unless in ``left``."""
     rows = [[shown(cell, options, longest=_LONGEST_CELL) for cell in row] for row in rows]
     widths = [max(cell.cell_len for cell in column) for column in zip(*rows, strict=True)]
     for row in rows:

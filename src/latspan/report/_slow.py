@@ -1,4 +1,4 @@
-"""What the slow requests spent their time on, beside the others, and the sentence that says it."""
+"""Time of the slow requests compared with the others, and a sentence that summarises it."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ __all__ = [
 ]
 
 _LEAD: Final = 0.10
-"""A cost that leads the next by less than this share of the time does not stand alone."""
+"""Minimum lead of a cost over the next, as a fraction of the time, to be named alone."""
 
 _WORTH_NAMING: Final = 0.10
-"""A second cost below this share of the time is left out of the sentence."""
+"""A second cost below this fraction of the time is left out of the sentence."""
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentShare:
     """
-    One segment's part in the summed time of some requests.
+    One segment's share of the summed time of some requests.
 
     Args:
         name: The segment's name.
-        share: In (0, 1].
+        share: Fraction in (0, 1].
         source: The least certain source among its intervals.
     """
 
@@ -50,8 +50,8 @@ class Slowest:
     The slowest tenth of some calls, and the others.
 
     Args:
-        slow: The slowest tenth, at least one where there are any; slowest first.
-        others: The rest.
+        slow: The slowest tenth, slowest first; at least one call if there are any.
+        others: The remaining calls.
     """
 
     slow: tuple[RequestRecord, ...]
@@ -68,30 +68,30 @@ class Slowest:
         return _shares(self.others)
 
     def share(self, name: str) -> float | None:
-        """Return one segment's share of the slowest tenth's time, ``None`` if that is no time."""
+        """Return a segment's share of the slowest tenth's time; ``None`` if that time is zero."""
         if not any(record.duration_ns for record in self.slow):
             return None
         return _share_named(self.shares, name)
 
 
 def calls_of(records: Iterable[RequestRecord]) -> tuple[RequestRecord, ...]:
-    """Return the calls as their client saw them, in the order in which they began."""
+    """Return the calls as recorded by their client, in the order in which they began."""
     calls = (each for each in records if each.kind is Kind.CALL and each.side is Side.CLIENT)
     return tuple(sorted(calls, key=lambda call: call.start_epoch_ns))
 
 
 def median_of(calls: Sequence[RequestRecord]) -> RequestRecord | None:
-    """Return the call in the middle by duration, the quicker of two; ``None`` if there is none."""
+    """Return the call with the median duration, the faster of two; ``None`` if there is none."""
     return _by_duration(calls)[(len(calls) - 1) // 2] if calls else None
 
 
 def slowest_of(calls: Sequence[RequestRecord]) -> RequestRecord | None:
-    """Return the longest call, ``None`` where there is none."""
+    """Return the longest call; ``None`` if there is none."""
     return _by_duration(calls)[-1] if calls else None
 
 
 def slowest_tenth(calls: Sequence[RequestRecord]) -> Slowest:
-    """Part the slowest tenth, rounded down but at least one, from the others."""
+    """Separate the slowest tenth, rounded down but at least one call, from the others."""
     slowest_first = _by_duration(calls)[::-1]
     size = max(len(calls) // 10, 1)
     return Slowest(slow=slowest_first[:size], others=slowest_first[size:])
@@ -99,10 +99,10 @@ def slowest_tenth(calls: Sequence[RequestRecord]) -> Slowest:
 
 def sentence(calls: Sequence[RequestRecord]) -> str:
     """
-    Return one plain sentence on what the slowest tenth spent their time on.
+    Return a plain sentence on where the slowest tenth spent their time.
 
-    It names one cost only where one leads clearly, sets the others beside it, and says where a
-    number is an estimate or a request did not come to its end.
+    It names one cost alone only if that cost leads clearly, compares with the other calls, and
+    marks numbers that are estimates and requests that did not complete.
     """
     parts = slowest_tenth(calls)
     shares = parts.shares

@@ -1,8 +1,8 @@
 """
-The tables of a measurement: percentiles of segments and metrics, tokens.
+Tables of a measurement: percentiles of segments and metrics, and tokens.
 
-Every row has its number of values, and a percentile that has too few of them says how many it
-needs instead. Columns are as wide as what stands in them: a number is never cut short.
+Every row shows its number of values, and a percentile with too few of them is replaced by the
+number it needs. Columns are as wide as their content: a number is never cut.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class SegmentsTable:
     Each segment's percentiles over the calls, and its share of the slowest tenth's time.
 
     Args:
-        snapshot: What was recorded, its records kept.
+        snapshot: Recorded data, with its records kept.
     """
 
     snapshot: Snapshot
@@ -94,7 +94,7 @@ class MetricsTable:
     Each metric's percentiles over the calls.
 
     Args:
-        snapshot: What was recorded.
+        snapshot: Recorded data.
     """
 
     snapshot: Snapshot
@@ -120,10 +120,10 @@ class MetricsTable:
 @dataclass(frozen=True, slots=True)
 class TokensTable:
     """
-    The tokens of the calls, and who counted them.
+    Token counts of the calls, and their source.
 
     Args:
-        snapshot: What was recorded, its records kept.
+        snapshot: Recorded data, with its records kept.
     """
 
     snapshot: Snapshot

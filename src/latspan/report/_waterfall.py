@@ -1,8 +1,8 @@
 """
-The waterfall of one request: its segments as bars on one axis of time.
+Waterfall of one request: its segments as bars on one time axis.
 
-A bar's pattern says how its length is known, and so does a letter beside it, so that nothing
-rests on colour. A name that comes in many pieces has one row, with each piece in its place.
+The pattern of a bar shows the source of its length, and so does a letter next to it, so that the
+chart does not depend on colour. Segments of the same name share one row, each at its position.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _STYLES: Final[dict[str, str]] = {
 class _Glyphs:
     fills: dict[Source, str]
     sliver: str
-    """Stands for less than half a column."""
+    """Mark for less than half a column."""
     axis: str
     tick: str
     dot: str
@@ -94,8 +94,8 @@ class Waterfall:
 
     Args:
         record: The request.
-        title: What it is among others, for example ``slowest of 40``.
-        legend: Whether to end with what the patterns and letters mean.
+        title: Its role among others, for example ``slowest of 40``.
+        legend: Whether to end with the meaning of the patterns and letters.
     """
 
     record: RequestRecord
@@ -103,7 +103,7 @@ class Waterfall:
     legend: bool = True
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Yield one line of text after another."""
+        """Yield the lines of the chart."""
         glyphs = _ASCII if options.ascii_only else _UNICODE
         lines = [*self._head(glyphs), *self._body(options.max_width, glyphs)]
         if self.legend:
@@ -195,7 +195,7 @@ def _axis(duration_ns: int, width: int, glyphs: _Glyphs) -> tuple[str, str]:
 
 
 def _round_step(least_ns: float) -> int:
-    """Return the least of 1, 2, 5, 10, 20 … nanoseconds that is not below ``least_ns``."""
+    """Return the smallest of 1, 2, 5, 10, 20 … nanoseconds that is at least ``least_ns``."""
     return next(
         step
         for power in itertools.count()
@@ -206,11 +206,11 @@ def _round_step(least_ns: float) -> int:
 
 def _bar(pieces: Sequence[Segment], duration_ns: int, width: int, glyphs: _Glyphs) -> str:
     """
-    Draw pieces at their true places.
+    Draw pieces at their exact positions.
 
-    A column of which pieces fill half or more has the pattern of its longest piece. One of which
-    they fill less has a sliver, unless it is the end of a piece that is drawn beside it: so every
-    piece is seen, and none looks longer than it is.
+    A column that is at least half filled has the pattern of its longest piece. A less filled
+    column has a sliver, unless it is the end of a piece that an adjacent column shows. So every
+    piece is visible, and none looks longer than it is.
     """
     if duration_ns <= 0:
         return ""

@@ -1,4 +1,4 @@
-"""Numbers and names in the words that people read: each with its unit, no zero for 'unknown'."""
+"""Formatting of numbers and names for readers: each number with its unit, no zero for unknown."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ GLOSSARY: Final[dict[str, str]] = {
     SegmentName.POSTPROCESS: "the application after the answer",
     SegmentName.UNATTRIBUTED: "explained by no evidence",
 }
-"""What a request does in each segment, to follow its name in brackets."""
+"""Activity of a request in each segment, shown in brackets after its name."""
 
 SOURCE_WORDS: Final[dict[Source, str]] = {
     Source.MEASURED: "measured",
@@ -66,18 +66,18 @@ SOURCE_LETTERS: Final[dict[Source, str]] = {
 
 
 def letters(sources: Mapping[Source | TokenSource, int]) -> str:
-    """Return the letters of the sources that any value has, from the most certain on."""
+    """Return the letters of the sources of the values, from the most certain on."""
     return "+".join(SOURCE_LETTERS[source] for source in Source if sources.get(source)) or "—"
 
 
 def milliseconds(value_ns: float) -> str:
-    """Return nanoseconds as milliseconds with one decimal, or as below 0.1 where it is."""
+    """Return nanoseconds as milliseconds with one decimal, or as below 0.1 if smaller."""
     value_ms = value_ns / NS_PER_MS
     return "<0.1 ms" if value_ms < 0.05 else f"{value_ms:,.1f} ms"
 
 
 def percent(share: float) -> str:
-    """Return a share in [0, 1] as whole percent; only nothing at all is 0 %."""
+    """Return a fraction in [0, 1] as whole percent; only zero is shown as 0 %."""
     if 0 < share < 0.005:
         return "<1 %"
     if 0.995 <= share < 1:
@@ -86,12 +86,12 @@ def percent(share: float) -> str:
 
 
 def needs(values: int) -> str:
-    """Return what stands in the place of a percentile that has too few values."""
+    """Return the text that replaces a percentile with too few values."""
     return f"needs {values:,}"
 
 
 def count(number: int, noun: str) -> str:
-    """Return a number and its noun, in the plural where there is not exactly one."""
+    """Return a number and its noun, in the plural unless the number is one."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
@@ -102,12 +102,12 @@ def listed(parts: Sequence[str]) -> str:
 
 def quantity(value: int, unit: MetricUnit, shown: TimeUnit) -> str:
     """
-    Return a value with its unit, in as many digits as it is known with.
+    Return a value with its unit, in as many digits as its precision has.
 
     Args:
         value: Nanoseconds for the unit ``s``, a plain number for ``1``, billionths for ``ratio``.
-        unit: Of the metric.
-        shown: The unit to show a time in.
+        unit: Unit of the metric.
+        shown: Unit in which to show a time.
     """
     if unit == "1":
         return f"{value:,}"

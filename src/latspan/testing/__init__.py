@@ -1,8 +1,8 @@
 """
-Tools for tests: a model server that does what a script says, and a look at what latspan saw.
+Tools for tests: a scripted model server, and access to what latspan recorded.
 
-Nothing is imported before it is used, so that a test suite which only loads this package pays
-for no client library and no OpenTelemetry.
+Everything is imported on first use, so a test suite that only loads this package does not pay for
+a client library or OpenTelemetry.
 """
 
 from __future__ import annotations

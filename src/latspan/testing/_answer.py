@@ -1,8 +1,8 @@
 """
-Answers: a script and a request turned into frames of bytes with a time to each.
+Responses: a script and a request rendered as byte frames, each with a time.
 
-The one place that knows what a model server writes and in which order. It reads no clock:
-whoever plays the answer writes down when each frame really left, and renders it after that.
+This module alone defines what a model server writes and in which order. It does not read a clock:
+the caller that plays a response records when each frame was really sent, and renders it after that.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _EVENT_STREAM: Final = {"content-type": "text/event-stream", "transfer-encoding"
 
 
 class Farewell(Enum):
-    """What becomes of the connection after an answer."""
+    """Treatment of the connection after a response."""
 
     KEEP = auto()
     CLOSE = auto()
@@ -41,12 +41,12 @@ class Farewell(Enum):
 @dataclass(frozen=True, slots=True)
 class Part:
     """
-    One piece of an answer that is due.
+    One piece of a response, with its due time.
 
     Args:
-        offset_ns: When, in nanoseconds since the end of the queue.
-        piece: What it holds.
-        step: The script's step; ``None`` for what the answer itself writes.
+        offset_ns: Due time in nanoseconds since the end of the queue.
+        piece: Kind of content.
+        step: Step of the script; ``None`` for pieces that are not in the script.
     """
 
     offset_ns: int
@@ -57,11 +57,11 @@ class Part:
 @dataclass(frozen=True, slots=True)
 class Frame:
     """
-    Parts that leave in one write.
+    Parts that are sent in one write.
 
     Args:
-        offset_ns: When they are due, in nanoseconds since the end of the queue.
-        parts: What is written; nothing, where only the connection's fate is due.
+        offset_ns: Due time in nanoseconds since the end of the queue.
+        parts: Parts to write; empty if only the connection's end is due.
     """
 
     offset_ns: int
@@ -70,13 +70,13 @@ class Frame:
 
 class Rotation:
     """
-    Scripts that are served in order, over and over.
+    Scripts that are served in order, repeatedly.
 
     Args:
         scripts: One script, or several.
 
     Raises:
-        ValueError: There is none.
+        ValueError: There is no script.
     """
 
     __slots__ = ("_next", "_scripts")
@@ -94,11 +94,11 @@ class Rotation:
 
     @property
     def upcoming(self) -> Script:
-        """The script that :meth:`take` returns next."""
+        """Script that :meth:`take` returns next."""
         return self._scripts[self._next]
 
     def take(self) -> Script:
-        """Return the next script and go on to the one after it."""
+        """Return the next script and advance to the one after it."""
         script = self.upcoming
         self._next = (self._next + 1) % len(self._scripts)
         return script
@@ -106,14 +106,14 @@ class Rotation:
 
 class Answer:
     """
-    What a script says to one request; its frames are rendered in order, each once.
+    Response of a script to one request; its frames are rendered in order, each once.
 
     Args:
-        script: The plan.
-        request: What was asked for.
-        number: Number of the answer, from 0; its id is made of it.
-        created_s: Unix time, in seconds, that every payload carries.
-        keeps_alive: Whether the connection serves further requests; else the head says so.
+        script: The script.
+        request: The request.
+        number: Number of the response, from 0; its id is derived from it.
+        created_s: Unix time, in seconds, in every payload.
+        keeps_alive: Whether the connection serves further requests; if not, the head states it.
     """
 
     __slots__ = ("_headers", "_payloads", "_script", "_stream")
@@ -137,30 +137,30 @@ class Answer:
 
     @property
     def needs_slot(self) -> bool:
-        """Whether the model has to work for it."""
+        """Whether the response needs a slot of the model."""
         return self._payloads.needs_model and self._script.status == _OK
 
     @property
     def farewell(self) -> Farewell:
-        """What becomes of the connection afterwards."""
+        """Treatment of the connection afterwards."""
         ending = self._script.ending
         if ending is Ending.RESET:
             return Farewell.RESET
-        # A body of a stated length can only fall short if the connection goes with it.
+        # A body with a content length can be cut short only by closing the connection.
         if ending is Ending.CUT or (ending is Ending.TRUNCATED and self._stream is None):
             return Farewell.CLOSE
         return Farewell.KEEP
 
     @property
     def greeting(self) -> tuple[Frame, ...]:
-        """What is written as soon as the request is accepted, whatever the queue."""
+        """Frames that are written as soon as the request is accepted, whatever the queue."""
         if self._stream is not None and self._script.dialect is ServerFlavor.PLAIN:
             return (Frame(0, (Part(0, PayloadPart.HEADERS),)),)
         return ()
 
     @property
     def frames(self) -> tuple[Frame, ...]:
-        """What is written from the end of the queue on, in order of time."""
+        """Frames that are written from the end of the queue on, in order of time."""
         stream = self._stream
         return tuple(self._whole_frames() if stream is None else self._stream_frames(stream))
 
@@ -169,8 +169,8 @@ class Answer:
         Return the bytes of ``frame``.
 
         Args:
-            frame: One of this answer's.
-            ledger: What has been written so far, this frame included.
+            frame: A frame of this response.
+            ledger: Record of what has been written so far, this frame included.
         """
         pieces = [part.piece for part in frame.parts]
         stream = self._stream
@@ -233,7 +233,7 @@ class Answer:
 def encode_json(
     status: int, payload: Mapping[str, Any], headers: Mapping[str, str] | None = None
 ) -> bytes:
-    """Return a whole answer with a JSON body."""
+    """Return a complete response with a JSON body."""
     body = to_json(payload).encode()
     head = {"content-type": "application/json", "content-length": str(len(body))}
     return encode_head(status, head | dict(headers or {})) + body
@@ -241,7 +241,7 @@ def encode_json(
 
 def refuse(request: HttpRequest, error: InvalidRequestError) -> bytes:
     """
-    Return the answer to a request that is none for a model; to ``HEAD``, without its body.
+    Return the response to a request that is not for a model; without its body for ``HEAD``.
 
     Source: RFC 9110, 9.3.2.
     """

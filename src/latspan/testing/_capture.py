@@ -1,4 +1,4 @@
-"""What latspan sees inside a block, held in memory."""
+"""Capture of what latspan records inside a block, in memory."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ from latspan.testing._span_dicts import SequentialIds, spans_as_dict
 __all__ = ["Captured", "capture"]
 
 raises_bugs: bool = False
-"""Whether bugs of latspan's own are raised; for its own tests alone, which switch it on."""
+"""Whether latspan's own bugs are raised; only latspan's own tests switch it on."""
 
 
 @dataclass(frozen=True, slots=True)
 class Captured:
     """
-    What was recorded inside :func:`capture`.
+    Data recorded inside :func:`capture`.
 
     Args:
-        recorder: Takes in finished requests, whole.
-        exporter: Takes in finished spans.
+        recorder: Receives finished requests with their records.
+        exporter: Receives finished spans.
     """
 
     recorder: Recorder
     exporter: InMemorySpanExporter
 
     def snapshot(self) -> Snapshot:
-        """Return the histograms of everything so far."""
+        """Return the histograms of everything recorded so far."""
         settle_left_calls()
         return self.recorder.snapshot()
 
@@ -52,7 +52,7 @@ class Captured:
 
     @property
     def spans(self) -> tuple[ReadableSpan, ...]:
-        """Every finished span so far; children before their parent."""
+        """Every finished span so far; children come before their parent."""
         settle_left_calls()
         return tuple(self.exporter.get_finished_spans())
 
@@ -68,14 +68,14 @@ def capture(
     *, clock: Clock | None = None, expected: Expectations = DEFAULT_EXPECTATIONS
 ) -> Generator[Captured]:
     """
-    Record into memory inside the block, whatever the application configures meanwhile.
+    Record into memory inside the block, whatever the application configures in the meantime.
 
-    Nothing is exported. Trace ids and span ids count from 1. Bugs of latspan's own are logged and
-    reach no test, as in an application.
+    Nothing is exported. Trace ids and span ids count from 1. Bugs of latspan are logged and do not
+    reach the test, as in an application.
 
     Args:
-        clock: Where time is read; the machine's clock, if not given.
-        expected: What streams are held against.
+        clock: Source of time; the machine's clock, if not given.
+        expected: Expectations that streams are measured against.
     """
     clock = clock or SystemClock()
     exporter = InMemorySpanExporter()

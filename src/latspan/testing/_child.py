@@ -1,5 +1,5 @@
 """
-Child processes: started as a module, spoken to over pipes, gone when asked or when we are.
+Child processes that run a module, exchange lines over pipes, and never outlive their parent.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from typing import IO, Final
 __all__ = ["STOP", "ChildProcess"]
 
 STOP: Final = "stop"
-"""The line that asks a child to end; so does the end of its standard input."""
+"""Line that requests a child to end; the end of its standard input does the same."""
 
 _GRACE_S: Final = 5.0
 
 
 class ChildProcess:
     """
-    ``python -m module`` in a process of its own.
+    ``python -m module`` in a separate process.
 
-    The child reads its standard input to the end and leaves then, so it never outlives its
-    parent, however that ends.
+    The child reads its standard input to the end and then exits, so it never outlives its parent,
+    however the parent ends.
 
     Args:
-        module: What to run; a module of an installed package.
-        arguments: Its command line.
-        packages: Top-level packages that it imports, wherever this process found them.
+        module: Module to run, from an installed package.
+        arguments: Its command-line arguments.
+        packages: Top-level packages that it imports, from where this process found them.
         capture_errors: Whether its standard error is a pipe (``errors``) or this process's own.
     """
 
@@ -49,50 +49,50 @@ class ChildProcess:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE if capture_errors else None,
             env=_environment(packages),
-            # Ctrl-C in a terminal is for the parent, which then stops the child in order.
+            # Ctrl-C in a terminal goes to the parent, which then stops the child in an orderly way.
             start_new_session=True,
         )
 
     @property
     def pid(self) -> int:
-        """The process's id."""
+        """Process id."""
         return self._process.pid
 
     @property
     def exit_code(self) -> int | None:
-        """How it ended; ``None`` while it runs."""
+        """Exit code; ``None`` while the process runs."""
         return self._process.poll()
 
     @property
     def output(self) -> IO[bytes]:
-        """Its standard output."""
+        """Standard output of the process."""
         return _pipe(self._process.stdout)
 
     @property
     def errors(self) -> IO[bytes]:
-        """Its standard error, if captured."""
+        """Standard error of the process, if captured."""
         return _pipe(self._process.stderr)
 
     def send(self, line: str) -> None:
         """
-        Write ``line`` to its standard input.
+        Write ``line`` to the standard input of the process.
 
         Raises:
-            BrokenPipeError: It is gone.
+            BrokenPipeError: The process has ended.
         """
         pipe = _pipe(self._process.stdin)
         pipe.write(line.encode() + b"\n")
         pipe.flush()
 
     def receive(self) -> str | None:
-        """Return the next line of its standard output; ``None``: it has closed that."""
+        """Return the next line of standard output; ``None`` if the process has closed it."""
         line = self.output.readline()
         return line.decode().rstrip("\n") if line else None
 
     def stop(self) -> None:
-        """Ask it to leave, and make it if it does not; afterwards it is gone."""
+        """Request the process to end, and kill it if it does not; afterwards it has ended."""
         with suppress(OSError, ValueError):
-            # The end of the input is not enough: a fork of this process may hold the pipe open.
+            # Closing the input is not enough: a fork of this process may hold the pipe open.
             self.send(STOP)
         with suppress(OSError):
             _pipe(self._process.stdin).close()
@@ -105,7 +105,7 @@ class ChildProcess:
         self._process.wait()
 
     def close_pipes(self) -> None:
-        """Let go of what it wrote; call this when nobody reads it any more."""
+        """Close the output pipes; call this when the output is no longer needed."""
         for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
             if pipe is not None:
                 pipe.close()
@@ -113,7 +113,7 @@ class ChildProcess:
 
 def _environment(packages: Sequence[str]) -> dict[str, str]:
     # Replaced, not extended: a sitecustomize on this process's own path would instrument the
-    # server that is to be the untouched side of a comparison.
+    # server, which must stay uninstrumented in a comparison.
     roots = dict.fromkeys(_root(package) for package in packages)
     return {**os.environ, "PYTHONPATH": os.pathsep.join(roots)}
 

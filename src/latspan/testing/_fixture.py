@@ -1,4 +1,4 @@
-"""The object behind the fixture ``latspan_capture``."""
+"""Object that the fixture ``latspan_capture`` returns."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["LatspanCapture", "recording_fixture"]
 
 class LatspanCapture:
     """
-    The values and spans that the running test has recorded so far.
+    Values and spans that the running test has recorded so far.
 
     Args:
         captured: Recorded data.
@@ -56,14 +56,14 @@ class LatspanCapture:
         Args:
             metric: A metric's name or alias.
             percentile: In [0, 100].
-            unit: Unit of the answer.
+            unit: Unit of the result.
             kind: ``request``, ``call``, ``http`` or ``stage``; if not given, the outermost of them
                 that recorded values.
             where: Attributes that must be equal, for example ``inference_path="chat"``.
 
         Raises:
-            NotEnoughValuesError: Too few values; says how many it needs.
-            EmptyHistogramError: There are none at all.
+            NotEnoughValuesError: There are too few values; the message has the number needed.
+            EmptyHistogramError: There are no values.
             UnknownNameError: There is no such metric, unit or attribute.
         """
         return self.snapshot().percentile(metric, percentile, unit=unit, kind=kind, **where)
@@ -82,13 +82,13 @@ class LatspanCapture:
         return self.snapshot().segment(name, kind=kind, **where)
 
     def count(self, *, kind: Kind | str | None = None, **where: str) -> int:
-        """Return how many requests, or calls where there were no requests, were recorded."""
+        """Return the number of recorded requests, or of calls if there are no requests."""
         return self.snapshot().count(kind=kind, **where)
 
 
 @contextmanager
 def recording_fixture() -> Generator[LatspanCapture]:
-    """Record inside the block, with every supported client that is installed instrumented."""
+    """Record inside the block, with every supported installed client instrumented."""
     before = set(instrumented())
     added = set(auto_instrument()) - before
     try:

@@ -1,5 +1,5 @@
 """
-HTTP/1.1 as bytes, as far as a scripted server needs it: requests in, heads and chunks out.
+HTTP/1.1 parsing and encoding for a scripted server: requests in, heads and chunks out.
 
 Source: RFC 9112. Request bodies need a ``Content-Length``; every model client sends one.
 """
@@ -27,19 +27,19 @@ _KNOWN_STATUSES: Final = frozenset(HTTPStatus)
 
 
 class MalformedRequestError(ValueError):
-    """The bytes are no HTTP/1.1 request that this reader understands."""
+    """The bytes are not an HTTP/1.1 request that this reader supports."""
 
 
 @dataclass(frozen=True, slots=True)
 class HttpRequest:
     """
-    One request as it came over the wire.
+    One received request.
 
     Args:
         method: ``GET``, ``POST`` …
-        path: The target without its query.
-        headers: Names in lower case; of a name sent twice, both values joined by a comma.
-        body: The content.
+        path: The request target without its query.
+        headers: Names in lower case; the values of a repeated name are joined by a comma.
+        body: Content of the request.
         raw: All bytes, head and body.
     """
 
@@ -56,7 +56,7 @@ class HttpRequest:
 
 
 class RequestReader:
-    """Cuts the bytes of one connection into requests."""
+    """Splits the bytes of one connection into requests."""
 
     __slots__ = ("_buffer",)
 
@@ -65,10 +65,10 @@ class RequestReader:
 
     def feed(self, data: bytes) -> list[HttpRequest]:
         """
-        Return the requests that are complete with ``data``, in order.
+        Return the requests that ``data`` completes, in order.
 
         Raises:
-            MalformedRequestError: The connection cannot be read any further.
+            MalformedRequestError: The rest of the connection cannot be parsed.
         """
         self._buffer += data
         complete: list[HttpRequest] = []
@@ -80,7 +80,7 @@ class RequestReader:
 
 def parse_request(raw: bytes) -> HttpRequest:
     """
-    Return the request that ``raw`` holds from its first to its last byte.
+    Return the request in ``raw``, which holds exactly one request.
 
     Raises:
         MalformedRequestError: The head cannot be read.
@@ -91,8 +91,8 @@ def parse_request(raw: bytes) -> HttpRequest:
 
 
 def encode_head(status: int, headers: Mapping[str, str]) -> bytes:
-    """Return the status line and header lines of an answer, up to the empty line."""
-    # Some say what no standard knows, as 529 for a server that has too much to do.
+    """Return the status line and header lines of a response, up to the empty line."""
+    # Some servers send statuses without a standard phrase, such as 529 for an overloaded server.
     phrase = HTTPStatus(status).phrase if status in _KNOWN_STATUSES else ""
     lines = [f"HTTP/1.1 {status} {phrase}"]
     lines += [f"{name}: {value}" for name, value in headers.items()]

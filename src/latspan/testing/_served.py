@@ -1,9 +1,9 @@
 """
-What a scripted server really did for one request, and when: the truth that tests compare with.
+Records of what a scripted server did for each request, and when: ground truth for tests.
 
 Instants are nanoseconds of ``CLOCK_MONOTONIC``, which on Linux is ``time.perf_counter_ns`` and
 the same clock in every process of one host. Only tests on one machine may compare them with
-their own readings; the scripted transport's are readings of its ``ManualClock``.
+their own readings; those of the scripted transport are readings of its ``ManualClock``.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ __all__ = ["Ledger", "ServedRequest", "WriteRecord"]
 @dataclass(frozen=True, slots=True)
 class WriteRecord:
     """
-    One piece of an answer, given to the network.
+    One piece of a response, passed to the network.
 
     Args:
-        instant_ns: Read just before the bytes left, so nobody can have had them earlier.
-        piece: What it held.
+        instant_ns: Time read just before the bytes were sent, so no reader received them earlier.
+        piece: Kind of content.
     """
 
     instant_ns: int
@@ -36,18 +36,18 @@ class WriteRecord:
 @dataclass(frozen=True, slots=True)
 class ServedRequest:
     """
-    One request and what became of it.
+    One request and its treatment by the server.
 
     Args:
         index: Order of acceptance, from 0.
-        connection: Number of the connection it came over, from 0.
-        raw: The request as it came over the wire.
-        status: The status it was given; ``None``: none yet.
-        accepted_ns: The request's last byte was there.
-        slot_ns: Queueing was over and the model's work began; ``None`` if it did not come to that.
-        writes: What was written, in order.
-        end_ns: The answer had been written, or cut off as its script wants it.
-        cancelled_ns: The client went away before that.
+        connection: Number of its connection, from 0.
+        raw: The request as received.
+        status: Status of the response; ``None``: none yet.
+        accepted_ns: Instant at which the request's last byte had arrived.
+        slot_ns: End of the queue wait and start of the model's work; ``None`` if not reached.
+        writes: Pieces written, in order.
+        end_ns: Instant at which the response was complete, or cut off as its script requires.
+        cancelled_ns: Instant at which the client disconnected before that.
     """
 
     index: int
@@ -62,47 +62,47 @@ class ServedRequest:
 
     @property
     def request_headers(self) -> Mapping[str, str]:
-        """The request's headers, their names in lower case."""
+        """Headers of the request, their names in lower case."""
         return parse_request(self.raw).headers
 
     @property
     def request_json(self) -> Any:
         """
-        The request's body, read as JSON.
+        Body of the request, parsed as JSON.
 
         Raises:
-            ValueError: It is none.
+            ValueError: The body is not JSON.
         """
         return json.loads(parse_request(self.raw).body)
 
     @property
     def headers_ns(self) -> int | None:
-        """When the headers were written."""
+        """Instant at which the headers were written."""
         return next((w.instant_ns for w in self.writes if w.piece is PayloadPart.HEADERS), None)
 
     @property
     def chunk_ns(self) -> tuple[tuple[int, PayloadPart], ...]:
-        """Every written event or comment of the stream: its instant and what it held."""
+        """Every written event or comment of the stream: its instant and its kind of content."""
         frame = {PayloadPart.HEADERS, PayloadPart.BODY, PayloadPart.END}
         return tuple((w.instant_ns, w.piece) for w in self.writes if w.piece not in frame)
 
     @property
     def token_ns(self) -> tuple[int, ...]:
-        """When each chunk with tokens was written."""
+        """Instant at which each chunk with tokens was written."""
         return tuple(write.instant_ns for write in self.writes if write.piece.bears_token)
 
     @property
     def first_token_ns(self) -> int | None:
-        """When the first chunk with tokens was written."""
+        """Instant at which the first chunk with tokens was written."""
         return self.token_ns[0] if self.token_ns else None
 
     @property
     def last_token_ns(self) -> int | None:
-        """When the last chunk with tokens was written."""
+        """Instant at which the last chunk with tokens was written."""
         return self.token_ns[-1] if self.token_ns else None
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as what ``json.dumps`` takes."""
+        """Return the record as data for ``json.dumps``."""
         return {
             "index": self.index,
             "connection": self.connection,
@@ -117,7 +117,7 @@ class ServedRequest:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> ServedRequest:
-        """Return what :meth:`to_json` wrote."""
+        """Return the record from the data that :meth:`to_json` returned."""
         writes = cast("Sequence[tuple[int, str]]", data["writes"])
         fields: dict[str, Any] = {
             **data,
@@ -132,13 +132,13 @@ class ServedRequest:
 @dataclass(slots=True)
 class Ledger:
     """
-    The page on which a server writes down one request while it serves it.
+    Record that a server keeps of one request while it serves it.
 
     Args:
         index: Order of acceptance, from 0.
         connection: Number of the connection, from 0.
         request: The request.
-        accepted_ns: The request's last byte was there.
+        accepted_ns: Instant at which the request's last byte had arrived.
     """
 
     index: int
@@ -153,11 +153,11 @@ class Ledger:
 
     @property
     def closed(self) -> bool:
-        """Whether nothing more will happen to the request."""
+        """Whether the request has ended."""
         return self.end_ns is not None or self.cancelled_ns is not None
 
     def served(self) -> ServedRequest:
-        """Return a copy of what has been written down so far."""
+        """Return a copy of the record so far."""
         return ServedRequest(
             index=self.index,
             connection=self.connection,

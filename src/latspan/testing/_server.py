@@ -1,5 +1,5 @@
 """
-The scripted server: a model server on loopback, in a process of its own, that tells the truth.
+The scripted server: a model server on loopback, in a separate process, with exact records.
 """
 
 from __future__ import annotations
@@ -20,15 +20,17 @@ __all__ = ["ScriptedServer"]
 
 class ScriptedServer:
     """
-    Answers as scripts say, and writes down when it did what.
+    Responds as scripts define, and records when it did what.
 
-    It speaks OpenAI's chat completions, completions, responses, embeddings and list of models, and
-    Anthropic's messages: the end of a request's path says which, and the same script plays in each.
+    It supports OpenAI's chat completions, completions, responses, embeddings and list of models,
+    and Anthropic's messages: the end of a request's path selects the API, and every script works
+    in each.
 
-    It produces on its own schedule, whether anyone reads or not: every piece has a deadline
-    counted from the request's acceptance (or from the instant at which it got a slot), and a slow
-    reader's bytes pile up in memory. A request waits for a slot first, then for the ``queue_ns``
-    of its script. Instants are those of ``CLOCK_MONOTONIC``, see :mod:`latspan.testing._served`.
+    It produces on its own schedule, whether the response is read or not: every piece has a
+    deadline counted from the request's acceptance (or from the instant at which it got a slot),
+    and the bytes for a slow reader are buffered in memory. A request first waits for a slot, then
+    for the ``queue_ns`` of its script. Instants are those of ``CLOCK_MONOTONIC``, see
+    :mod:`latspan.testing._served`.
 
     ::
 
@@ -36,14 +38,14 @@ class ScriptedServer:
             client = openai.OpenAI(base_url=server.base_url, api_key="none")
 
     Args:
-        scripts: The script of every answer; of several, each request gets the next, over and
-            over.
-        named: Scripts that a request picks with the header ``x-latspan-script: <name>``.
-        slots: Requests answered at once, at least 1; the others wait in order of arrival.
-            ``None``: no limit.
+        scripts: Script of every response; if several, each request gets the next one,
+            repeatedly.
+        named: Scripts that a request selects with the header ``x-latspan-script: <name>``.
+        slots: Maximum number of requests answered at once, at least 1; the others wait in order
+            of arrival. ``None``: no limit.
 
     Raises:
-        ConfigError: A number of slots, or a script, that cannot be served.
+        ConfigError: The number of slots or a script is not valid.
     """
 
     def __init__(
@@ -70,7 +72,7 @@ class ScriptedServer:
         Start the process.
 
         Raises:
-            ServerStartError: It came to its end before it listened.
+            ServerStartError: The process ended before it listened.
         """
         child = ChildProcess("latspan.testing._server_process", [json.dumps(self._slots)])
         try:
@@ -99,18 +101,18 @@ class ScriptedServer:
 
     @property
     def url(self) -> str:
-        """Where it listens: ``http://127.0.0.1:port``; what an Anthropic client takes."""
+        """Address of the server, ``http://127.0.0.1:port``; base URL for an Anthropic client."""
         return f"http://127.0.0.1:{self._port}"
 
     @property
     def base_url(self) -> str:
-        """What an OpenAI client takes as its ``base_url``."""
+        """Address for an OpenAI client's ``base_url``."""
         return f"{self.url}/v1"
 
     @property
     def pid(self) -> int:
         """
-        The process's id.
+        Process id.
 
         Raises:
             ServerStartError: The server is not running.
@@ -127,11 +129,11 @@ class ScriptedServer:
         Serve other scripts from the next request on.
 
         Args:
-            scripts: In place of those that were served in turn; none: they stay.
-            named: Added to those that a request can pick by name.
+            scripts: Replace the scripts that were served in turn; if empty, those stay.
+            named: Added to the scripts that a request can select by name.
 
         Raises:
-            ConfigError: A script that cannot be served.
+            ConfigError: A script is not valid.
             ServerStartError: The server is not running.
         """
         self._ask(
@@ -146,17 +148,17 @@ class ScriptedServer:
         self, *, requests: int = 0, since: int = 0, settle_s: float = 10.0
     ) -> list[ServedRequest]:
         """
-        Return what has become of every request so far, in order of acceptance.
+        Return the records of all requests so far, in order of acceptance.
 
         Args:
-            requests: How many must have come since the server began, where a client's word that
-                it has sent them does not mean that they were accepted.
-            since: The index of the first to return, where the ones before are known.
-            settle_s: Seconds to wait for requests in flight to end, a client's disconnecting
-                included; 0 to look at once.
+            requests: Minimum number of requests that must have arrived since the server started;
+                needed if a client's send does not mean that the server accepted the request.
+            since: Index of the first record to return, if earlier ones are already known.
+            settle_s: Seconds to wait for requests in flight to end, including by a client's
+                disconnect; 0 does not wait.
 
         Raises:
-            TimeoutError: They had not all come and ended after ``settle_s``, unless that is 0.
+            TimeoutError: Not all had arrived and ended after ``settle_s``, unless that is 0.
             ServerStartError: The server is not running.
         """
         reply = self._ask(

@@ -1,9 +1,9 @@
 """
-The scripted server's own process: it produces on its own schedule and writes down what it did.
+Process of the scripted server: it produces on its own schedule and records what it did.
 
-Runs as ``python -m latspan.testing._server_process``, is told what to do by lines of JSON on its
-standard input and answers each with one on its standard output. It imports the standard library
-and latspan's plainest modules only, so that nothing can instrument it.
+It runs as ``python -m latspan.testing._server_process``, receives commands as lines of JSON on its
+standard input and answers each with one line on its standard output. It imports only the standard
+library and latspan's simplest modules, so that nothing can instrument it.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ from latspan.testing._served import Ledger, WriteRecord
 __all__ = ["main"]
 
 _SCRIPT_HEADER: Final = "x-latspan-script"
-# On, after no time: closing then sends a reset instead of an orderly end.
+# Linger on, timeout zero: closing then sends a reset instead of an orderly end.
 _LINGER_RESET: Final = struct.pack("ii", 1, 0)
 
 
 class Slots:
     """
-    The requests that a model works on at once; the others wait in order of arrival.
+    Slots of a model: requests with a slot are served, the others wait in order of arrival.
 
     Args:
-        count: At least 1, or ``None`` for no limit.
+        count: Number of slots, at least 1; ``None`` for no limit.
     """
 
     def __init__(self, count: int | None) -> None:
@@ -58,7 +58,7 @@ class Slots:
             since_ns: When the request was accepted.
 
         Yields:
-            The instant from which the answer's schedule counts: ``since_ns`` if a slot was free.
+            Instant from which the response's schedule counts: ``since_ns`` if a slot was free.
         """
         if self._free is None:
             yield since_ns
@@ -70,10 +70,10 @@ class Slots:
 
 class House:
     """
-    What all connections share: the scripts, the slots, the book of what was served.
+    State shared by all connections: scripts, slots, and the records of served requests.
 
     Args:
-        slots: Requests answered at once, or ``None`` for no limit.
+        slots: Maximum number of requests answered at once; ``None`` for no limit.
     """
 
     def __init__(self, slots: int | None) -> None:
@@ -91,22 +91,22 @@ class House:
         self._named |= named
 
     def connect(self) -> int:
-        """Return the number of a new connection."""
+        """Return the number for a new connection."""
         self._connections += 1
         return self._connections - 1
 
     def open_page(self, connection: int, request: HttpRequest, accepted_ns: int) -> Ledger:
-        """Return a new page of the book."""
+        """Return a new ledger for a request."""
         ledger = Ledger(len(self.book), connection, request, accepted_ns)
         self.book.append(ledger)
         return ledger
 
     def answer(self, ledger: Ledger, asked: ModelRequest) -> tuple[Script, Answer]:
         """
-        Return the script whose turn it is and its answer.
+        Return the next script for the request, and its response.
 
         Raises:
-            InvalidRequestError: The request names a script that there is not.
+            InvalidRequestError: The request names an unknown script.
         """
         name = ledger.request.headers.get(_SCRIPT_HEADER)
         if not asked.api.needs_model:
@@ -127,12 +127,12 @@ class House:
         return script, answer
 
     async def close_page(self) -> None:
-        """Tell who waits for quiet that a request has come to its end."""
+        """Notify waiting callers of :meth:`settle` that a request has ended."""
         async with self._quiet:
             self._quiet.notify_all()
 
     async def settle(self, requests: int, timeout_s: float) -> bool:
-        """Wait for so many requests and for the end of all; return whether that came in time."""
+        """Wait for ``requests`` requests and the end of all; return whether that came in time."""
 
         def settled() -> bool:
             return len(self.book) >= requests and all(page.closed for page in self.book)
@@ -147,13 +147,13 @@ class House:
 
 class Connection(asyncio.Protocol):
     """
-    One client's connection: its requests are answered one after the other.
+    Connection of one client: its requests are answered one after the other.
 
-    Writing never waits for the reader: what the socket does not take is kept in memory, so the
-    server's schedule is its own.
+    Writing never waits for the reader: data that the socket does not accept is buffered in memory,
+    so the schedule depends only on the server.
 
     Args:
-        house: What it shares with the others.
+        house: State shared with the other connections.
     """
 
     def __init__(self, house: House) -> None:
@@ -166,12 +166,12 @@ class Connection(asyncio.Protocol):
         self._worker: asyncio.Task[None]
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin to answer."""
+        """Start the task that answers requests."""
         self._transport = cast("asyncio.Transport", transport)
         self._worker = asyncio.get_running_loop().create_task(self._work())
 
     def data_received(self, data: bytes) -> None:
-        """Cut what came into requests, and stamp them."""
+        """Split the received data into requests, and stamp them."""
         now_ns = time.perf_counter_ns()
         try:
             for request in self._reader.feed(data):
@@ -245,7 +245,7 @@ class Connection(asyncio.Protocol):
 
 
 async def _until(instant_ns: int) -> None:
-    # In a loop, because the event loop's clock is a float and may wake a hair too early.
+    # In a loop, because the event loop's clock is a float and may wake slightly too early.
     while (left_ns := instant_ns - time.perf_counter_ns()) > 0:  # noqa: ASYNC110
         await asyncio.sleep(left_ns / NS_PER_S)
 
@@ -275,7 +275,7 @@ async def _run(slots: int | None) -> None:
     _reply({"port": server.sockets[0].getsockname()[1]})
     async for line in _orders():
         _reply(await _obey(house, json.loads(line)))
-    # Not waited for: from Python 3.12 on that would wait for every client to leave.
+    # Not awaited: from Python 3.12 on, that would wait for every client to disconnect.
     server.close()
 
 

@@ -1,8 +1,8 @@
 """
-Sockets without sockets: a scripted network in the shape that httpcore and httpcore2 plug in.
+Network backends for httpcore and httpcore2 over a scripted network, without sockets.
 
-Both libraries call the same methods on what they are given and check no types, so one set of
-classes serves both; only the errors differ.
+Both libraries call the same methods of a backend and do not check its type, so one set of classes
+serves both; only the errors differ.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from latspan.testing._network import Failure, Network, NetworkFailureError, Pipe
 __all__ = ["AsyncBackend", "AsyncStream", "Backend", "Errors", "Stream", "bare_ssl_context"]
 
 Errors = Mapping[Failure, type[Exception]]
-"""What a library raises for each failure."""
+"""The library's exception for each failure."""
 
 
 def bare_ssl_context() -> ssl.SSLContext:
     """
-    Return a context that verifies nothing.
+    Return a context that does not verify certificates.
 
-    The handshake is scripted, and loading the authorities of a real one costs 15 ms.
+    The handshake is scripted, and loading real certificate authorities takes 15 ms.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
@@ -42,12 +42,12 @@ def _translated(errors: Errors) -> Generator[None]:
 
 class _Line:
     """
-    What the two kinds of stream share.
+    Common base of the two kinds of stream.
 
     Args:
-        network: The network of the transport.
+        network: Network of the transport.
         pipe: The connection.
-        errors: What the library raises for each failure.
+        errors: The library's exception for each failure.
     """
 
     def __init__(self, network: Network, pipe: Pipe, errors: Errors) -> None:
@@ -56,7 +56,7 @@ class _Line:
         self._errors = errors
 
     def get_extra_info(self, info: str) -> object:
-        """Return whether there is something to be read, for ``is_readable``; else nothing."""
+        """Return whether data can be read, for ``is_readable``; otherwise ``None``."""
         return self._pipe.readable if info == "is_readable" else None
 
 
@@ -64,7 +64,7 @@ class Stream(_Line):
     """A connection for a synchronous pool."""
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        """Return what has arrived, waiting for it if nothing has."""
+        """Return the data that has arrived; wait if there is none."""
         with _translated(self._errors):
             return self._pipe.read(max_bytes, timeout)
 
@@ -82,7 +82,7 @@ class Stream(_Line):
         server_hostname: str | None = None,  # noqa: ARG002
         timeout: float | None = None,
     ) -> Stream:
-        """Let a handshake take its time; the bytes stay as they are."""
+        """Advance the clock by a TLS handshake; the bytes are not encrypted."""
         with _translated(self._errors):
             self._network.shake_hands(timeout)
         return self
@@ -92,9 +92,9 @@ class AsyncStream(_Line):
     """A connection for an asynchronous pool."""
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ASYNC109
-        """Return what has arrived, waiting for it if nothing has."""
+        """Return the data that has arrived; wait if there is none."""
         if self._pipe.waits:
-            # A wait is where other tasks run, and where a cancellation arrives.
+            # A wait lets other tasks run, and a cancellation takes effect there.
             await asyncio.sleep(0)
         with _translated(self._errors):
             return self._pipe.read(max_bytes, timeout)
@@ -113,7 +113,7 @@ class AsyncStream(_Line):
         server_hostname: str | None = None,  # noqa: ARG002
         timeout: float | None = None,  # noqa: ASYNC109
     ) -> AsyncStream:
-        """Let a handshake take its time; the bytes stay as they are."""
+        """Advance the clock by a TLS handshake; the bytes are not encrypted."""
         with _translated(self._errors):
             self._network.shake_hands(timeout)
         return self
@@ -121,11 +121,11 @@ class AsyncStream(_Line):
 
 class _Exchange:
     """
-    What the two kinds of backend share.
+    Common base of the two kinds of backend.
 
     Args:
-        network: The network to connect to.
-        errors: What the library raises for each failure.
+        network: Network to connect to.
+        errors: The library's exception for each failure.
     """
 
     def __init__(self, network: Network, errors: Errors) -> None:
@@ -152,7 +152,7 @@ class Backend(_Exchange):
         return Stream(self._network, self._connect(timeout), self._errors)
 
     def sleep(self, seconds: float) -> None:
-        """Let time pass between two attempts to connect."""
+        """Advance the clock between two attempts to connect."""
         self._network.sleep(seconds)
 
 
@@ -171,5 +171,5 @@ class AsyncBackend(_Exchange):
         return AsyncStream(self._network, self._connect(timeout), self._errors)
 
     async def sleep(self, seconds: float) -> None:
-        """Let time pass between two attempts to connect."""
+        """Advance the clock between two attempts to connect."""
         self._network.sleep(seconds)

@@ -17,7 +17,7 @@ _NS_PER_MS: Final = 1_000_000
 
 
 class SequentialIds(IdGenerator):
-    """Trace ids 1, 2, 3 … and span ids 1, 2, 3 …, in the order in which spans are started."""
+    """Generator of trace ids 1, 2, 3 … and span ids 1, 2, 3 …, in the order of span starts."""
 
     def __init__(self) -> None:
         self._trace_ids = count(1)

@@ -1,8 +1,8 @@
 """
 The scripted transport: a client library's own transport over a scripted network.
 
-Everything from the connection pool upwards is the library's: pool, HTTP/1.1, the ``trace`` events
-and whatever is patched around ``handle_request``. Only the sockets and the time are not real.
+Everything from the connection pool upwards is the library's own: pool, HTTP/1.1, the ``trace``
+events and all patches of ``handle_request``. Only the sockets and the time are simulated.
 """
 
 from __future__ import annotations
@@ -69,25 +69,25 @@ def scripted_transport(
     Return a transport for a client of ``library`` whose far end plays scripts on ``clock``.
 
     The server produces on its own schedule, counted from the instant at which the whole request
-    has reached it. A read returns all data that has arrived by ``clock``, as TCP does, and
-    otherwise advances ``clock`` to the next arrival. ``transport.served_requests()`` returns what
-    the server did, in readings of ``clock``; the client has each piece ``network_ns`` later.
+    has reached it. A read returns all data that has arrived by ``clock``, as TCP does; if there is
+    none, it advances ``clock`` to the next arrival. ``transport.served_requests()`` returns what
+    the server did, in readings of ``clock``; the client receives each piece ``network_ns`` later.
 
     Args:
-        scripts: The script of every answer; of several, each request gets the next, over and
-            over. One that is unreachable fails the connection attempt whose turn it is.
-        clock: Whose time passes; share it with what is tested.
+        scripts: Script of every response; if several, each request gets the next one,
+            repeatedly. An unreachable one makes its connection attempt fail.
+        clock: Clock to advance; share it with the tested code.
         library: The client library.
         asynchronous: Whether the client is asynchronous (on asyncio).
-        connect_ns: What a TCP connection takes, name look-up included, in nanoseconds; beyond
-            the client's connect timeout it fails.
-        tls_ns: What a TLS handshake takes, for ``https`` addresses.
-        send_ns: What sending a request takes, spent while the body is sent.
-        network_ns: One way between client and server.
+        connect_ns: Duration of a TCP connection in nanoseconds, name look-up included; if it
+            exceeds the client's connect timeout, the connection fails.
+        tls_ns: Duration of a TLS handshake, for ``https`` addresses.
+        send_ns: Duration of sending a request, spent while the body is sent.
+        network_ns: One-way delay between client and server.
 
     Raises:
         MissingExtraError: ``library`` is not installed.
-        ValueError: No script, or a negative time.
+        ValueError: There is no script, or a time is negative.
     """
     try:
         transports = import_module(f"latspan.testing._transport_{library}")

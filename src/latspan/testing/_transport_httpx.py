@@ -1,5 +1,5 @@
 """
-The scripted transports for httpx; imported only where httpx is installed.
+The scripted transports for httpx; imported only if httpx is installed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class ScriptedTransport(httpx.HTTPTransport):
     httpx's own transport over a scripted network.
 
     Args:
-        network: Where its connections lead.
+        network: Network of its connections.
     """
 
     def __init__(self, network: Network) -> None:
@@ -48,7 +48,7 @@ class AsyncScriptedTransport(httpx.AsyncHTTPTransport):
     httpx's own asynchronous transport over a scripted network.
 
     Args:
-        network: Where its connections lead.
+        network: Network of its connections.
     """
 
     def __init__(self, network: Network) -> None:

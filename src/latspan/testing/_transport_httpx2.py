@@ -1,5 +1,5 @@
 """
-The scripted transports for httpx2; imported only where httpx2 is installed.
+The scripted transports for httpx2; imported only if httpx2 is installed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class ScriptedTransport(httpx2.HTTPTransport):
     httpx2's own transport over a scripted network.
 
     Args:
-        network: Where its connections lead.
+        network: Network of its connections.
     """
 
     def __init__(self, network: Network) -> None:
@@ -48,7 +48,7 @@ class AsyncScriptedTransport(httpx2.AsyncHTTPTransport):
     httpx2's own asynchronous transport over a scripted network.
 
     Args:
-        network: Where its connections lead.
+        network: Network of its connections.
     """
 
     def __init__(self, network: Network) -> None:

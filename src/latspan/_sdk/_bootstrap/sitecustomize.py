@@ -1,4 +1,4 @@
-"""What Python runs at its start in every process below ``latspan run``."""
+"""Startup hook that Python runs in every process started under ``latspan run``."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from importlib.util import module_from_spec
 
 
 def _run_the_one_behind_this() -> None:
-    """Run the ``sitecustomize`` that Python would have found, the application's own say."""
+    """Run the ``sitecustomize`` that Python would have found, for example the application's own."""
     here = os.path.dirname(__file__)  # noqa: PTH120 - pathlib is slow to load
-    # The program finds its path as it would have been; what it starts has the variable.
+    # The program sees its usual path; the programs it starts inherit the variable.
     sys.path[:] = [folder for folder in sys.path if folder != here]
     spec = PathFinder.find_spec(__name__)
     if spec is not None and spec.loader is not None:

@@ -1,8 +1,8 @@
 """
-What a model server puts into the body of an answer, one module an API.
+Bodies of a model server's responses, one module per API.
 
-Shapes are those that the OpenAI and Anthropic APIs send, and llama.cpp's server where it adds to
-them. Nothing here knows when something is written; that is the answer's affair.
+The shapes are those of the OpenAI and Anthropic APIs, with the fields that llama.cpp's server adds.
+This package does not handle time; the ``_answer`` module does.
 """
 
 from __future__ import annotations

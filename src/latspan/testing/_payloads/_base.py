@@ -1,4 +1,4 @@
-"""What the payloads of every API have in common."""
+"""Base classes for the payloads of every API."""
 
 from __future__ import annotations
 
@@ -23,41 +23,41 @@ __all__ = [
 
 CALL_ID: Final = "call_0"
 CALL_NAME: Final = "look_up"
-"""The one tool that scripted answers call."""
+"""Name of the tool that scripted responses call."""
 
 
 def to_json(payload: Mapping[str, Any]) -> str:
-    """Return ``payload`` as compact JSON, its text as it is, as servers send it."""
+    """Return ``payload`` as compact JSON without ASCII escapes, as servers send it."""
     return json.dumps(payload, ensure_ascii=False, separators=(",", ":"))
 
 
 def encode(payload: Mapping[str, Any], *, event: str | None = None) -> bytes:
-    """Return one server-sent event that holds ``payload``."""
+    """Return one server-sent event with ``payload`` as its data."""
     return encode_event(to_json(payload), event=event)
 
 
 def error_payload(status: int, message: str) -> dict[str, Any]:
-    """Return the JSON of an error, in OpenAI's shape."""
+    """Return the JSON of an error, in OpenAI's format."""
     kind = "invalid_request_error" if status in range(400, 500) else "server_error"
     return {"error": {"code": status, "message": message, "type": kind}}
 
 
 class Payloads(ABC):
     """
-    Every payload of one answer.
+    Payloads of one response.
 
     Args:
         script: The plan.
-        body: The request's.
-        number: Number of the answer, from 0; its id is made of it.
-        created_s: Unix time, in seconds, that every payload carries.
+        body: Body of the request.
+        number: Number of the response, from 0; its id is derived from it.
+        created_s: Unix time, in seconds, in every payload.
     """
 
     method: ClassVar[str] = "POST"
     requires: ClassVar[str | None]
-    """The field of a request's body that makes it one of this API's; ``None``: it has no body."""
+    """Field that a request's body must have for this API; ``None``: requests have no body."""
     needs_model: ClassVar[bool] = True
-    """Whether a model has to work for the answer; else no script says what it is."""
+    """Whether the model has to work for the response; if not, no script defines it."""
 
     def __init__(
         self, script: Script, body: Mapping[str, Any], *, number: int, created_s: int
@@ -69,12 +69,12 @@ class Payloads(ABC):
 
     @property
     def model(self) -> str:
-        """The name to answer under."""
+        """Model name in the response."""
         return str(self.body.get("model", "scripted"))
 
     @abstractmethod
     def whole(self, ledger: Ledger) -> dict[str, Any]:
-        """Return the body of an answer that does not stream."""
+        """Return the body of a response that does not stream."""
 
     @classmethod
     def error(cls, status: int, message: str) -> dict[str, Any]:
@@ -84,46 +84,46 @@ class Payloads(ABC):
 
 class StreamPayloads(Payloads):
     """
-    Every payload of one answer of an API that can stream.
+    Payloads of one response of an API that can stream.
 
     The methods that return events are called in the order in which their events are written.
     """
 
     @property
     def streams(self) -> bool:
-        """Whether the answer is to come in events."""
+        """Whether the response is to be streamed as events."""
         return bool(self.body.get("stream", False))
 
     @property
     def usage_has_a_chunk(self) -> bool:
-        """Whether the stream counts its tokens in an event of its own."""
+        """Whether the stream has its token counts in a separate event."""
         return False
 
     @abstractmethod
     def step(self, step: Step) -> bytes:
-        """Return the events for ``step``, which is no comment."""
+        """Return the events for ``step``, which is not a comment."""
 
     @abstractmethod
     def finish(self, ledger: Ledger) -> bytes:
         """Return the events that end the content."""
 
-    def usage(self, ledger: Ledger) -> bytes:  # noqa: ARG002 - for those that count apart
-        """Return the event that does nothing but count the tokens, if there is one."""
+    def usage(self, ledger: Ledger) -> bytes:  # noqa: ARG002 - for APIs with a separate usage event
+        """Return the event that only has the token counts; empty if there is none."""
         return b""
 
     @abstractmethod
     def end_mark(self) -> bytes:
-        """Return the event after which nothing more comes."""
+        """Return the last event of the stream."""
 
     def error_event(self) -> bytes:
         """Return the event of an error inside a stream whose status was 200."""
         return encode(self.error(500, self.script.error))
 
     def text(self, piece: PayloadPart) -> str:
-        """Return all that the script's steps of one kind hold."""
+        """Return the combined text of the script's steps of one kind."""
         return "".join(step.text for step in self.script.steps if step.piece is piece)
 
     @property
     def reasoning_tokens(self) -> int:
-        """Tokens of reasoning, which are among all tokens."""
+        """Number of reasoning tokens, which are included in the total."""
         return sum(s.tokens for s in self.script.steps if s.piece is PayloadPart.REASONING)

@@ -1,7 +1,7 @@
 """
-OpenAI-style chunks: what chat and the older text completions share.
+OpenAI-style chunks: code shared by chat completions and the older text completions.
 
-The timings that llama.cpp reports are computed from what was written down, not from the plan.
+The timings that llama.cpp reports are computed from the recorded writes, not from the plan.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["OpenAIChunks"]
 
 
 class OpenAIChunks(StreamPayloads):
-    """Every payload of one answer that comes as chunks with choices."""
+    """Payloads of one response that consists of chunks with choices."""
 
     id_prefix: ClassVar[str]
     whole_object: ClassVar[str]
@@ -37,16 +37,16 @@ class OpenAIChunks(StreamPayloads):
         }
 
     def step(self, step: Step) -> bytes:
-        """Return the chunk that holds ``step``."""
+        """Return the chunk for ``step``."""
         return encode(self._chunk([self.choice(step)]))
 
     def finish(self, ledger: Ledger) -> bytes:
-        """Return the chunk that says why the answer ends."""
+        """Return the chunk with the finish reason."""
         chunk = self._chunk([self.choice(None)])
         return encode(chunk if self.usage_has_a_chunk else chunk | self._timings(ledger))
 
     def usage(self, ledger: Ledger) -> bytes:
-        """Return the chunk without choices that counts the tokens."""
+        """Return the chunk without choices that has the token counts."""
         return encode(self._chunk([]) | self._usage() | self._timings(ledger))
 
     def end_mark(self) -> bytes:
@@ -54,21 +54,21 @@ class OpenAIChunks(StreamPayloads):
         return DONE
 
     def whole(self, ledger: Ledger) -> dict[str, Any]:
-        """Return the whole answer."""
+        """Return the complete response."""
         whole = {**self._stamp, "object": self.whole_object, "choices": [self.whole_choice()]}
         return whole | self._usage() | self._timings(ledger)
 
     @abstractmethod
     def choice(self, step: Step | None) -> dict[str, Any]:
-        """Return a chunk's choice for ``step``; for none, the one that says why it ends."""
+        """Return a chunk's choice for ``step``; for ``None``, the one with the finish reason."""
 
     @abstractmethod
     def whole_choice(self) -> dict[str, Any]:
-        """Return the choice that holds the whole content."""
+        """Return the choice with the complete content."""
 
     @property
     def usage_has_a_chunk(self) -> bool:
-        """Whether the stream's tokens are to be counted."""
+        """Whether token counts were requested for the stream."""
         options = cast("dict[str, Any]", self.body.get("stream_options") or {})
         return bool(options.get("include_usage", False)) and self.script.reports_usage
 
@@ -114,7 +114,7 @@ def _rates(what: str, tokens: int, duration_ns: int) -> dict[str, float | None]:
     return {
         f"{what}_n": tokens,
         f"{what}_ms": duration_ms,
-        # llama.cpp divides regardless, and its JSON has null for what is not finite.
+        # llama.cpp divides regardless, and its JSON has null for values that are not finite.
         f"{what}_per_token_ms": duration_ms / tokens if tokens else None,
         f"{what}_per_second": 1000 * tokens / duration_ms if duration_ms else None,
     }

@@ -1,4 +1,4 @@
-"""Requests to a model server: which API each is for, by its path."""
+"""Requests to a model server, and the API of each, selected by path."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from latspan.testing._payloads.openai_responses import OpenAIResponses
 __all__ = ["InvalidRequestError", "ModelRequest", "read_request"]
 
 _APIS: Final[Mapping[str, type[Payloads]]] = {
-    # Before the older completions, whose path ends the same.
+    # Before the older completions, whose path has the same end.
     "/chat/completions": OpenAIChat,
     "/completions": OpenAICompletions,
     "/responses": OpenAIResponses,
@@ -27,17 +27,17 @@ _APIS: Final[Mapping[str, type[Payloads]]] = {
     "/messages": AnthropicMessages,
     "/models": Models,
 }
-"""By how the path ends: what stands before it is the deployment's own."""
+"""APIs by the end of the path; the start of the path depends on the deployment."""
 
 
 class InvalidRequestError(ValueError):
     """
-    The request is answered with a JSON error at once.
+    The request is answered with a JSON error immediately.
 
     Args:
-        status: The HTTP status.
-        message: What is wrong.
-        payload: The body of the answer.
+        status: HTTP status.
+        message: Description of the error.
+        payload: Body of the response.
     """
 
     def __init__(self, status: int, message: str, payload: Mapping[str, Any]) -> None:
@@ -49,28 +49,28 @@ class InvalidRequestError(ValueError):
 @dataclass(frozen=True, slots=True)
 class ModelRequest:
     """
-    What a request asks for.
+    A parsed request to a model.
 
     Args:
-        api: What answers to it are made of.
-        body: What it says.
+        api: Payload class for responses to it.
+        body: Body of the request.
     """
 
     api: type[Payloads]
     body: Mapping[str, Any]
 
     def refusal(self, status: int, message: str) -> InvalidRequestError:
-        """Return the error that answers it, in the shape of its API."""
+        """Return the error for this request, in the format of its API."""
         return InvalidRequestError(status, message, self.api.error(status, message))
 
 
 def read_request(request: HttpRequest) -> ModelRequest:
     """
-    Return what ``request`` asks for.
+    Return the model request that ``request`` holds.
 
     Raises:
         InvalidRequestError: 404 for another path, 405 for another method, 400 for a body that is
-            no request to its API.
+            not a request of its API.
     """
     api = next((api for end, api in _APIS.items() if request.path.endswith(end)), None)
     if api is None:

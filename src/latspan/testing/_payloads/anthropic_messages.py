@@ -1,5 +1,5 @@
 """
-Anthropic's ``/v1/messages``: typed events around blocks of content.
+Anthropic's ``/v1/messages``: typed events around content blocks.
 
 Source: Anthropic API documentation, "Streaming Messages" and "Errors".
 """
@@ -22,7 +22,7 @@ _STOP_REASONS: Final = {
     "tool_calls": "tool_use",
     "content_filter": "refusal",
 }
-"""What a script says in the words of chat completions, in Anthropic's."""
+"""Anthropic's stop reasons, by the finish reason of chat completions in a script."""
 
 _ERRORS: Final = {
     400: "invalid_request_error",
@@ -38,7 +38,7 @@ _DELTAS: Final = {
     PayloadPart.TEXT: ("text_delta", "text"),
     PayloadPart.REASONING: ("thinking_delta", "thinking"),
     PayloadPart.TOOL_CALL: ("input_json_delta", "partial_json"),
-    # There is no block for it: a refusal is text, and a reason to stop.
+    # There is no block type for a refusal: it is text with its own stop reason.
     PayloadPart.REFUSAL: ("text_delta", "text"),
 }
 
@@ -47,11 +47,11 @@ _SIGNATURE: Final = "c2NyaXB0ZWQ="
 
 class _Block:
     """
-    One block of content.
+    One content block.
 
     Args:
-        piece: What it holds.
-        index: Its place in the content, from 0.
+        piece: Kind of content.
+        index: Position in the content, from 0.
     """
 
     def __init__(self, piece: PayloadPart, index: int) -> None:
@@ -61,7 +61,7 @@ class _Block:
 
     @property
     def empty(self) -> dict[str, Any]:
-        """The block as it stands where it starts."""
+        """The block as sent in its start event."""
         if self.piece is PayloadPart.TOOL_CALL:
             call = {"id": f"toolu_{self.index}", "name": CALL_NAME}
             return {"type": "tool_use", **call, "input": {}}
@@ -71,7 +71,7 @@ class _Block:
 
     @property
     def whole(self) -> dict[str, Any]:
-        """The block with all that it holds."""
+        """The block with its complete content."""
         if self.piece is PayloadPart.TOOL_CALL:
             return self.empty | {"input": _arguments(self.text)}
         if self.piece is PayloadPart.REASONING:
@@ -80,7 +80,7 @@ class _Block:
 
 
 class AnthropicMessages(StreamPayloads):
-    """Every payload of one message; its tokens are counted whether that was asked for or not."""
+    """Payloads of one message; token counts are included even if not requested."""
 
     requires = "messages"
 
@@ -93,7 +93,7 @@ class AnthropicMessages(StreamPayloads):
         self._blocks = 0
 
     def step(self, step: Step) -> bytes:
-        """Return the step's event, after those that open what it needs."""
+        """Return the step's event, preceded by the events that open its block."""
         if step.piece is PayloadPart.EMPTY:
             return _event("ping")
         events = self._begun()
@@ -104,8 +104,8 @@ class AnthropicMessages(StreamPayloads):
         kind, field = _DELTAS[step.piece]
         return events + self._delta({"type": kind, field: step.text})
 
-    def finish(self, ledger: Ledger) -> bytes:  # noqa: ARG002 - says nothing of its time
-        """Return what ends the last block, and why the message stops."""
+    def finish(self, ledger: Ledger) -> bytes:  # noqa: ARG002 - the API reports no timings
+        """Return the events that end the last block, with the stop reason."""
         stop = {"stop_reason": self._stop_reason, "stop_sequence": None}
         return (
             self._begun()
@@ -118,11 +118,11 @@ class AnthropicMessages(StreamPayloads):
         return _event("message_stop")
 
     def error_event(self) -> bytes:
-        """Return an ``error`` event, as a server sends that has too much to do."""
+        """Return an ``error`` event, as an overloaded server sends it."""
         return encode(self.error(529, self.script.error), event="error")
 
-    def whole(self, ledger: Ledger) -> dict[str, Any]:  # noqa: ARG002 - says nothing of its time
-        """Return the whole message."""
+    def whole(self, ledger: Ledger) -> dict[str, Any]:  # noqa: ARG002 - the API reports no timings
+        """Return the complete message."""
         blocks: list[_Block] = []
         for step in self.script.steps:
             if not step.piece.bears_token:
@@ -186,10 +186,10 @@ class AnthropicMessages(StreamPayloads):
         }
 
     def _usage(self) -> dict[str, Any]:
-        """Return the counts at the start, when no token is there yet."""
+        """Return the token counts at the start, before any output token."""
         script = self.script
         return {
-            # What the cache has to do with is counted apart.
+            # Tokens read from or written to the cache are counted separately.
             "input_tokens": script.prompt_tokens - script.cached_tokens - script.cache_write_tokens,
             "cache_creation_input_tokens": script.cache_write_tokens,
             "cache_read_input_tokens": script.cached_tokens,
@@ -210,5 +210,5 @@ def _arguments(text: str) -> object:
     try:
         return json.loads(text)
     except ValueError:
-        # A whole message has no place for arguments that are no JSON.
+        # A complete message cannot hold arguments that are not JSON.
         return {"text": text}

@@ -1,7 +1,7 @@
 """
-``/v1/models``: which models there are, for OpenAI's client and for Anthropic's.
+``/v1/models``: the list of models, for the clients of OpenAI and Anthropic.
 
-Both ask at the same path, so the one answer has the fields of both.
+Both clients request the same path, so one response has the fields of both.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ __all__ = ["Models"]
 
 
 class Models(Payloads):
-    """The payload of one list of models."""
+    """Payload of one list of models."""
 
     method = "GET"
     requires = None
     needs_model = False
 
-    def whole(self, ledger: Ledger) -> dict[str, Any]:  # noqa: ARG002 - says nothing of its time
+    def whole(self, ledger: Ledger) -> dict[str, Any]:  # noqa: ARG002 - the API reports no timings
         """Return a list of one model."""
         created = datetime.fromtimestamp(self.created_s, UTC)
         model = {

@@ -19,7 +19,7 @@ _TEXT_FIELDS: Final = {
 
 
 class OpenAIChat(OpenAIChunks):
-    """Every payload of one chat completion."""
+    """Payloads of one chat completion."""
 
     requires = "messages"
     id_prefix = "chatcmpl"

@@ -1,4 +1,4 @@
-"""``/v1/completions``: chunks with nothing but text, whatever kind of token it is."""
+"""``/v1/completions``: chunks that have only text, whatever the kind of token."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ __all__ = ["OpenAICompletions"]
 
 
 class OpenAICompletions(OpenAIChunks):
-    """Every payload of one text completion."""
+    """Payloads of one text completion."""
 
     requires = "prompt"
     id_prefix = "cmpl"
     whole_object = chunk_object = "text_completion"
 
     def choice(self, step: Step | None) -> dict[str, Any]:
-        """Return a choice with a piece of the text; a role is an empty one."""
+        """Return a choice with a piece of the text; empty text for a role."""
         text = step.text if step is not None and step.piece.bears_token else ""
         return self._choice(text, self.script.finish_reason if step is None else None)
 
     def whole_choice(self) -> dict[str, Any]:
-        """Return the choice with the whole text."""
+        """Return the choice with the complete text."""
         text = "".join(step.text for step in self.script.steps if step.piece.bears_token)
         return self._choice(text, self.script.finish_reason)
 

@@ -1,4 +1,4 @@
-"""``/v1/embeddings``: a vector for each input, in one piece."""
+"""``/v1/embeddings``: one vector per input, not streamed."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from latspan.testing._served import Ledger
 __all__ = ["OpenAIEmbeddings"]
 
 _VECTOR: Final = (0.5, -0.25, 0.125, 0.0)
-"""Numbers that a 32-bit float holds exactly, so that both encodings give the same."""
+"""Numbers that a 32-bit float represents exactly, so that both encodings are equal."""
 
 
 class OpenAIEmbeddings(Payloads):
-    """The payload of one answer with embeddings."""
+    """Payload of one response with embeddings."""
 
     requires = "input"
 
-    def whole(self, ledger: Ledger) -> dict[str, Any]:  # noqa: ARG002 - says nothing of its time
-        """Return the vectors, in the encoding that was asked for."""
+    def whole(self, ledger: Ledger) -> dict[str, Any]:  # noqa: ARG002 - the API reports no timings
+        """Return the vectors, in the requested encoding."""
         tokens = self.script.prompt_tokens
         return {
             "object": "list",
@@ -38,7 +38,7 @@ class OpenAIEmbeddings(Payloads):
         if not isinstance(asked, list):
             return 1
         several = cast("list[object]", asked)
-        # A list of numbers is one input, as tokens.
+        # A list of numbers is one input, given as tokens.
         return 1 if several and isinstance(several[0], int) else len(several)
 
     def _embedding(self) -> list[float] | str:

@@ -1,5 +1,5 @@
 """
-``/v1/responses``: typed events around items, of which the last holds the whole answer.
+``/v1/responses``: typed events around items; the last event holds the complete response.
 
 Source: OpenAI API reference, "Streaming events" of the Responses API.
 """
@@ -16,16 +16,16 @@ from latspan.testing._served import Ledger
 __all__ = ["OpenAIResponses"]
 
 _INCOMPLETE: Final = {"length": "max_output_tokens", "content_filter": "content_filter"}
-"""The finish reasons of chat completions that leave a response incomplete, and its word for it."""
+"""Reasons of an incomplete response, by the finish reason of chat completions."""
 
 
 class _Item:
     """
-    One item of the output: a message, a summary of reasoning, or a call of a tool.
+    One output item: a message, a reasoning summary, or a tool call.
 
     Args:
-        piece: What it holds.
-        index: Its place in the output, from 0.
+        piece: Kind of content.
+        index: Position in the output, from 0.
     """
 
     def __init__(self, piece: PayloadPart, index: int) -> None:
@@ -37,7 +37,7 @@ class _Item:
 
     @property
     def place(self) -> dict[str, Any]:
-        """Where its events say that they belong."""
+        """Fields of its events that identify the item."""
         place: dict[str, Any] = {"item_id": self.id, "output_index": self.index}
         if self.piece is PayloadPart.TOOL_CALL:
             return place
@@ -47,7 +47,7 @@ class _Item:
 
     @property
     def part(self) -> dict[str, Any]:
-        """The part that holds its text."""
+        """Content part with the text of the item."""
         if self.piece is PayloadPart.REASONING:
             return {"type": "summary_text", "text": self.text}
         if self.piece is PayloadPart.REFUSAL:
@@ -55,7 +55,7 @@ class _Item:
         return {"type": "output_text", "text": self.text, "annotations": [], "logprobs": []}
 
     def payload(self, status: str) -> dict[str, Any]:
-        """Return it as it stands in the output; without its part as long as it is in progress."""
+        """Return the item as it is in the output; without its part while it is in progress."""
         parts = [] if status == "in_progress" else [self.part]
         if self.piece is PayloadPart.REASONING:
             return {"id": self.id, "type": "reasoning", "summary": parts}
@@ -75,7 +75,7 @@ _NAMES: Final = {
 
 
 class OpenAIResponses(StreamPayloads):
-    """Every payload of one response."""
+    """Payloads of one response."""
 
     requires = "input"
 
@@ -88,10 +88,10 @@ class OpenAIResponses(StreamPayloads):
         self._open: _Item | None = None
 
     def step(self, step: Step) -> bytes:
-        """Return the step's event, after those that open what it needs."""
+        """Return the step's event, preceded by the events that open its item."""
         events = self._begun()
         if not step.piece.bears_token:
-            # What names the role, or nothing at all, tells of progress.
+            # The API has no event for a role or an empty delta: a progress event is sent.
             return events + self._event("response.in_progress", response=self._response())
         if self._open is None or self._open.piece is not step.piece:
             events += self._closed() + self._opened(step.piece)
@@ -101,12 +101,12 @@ class OpenAIResponses(StreamPayloads):
         name = f"response.{_NAMES[step.piece]}.delta"
         return events + self._event(name, **item.place, delta=step.text, **more)
 
-    def finish(self, ledger: Ledger) -> bytes:  # noqa: ARG002 - says nothing of its time
-        """Return what completes the last item."""
+    def finish(self, ledger: Ledger) -> bytes:  # noqa: ARG002 - the API reports no timings
+        """Return the events that complete the last item."""
         return self._begun() + self._closed()
 
     def end_mark(self) -> bytes:
-        """Return the event that holds the whole response."""
+        """Return the event with the complete response."""
         status = self._status
         return self._event(f"response.{status}", response=self._response(status))
 
@@ -114,8 +114,8 @@ class OpenAIResponses(StreamPayloads):
         """Return an ``error`` event."""
         return self._event("error", code="server_error", message=self.script.error, param=None)
 
-    def whole(self, ledger: Ledger) -> dict[str, Any]:  # noqa: ARG002 - says nothing of its time
-        """Return the whole response."""
+    def whole(self, ledger: Ledger) -> dict[str, Any]:  # noqa: ARG002 - the API reports no timings
+        """Return the complete response."""
         for step in self.script.steps:
             if step.piece.bears_token:
                 self.step(step)
