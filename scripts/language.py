@@ -41,7 +41,7 @@ LIMIT: Final = 25
 
 _WORD: Final = re.compile(rf"\b(?:{'|'.join(WORDS)})\b", re.IGNORECASE)
 _FENCE: Final = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
-_CODE: Final = re.compile(r"`[^`\n]*`")
+_CODE: Final = re.compile(r"`+[^`\n]*`+")
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ def language() -> ModuleType:
 @pytest.mark.parametrize(
     ("path", "text", "found"),
     [
-        ("a.md", "A server tells it.\nNobody hears.", [(1, "tells"), (2, "nobody")]),
+        ("a.md", "A server tells it.\nNobody hears.", [(1, "tells"), (2, "nobody"), (2, "hears")]),
         ("a.md", "`told` and\n```python\nsaid = 1\n```\nbeneath", [(5, "beneath")]),
         ("a.py", "said = 1  # what was said", [(1, "said")]),
         ("a.py", '"""One.\n\nTold twice."""\n', [(3, "told")]),
