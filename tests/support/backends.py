@@ -156,12 +156,14 @@ class Backends:
 @contextmanager
 def backends_up(state: Path, host: str = "127.0.0.1") -> Generator[Backends]:
     """
-    Run them inside the block, on ports that are free.
+    Run them inside the block, on ports that are free; skip the test if one is not built.
 
     Args:
-        state: For their data and logs.
-        host: Where they listen.
+        state: Folder for their data and logs.
+        host: Address on which they listen.
     """
+    for name in ("otelcol", "jaeger", "prometheus"):
+        built(name)
     addresses = free_addresses(host)
     up = run_backends("up", state, **addresses)
     assert (up.returncode, up.stderr) == (0, "")
