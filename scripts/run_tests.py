@@ -6,8 +6,8 @@ Run suites of tests in several environments, several at a time, and print their 
 
 A suite is what one pytest process runs: some folders, with the interpreter of one environment.
 ``FOLDER%2`` deals the test files of a folder out to two suites. At most N suites run at once, in
-the order given, so name the longest first. The output of a suite is printed when the suite ends, so
-suites do not interleave.
+the order given, so name the longest first. A line is printed when a suite starts, and its output
+when it ends, so suites do not interleave.
 
 Tests that measure milliseconds need the machine to themselves. With ``--alone`` the suites run
 without them, and each environment runs them at the end, one suite after the other. The variable
@@ -130,6 +130,7 @@ class Runner:
 
     def run(self, suite: Suite) -> Result:
         """Run the tests of one suite."""
+        _print(f"-- {suite}\n")
         began = time.monotonic()
         with tempfile.TemporaryDirectory() as scratch:
             report, log = Path(scratch, "report.xml"), Path(scratch, "output")
@@ -162,10 +163,15 @@ class Runner:
             with self._lock:
                 self._children.discard(child)
 
-    def interrupt(self) -> None:
-        """Interrupt what runs, gently, so that it can end its own servers, and start no more."""
+    def start_no_more(self) -> None:
+        """Start no further suite; the terminal has interrupted those that run."""
         with self._lock:
             self._interrupted = True
+
+    def interrupt(self) -> None:
+        """Start no further suite, and interrupt those that run so that they end their servers."""
+        self.start_no_more()
+        with self._lock:
             for child in self._children:
                 child.send_signal(signal.SIGINT)
 
@@ -201,6 +207,10 @@ def run_all(runner: Runner, suites: Iterable[Suite], jobs: int) -> Iterable[Resu
                 _print(f"\n== {pending[done]}\n{result.output}")
                 _print(f"== {pending[done]}: {result.counts} in {result.took_s:.0f} s\n")
                 yield result
+        except KeyboardInterrupt:
+            # A second interrupt would end a suite before it has ended its servers.
+            runner.start_no_more()
+            raise
         except BaseException:
             runner.interrupt()
             raise

@@ -50,6 +50,6 @@ class AnthropicInstrumentor(Instrumentor):
     def warmer(self, client: Any, url: str | None, timeout_s: float) -> UnderlyingClient | None:
         """Return the HTTP client that ``client``, a client of the SDK, sends through."""
         del url, timeout_s
-        from latspan_anthropic._warm import beneath
+        from latspan_anthropic._warm import underlying_client
 
-        return beneath(client)
+        return underlying_client(client)

@@ -118,13 +118,13 @@ class Answer:
     def _comment(self) -> bytes:
         """Return a comment with the final times, to send after the last event of a stream."""
         # In the middle of an event, the comment would become part of the event or end it.
-        told = self._timings.of_answer(self._served) if self._end.endswith(_EVENT_ENDS) else ""
-        return f": {ServerTimingHeader.header} {told}\n\n".encode() if told else b""
+        timings = self._timings.of_answer(self._served) if self._end.endswith(_EVENT_ENDS) else ""
+        return f": {ServerTimingHeader.header} {timings}\n\n".encode() if timings else b""
 
     def _told(self, head: Message) -> Message:
         """Return the head with a ``Server-Timing`` header added, if there are times to report."""
-        told = self._timings.of_answer(self._served)
-        if not told:
+        timings = self._timings.of_answer(self._served)
+        if not timings:
             return head
-        field = (ServerTimingHeader.header.encode(), told.encode())
+        field = (ServerTimingHeader.header.encode(), timings.encode())
         return {**head, "headers": [*head.get("headers", ()), field]}

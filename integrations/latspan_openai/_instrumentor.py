@@ -71,6 +71,6 @@ class OpenAIInstrumentor(Instrumentor):
     def warmer(self, client: Any, url: str | None, timeout_s: float) -> UnderlyingClient | None:
         """Return the HTTP client that ``client``, a client of the SDK, sends through."""
         del url, timeout_s
-        from latspan_openai._warm import beneath
+        from latspan_openai._warm import underlying_client
 
-        return beneath(client)
+        return underlying_client(client)

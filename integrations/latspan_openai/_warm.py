@@ -8,10 +8,10 @@ from openai import AsyncOpenAI, OpenAI
 
 from latspan.integrations import UnderlyingClient
 
-__all__ = ["beneath"]
+__all__ = ["underlying_client"]
 
 
-def beneath(client: Any) -> UnderlyingClient | None:
+def underlying_client(client: Any) -> UnderlyingClient | None:
     """Return the HTTP client that a client of the SDK sends through, ``None`` for any other."""
     if not isinstance(client, OpenAI | AsyncOpenAI):
         return None

@@ -57,9 +57,9 @@ class LatspanMiddleware:
         def start(status: str, headers: list[tuple[str, str]], *more: Any) -> Any:
             with handle_internal_errors("the head of an answer"):
                 served.answering(int(status[:3]), {name.lower(): value for name, value in headers})
-                told = self._timings.of_answer(served)
-                if told:
-                    headers = [*headers, (ServerTimingHeader.header, told)]
+                timings = self._timings.of_answer(served)
+                if timings:
+                    headers = [*headers, (ServerTimingHeader.header, timings)]
             return start_response(status, headers, *more)
 
         try:
