@@ -1,4 +1,4 @@
-"""What every test shares."""
+"""Configuration and fixtures of all tests."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from hypothesis import settings
 
 from latspan.testing import _capture
 
-# Here, and in no test of a user's, a bug of latspan's own fails the test.
+# A bug in latspan fails these tests. The tests of latspan's users are not affected.
 _capture.raises_bugs = True
 
-# A deadline is a timed assertion, and this machine may be busy.
+# A deadline asserts a duration, and the machine may be busy.
 settings.register_profile("latspan", deadline=None)
 settings.load_profile("latspan")
 
-# A shell ignores interrupts for what it runs in the background, programs inherit that, and a test
-# that interrupts one would wait for ever.
+# A shell makes its background programs ignore interrupts, and their children inherit this. A test
+# that interrupts a program would then wait forever.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -32,9 +32,9 @@ Measured = Callable[[str, Sequence[float]], float]
 @pytest.fixture
 def measured(request: pytest.FixtureRequest) -> Measured:
     """
-    Note a distribution for the end of the test run, and return its median.
+    Record a distribution for the summary of the test run, and return its median.
 
-    A test that holds a median shows how far the rest lies from it: ``measured("queue", errors)``,
+    For a test that asserts a median, the summary shows the spread: ``measured("queue", errors)``,
     in milliseconds.
     """
     lines = request.config.stash.setdefault(_MEASURED, [])
@@ -54,7 +54,7 @@ def measured(request: pytest.FixtureRequest) -> Measured:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """
-    Leave out what another pytest process runs, as ``LATSPAN_TESTS`` says.
+    Deselect the tests that another pytest process runs, according to ``LATSPAN_TESTS``.
 
     Tests that measure milliseconds run ``alone``: those with the marker of that name, and those
     with the fixture ``measured``. All others can run ``together`` with other suites.
@@ -75,7 +75,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config
 ) -> None:
-    """Show what was measured against real servers."""
+    """Show the distributions that were measured against real servers."""
     lines = config.stash.get(_MEASURED, None)
     if lines:
         terminalreporter.section("measured against real servers")

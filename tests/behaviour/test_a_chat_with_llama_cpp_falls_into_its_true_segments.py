@@ -1,8 +1,8 @@
 """
-What latspan says of chats with the real llama.cpp server is held against that server's own word.
+latspan's timelines of chats with the real llama.cpp server agree with the server's own log.
 
-Each load runs once a client, the synchronous and the asynchronous one; every test then looks at
-one claim and prints how far reality was from it, which ``pytest -rA`` shows.
+Each load runs once per client, synchronous and asynchronous. Every test then checks one property
+and prints the measured errors, which ``pytest -rA`` shows.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from latspan.testing import LlamaServer, capture
 
 openai = pytest.importorskip("openai", reason="the openai client is not installed")
 
-# Imports openai.
+# This module imports openai.
 from support.chats import MonotonicClock  # noqa: E402
 
 pytestmark = [
@@ -46,13 +46,13 @@ pytestmark = [
 
 MS: Final = 1_000_000
 QUEUE_ERROR_NS: Final = 20 * MS
-"""How far the end of `queue` may be from the truth: what the documentation promises."""
+"""Maximum error of the end of `queue`, as documented."""
 UNATTRIBUTED_SHARE: Final = 0.02
-"""The most of a duration that may stay unexplained, at the 95th percentile: promised too."""
+"""Maximum unexplained fraction of a duration at the 95th percentile, as documented."""
 CUT_NS: Final = 5 * MS
-"""By how much a report that does not fit by a little is cut: as documented."""
+"""Maximum by which a report that does not fit is cut, as documented."""
 SMALL_NS: Final = QUEUE_ERROR_NS
-"""A small `network`: what is left on the loopback interface is the error of the same stamps."""
+"""Limit for a small `network`: on the loopback interface it is only the error of the stamps."""
 
 SLOTS: Final = 2
 CLIENTS: Final = 4
@@ -61,20 +61,20 @@ REPORTED: Final = "latspan.reported.llama_cpp."
 TIMING: Final = re.compile(
     r"print_timing: .*\| task (\d+) \| +(prompt eval|eval) time = +([\d.]+) ms / +(\d+) tokens"
 )
-"""As in ``slot print_timing: id  1 | task 37 |  eval time =  422.00 ms /  16 tokens (28.13 ms``."""
+"""Matches ``slot print_timing: id  1 | task 37 |  eval time =  422.00 ms /  16 tokens …``."""
 
 
 @dataclass(slots=True)
 class Answer:
     """
-    One answer as the application saw it; instants are monotonic nanoseconds.
+    One response as the application received it; instants are monotonic nanoseconds.
 
     Args:
-        asked_ns: Just before the client library was called.
-        identity: The answer's own id.
-        first_text_ns: Just after the first text was handed over, ``None`` if it came whole.
-        done_ns: Just after the stream, or the call, had ended.
-        usage: Tokens in, cached and out, as the provider counted them.
+        asked_ns: Time directly before the client library was called.
+        identity: ID of the response.
+        first_text_ns: Time directly after the first text was returned, ``None`` if not streamed.
+        done_ns: Time directly after the end of the stream or the call.
+        usage: Input, cached and output tokens, as counted by the provider.
     """
 
     asked_ns: int
@@ -84,7 +84,7 @@ class Answer:
     usage: tuple[int, int, int] | None = None
 
     def take(self, chunk: Any) -> None:
-        """Note what a chunk, or a whole answer, says."""
+        """Record the content of a chunk or of a whole response."""
         now_ns = time.perf_counter_ns()
         self.identity = chunk.id
         delta = getattr(chunk.choices[0], "delta", None) if chunk.choices else None
@@ -98,9 +98,9 @@ class Answer:
 @dataclass(frozen=True, slots=True)
 class Poll:
     """
-    One look at a count of the server's own.
+    One reading of a count on the server.
 
-    The answer may have to wait for a batch to be computed, so the count is of some instant
+    The response may have to wait for a batch to be computed, so the count was valid at some instant
     between the two.
     """
 
@@ -112,13 +112,13 @@ class Poll:
 @dataclass(frozen=True, slots=True)
 class Chat:
     """
-    One chat, seen from everywhere.
+    One chat from all points of view.
 
     Args:
-        record: What latspan recorded.
-        attributes: What it put on the span.
-        answer: What the application saw.
-        launch_ns: When the server logged that a slot began to work on it.
+        record: Record in latspan.
+        attributes: Attributes of the span.
+        answer: Response as the application received it.
+        launch_ns: Time at which the server logged that a slot started to process the chat.
     """
 
     record: RequestRecord
@@ -131,16 +131,16 @@ class Chat:
         return next((each for each in self.record.segments if each.name == name), None)
 
     def total_ns(self, name: str) -> int:
-        """Return all time under that name, 0 where there is none."""
+        """Return the sum of all segments of that name, 0 if there are none."""
         return sum(each.duration_ns for each in self.record.segments if each.name == name)
 
     @property
     def queued(self) -> tuple[int, int] | None:
         """
-        When `queue` began and ended, on the axis of the server's log.
+        Start and end of `queue` on the time axis of the server's log.
 
-        It ends where `prefill` begins; a request that did not wait at all may have no segment
-        for it. ``None`` where the server's own times did not fit, so that nothing is known.
+        It ends where `prefill` starts; a request that did not wait may have no `queue` segment.
+        ``None`` if the server's report was rejected, because the times are then unknown.
         """
         queue, prefill = self.segment(SegmentName.QUEUE), self.segment(SegmentName.PREFILL)
         if prefill is None:
@@ -150,23 +150,23 @@ class Chat:
 
     @property
     def rejected(self) -> bool:
-        """Whether the server's own timings did not fit."""
+        """Whether the server's report was rejected."""
         return "latspan.evidence.rejected" in self.attributes
 
     def reported_ns(self, name: str) -> int:
-        """Return one of the server's own times, which are in milliseconds."""
+        """Return one of the times that the server reported; they are in milliseconds."""
         return round(self.attributes[REPORTED + name] * MS)
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
     """
-    A load that has run.
+    Results of one load.
 
     Args:
-        chats: Every chat of it.
-        polls: The server's count of waiting requests, over and over while it ran.
-        slots: Its count of slots at work, likewise.
+        chats: All its chats.
+        polls: Readings of the number of waiting requests on the server.
+        slots: Readings of the number of busy slots.
     """
 
     chats: tuple[Chat, ...]
@@ -210,12 +210,12 @@ async def _aask(client: Any, request: dict[str, Any]) -> Answer:
 
 
 Send = Callable[[Sequence[dict[str, Any]], int], list[Answer]]
-"""Sends requests, so many at a time, and returns their answers."""
+"""Sends requests, up to a number at a time, and returns the responses."""
 
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[LlamaServer]:
-    """Two slots, so that two of four clients wait; no cache, whose upkeep would delay headers."""
+    """Two slots, so that two of four clients wait; no cache, which would delay the headers."""
     with LlamaServer(slots=SLOTS, context=2048, cache_ram_mib=0) as running:
         auto_instrument()
         try:
@@ -226,13 +226,14 @@ def server() -> Iterator[LlamaServer]:
 
 @pytest.fixture(scope="module", params=["sync", "async"])
 def send(request: pytest.FixtureRequest, server: LlamaServer) -> Iterator[Send]:
-    """Each of the SDK's two clients, past the first call, which pays for its imports."""
+    """Each of the SDK's two clients, after a first call, which is slowed by the SDK's imports."""
     settings: dict[str, Any] = {
         "base_url": server.base_url,
         "api_key": "none",
         "max_retries": 0,
-        # The server promises to keep a connection alive, but closes it after every stream: a
-        # client that has not noticed yet fails on its next request, and would have to retry.
+        # The server's header promises to keep a connection alive, but the server closes it after
+        # every stream. A client that has not noticed yet fails on its next request, and would have
+        # to retry.
         "default_headers": {"Connection": "close"},
     }
     warm_up = _request("Say hello.") | {"max_tokens": 2}
@@ -281,7 +282,7 @@ def _run(server: LlamaServer, send: Send, requests: Sequence[dict[str, Any]], at
             polls.append(_look(lambda: int(server.metrics()["llamacpp:requests_deferred"])))
             slots.append(_look(lambda: _busy_slots(server)))
 
-    # One client at a time never waits, and looking on would only make the server's work longer.
+    # With one client at a time nothing waits, and polling would only add work for the server.
     poller = Thread(target=poll) if at_once > SLOTS else None
     with capture(clock=MonotonicClock()) as captured:
         if poller is not None:
@@ -320,7 +321,7 @@ def _busy_slots(server: LlamaServer) -> int:
 
 
 Timing = tuple[str, int, str, int]
-"""Milliseconds and tokens of prompt and answer, as the server's log prints them."""
+"""Milliseconds and tokens of prompt and response, as printed in the server's log."""
 
 
 def _timing_of(attributes: dict[str, Any]) -> Timing:
@@ -337,11 +338,11 @@ def _timing_of(attributes: dict[str, Any]) -> Timing:
 
 def _launches(server: LlamaServer, logged_before: int, wanted: Sequence[Timing]) -> list[int]:
     """
-    Return when the server launched each request, in the order of ``wanted``.
+    Return the times at which the server launched the requests, in the order of ``wanted``.
 
-    No answer tells its task, but every answer carries the very times that the log prints for its
-    task, to a hundredth of a millisecond: that is its identity. Requests that share all four
-    numbers are told apart by order: both lists are in the order in which requests ended.
+    Responses have no task ID, but contain the times that the log prints for the task, to a
+    hundredth of a millisecond; these identify it. Requests with the same four numbers are matched
+    by order: both lists are in the order in which the requests ended.
     """
     deadline = time.monotonic() + 10
     while True:
@@ -357,7 +358,7 @@ def _launches(server: LlamaServer, logged_before: int, wanted: Sequence[Timing])
                 tasks[*half["prompt eval"], *half["eval"]].append(launched[task])
         if sum(map(len, tasks.values())) >= len(wanted):
             return [tasks[timing].pop(0) for timing in wanted]
-        # The log is written by a thread of the server's own, and read by one of ours.
+        # A thread of the server writes the log, and a thread of this process reads it.
         assert time.monotonic() < deadline, "the server's log lacks timings of some requests"
         Event().wait(0.01)
 
@@ -371,7 +372,7 @@ def alone(server: LlamaServer, send: Send) -> Load:
 
 @pytest.fixture(scope="module")
 def crowded(server: LlamaServer, send: Send) -> Load:
-    """Fifty-six chats by four clients on two slots, with a longer prompt among every five."""
+    """Fifty-six chats by four clients on two slots; one in five has a longer prompt."""
     words = "glass, salt, copper, snow, tea, kites, owls, maps, clocks, paper, bees, bridges"
     prompts = [
         f"{index}: tell me about {words if index % 5 == 3 else 'rivers'}." for index in range(56)
@@ -381,7 +382,7 @@ def crowded(server: LlamaServer, send: Send) -> Load:
 
 @pytest.fixture(scope="module")
 def whole(server: LlamaServer, send: Send) -> Load:
-    """Thirty chats that are not streamed, one at a time."""
+    """Thirty unstreamed chats, one at a time."""
     return _run(
         server,
         send,
@@ -409,7 +410,7 @@ def _percentile(values: Iterable[float], percentile: int) -> float:
 
 
 def _say(what: str, values: Sequence[float], unit: str = "ms") -> None:
-    """Print a distribution; times are handed over in nanoseconds, shares as they are."""
+    """Print a distribution of times in nanoseconds or of fractions."""
     scaled = [value / MS if unit == "ms" else value * 100 for value in values]
     sys.stdout.write(
         f"{what}: min {min(scaled):.2f}, median {statistics.median(scaled):.2f}, "
@@ -426,8 +427,8 @@ def _queue_ends_less_launches(load: Load) -> list[int]:
     return [queued[1] - launch_ns for queued, launch_ns in ends if queued is not None]
 
 
-def test_at_concurrency_1_there_is_next_to_no_queue(alone: Load) -> None:
-    """The wait for a free slot is at most 20 ms at the median, and ends with the launch."""
+def test_at_concurrency_1_the_queue_is_short(alone: Load) -> None:
+    """The median wait for a free slot is at most 20 ms, and ends with the launch."""
     queue_ns = _queue_lengths(alone)
     late_ns = _queue_ends_less_launches(alone)
     _say("queue", queue_ns)
@@ -448,11 +449,11 @@ def test_with_4_clients_on_2_slots_queue_ends_with_the_launch(crowded: Load) -> 
     assert _percentile(map(abs, late_ns), 95) <= QUEUE_ERROR_NS
 
 
-def test_whatever_the_server_defers_is_in_queue(crowded: Load) -> None:
-    """Whenever the server counts n waiting requests, at least n of ours are in `queue`."""
+def test_requests_that_the_server_defers_are_in_queue(crowded: Load) -> None:
+    """If the server counts n waiting requests, at least n chats are in `queue`."""
     queued = [chat.queued for chat in crowded.chats if chat.queued is not None]
     waiting = [poll for poll in crowded.polls if poll.count > 0]
-    # The count belongs to some instant of the poll, so there must be one at which it was right.
+    # The count was valid at some instant of the poll, so it must match at one of them.
     found = [_most_at_once(queued, poll) for poll in waiting]
     short = [(poll, most) for poll, most in zip(waiting, found, strict=True) if most < poll.count]
     _say("length of a poll", [poll.after_ns - poll.before_ns for poll in crowded.polls])
@@ -467,10 +468,10 @@ def test_whatever_the_server_defers_is_in_queue(crowded: Load) -> None:
     assert max(poll.count for poll in waiting) == CLIENTS - SLOTS
 
 
-def test_whatever_slot_works_works_for_one_of_ours(crowded: Load) -> None:
-    """Whenever n slots are at work, at least n of ours are out of `queue` and not over."""
-    # A slot is at work from its launch, which `queue` may miss by so much, to when the server has
-    # looked after the last token, which the client may have by then.
+def test_busy_slots_belong_to_chats_past_the_queue(crowded: Load) -> None:
+    """If n slots are busy, at least n chats have left `queue` and have not ended."""
+    # A slot is busy from its launch, which the end of `queue` may miss by the error, until the
+    # server has finished its work after the last token. The client may have that token earlier.
     at_work = [
         (chat.queued[1] - QUEUE_ERROR_NS, chat.answer.done_ns + QUEUE_ERROR_NS)
         for chat in crowded.chats
@@ -489,8 +490,8 @@ def test_whatever_slot_works_works_for_one_of_ours(crowded: Load) -> None:
 
 
 @pytest.mark.parametrize("load", ["alone", "crowded"])
-def test_every_share_is_the_one_that_the_server_logged(load: str, loads: Loads) -> None:
-    """Queue, prefill and decode have their true share of the time of all chats, and of each."""
+def test_every_share_agrees_with_the_servers_log(load: str, loads: Loads) -> None:
+    """The shares of queue, prefill and decode are correct for all chats together and for each."""
     chats = [chat for chat in loads[load].chats if not chat.rejected]
     whole_ns = sum(chat.record.duration_ns for chat in chats)
     for name, truly_ns, error_ns in (
@@ -516,7 +517,7 @@ def _logged_queue_ns(chat: Chat) -> int:
 
 
 def _most_at_once(intervals: Sequence[tuple[int, int]], poll: Poll) -> int:
-    """Return how many intervals at most hold one instant of a poll."""
+    """Return the maximum number of intervals that contain the same instant of a poll."""
     begun = [start for start, _ in intervals if poll.before_ns < start <= poll.after_ns]
     return max(
         sum(start <= instant <= end for start, end in intervals)
@@ -537,8 +538,8 @@ def test_the_segments_tile_the_duration(load: str, loads: Loads) -> None:
 
 
 @pytest.mark.parametrize("load", ["alone", "crowded", "whole"])
-def test_next_to_nothing_stays_unattributed(load: str, loads: Loads) -> None:
-    """What no evidence explains is under 2 % of the duration at the 95th percentile."""
+def test_almost_no_time_is_unattributed(load: str, loads: Loads) -> None:
+    """At the 95th percentile, less than 2 % of the duration is unexplained."""
     shares = [
         chat.total_ns(SegmentName.UNATTRIBUTED) / chat.record.duration_ns
         for chat in loads[load].chats
@@ -550,7 +551,7 @@ def test_next_to_nothing_stays_unattributed(load: str, loads: Loads) -> None:
 
 @pytest.mark.parametrize("load", ["alone", "crowded"])
 def test_the_network_is_small_and_never_negative(load: str, loads: Loads) -> None:
-    """The network is what is left between two clocks of one machine: small, estimated, not < 0."""
+    """It is the remainder between two clocks of one machine: small, estimated, never below 0."""
     chats = [chat for chat in loads[load].chats if not chat.rejected]
     network = [each for chat in chats for each in chat.record.segments if each.name == "network"]
     network_ns = [chat.total_ns(SegmentName.NETWORK) for chat in chats]
@@ -563,7 +564,7 @@ def test_the_network_is_small_and_never_negative(load: str, loads: Loads) -> Non
 
 
 def _uncut_network_ns(chat: Chat) -> int:
-    """Return headers to last token, less what the server reported; may be below 0."""
+    """Return the time from headers to last token minus the reported times; may be below 0."""
     within = (SegmentName.PREFILL, SegmentName.NETWORK, SegmentName.DECODE)
     return (
         sum(chat.total_ns(name) for name in within)
@@ -573,8 +574,8 @@ def _uncut_network_ns(chat: Chat) -> int:
 
 
 @pytest.mark.parametrize("load", ["alone", "crowded", "whole"])
-def test_what_the_server_reports_fits(load: str, loads: Loads) -> None:
-    """At most one report in twenty is rejected, and no other is cut by more than the slack."""
+def test_the_servers_reports_fit(load: str, loads: Loads) -> None:
+    """At most one report in twenty is rejected, and no other is cut by more than the tolerance."""
     chats = loads[load].chats
     rejected = [chat for chat in chats if chat.rejected]
     sys.stdout.write(f"{len(rejected)} of {len(chats)} reports rejected\n")
@@ -586,21 +587,21 @@ def test_what_the_server_reports_fits(load: str, loads: Loads) -> None:
             chat.reported_ns(reported) - chat.total_ns(name) for chat in chats if not chat.rejected
         ]
         _say(f"cut from {name}", cut_ns)
-        # Rounding to nanoseconds aside, a part is cut to fit and never stretched.
+        # Except for rounding to nanoseconds, parts are only cut, never stretched.
         assert min(cut_ns) >= -1
 
     assert len(rejected) * 20 <= len(chats)
 
 
 @pytest.mark.parametrize("load", ["alone", "crowded"])
-def test_a_stream_is_split_by_the_servers_own_times(load: str, loads: Loads) -> None:
+def test_a_stream_is_divided_by_the_servers_times(load: str, loads: Loads) -> None:
     """Transport is measured, queue estimated from the headers, prefill and decode reported."""
     for chat in loads[load].chats:
         if chat.rejected:
             continue
         names = [segment.name for segment in chat.record.segments]
         sources = {segment.name: segment.source for segment in chat.record.segments}
-        # A reader that is late may cut one into pieces.
+        # A late reader may divide a segment into pieces.
         of_the_server = list(dict.fromkeys(n for n in names if n in {"queue", "prefill", "decode"}))
         assert of_the_server[-2:] == ["prefill", "decode"]
         assert of_the_server[:-2] in ([], ["queue"])
@@ -613,7 +614,7 @@ def test_a_stream_is_split_by_the_servers_own_times(load: str, loads: Loads) -> 
 
 @pytest.mark.parametrize("load", ["alone", "crowded", "whole"])
 def test_the_tokens_are_counted_by_the_provider(load: str, loads: Loads) -> None:
-    """In, cached and out are the numbers in the answer, and so say the server's timings."""
+    """Input, cached and output tokens equal the response's usage and the server's timings."""
     for chat in loads[load].chats:
         tokens = chat.record.tokens
         assert (tokens.input, tokens.cached, tokens.output) == chat.answer.usage
@@ -622,8 +623,8 @@ def test_the_tokens_are_counted_by_the_provider(load: str, loads: Loads) -> None
 
 
 @pytest.mark.parametrize("load", ["alone", "crowded"])
-def test_a_stream_has_the_times_people_ask_for(load: str, loads: Loads) -> None:
-    """First chunk, first token and pace are there, and none later than the application saw it."""
+def test_a_stream_has_first_chunk_first_token_and_pace(load: str, loads: Loads) -> None:
+    """None of them is later than the application's own measurement."""
     chats = loads[load].chats
     early_ns: list[int] = []
     for chat in chats:
@@ -641,8 +642,8 @@ def test_a_stream_has_the_times_people_ask_for(load: str, loads: Loads) -> None:
     assert min(early_ns) >= 0
 
 
-def test_a_whole_answer_is_split_by_the_servers_own_times(whole: Load) -> None:
-    """Without a stream the wait is `server_wait`, `prefill` and `decode`: no queue is known."""
+def test_an_unstreamed_response_is_divided_by_the_servers_times(whole: Load) -> None:
+    """The wait is `server_wait`, `prefill` and `decode`; the queue is unknown."""
     _say("server_wait", [chat.total_ns(SegmentName.SERVER_WAIT) for chat in whole.chats])
     for chat in whole.chats:
         if chat.rejected:
@@ -657,10 +658,8 @@ def test_a_whole_answer_is_split_by_the_servers_own_times(whole: Load) -> None:
         assert "time_to_first_token" not in chat.record.metrics
 
 
-def test_without_usage_the_servers_times_are_there_all_the_same(
-    server: LlamaServer, send: Send
-) -> None:
-    """The server's times need no opt-in; only the counts are then nobody's."""
+def test_the_servers_times_are_present_without_usage(server: LlamaServer, send: Send) -> None:
+    """The server's times need not be requested; only the token counts are missing."""
     asked = _request("What is salt?", usage=False) | {"max_tokens": 8}
     with capture() as captured:
         send([asked], 1)

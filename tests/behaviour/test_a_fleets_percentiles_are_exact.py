@@ -1,4 +1,4 @@
-"""What several processes recorded adds up without loss, in files and over OTLP."""
+"""Histograms of several processes are merged without loss, from files and from OTLP."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from support.receivers import Receiver, receiving
 
 @pytest.fixture
 def pooled() -> Histogram:
-    """Every value of every worker, recorded in one place."""
+    """Every value of every worker, recorded in one histogram."""
     histogram = Histogram()
     for worker in range(WORKERS):
         histogram.record_many(durations_ns(worker))
     return histogram
 
 
-def test_merged_files_and_payloads_hold_what_one_process_would(
+def test_merged_files_and_payloads_equal_one_histogram_of_all_values(
     tmp_path: Path, pooled: Histogram
 ) -> None:
-    """Bucket by bucket, and the exact sum and extremes beside them."""
+    """Bucket by bucket, and with the exact sum and extremes."""
     with receiving() as receiver:
         run_program("forks_recorders", str(tmp_path / "logs"), LATSPAN_ENDPOINT=receiver.url)
 
@@ -45,7 +45,7 @@ def test_merged_files_and_payloads_hold_what_one_process_would(
 
 
 def merged_payloads(receiver: Receiver, *, metric: str) -> Histogram:
-    """Return what the log records of a metric hold together."""
+    """Return the merged log records of a metric."""
     total = Histogram()
     for record in receiver.all_logs:
         said = attributes_of(record.attributes)

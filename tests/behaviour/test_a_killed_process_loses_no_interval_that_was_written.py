@@ -1,4 +1,4 @@
-"""What :meth:`HistogramLogWriter.write` returned for is in the file, however the process ends."""
+"""An interval is in the file once :meth:`HistogramLogWriter.write` returned, even after a kill."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ KILLS = 50
 LONGEST_S = 0.03
 
 
-def test_fifty_kills_lose_nothing_that_was_acknowledged(tmp_path: Path) -> None:
-    """Every process goes on with the same file, so each also meets what the one before it left."""
-    # The same moments in every run; nothing here is secret.
+def test_fifty_kills_lose_no_acknowledged_interval(tmp_path: Path) -> None:
+    """All processes append to one file, so each also reads what the previous one left."""
+    # The same delays in every run; nothing here is secret.
     moments = random.Random(50)  # noqa: S311
     path = tmp_path / "a.hlog"
     first, acknowledged = 0, list[int]()
@@ -32,7 +32,7 @@ def test_fifty_kills_lose_nothing_that_was_acknowledged(tmp_path: Path) -> None:
             killer.start()
             acknowledged += [int(line) for line in process.stdout if line.endswith("\n")]
             killer.join()
-        # One more may have been written than could still be acknowledged.
+        # One more interval may have been written without being acknowledged.
         first = acknowledged[-1] + 2
 
     read = {

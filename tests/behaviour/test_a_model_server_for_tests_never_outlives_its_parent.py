@@ -1,4 +1,4 @@
-"""Whatever ends a test run, the servers that it started are gone afterwards."""
+"""The model servers of a test run end with it, however it ends."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _SERVERS = [
 
 
 def _ends(process: int) -> bool:
-    """Wait for the end of a process that is not a child of this one."""
+    """Wait for the end of a process that is not a child of this process."""
     poll = select.poll()
     poll.register(process, select.POLLIN)
     return bool(poll.poll(_PATIENCE_MS))
@@ -41,8 +41,8 @@ def _ends(process: int) -> bool:
 
 @pytest.mark.parametrize("server", _SERVERS)
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
-def test_the_server_is_gone_when_its_parent_is(server: str, how: signal.Signals) -> None:
-    """Killed, interrupted or terminated: the server's process ends as well."""
+def test_the_server_ends_with_its_parent(server: str, how: signal.Signals) -> None:
+    """Whether the parent is killed, interrupted or terminated."""
     with subprocess.Popen(
         [sys.executable, "-c", _PARENT.format(server=server)],
         stdout=subprocess.PIPE,
@@ -58,8 +58,8 @@ def test_the_server_is_gone_when_its_parent_is(server: str, how: signal.Signals)
             os.close(child)
 
 
-def test_leaving_the_server_ends_its_process() -> None:
-    """Nothing is left behind, not even a zombie."""
+def test_leaving_the_context_ends_the_servers_process() -> None:
+    """Not even a zombie is left."""
     with ScriptedServer() as server:
         pid = server.pid
 
@@ -67,8 +67,8 @@ def test_leaving_the_server_ends_its_process() -> None:
         os.kill(pid, 0)
 
 
-def test_leaving_the_server_cuts_off_what_is_in_flight() -> None:
-    """Nobody waits for an answer that would take a minute."""
+def test_leaving_the_context_ends_requests_in_flight() -> None:
+    """The client does not wait for a response that would take a minute."""
     request = b'{"messages": [], "stream": true}'
     head = b"POST /v1/chat/completions HTTP/1.1\r\ncontent-length: %d\r\n\r\n" % len(request)
     with ScriptedServer(Script.chat(dialect="plain", queue_ms=60_000)) as server:

@@ -1,4 +1,4 @@
-"""A program that knows nothing of latspan is seen as one that switched it on."""
+"""An unchanged program yields the same traces as one that calls latspan itself."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ REQUESTS: Final = 8
 RUN: Final = (sys.executable, "-m", "latspan", "run", "--")
 
 Told = tuple[object, ...]
-"""What a span says, times and ids apart."""
+"""Content of a span without times and IDs."""
 
 CHANCE: Final = ("network", "consumer")
-"""Parts of a call that may take no time, and what takes none has no span."""
+"""Segments that can be empty; an empty segment has no span."""
 LEFT_TO_CHANCE: Final = frozenset(
-    # A chunk that its reader came late for has come at the latest then: an estimate.
+    # A chunk that was waiting for its reader has an estimated arrival.
     {"latspan.estimated_attributes", *(f"latspan.{part}.duration" for part in CHANCE)}
 )
 
 
 def answers() -> Iterator[Script]:
-    """Yield the answer to each request of ``programs/asks_a_model.py``, in order."""
+    """Yield the responses to the requests of ``programs/asks_a_model.py``, in order."""
     yield Script.chat(tokens=5, queue_ms=10, prefill_ms=10, gap_ms=10)
     yield Script.chat(tokens=2, prefill_ms=10, gap_ms=10)
     yield Script.chat(tokens=20, prefill_ms=10, gap_ms=10)
@@ -48,7 +48,7 @@ def answers() -> Iterator[Script]:
 
 
 def opentelemetry_instrument() -> str:
-    """Return OpenTelemetry's own command; it needs the package that says what it configures."""
+    """Return the path of OpenTelemetry's command; it needs the package of the distro."""
     pytest.importorskip("opentelemetry.distro", reason="opentelemetry-distro is not installed")
     command = shutil.which("opentelemetry-instrument", path=str(Path(sys.executable).parent))
     assert command is not None
@@ -57,9 +57,9 @@ def opentelemetry_instrument() -> str:
 
 def told(program: str, *under: str) -> tuple[str, list[Told]]:
     """
-    Run a program; return what it printed, and what its spans say, in order of their start.
+    Run a program; return its output and the content of its spans, in order of their start.
 
-    On a machine that lets nobody read in time, chunks come at once and parts of a call are gone.
+    On a busy machine chunks arrive together and segments are missing; the run is then repeated.
     """
     return when_still(lambda: told_once(program, *under))
 
@@ -73,7 +73,7 @@ def told_once(program: str, *under: str) -> tuple[str, list[Told]]:
             OTEL_EXPORTER_OTLP_ENDPOINT=receiver.url,
             OTEL_EXPORTER_OTLP_PROTOCOL="http/protobuf",
             OTEL_LOGS_EXPORTER="none",
-            # Another integration of the same client; how the two get on is another test's.
+            # This instruments the same client; another test covers the combination.
             OTEL_PYTHON_DISABLED_INSTRUMENTATIONS="openai",
         )
     spans = {span.span_id: span for span in receiver.all_spans}
@@ -109,32 +109,32 @@ def by_hand() -> tuple[str, list[Told]]:
 
 @pytest.mark.alone
 def test_its_traces_under_latspan_run(by_hand: tuple[str, list[Told]]) -> None:
-    """Names, parents, attributes and outcomes are those of the one instrumented by hand."""
+    """Names, parents, attributes and outcomes equal those of the manually instrumented program."""
     assert told("asks_a_model", *RUN) == by_hand
 
 
 @pytest.mark.alone
 @pytest.mark.parametrize("outside", [(), RUN], ids=["alone", "inside latspan run"])
 @pytest.mark.parametrize("inside", [(), RUN], ids=["alone", "around latspan run"])
-def test_its_traces_under_opentelemetrys_own_command(
+def test_its_traces_under_opentelemetrys_command(
     by_hand: tuple[str, list[Told]], outside: tuple[str, ...], inside: tuple[str, ...]
 ) -> None:
-    """The same again, through the provider that the distro has set, and each span once."""
+    """The same traces through the distro's provider, with each span exported once."""
     under = (*outside, opentelemetry_instrument(), *inside)
 
     assert told("asks_a_model", *under) == by_hand
 
 
 @pytest.mark.alone
-def test_a_program_that_configures_latspan_itself_is_as_it_says(
+def test_a_program_that_configures_latspan_keeps_its_configuration(
     by_hand: tuple[str, list[Told]],
 ) -> None:
-    """It is still seen once."""
+    """It is still instrumented only once."""
     assert told("is_instrumented_by_hand", *RUN) == by_hand
 
 
-def test_a_program_may_begin_with_what_the_exporter_sends_through() -> None:
-    """An exporter cannot be made while `requests` is being imported, and need not be."""
+def test_a_program_may_import_the_exporters_http_library_first() -> None:
+    """The exporter is not created during the import of `requests`, where this would fail."""
     asks = (
         "import requests, sys; requests.post(sys.argv[1] + '/chat/completions', timeout=30,"
         " json={'model': 'small', 'stream': True, 'messages': [{'role': 'user', 'content': 'x'}]})"
@@ -151,8 +151,8 @@ def test_a_program_may_begin_with_what_the_exporter_sends_through() -> None:
     assert calls_of(receiver) == 1
 
 
-def test_what_a_program_starts_is_instrumented_too() -> None:
-    """Programs that an application runs are part of it."""
+def test_programs_started_by_a_program_are_instrumented_too() -> None:
+    """They are part of the application."""
     starts = "import subprocess, sys; subprocess.run(sys.argv[1:], check=True)"
     with receiving() as receiver, ScriptedServer(answers()) as model:
         run_program(
@@ -166,7 +166,7 @@ def test_what_a_program_starts_is_instrumented_too() -> None:
 
 
 def test_the_workers_of_a_server_are_instrumented(tmp_path: Path) -> None:
-    """They are forked, import the application, and end as the server tells them to."""
+    """They are forked, import the application, and end on the server's signal."""
     pytest.importorskip("gunicorn", reason="gunicorn is not installed")
     port = free_port()
     with (

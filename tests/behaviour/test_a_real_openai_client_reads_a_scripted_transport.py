@@ -1,4 +1,4 @@
-"""The OpenAI client streams from a scripted transport, its own library underneath."""
+"""The OpenAI client reads streams from a scripted transport of its own HTTP library."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ openai = pytest.importorskip("openai", reason="the openai client is not installe
 MS = 1_000_000
 HELLO: Any = [{"role": "user", "content": "hello"}]
 
-# Which overload applies depends on the client's major version.
+# The overload that applies depends on the client's major version.
 make_transport: Any = _scripted_transport
 
 
@@ -30,8 +30,8 @@ def _http(kind: str, clock: ManualClock, script: Script) -> Any:
     return getattr(library, kind)(transport=transport)
 
 
-def test_the_client_gets_each_token_when_it_arrives() -> None:
-    """Whatever the client does between two reads takes no time on a manual clock."""
+def test_the_client_receives_each_token_when_it_arrives() -> None:
+    """The client's own work between two reads takes no time on a manual clock."""
     clock = ManualClock()
     script = Script.chat(tokens=3, prefill_ms=30, gap_ms=10)
     with openai.OpenAI(
@@ -46,8 +46,8 @@ def test_the_client_gets_each_token_when_it_arrives() -> None:
     assert seen == [32 * MS, 42 * MS, 52 * MS]
 
 
-async def test_the_asynchronous_client_gets_each_token_when_it_arrives() -> None:
-    """The asynchronous client sees the very same instants."""
+async def test_the_asynchronous_client_receives_each_token_when_it_arrives() -> None:
+    """At the same instants as with the synchronous client."""
     clock = ManualClock()
     script = Script.chat(tokens=3, prefill_ms=30, gap_ms=10)
     async with openai.AsyncOpenAI(

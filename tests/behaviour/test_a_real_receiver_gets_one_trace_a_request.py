@@ -1,4 +1,4 @@
-"""What an OTLP receiver gets from real programs, whoever's tracer provider is in use."""
+"""An OTLP receiver gets one complete trace per request, with any tracer provider."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ pytest.importorskip("openai", reason="the openai client is not installed")
 CALLS = 24
 SERVED = 25
 RETRIED = 19
-"""The call that is tried twice, counted from 0."""
+"""Index of the call that is retried, counted from 0."""
 
 SEGMENTS = {"send", "queue", "prefill", "decode", "stream_close", "prepare"}
-"""Some that must have spans, so that comparing nothing with nothing is no success."""
+"""Segments that must have spans, so that the comparison cannot pass without any."""
 
 INTERLEAVED = {"consumer", "retry"}
 CONVENTIONS = {
@@ -66,7 +66,7 @@ def model() -> Iterator[ScriptedServer]:
 
 
 def check_traces(document: Document, spans: list[Span], served: list[ServedRequest]) -> None:
-    """Compare spans with what the program itself recorded and the model server received."""
+    """Compare spans with the program's own records and with the model server's requests."""
     records = document["records"]
     by_id = {span.span_id.hex(): span for span in spans}
     assert len(by_id) == len(spans), "a span came twice"
@@ -108,7 +108,7 @@ def roots_of(spans: list[Span]) -> int:
 
 
 def check_record(record: dict[str, Any], span: Span, below: list[Span]) -> int:
-    """Check the span of a record and its segments and attempts; return how many those are."""
+    """Check the span of a record with its segments and attempts, and return the number of these."""
     client = record["kind"] == "call"
     assert span.trace_id.hex() == record["trace_id"]
     assert span.name == record["name"]
@@ -136,7 +136,7 @@ def is_error(span: Span) -> bool:
 
 
 def is_segment(span: Span) -> bool:
-    """Whether it is a segment; a stage names its segment too, but has a timeline of its own."""
+    """Return whether a span is a segment; stages have a segment name too, but also a kind."""
     said = attributes_of(span.attributes)
     return "latspan.segment" in said and "latspan.kind" not in said
 
@@ -154,7 +154,7 @@ def intervals_of(segment: Span) -> tuple[Any, ...]:
 
 
 def expected_segments(record: dict[str, Any]) -> set[tuple[Any, ...]]:
-    """Return the segments of a record that are one interval, not empty, and of a known source."""
+    """Return a record's segments that are single intervals, not empty, and with a known source."""
     segments = record["segments"]
     edges = [segment[1] for segment in segments] + [record["duration_ns"]]
     assert edges == [0, *(segment[2] for segment in segments)], "segments do not tile"
@@ -174,7 +174,7 @@ def expected_segments(record: dict[str, Any]) -> set[tuple[Any, ...]]:
 
 
 def check_attempts(attempts: list[Span]) -> None:
-    """The call that was tried twice: a refusal, and then an answer."""
+    """Check the two attempts of the retried call: a refusal, then a response."""
     said = [attributes_of(attempt.attributes) for attempt in attempts]
     assert [attempt.kind for attempt in attempts] == [Span.SPAN_KIND_CLIENT] * 2
     order = sorted(range(2), key=lambda at: attempts[at].start_time_unix_nano)
@@ -194,7 +194,7 @@ def check_inside(span: Span, below: list[Span]) -> None:
 def check_requests(
     records: list[dict[str, Any]], by_id: dict[str, Span], children: dict[str, list[Span]]
 ) -> None:
-    """Requests hold their stage and their two calls; all other calls stand alone."""
+    """Check that requests contain their stage and their two calls, and other calls are separate."""
     inside: set[str] = set()
     for record in records:
         if record["kind"] == "request":
@@ -210,7 +210,7 @@ def check_requests(
 
 
 def sent_contexts(served: list[ServedRequest]) -> list[tuple[str, str, bool]]:
-    """Return trace, span and whether it is sampled, of each request that the server received."""
+    """Return trace ID, span ID and sampled flag of each request that the server received."""
     contexts: list[tuple[str, str, bool]] = []
     for request in served:
         version, trace_id, span_id, flags = request.request_headers["traceparent"].split("-")
@@ -220,16 +220,16 @@ def sent_contexts(served: list[ServedRequest]) -> list[tuple[str, str, bool]]:
 
 
 def expected_contexts(calls: list[dict[str, Any]]) -> list[tuple[str, str, bool]]:
-    """Return the contexts of the calls in order; one call was sent twice."""
+    """Return the contexts of the calls in order; the retried call occurs twice."""
     contexts = [(call["trace_id"], call["span_id"], True) for call in calls]
     return [*contexts[: RETRIED + 1], *contexts[RETRIED:]]
 
 
 def check_metrics(document: Document, metrics: list[Metric]) -> None:
-    """Compare histograms with the snapshot of the program that sent them."""
+    """Compare histograms with the snapshot of the program that exported them."""
     by_name = {metric.name: metric for metric in metrics}
     assert len(by_name) == len(metrics)
-    # A gauge about latspan itself, of what waits at that moment.
+    # A gauge of latspan itself, with the current size of a queue.
     by_name.pop("latspan.queue.size")
     expected: Counter[str] = Counter()
     compared: set[str] = set()
@@ -254,7 +254,7 @@ def check_metrics(document: Document, metrics: list[Metric]) -> None:
 
 
 def points_of(metric: Metric) -> list[Any]:
-    """Return a metric's points, whose form and unit are those of its name."""
+    """Return a metric's data points; its name determines their type and unit."""
     data = metric.histogram if metric.name in CONVENTIONS else metric.exponential_histogram
     assert metric.unit == UNITS.get(metric.name, "s")
     assert data.aggregation_temporality == AggregationTemporality.AGGREGATION_TEMPORALITY_CUMULATIVE
@@ -262,7 +262,7 @@ def points_of(metric: Metric) -> list[Any]:
 
 
 def check_exemplars(document: Document, metrics: dict[str, Metric]) -> None:
-    """Each leads to a record of the program, and has the slowest among them."""
+    """Check that each exemplar refers to a record and that the slowest value is among them."""
     records = {(each["trace_id"], each["span_id"]): each for each in document["records"]}
     for metric in metrics.values():
         for point in points_of(metric):
@@ -276,7 +276,7 @@ def check_exemplars(document: Document, metrics: dict[str, Metric]) -> None:
 
 def belongs(point: Any, distribution: dict[str, Any]) -> bool:
     said = attributes_of(point.attributes)
-    # The conventions' metrics are of calls, and have no attribute of latspan's.
+    # The conventions' metrics cover calls only and have none of latspan's attributes.
     return (said.get("latspan.kind", "call"), said.get("latspan.segment")) == (
         distribution["kind"],
         distribution["segment"],
@@ -285,7 +285,7 @@ def belongs(point: Any, distribution: dict[str, Any]) -> bool:
 
 @pytest.mark.parametrize("ending", ["flush", "exit"])
 async def test_an_application_without_a_provider(model: ScriptedServer, ending: str) -> None:
-    """``latspan.force_flush`` delivers everything, and so does leaving without it."""
+    """``latspan.force_flush`` exports everything, and so does a normal exit."""
     async with tapping() as tap:
         printed = await asyncio.to_thread(
             run_program, "has_no_provider", model.base_url, ending, LATSPAN_ENDPOINT=tap.url
@@ -298,8 +298,8 @@ async def test_an_application_without_a_provider(model: ScriptedServer, ending: 
 
 
 @pytest.mark.parametrize("when", ["first", "later", "handed_over"])
-async def test_an_application_with_a_provider_of_its_own(model: ScriptedServer, when: str) -> None:
-    """Its own ``force_flush`` delivers every span of the requests that had ended."""
+async def test_an_application_with_its_own_provider(model: ScriptedServer, when: str) -> None:
+    """Its provider's ``force_flush`` exports every span of the ended requests."""
     async with tapping() as tap:
         printed = await asyncio.to_thread(
             run_program, "has_a_provider", model.base_url, tap.url, when
@@ -311,7 +311,9 @@ async def test_an_application_with_a_provider_of_its_own(model: ScriptedServer, 
     check_metrics(document, tap.metrics)
 
 
-async def test_an_application_that_lets_latspan_be_global(model: ScriptedServer) -> None:
+async def test_an_application_with_latspans_provider_as_the_global_one(
+    model: ScriptedServer,
+) -> None:
     """Its own spans are exported too, and are the roots."""
     async with tapping() as tap:
         printed = await asyncio.to_thread(
@@ -326,8 +328,8 @@ async def test_an_application_that_lets_latspan_be_global(model: ScriptedServer)
 
 
 @pytest.mark.parametrize("protocol", ["grpc", "http/protobuf"])
-def test_a_collector_on_the_way(model: ScriptedServer, protocol: str, tmp_path: Path) -> None:
-    """A hop that takes gRPC or HTTP changes nothing; oteltap cannot decode what this one sends."""
+def test_a_collector_in_between(model: ScriptedServer, protocol: str, tmp_path: Path) -> None:
+    """A hop over gRPC or HTTP changes nothing; oteltap cannot decode this collector's output."""
     agent = rotel_agent()
     if agent is None:
         pytest.skip("rotel is not installed")
@@ -350,8 +352,8 @@ def test_a_collector_on_the_way(model: ScriptedServer, protocol: str, tmp_path: 
     check_metrics(document, receiver.all_metrics)
 
 
-def test_what_is_sent_says_who_sent_it(model: ScriptedServer) -> None:
-    """Resource and scope are on spans and on metrics alike."""
+def test_exports_have_the_resource_and_scope_of_the_service(model: ScriptedServer) -> None:
+    """Spans and metrics alike."""
     with receiving() as receiver:
         run_program(
             "has_no_provider",

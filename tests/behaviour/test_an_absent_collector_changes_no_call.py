@@ -1,4 +1,4 @@
-"""Nobody takes what latspan sends: calls do not notice, and shutting down keeps its time."""
+"""Without a working collector, calls are not affected, and shutdown keeps its timeout."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CALLS = 5
 LOST = r"Dropped (\d+) spans that could not be exported before shutdown"
 TIMEOUT_S = 0.5
 LIMIT_S = 3.0
-"""Room for a busy machine; left to themselves the exporters try for 8 to 10 s."""
+"""Limit that allows for a busy machine; the exporters themselves retry for 8 to 10 s."""
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +36,7 @@ def closed_port() -> Generator[str]:
 
 @contextmanager
 def silent_listener() -> Generator[str]:
-    """A collector that takes connections and never answers."""
+    """A collector that accepts connections and never responds."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         yield f"http://127.0.0.1:{listener.getsockname()[1]}"
 
@@ -44,13 +44,13 @@ def silent_listener() -> Generator[str]:
 @pytest.mark.parametrize("protocol", ["http/protobuf", "grpc"])
 @pytest.mark.parametrize("ending", ["shutdown", "force_flush"])
 @pytest.mark.parametrize("collector", [closed_port, silent_listener])
-def test_calls_and_endings_do_not_wait_for_it(
+def test_calls_and_shutdown_do_not_wait_for_the_collector(
     model: ScriptedServer,
     collector: Callable[[], AbstractContextManager[str]],
     ending: str,
     protocol: str,
 ) -> None:
-    """Answers are the same chunk by chunk, and the process ends by itself; what is lost is said."""
+    """Responses are equal chunk by chunk, the process ends, and lost spans are logged."""
     with collector() as url:
         printed = run_program(
             "has_an_absent_collector",
@@ -67,7 +67,7 @@ def test_calls_and_endings_do_not_wait_for_it(
     assert document["took_s"] < LIMIT_S
     losses = [re.fullmatch(LOST, line) for line in document["logged"]]
     (lost,) = [int(found[1]) for found in losses if found]
-    # A call's own, and three segments at least.
+    # The span of the call, and at least three of its segments.
     assert lost >= CALLS * 4
     if ending == "force_flush":
         assert document["said"] is False

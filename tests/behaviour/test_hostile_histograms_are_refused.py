@@ -1,4 +1,4 @@
-"""Whatever text a file has for a histogram, reading it ends in an answer or an error."""
+"""Reading any text as a histogram ends with a result or an error."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from support.programs import run_program
 ROUNDS = 2_000
 
 
-def test_damaged_and_hostile_text_crashes_nothing() -> None:
-    """Flips, cuts, random counts and headers, huge lengths and a bomb, in 512 MB of memory."""
+def test_damaged_and_hostile_text_does_not_crash() -> None:
+    """Flipped bits, cuts, random counts and headers, huge lengths and a bomb, in 512 MB."""
     printed = run_program("decodes_hostile_text", str(ROUNDS))
 
     assert printed == f"{5 * ROUNDS + 1} True\n"
@@ -34,7 +34,7 @@ HEAD = "#[Histogram log format version 1.3]\n"
 
 
 def of_counters(number: int, *, digits: int) -> str:
-    """Return the text of a histogram in which so many values came once each."""
+    """Return the text of a histogram with ``number`` values, each counted once."""
     header = struct.pack(">IIiiqqd", 0x1C849313, number, 0, digits, 1, (1 << 63) - 1, 1.0)
     data = zlib.compress(header + b"\x02" * number, 9)
     return base64.b64encode(struct.pack(">II", 0x1C849314, len(data)) + data).decode()
@@ -66,7 +66,7 @@ def histogram_of_one() -> Histogram:
     ids=["a bomb", "many counters", "many bombs", "year 33658", "digits", "extremes", "maximum"],
 )
 def test_a_hostile_log_is_refused_with_its_line(text: str, tmp_path: Path) -> None:
-    """Exit code 4, in little memory, and no traceback."""
+    """Exit code 4, with little memory and without a traceback."""
     path = tmp_path / "hostile.hlog"
     path.write_text(text)
 

@@ -1,4 +1,4 @@
-"""``latspan run`` is in nobody's way: the program is the process that was started."""
+"""``latspan run`` does not change the program: it becomes the started process."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def ran(
     )
 
 
-def test_it_is_the_process_that_was_started() -> None:
-    """Process id, arguments, module path, standard input and exit code are its own."""
+def test_the_program_is_the_started_process() -> None:
+    """Process ID, arguments, module path, standard input and exit code are unchanged."""
     said: list[object] = []
     for under in ((), RUN):
         command = [*under, sys.executable, "-c", SAYS, "--help", "--", "a b"]
@@ -65,20 +65,20 @@ def test_it_is_the_process_that_was_started() -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGPIPE, signal.SIGXFSZ])
-def test_signals_are_the_programs(number: int) -> None:
-    """None is ignored that the program would have died of."""
+def test_signals_have_their_default_effect(number: int) -> None:
+    """No signal that would end the program is ignored."""
     done = ran(*RUN, "/bin/sh", "-c", f"kill -{number} $$")
 
     assert done.returncode == -number
 
 
-def test_every_python_below_is_told_by_the_environment(tmp_path: Path) -> None:
-    """What was on Python's path stays there, an empty part of it too."""
+def test_pythonpath_is_extended_for_all_child_processes(tmp_path: Path) -> None:
+    """Existing entries are kept, even empty ones."""
     before = os.pathsep.join([str(tmp_path), "", "more"])
     printing = ("/bin/sh", "-c", 'printf %s "$PYTHONPATH"')
     own = os.environ.get("PYTHONPATH", "")
 
-    # An empty part is the current folder, from where latspan is not loaded here.
+    # An empty entry means the current folder, from which latspan is not imported here.
     done = ran(*RUN, *printing, PYTHONPATH=os.pathsep.join([own, before]), folder=tmp_path)
 
     ours, _, rest = done.stdout.partition(os.pathsep)
@@ -94,10 +94,10 @@ def test_every_python_below_is_told_by_the_environment(tmp_path: Path) -> None:
         ("./broken", 126, "'./broken' cannot be run: Exec format error"),
     ],
 )
-def test_what_cannot_be_run_is_said_with_a_shells_exit_code(
+def test_a_program_that_cannot_be_run_has_a_shells_exit_code(
     program: str, code: int, word: str, tmp_path: Path
 ) -> None:
-    """127 is not found, 126 found and of no use."""
+    """127 if it is not found, 126 if it cannot be executed."""
     (tmp_path / "app.py").touch()
     (tmp_path / "broken").touch(mode=0o755)
 
@@ -107,8 +107,8 @@ def test_what_cannot_be_run_is_said_with_a_shells_exit_code(
     assert done.stderr.startswith(f"error: {word}\n")
 
 
-def test_without_a_program_it_says_how_to_use_it() -> None:
-    """That is a mistake in the command line."""
+def test_without_a_program_the_usage_is_printed() -> None:
+    """The exit code is that of a usage error."""
     done = ran(*RUN)
 
     assert done.returncode == 2
@@ -116,13 +116,13 @@ def test_without_a_program_it_says_how_to_use_it() -> None:
 
 
 @pytest.mark.parametrize("text", ["print('mine')", "raise RuntimeError('mine')"])
-def test_the_applications_own_sitecustomize_runs(text: str, tmp_path: Path) -> None:
-    """And is called by its name, and fails as it would have."""
+def test_the_applications_sitecustomize_runs(text: str, tmp_path: Path) -> None:
+    """It has its own module name, and its errors are shown as usual."""
     (tmp_path / "sitecustomize.py").write_text(text)
     path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
     command = (sys.executable, "-c", "import sitecustomize; print(sitecustomize.__file__)")
 
-    # The command that runs it is a Python program too, and reads the same file first.
+    # The command that starts the program is a Python program too, and runs the same file first.
     before = ran(sys.executable, "-c", "", PYTHONPATH=path)
     plain = ran(*command, PYTHONPATH=path)
     under = ran(*RUN, *command, PYTHONPATH=path)
@@ -134,8 +134,8 @@ def test_the_applications_own_sitecustomize_runs(text: str, tmp_path: Path) -> N
     )
 
 
-def test_a_setting_that_cannot_work_stops_latspan_alone() -> None:
-    """The program runs; that nothing is sent is said once."""
+def test_an_invalid_setting_disables_only_latspan() -> None:
+    """The program runs, and one message explains that nothing is exported."""
     uses = "import latspan\nfor _ in range(2):\n    with latspan.stage('retrieve'): print('done')"
 
     done = ran(*RUN, sys.executable, "-c", uses, LATSPAN_ENDPOINT="collector")
@@ -145,8 +145,8 @@ def test_a_setting_that_cannot_work_stops_latspan_alone() -> None:
     assert "hint: for example http://localhost:4318" in done.stderr
 
 
-def test_a_program_that_calls_no_client_loads_none() -> None:
-    """Nor the SDK: most programs that an application starts have nothing to say."""
+def test_a_program_without_a_client_loads_none() -> None:
+    """Nor does it load the SDK: most child processes of an application have nothing to export."""
     looks = (
         "import sys; print(sorted({'openai', 'httpx', 'httpx2', 'requests'} & set(sys.modules)))"
     )
@@ -157,8 +157,8 @@ def test_a_program_that_calls_no_client_loads_none() -> None:
     assert (done.stdout, done.stderr) == ("[]\nFalse\n", "")
 
 
-def test_a_python_without_latspan_runs_and_says_so(tmp_path: Path) -> None:
-    """The program does, once; what it starts with a Python like that does not."""
+def test_a_python_without_latspan_runs_with_one_message(tmp_path: Path) -> None:
+    """The program prints it once; its child processes with the same Python do not."""
     venv.create(tmp_path, with_pip=False)
     python = str(tmp_path / "bin" / "python")
     nested = f"import subprocess; subprocess.run([{python!r}, '-c', 'print(2)'], check=True)"

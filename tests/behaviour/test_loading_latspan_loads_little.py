@@ -1,4 +1,4 @@
-"""What is loaded when a program only imports latspan, and in a test run that does not use it."""
+"""Importing latspan, or running tests with its plugin, loads few modules."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def loaded_by(statement: str) -> set[str]:
 
 
 def among(loaded: set[str], *packages: str) -> set[str]:
-    """Return the modules that are one of the packages or lie in it."""
+    """Return the modules that belong to one of the packages."""
     return {
         module
         for module in loaded
@@ -61,8 +61,8 @@ def among(loaded: set[str], *packages: str) -> set[str]:
     }
 
 
-def test_import_latspan_loads_nothing_of_anyone_elses() -> None:
-    """Neither OpenTelemetry, nor wrapt, nor a client library, nor an integration."""
+def test_import_latspan_loads_no_other_package() -> None:
+    """Neither OpenTelemetry, wrapt, a client library nor an integration."""
     loaded = loaded_by("import latspan")
 
     assert among(loaded, "latspan") == {"latspan", "latspan._lazy", "latspan._version"}
@@ -71,7 +71,7 @@ def test_import_latspan_loads_nothing_of_anyone_elses() -> None:
 
 
 def test_names_used_in_application_code_load_neither_sdk_nor_wrapt() -> None:
-    """Decorating, naming stages and the function that configures are cheap to import."""
+    """Decorators, stages and ``configure`` are cheap to import."""
     loaded = loaded_by("from latspan import traced, request, stage, configure")
 
     assert among(loaded, "latspan._sdk") != set()
@@ -80,13 +80,13 @@ def test_names_used_in_application_code_load_neither_sdk_nor_wrapt() -> None:
 
 
 @pytest.mark.parametrize("statement", ["import latspan._sdk", "import latspan._instrument"])
-def test_looking_at_the_packages_loads_no_sdk(statement: str) -> None:
-    """Configuring imports the SDK; importing what configures does not."""
+def test_importing_the_packages_loads_no_sdk(statement: str) -> None:
+    """Only ``configure`` imports the SDK."""
     assert among(loaded_by(statement), "opentelemetry.sdk", "wrapt", *CLIENTS) == set()
 
 
-def test_recording_loads_nothing_that_reads_or_writes_files() -> None:
-    """An application that writes no log pays for none of it."""
+def test_recording_does_not_load_the_file_formats() -> None:
+    """An application that writes no log does not pay for them."""
     loaded = loaded_by("import latspan._recording, latspan.histogram")
 
     files = {module for module in loaded if module.startswith("latspan.histogram._log")}
@@ -94,8 +94,8 @@ def test_recording_loads_nothing_that_reads_or_writes_files() -> None:
     assert among(loaded, "latspan.histogram._codec", "latspan._recording._log", "pyhdrh") == set()
 
 
-def test_configuring_loads_only_what_it_was_asked_for() -> None:
-    """Neither log records nor files of histograms, nor numpy."""
+def test_configuring_loads_only_what_is_enabled() -> None:
+    """Neither log records, histogram files nor numpy."""
     loaded = loaded_by(
         "import latspan; latspan.configure(endpoint='http://127.0.0.1:9'); latspan.shutdown()"
     )
@@ -108,7 +108,7 @@ def test_configuring_loads_only_what_it_was_asked_for() -> None:
 
 
 def test_a_test_run_without_the_fixture_imports_no_opentelemetry(tmp_path: Path) -> None:
-    """The plugin is loaded in every test run of everyone who has latspan installed."""
+    """The plugin is loaded in every test run in an environment with latspan."""
     (tmp_path / "test_trivial.py").write_text(TRIVIAL_TEST)
     (tmp_path / "conftest.py").write_text(CONFTEST)
 

@@ -1,4 +1,4 @@
-"""Metrics and exact histograms leave with the resource of the application's provider."""
+"""Metrics and raw histograms are exported with the resource of the application's provider."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ SHOP = Resource({"service.name": "shop", "team": "search"})
 
 @pytest.fixture(autouse=True)
 def no_names(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is said by the environment that the tests run in."""
+    """Remove names that the environment of the tests may set."""
     monkeypatch.delenv("OTEL_RESOURCE_ATTRIBUTES", raising=False)
     monkeypatch.delenv("OTEL_SERVICE_NAME", raising=False)
 
 
 def what_leaves(**settings: Any) -> list[dict[str, str]]:
-    """Return the resource of each message with metrics or exact histograms."""
+    """Return the resource of each exported message with metrics or raw histograms."""
     with receiving() as receiver:
         latspan.configure(endpoint=receiver.url, export_raw_histograms=True, **settings)
         try:
@@ -44,8 +44,8 @@ def text_of(attributes: Iterable[Any]) -> dict[str, str]:
     return {attribute.key: attribute.value.string_value for attribute in attributes}
 
 
-def test_they_are_of_the_providers_service() -> None:
-    """Of an instance of its own, though its resource names none."""
+def test_metrics_have_the_resource_of_the_provider() -> None:
+    """With an instance ID, although the provider's resource has none."""
     provider = TracerProvider(resource=SHOP, shutdown_on_exit=False)
 
     resources = what_leaves(tracer_provider=provider)
@@ -55,8 +55,8 @@ def test_they_are_of_the_providers_service() -> None:
     assert instance == resource_of(None).attributes["service.instance.id"]
 
 
-def test_a_name_that_is_configured_stands() -> None:
-    """It was said to latspan."""
+def test_a_configured_service_name_has_priority() -> None:
+    """It was set for latspan explicitly."""
     provider = TracerProvider(resource=SHOP, shutdown_on_exit=False)
 
     resources = what_leaves(tracer_provider=provider, service_name="search")
@@ -65,14 +65,13 @@ def test_a_name_that_is_configured_stands() -> None:
     assert {said["team"] for said in resources} == {"search"}
 
 
-def test_without_a_provider_they_are_of_what_is_configured() -> None:
-    """As ever."""
+def test_without_a_provider_metrics_have_the_configured_name() -> None:
     assert {said["service.name"] for said in what_leaves(service_name="own")} == {"own"}
 
 
 @pytest.mark.parametrize(("is_child", "instance"), [(False, "theirs"), (True, "ours")])
-def test_an_instance_is_one_process(is_child: bool, instance: str) -> None:
-    """A forked child has the provider of its parent, with the id of that."""
+def test_a_forked_child_has_its_own_instance_id(is_child: bool, instance: str) -> None:
+    """It inherits the provider of its parent, with the parent's ID."""
     theirs = Resource({"service.name": "shop", "service.instance.id": "theirs"})
     provider = TracerProvider(resource=theirs, shutdown_on_exit=False)
     own = Resource({"service.name": "x", "service.instance.id": "ours", "process.pid": 5})
@@ -83,6 +82,6 @@ def test_an_instance_is_one_process(is_child: bool, instance: str) -> None:
     assert (said["service.instance.id"], said["process.pid"]) == (instance, 5)
 
 
-def test_a_provider_that_is_not_the_sdks_has_no_resource() -> None:
-    """Then metrics are of what latspan calls the process."""
+def test_a_provider_without_a_resource_is_ignored() -> None:
+    """Metrics then have latspan's own resource."""
     assert resource_beside(object(), SHOP, is_child=False) is SHOP

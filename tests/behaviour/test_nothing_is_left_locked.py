@@ -1,4 +1,4 @@
-"""Neither a fork nor a signal handler finds a lock that nobody will let go of."""
+"""Neither a fork nor a signal handler can deadlock on a lock of latspan."""
 
 from __future__ import annotations
 
@@ -119,25 +119,25 @@ def _run(program: str) -> str:
     return ran.stdout.strip()
 
 
-def test_a_forked_child_starts_empty_whoever_held_the_recorder() -> None:
-    """It has a lock of its own; what was recorded before is the parent's."""
+def test_a_forked_child_starts_empty_even_if_the_recorder_is_locked() -> None:
+    """It has its own lock; earlier records belong to the parent."""
     assert _run(FORK) == "1 1"
 
 
-def test_a_signal_handler_may_shut_down_during_the_shutdown() -> None:
+def test_a_signal_handler_may_shut_down_during_a_shutdown() -> None:
     """It has nothing left to do, and does not wait for itself."""
     assert _run(SIGNAL) == "True"
 
 
-def test_a_signal_handler_may_shut_down_where_it_interrupts_the_recorder() -> None:
-    """The thread that exports waits for the recorder; the handler gives it up in the time given."""
+def test_a_signal_handler_may_shut_down_while_it_interrupts_the_recorder() -> None:
+    """The exporting thread waits for the recorder; the handler returns at its timeout."""
     exporting = "threading.Thread(target=latspan.force_flush, daemon=True).start()"
     program = INTERRUPTED.replace("WAITS", exporting).replace("HANDLED", "latspan.shutdown(0.5)")
 
     assert _run(program) == "None\n1"
 
 
-def test_a_signal_handler_may_ask_for_a_snapshot_where_it_interrupts_the_recorder() -> None:
+def test_a_signal_handler_may_take_a_snapshot_while_it_interrupts_the_recorder() -> None:
     """The worker waits for the recorder; the handler does not wait for the worker."""
     program = INTERRUPTED.replace("WAITS", "runtime.settle(recorder.drain)").replace(
         "HANDLED", "latspan.snapshot().count(kind='request')"

@@ -1,4 +1,4 @@
-"""What is asked, answered or secret leaves the process only where somebody asked for content."""
+"""Content leaves the process only if its capture is enabled, and secrets never leave it."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ requests = pytest.importorskip("requests", reason="requests is not installed")
 
 CANARY: Final = "canary-7f3a"
 SAID: Final = frozenset({"prompt", "earlier", "description", "answer", "thought", "argument"})
-"""What content holds."""
+"""Places of content."""
 SECRET: Final = frozenset({"key", "header", "query", "user", "password", "exception", "metadata"})
-"""What never leaves, whatever is asked for."""
+"""Places of text that must never leave the process, whatever is enabled."""
 
 CAPTURE: Final = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 
 
 def canary(place: str) -> str:
-    """Return a text that is found nowhere but where it stood in ``place``."""
+    """Return a unique text for ``place``."""
     assert place in SAID | SECRET
     return f"{CANARY}-{place}"
 
@@ -221,18 +221,18 @@ CLIENTS: Final[dict[str, Ask]] = {
     "httpx": _bare(httpx),
     "httpx2": _bare(httpx2),
 }
-"""Every client that is instrumented: how it asks a server for a chat."""
+"""Functions that request a chat from a server, by instrumented client."""
 
 
 @dataclass(frozen=True, slots=True)
 class Left:
     """
-    All that left the process.
+    Everything that left the process.
 
     Args:
-        receiver: What was sent.
-        folder: What was written.
-        log: What was said.
+        receiver: Received exports.
+        folder: Written files.
+        log: Logged messages.
     """
 
     receiver: Receiver
@@ -240,7 +240,7 @@ class Left:
     log: pytest.LogCaptureFixture
 
     def canaries(self) -> set[str]:
-        """Return the places of which something is found anywhere."""
+        """Return the places whose text is found in anything that left the process."""
         latspan.force_flush()
         latspan.shutdown()
         everything = [
@@ -254,7 +254,7 @@ class Left:
                 if record.name.partition(".")[0] == "latspan"
             ),
         ]
-        # Tests of nothing prove nothing.
+        # The test must not pass because nothing was exported.
         assert self.receiver.traces
         assert self.receiver.metrics
         assert self.receiver.logs
@@ -286,7 +286,7 @@ def model() -> Iterator[ScriptedServer]:
 def left(
     caplog: pytest.LogCaptureFixture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Left]:
-    """Everything is switched on that lets something out, but for content."""
+    """Outputs of a process in which everything except content capture is enabled."""
     monkeypatch.delenv(CAPTURE, raising=False)
     caplog.set_level(logging.DEBUG, logger="latspan")
     with receiving() as receiver:
@@ -299,7 +299,7 @@ def left(
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("client", CLIENTS)
-def test_by_default_nothing_of_it_is_in_anything_that_leaves(
+def test_by_default_no_content_or_secret_leaves_the_process(
     model: ScriptedServer, left: Left, client: str, *, stream: bool
 ) -> None:
     """However the request ends."""
@@ -314,7 +314,7 @@ def test_by_default_nothing_of_it_is_in_anything_that_leaves(
     assert left.canaries() == set()
 
 
-def test_an_applications_own_exception_leaves_as_its_type(
+def test_an_applications_exception_is_exported_as_its_type(
     model: ScriptedServer, left: Left
 ) -> None:
     """Raised in a unit of work, in a function, or while a stream is read."""
@@ -342,7 +342,7 @@ def test_an_applications_own_exception_leaves_as_its_type(
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-def test_where_content_is_asked_for_it_is_on_spans_and_secrets_are_not(
+def test_captured_content_is_on_spans_without_secrets(
     model: ScriptedServer, left: Left, monkeypatch: pytest.MonkeyPatch, client: str
 ) -> None:
     """However the request ends."""

@@ -1,4 +1,4 @@
-"""What the OpenAI and Anthropic clients parse without complaint is what their servers send."""
+"""The OpenAI and Anthropic clients parse the scripted server's responses without errors."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ SCRIPT = Script.chat(
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[ScriptedServer]:
-    """One server for all."""
+    """One server for all tests."""
     with ScriptedServer(SCRIPT) as running:
         yield running
 
 
 @pytest.fixture
 def client(server: ScriptedServer) -> Iterator[Any]:
-    """OpenAI's client, which does not retry."""
+    """OpenAI's client without retries."""
     server.use(SCRIPT)
     with openai.OpenAI(base_url=server.base_url, api_key="none", max_retries=0) as connected:
         yield connected
@@ -41,7 +41,7 @@ def client(server: ScriptedServer) -> Iterator[Any]:
 
 @pytest.fixture
 def claude(server: ScriptedServer) -> Iterator[Any]:
-    """Anthropic's client, which does not retry and is as strict as it can be."""
+    """Anthropic's client without retries, with strict validation."""
     server.use(SCRIPT)
     with anthropic.Anthropic(
         base_url=server.url, api_key="none", max_retries=0, _strict_response_validation=True
@@ -49,7 +49,7 @@ def claude(server: ScriptedServer) -> Iterator[Any]:
         yield connected
 
 
-def test_a_response_is_accumulated_by_the_clients_own_helper(client: Any) -> None:
+def test_a_response_is_accumulated_by_the_clients_helper(client: Any) -> None:
     """The helper asserts the order of the events and the kind of each item."""
     with client.responses.stream(model="m", input="hello") as stream:
         for _ in stream:
@@ -64,19 +64,18 @@ def test_a_response_is_accumulated_by_the_clients_own_helper(client: Any) -> Non
     assert response.usage.output_tokens_details.reasoning_tokens == 1
 
 
-def test_every_event_of_a_response_is_of_its_own_type(client: Any) -> None:
-    """None falls back to the first of the union, which a model's dump would warn of."""
+def test_every_event_of_a_response_has_its_own_type(client: Any) -> None:
+    """No event falls back to the first type of the union; ``model_dump`` would warn about that."""
     for event in client.responses.create(model="m", input="hello", stream=True):
         assert event.model_dump(warnings="error")["type"] == event.type
 
 
-def test_a_whole_response_is_read(client: Any) -> None:
-    """Not streamed."""
+def test_an_unstreamed_response_is_read(client: Any) -> None:
     assert client.responses.create(model="m", input="hello").output_text == "text0 text1 "
 
 
 def test_a_completion_is_read(client: Any) -> None:
-    """Whole, and chunk by chunk."""
+    """As a whole, and chunk by chunk."""
     words = "reasoning0 text0 text1 "
     whole = client.completions.create(model="m", prompt="hello")
     chunks = list(client.completions.create(model="m", prompt="hello", stream=True))
@@ -86,14 +85,14 @@ def test_a_completion_is_read(client: Any) -> None:
 
 
 def test_embeddings_are_read(client: Any) -> None:
-    """The client asks for base64 and unpacks it."""
+    """The client requests base64 and decodes it."""
     answer = client.embeddings.create(model="m", input=["one", "two"])
 
     assert [each.embedding for each in answer.data] == [[0.5, -0.25, 0.125, 0.0]] * 2
 
 
 def test_both_clients_list_models(client: Any, claude: Any, server: ScriptedServer) -> None:
-    """At once, and without a turn of the scripts."""
+    """Immediately, and without using one of the scripts."""
     server.use([SCRIPT, Script.refused()])
     assert [model.id for model in client.models.list()] == ["scripted"]
     assert [model.id for model in claude.models.list()] == ["scripted"]
@@ -101,8 +100,8 @@ def test_both_clients_list_models(client: Any, claude: Any, server: ScriptedServ
     assert [served.slot_ns for served in server.served_requests()[-3:-1]] == [None, None]
 
 
-def test_a_message_is_accumulated_by_the_clients_own_helper(claude: Any) -> None:
-    """The helper asserts the order of the events and parses arguments while they come."""
+def test_a_message_is_accumulated_by_the_clients_helper(claude: Any) -> None:
+    """The helper asserts the order of the events and parses arguments as they arrive."""
     with claude.messages.stream(model="m", max_tokens=9, messages=HELLO) as stream:
         assert list(stream.text_stream) == ["text0 ", "text1 "]
         message = stream.get_final_message()
@@ -115,15 +114,17 @@ def test_a_message_is_accumulated_by_the_clients_own_helper(claude: Any) -> None
     assert (message.usage.cache_read_input_tokens, message.usage.input_tokens) == (3, 7)
 
 
-def test_a_whole_message_is_read(claude: Any) -> None:
-    """Not streamed, and as the beta API."""
+def test_an_unstreamed_message_is_read(claude: Any) -> None:
+    """With the standard and the beta API."""
     for messages in (claude.messages, claude.beta.messages):
         message = messages.create(model="m", max_tokens=9, messages=HELLO)
         assert [block.type for block in message.content] == ["thinking", "text", "tool_use"]
 
 
-def test_errors_are_the_clients_own(client: Any, claude: Any, server: ScriptedServer) -> None:
-    """By status, and inside a stream whose status was 200."""
+def test_errors_raise_the_clients_exceptions(
+    client: Any, claude: Any, server: ScriptedServer
+) -> None:
+    """By status, and inside a stream with status 200."""
     ask: Any = {"model": "m", "max_tokens": 9, "messages": HELLO}
     server.use(Script.refused(429, error="slow down"))
     with pytest.raises(anthropic.RateLimitError, match="slow down"):

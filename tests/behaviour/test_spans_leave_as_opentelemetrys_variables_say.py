@@ -1,4 +1,4 @@
-"""TLS, certificates, headers and compression, over HTTP and over gRPC, to real receivers."""
+"""OpenTelemetry's variables control TLS, headers and compression, with real receivers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ pytest.importorskip("openai", reason="the openai client is not installed")
 
 TRUSTED = {
     "OTEL_EXPORTER_OTLP_CERTIFICATE": str(CERTIFICATE),
-    # They are for the application's own requests.
+    # These are for the application's own requests.
     "REQUESTS_CA_BUNDLE": certifi.where(),
     "CURL_CA_BUNDLE": certifi.where(),
 }
@@ -28,7 +28,7 @@ BOTH = pytest.mark.parametrize("protocol", ["http/protobuf", "grpc"])
 
 
 def arrives(receiver: Refusing, protocol: Protocol, **variables: str) -> bool:
-    """Return whether an application's span comes to be there, under such variables."""
+    """Return whether the receiver gets an application's span with these variables."""
     with (
         ScriptedServer(Script.chat(tokens=2)) as model,
         driving(
@@ -48,21 +48,21 @@ def arrives(receiver: Refusing, protocol: Protocol, **variables: str) -> bool:
 
 
 @BOTH
-def test_a_certificate_is_trusted(protocol: Protocol) -> None:
+def test_a_trusted_certificate_is_accepted(protocol: Protocol) -> None:
     with refusing(protocol, None, tls=True) as receiver:
         assert arrives(receiver, protocol, **TRUSTED)
 
 
 @BOTH
 @pytest.mark.parametrize("shown", [{}, SHOWN], ids=["shows none", "shows its own"])
-def test_a_certificate_is_shown(protocol: Protocol, shown: dict[str, str]) -> None:
-    """Where the receiver asks who it is; without it nothing is taken."""
+def test_a_client_certificate_is_presented(protocol: Protocol, shown: dict[str, str]) -> None:
+    """A receiver that requires one accepts nothing without it."""
     with refusing(protocol, None, tls=True, mutual=True) as receiver:
         assert arrives(receiver, protocol, **TRUSTED, **shown) == bool(shown)
 
 
 @BOTH
-def test_headers_are_sent_along(protocol: Protocol) -> None:
+def test_configured_headers_are_sent(protocol: Protocol) -> None:
     with refusing(protocol, None) as receiver:
         assert arrives(
             receiver, protocol, OTEL_EXPORTER_OTLP_HEADERS="authorization=Bearer%20secret"
@@ -76,9 +76,9 @@ def test_headers_are_sent_along(protocol: Protocol) -> None:
     ("compression", "understood", "came"),
     [("gzip", True, True), ("gzip", False, False), ("none", False, True)],
 )
-def test_what_leaves_is_compressed(
+def test_compression_is_configurable(
     protocol: Protocol, compression: str, understood: bool, came: bool
 ) -> None:
-    """A receiver that understands no compression cannot take it."""
+    """A receiver without support for compression cannot read compressed exports."""
     with refusing(protocol, None, compressed=understood) as receiver:
         assert arrives(receiver, protocol, OTEL_EXPORTER_OTLP_COMPRESSION=compression) == came

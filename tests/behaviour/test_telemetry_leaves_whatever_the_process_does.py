@@ -1,4 +1,4 @@
-"""Forking, configuring again, ending in the middle of a stream: each span arrives once."""
+"""Each span is exported once, after forks, repeated configuration and an exit during a stream."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from support.receivers import receiving
 
 
 def names_of(spans: list[Span]) -> list[str]:
-    """Return the names of spans, segments aside."""
+    """Return the names of spans without segments."""
     return sorted(span.name for span in spans if span.name != "unattributed")
 
 
-def test_a_forked_child_sends_its_own() -> None:
-    """It waits for no thread of its parent's, and sends nothing of its parent's again."""
+def test_a_forked_child_exports_only_its_own_spans() -> None:
+    """It does not wait for its parent's threads, and does not repeat its parent's exports."""
     with receiving() as receiver:
         run_program(
             "forks_after_configuring",
@@ -31,8 +31,8 @@ def test_a_forked_child_sends_its_own() -> None:
 
 
 @pytest.mark.parametrize("second_time", ["global", "private"])
-def test_a_process_may_be_configured_again(second_time: str) -> None:
-    """A global provider stays for good, so it must go on delivering."""
+def test_a_process_may_configure_twice(second_time: str) -> None:
+    """A global provider cannot be replaced, so it must continue to work."""
     with receiving() as receiver:
         run_program("configures_twice", second_time, LATSPAN_ENDPOINT=receiver.url)
 
@@ -50,8 +50,8 @@ def test_a_process_may_be_configured_again(second_time: str) -> None:
     } == {"first": "the application's first", "second": "the application's second"}
 
 
-def test_a_stream_that_is_open_at_exit_is_abandoned() -> None:
-    """Its span leaves with the rest, though it is the only one and the process is ending."""
+def test_a_stream_open_at_exit_is_abandoned() -> None:
+    """Its span is exported, although it is the only one and the process is ending."""
     pytest.importorskip("openai", reason="the openai client is not installed")
     with receiving() as receiver, ScriptedServer(Script.chat(tokens=500)) as model:
         run_program("leaves_a_stream_open", model.base_url, LATSPAN_ENDPOINT=receiver.url)
@@ -61,8 +61,8 @@ def test_a_stream_that_is_open_at_exit_is_abandoned() -> None:
     assert said["latspan.outcome"] == "abandoned"
 
 
-def test_a_signal_that_ends_in_order_loses_nothing() -> None:
-    """As the guide has it: the handler exits, and what was recorded leaves."""
+def test_an_orderly_exit_after_a_signal_loses_nothing() -> None:
+    """As in the guide, the handler exits, and everything recorded is exported."""
     with receiving() as receiver, driving("ends_by_a_signal", LATSPAN_ENDPOINT=receiver.url) as app:
         assert app.hear() == {"ready": True}
         app.signal(signal.SIGTERM)

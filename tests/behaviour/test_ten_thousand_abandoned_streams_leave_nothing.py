@@ -1,4 +1,4 @@
-"""Streams left in every way there is: each has its span, and nothing of them stays."""
+"""Streams that are left in every possible way have their spans and leave no memory behind."""
 
 from __future__ import annotations
 
@@ -23,34 +23,34 @@ from latspan._segments import Outcome
 from latspan._spans import ApiSink
 from latspan.testing import Script, ScriptedServer
 
-# A fixture is found by its name in the module.
+# Fixtures are found by their names in the module.
 _instrumented = conftest._instrumented  # pyright: ignore[reportPrivateUsage]
 driver = conftest.driver
 
 SCRIPT = Script.chat(tokens=3, prefill_ms=20, gap_ms=10, dialect="plain")
 BATCHES = 24
 ROUNDS = 30
-"""Of each way in a batch, synchronous and asynchronous: 10,080 streams in all."""
+"""Streams per way and batch; with both kinds of client, 10,080 in total."""
 
 LEFT_BY_A_STREAM = 0.02
-"""Objects that a stream may leave behind: caches that fill, but nothing of each stream's."""
+"""Maximum number of objects left per stream: caches may fill, but streams must not leak."""
 
 
 class _Counts(SpanProcessor):
-    """How many spans ended; what is kept of them would be growth."""
+    """Counts ended spans without keeping them."""
 
     def __init__(self) -> None:
         self.outcomes: Counter[object] = Counter()
 
     def on_end(self, span: ReadableSpan) -> None:
-        """Count a span of a call."""
+        """Count the span of a call."""
         if span.name == "chat m":
             self.outcomes[(span.attributes or {})["latspan.outcome"]] += 1
 
 
 @contextmanager
 def _switched_on(driver: Driver) -> Generator[_Counts]:
-    """Have latspan run under an application's provider."""
+    """Run latspan with an application's provider."""
     counting = _Counts()
     provider = TracerProvider(shutdown_on_exit=False)
     provider.add_span_processor(counting)
@@ -65,7 +65,7 @@ def _switched_on(driver: Driver) -> Generator[_Counts]:
 
 
 class _Reader(Exception):  # noqa: N818 - what the caller's own code raises
-    """Raised by whoever reads."""
+    """Error raised by the code that reads a stream."""
 
 
 def _leave(chunk: Any) -> None:
@@ -125,10 +125,10 @@ WAYS: dict[Callable[[Driver, Any], Awaitable[None]], Outcome] = {
 
 
 def _everything() -> int:
-    """Return how many objects there are that could be part of a leak."""
+    """Return the number of objects that could be part of a leak."""
     runtime = _runtime.current()
     if runtime is not None:
-        # The latest records wait to be counted together.
+        # The latest records are counted together later.
         runtime.recorder.drain()
     gc.collect()
     registry: Any = getattr(weakref.finalize, "_registry")  # noqa: B009 - it has no public name
@@ -136,24 +136,24 @@ def _everything() -> int:
 
 
 def _grown(driver: Driver) -> float:
-    """Leave streams in every way, and return how many objects each of them left behind."""
+    """Leave streams in every way, and return the number of leaked objects per stream."""
 
     async def program(client: Any) -> None:
         for _ in range(ROUNDS):
             for leave in WAYS:
                 await leave(driver, client)
         if driver.asynchronous:
-            # What was dropped unclosed is closed by the loop, in tasks of its own.
+            # The loop closes dropped streams in tasks of its own.
             while others := asyncio.all_tasks() - {asyncio.current_task()}:
                 await asyncio.gather(*others, return_exceptions=True)
 
     marks: list[int] = []
     for batch in range(BATCHES):
-        # A stream that nobody reads or closes keeps its place in the pool, with latspan or not.
+        # With or without latspan, a stream that is neither read nor closed keeps its connection.
         transport = driver.transport(SCRIPT)
         transport._pool._max_connections = ROUNDS * len(WAYS)
         driver.run(transport, program)
-        # What the first tenth fills once is no leak.
+        # Caches that the first tenth fills once are not leaks.
         if batch in {BATCHES // 10, BATCHES - 1}:
             marks.append(_everything())
     then, now = marks
@@ -161,7 +161,7 @@ def _grown(driver: Driver) -> float:
 
 
 def test_ten_thousand_streams_leave_no_span_task_or_memory(driver: Driver) -> None:
-    """In process, 5,040 synchronous and 5,040 asynchronous."""
+    """5,040 synchronous and 5,040 asynchronous streams, in process."""
     with _switched_on(driver) as counts:
         grown = _grown(driver)
     ends = Counter({outcome.value: 0 for outcome in WAYS.values()})
@@ -173,7 +173,7 @@ def test_ten_thousand_streams_leave_no_span_task_or_memory(driver: Driver) -> No
 
 
 def test_streams_left_on_real_sockets_leave_no_socket(driver: Driver) -> None:
-    """Nor a call that is still open."""
+    """Nor an open call."""
     descriptors = Path("/proc/self/fd")
 
     async def program(base_url: str) -> None:

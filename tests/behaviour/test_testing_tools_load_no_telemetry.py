@@ -1,4 +1,4 @@
-"""A test suite that only loads latspan's testing tools pays for no telemetry and no client."""
+"""Latspan's testing tools import neither telemetry nor client libraries."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ print(sorted(name for name in set(sys.modules) - before if name.split(".")[0] in
 
 
 def test_the_scripted_server_imports_neither_opentelemetry_nor_a_client() -> None:
-    """Nothing can instrument the server, and its own imports cost no start-up time."""
+    """Nothing can instrument the server, and its startup is fast."""
     done = subprocess.run(
         [sys.executable, "-c", _PROGRAM], capture_output=True, text=True, check=True
     )

@@ -1,4 +1,4 @@
-"""``latspan demo --json`` prints one document whose numbers add up, and nothing else on stdout."""
+"""``latspan demo --json`` prints one consistent document, and nothing else on stdout."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ REQUESTS = 8
 
 @pytest.fixture(scope="module")
 def answer() -> subprocess.CompletedProcess[str]:
-    """Run the demo once, on the scripted server."""
+    """Output of one demo on the scripted server."""
     pytest.importorskip("openai")
     return demo("--scripted", "--json", "--requests", str(REQUESTS), "--concurrency", "4")
 
 
 @pytest.fixture(scope="module")
 def document(answer: subprocess.CompletedProcess[str]) -> Any:
-    """Return what it printed."""
+    """The printed document."""
     assert answer.returncode == 0, answer.stderr
     return json.loads(answer.stdout)
 
@@ -38,8 +38,8 @@ def demo(*options: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_every_request_is_there_and_completed(document: Any) -> None:
-    """As many as were asked for, none failed."""
+def test_the_document_has_every_request(document: Any) -> None:
+    """As many as requested, all completed."""
     assert document["schema"] == "latspan.demo/1"
     assert [request["outcome"] for request in document["requests"]] == [
         Outcome.COMPLETED
@@ -47,15 +47,15 @@ def test_every_request_is_there_and_completed(document: Any) -> None:
 
 
 def test_segments_sum_to_the_duration_to_the_nanosecond(document: Any) -> None:
-    """The first law, seen from outside."""
+    """Segments tile the duration in the document too."""
     for request in document["requests"]:
         lengths = [segment["duration_ns"] for segment in request["segments"]]
         assert sum(lengths) == request["duration_ns"]
         assert all(isinstance(length, int) for length in lengths)
 
 
-def test_every_segment_says_how_it_is_known(document: Any) -> None:
-    """The scripted server speaks like llama.cpp: queue estimated, prefill and decode its own."""
+def test_every_segment_has_its_source(document: Any) -> None:
+    """The scripted server reports like llama.cpp: the queue is estimated, the rest reported."""
     sources = {
         (segment["name"], segment["source"])
         for request in document["requests"]
@@ -70,8 +70,8 @@ def test_every_segment_says_how_it_is_known(document: Any) -> None:
     } <= sources
 
 
-def test_metrics_are_seconds_or_null_and_tokens_the_providers(document: Any) -> None:
-    """Every name of the design, and counts from the usage chunk."""
+def test_metrics_are_in_seconds_and_tokens_are_the_providers(document: Any) -> None:
+    """The document has every latency metric, and its token counts come from usage."""
     names = {metric.name for metric in LATENCY_METRICS.values() if not metric.distribution}
     for request in document["requests"]:
         metrics = request["metrics"]
@@ -82,8 +82,8 @@ def test_metrics_are_seconds_or_null_and_tokens_the_providers(document: Any) -> 
         assert request["tokens"]["output"] in (24, 32)
 
 
-def test_the_summary_shows_no_percentile_of_too_few(document: Any) -> None:
-    """Eight values are enough for a median only."""
+def test_the_summary_has_no_percentile_of_too_few_values(document: Any) -> None:
+    """Eight values are enough only for a median."""
     summary = document["summary"]
 
     assert set(summary["metrics"]) == set(LATENCY_METRICS)
@@ -95,13 +95,13 @@ def test_the_summary_shows_no_percentile_of_too_few(document: Any) -> None:
     assert summary["sentence"].startswith("The slowest of 8 requests spent ")
 
 
-def test_progress_and_all_else_is_on_stderr(answer: subprocess.CompletedProcess[str]) -> None:
-    """Whoever pipes stdout into a program gets the document alone."""
+def test_progress_is_printed_on_stderr(answer: subprocess.CompletedProcess[str]) -> None:
+    """A program that reads stdout gets only the document."""
     assert "8 of 8 chats" in answer.stderr
 
 
-def test_the_report_for_people_has_every_part() -> None:
-    """Two waterfalls, three tables, a sentence on stdout; where to go next on stderr."""
+def test_the_terminal_report_has_every_part() -> None:
+    """Two waterfalls, three tables and a sentence on stdout; the next steps on stderr."""
     pytest.importorskip("openai")
     pytest.importorskip("rich")
     answer = demo("--scripted", "--requests", "8", "--concurrency", "4")
@@ -114,8 +114,8 @@ def test_the_report_for_people_has_every_part() -> None:
     assert "latspan demo --otlp-endpoint http://localhost:4318" in answer.stderr
 
 
-def test_an_endpoint_that_cannot_be_one_is_refused_before_anything_starts() -> None:
-    """The error has a hint, and the exit code is that of a wrong command line."""
+def test_an_invalid_endpoint_is_refused_before_the_start() -> None:
+    """The error has a hint, and the exit code is that of a usage error."""
     answer = demo("--scripted", "--requests", "1", "--otlp-endpoint", "ftp://localhost")
 
     assert answer.returncode == 2

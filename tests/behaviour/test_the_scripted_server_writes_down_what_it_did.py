@@ -1,4 +1,4 @@
-"""The scripted server's truth and what a real client sees agree."""
+"""The scripted server's records agree with the observations of a real client."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ HELLO: Any = [{"role": "user", "content": "hello"}]
 
 @pytest.fixture
 def server() -> Iterator[ScriptedServer]:
-    """A server whose answers take 20 ms in the queue and 30 ms of prefill."""
+    """A server with 20 ms of queue and 30 ms of prefill per response."""
     with ScriptedServer(Script.chat(tokens=5, queue_ms=20, prefill_ms=30, gap_ms=10)) as running:
         yield running
 
 
 @pytest.fixture
 def client(server: ScriptedServer) -> Iterator[Any]:
-    """The real client, which does not retry."""
+    """The real client without retries."""
     with openai.OpenAI(base_url=server.base_url, api_key="none", max_retries=0) as connected:
         yield connected
 
@@ -38,7 +38,7 @@ def _stream(client: Any, **ask: Any) -> list[Any]:
 
 
 def test_nothing_is_written_before_it_is_due(server: ScriptedServer, client: Any) -> None:
-    """Deadlines count from the request's acceptance."""
+    """Deadlines are relative to the acceptance of the request."""
     _stream(client)
 
     (served,) = server.served_requests()
@@ -55,8 +55,10 @@ def test_nothing_is_written_before_it_is_due(server: ScriptedServer, client: Any
     assert served.end_ns >= served.token_ns[-1]
 
 
-def test_a_client_sees_each_chunk_after_it_was_written(server: ScriptedServer, client: Any) -> None:
-    """Instants of two processes on one machine come from one clock."""
+def test_a_client_receives_each_chunk_after_it_was_written(
+    server: ScriptedServer, client: Any
+) -> None:
+    """Two processes on one machine share the clock."""
     before_ns = time.perf_counter_ns()
     seen = [
         time.perf_counter_ns()
@@ -70,7 +72,7 @@ def test_a_client_sees_each_chunk_after_it_was_written(server: ScriptedServer, c
 
 
 def test_a_real_client_reads_every_kind_of_chunk(server: ScriptedServer, client: Any) -> None:
-    """Reasoning, text, a tool call, usage and timings come through the client's own types."""
+    """Reasoning, text, a tool call, usage and timings are parsed into the client's types."""
     server.use(
         Script.chat(tokens=2, reasoning_tokens=1, tool_call_tokens=1, prefill_ms=1, gap_ms=0)
     )
@@ -90,8 +92,10 @@ def test_a_real_client_reads_every_kind_of_chunk(server: ScriptedServer, client:
     assert timings["predicted_ms"] == (served.token_ns[-1] - served.token_ns[0]) / MS
 
 
-def test_a_whole_answer_takes_as_long_as_a_stream(server: ScriptedServer, client: Any) -> None:
-    """A request that does not stream gets one body, with usage."""
+def test_an_unstreamed_response_takes_as_long_as_a_stream(
+    server: ScriptedServer, client: Any
+) -> None:
+    """It has one body, with usage."""
     completion = client.chat.completions.create(model="m", messages=HELLO)
 
     (served,) = server.served_requests()
@@ -101,8 +105,8 @@ def test_a_whole_answer_takes_as_long_as_a_stream(server: ScriptedServer, client
     assert served.writes[0].instant_ns - served.accepted_ns >= 90 * MS
 
 
-def test_the_request_is_kept_as_it_came(server: ScriptedServer, client: Any) -> None:
-    """Headers such as traceparent can be looked up, and the body read."""
+def test_the_request_is_recorded_unchanged(server: ScriptedServer, client: Any) -> None:
+    """Its headers, for example ``traceparent``, and its body can be read."""
     _stream(client, extra_headers={"traceparent": "00-ab-cd-01"})
 
     (served,) = server.served_requests()
@@ -111,8 +115,8 @@ def test_the_request_is_kept_as_it_came(server: ScriptedServer, client: Any) -> 
     assert served.raw.startswith(b"POST /v1/chat/completions HTTP/1.1\r\n")
 
 
-def test_a_request_can_pick_its_script(server: ScriptedServer, client: Any) -> None:
-    """A header names one of the scripts that the server was given."""
+def test_a_request_can_select_its_script(server: ScriptedServer, client: Any) -> None:
+    """A header contains the name of one of the server's scripts."""
     server.use(named={"short": Script.chat(tokens=1, prefill_ms=0)})
 
     assert len(_stream(client, extra_headers={"x-latspan-script": "short"})) == 3
@@ -120,8 +124,8 @@ def test_a_request_can_pick_its_script(server: ScriptedServer, client: Any) -> N
         _stream(client, extra_headers={"x-latspan-script": "long"})
 
 
-def test_a_refusal_is_followed_by_an_answer(server: ScriptedServer) -> None:
-    """Scripts are served in order, so a client's own retry gets the second."""
+def test_a_refusal_is_followed_by_a_response(server: ScriptedServer) -> None:
+    """Scripts are served in order, so the client's retry gets the second one."""
     server.use([Script.refused(429, retry_after_s=0.01), Script.chat(tokens=1, prefill_ms=1)])
     with openai.OpenAI(base_url=server.base_url, api_key="none", max_retries=1) as client:
         _stream(client)
@@ -132,8 +136,10 @@ def test_a_refusal_is_followed_by_an_answer(server: ScriptedServer) -> None:
     assert answered.accepted_ns - refused.accepted_ns >= 10 * MS
 
 
-def test_an_error_inside_a_stream_is_the_clients_error(server: ScriptedServer, client: Any) -> None:
-    """The status was 200, the payload says otherwise."""
+def test_an_error_inside_a_stream_raises_the_clients_error(
+    server: ScriptedServer, client: Any
+) -> None:
+    """Although the status was 200."""
     server.use(Script.chat(tokens=1, prefill_ms=1, ending=Ending.ERROR))
 
     with pytest.raises(openai.APIError, match="the script says so"):
@@ -142,10 +148,10 @@ def test_an_error_inside_a_stream_is_the_clients_error(server: ScriptedServer, c
 
 
 @pytest.mark.parametrize("ending", [Ending.RESET, Ending.CUT])
-def test_a_broken_connection_is_the_clients_error(
+def test_a_broken_connection_raises_the_clients_error(
     server: ScriptedServer, client: Any, ending: Ending
 ) -> None:
-    """All tokens were written before the connection broke."""
+    """All tokens were written before the connection was broken."""
     server.use(Script.chat(tokens=2, prefill_ms=1, ending=ending))
 
     with pytest.raises(Exception, match=r"(?i)connection|peer|reset"):
@@ -156,10 +162,10 @@ def test_a_broken_connection_is_the_clients_error(
 
 
 @pytest.mark.parametrize("ending", [Ending.TRUNCATED, Ending.UNMARKED])
-def test_a_body_may_end_without_its_mark(
+def test_a_body_may_end_without_its_end_mark(
     server: ScriptedServer, client: Any, ending: Ending
 ) -> None:
-    """A well-formed body without the end mark raises nothing in the client."""
+    """The client raises no error for such a body."""
     server.use(Script.chat(tokens=2, prefill_ms=1, ending=ending))
     _stream(client)
 
@@ -167,8 +173,8 @@ def test_a_body_may_end_without_its_mark(
     assert PayloadPart.DONE not in [piece for _, piece in served.chunk_ns]
 
 
-def test_a_connection_is_kept_for_the_next_request(server: ScriptedServer, client: Any) -> None:
-    """Answers of a stated length leave the connection as it was."""
+def test_a_connection_is_reused(server: ScriptedServer, client: Any) -> None:
+    """Responses with a content length leave the connection open."""
     for _ in range(2):
         client.chat.completions.create(model="m", messages=HELLO)
 
@@ -176,10 +182,10 @@ def test_a_connection_is_kept_for_the_next_request(server: ScriptedServer, clien
 
 
 @pytest.mark.parametrize("stream", [True, False])
-def test_a_connection_is_closed_when_the_client_asks_for_it(
+def test_a_connection_is_closed_at_the_clients_request(
     server: ScriptedServer, client: Any, stream: bool
 ) -> None:
-    """The answer says so, and the next request comes over another."""
+    """The response has the header too, and the next request uses another connection."""
     for _ in range(2):
         answer = client.chat.completions.with_raw_response.create(
             model="m", messages=HELLO, stream=stream, extra_headers={"connection": "close"}
@@ -190,7 +196,7 @@ def test_a_connection_is_closed_when_the_client_asks_for_it(
     assert [served.connection for served in server.served_requests()] == [0, 1]
 
 
-def test_what_is_known_need_not_be_told_again(server: ScriptedServer, client: Any) -> None:
+def test_served_requests_can_be_read_from_an_index_on(server: ScriptedServer, client: Any) -> None:
     """Requests keep their index."""
     for _ in range(3):
         client.chat.completions.create(model="m", messages=HELLO)
@@ -198,8 +204,8 @@ def test_what_is_known_need_not_be_told_again(server: ScriptedServer, client: An
     assert [served.index for served in server.served_requests(requests=3, since=1)] == [1, 2]
 
 
-def test_bad_requests_are_told_so(server: ScriptedServer) -> None:
-    """Unknown paths are 404; health is always 200 and in no book."""
+def test_bad_requests_get_an_error_status(server: ScriptedServer) -> None:
+    """Unknown paths get 404; health checks get 200 and are not recorded."""
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     with opener.open(f"{server.url}/health", timeout=5) as response:
         assert response.status == 200
@@ -211,8 +217,8 @@ def test_bad_requests_are_told_so(server: ScriptedServer) -> None:
     assert [served.status for served in server.served_requests()] == [404]
 
 
-def test_what_cannot_be_served_is_refused() -> None:
-    """The server says so before it starts a process."""
+def test_impossible_settings_are_refused() -> None:
+    """Before a process is started."""
     with pytest.raises(ConfigError, match="at least 1 slot"):
         ScriptedServer(slots=0)
     with pytest.raises(ConfigError, match="at least one script"):

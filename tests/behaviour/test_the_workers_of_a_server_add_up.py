@@ -1,4 +1,4 @@
-"""gunicorn, uvicorn, Celery: each worker is an instance, and together they are the fleet."""
+"""Each worker of gunicorn, uvicorn and Celery is an instance, and their counts add up."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def ask(port: int, path: str) -> socket.socket:
 
 
 def answer_of(client: socket.socket) -> bytes:
-    """Return all that the server says."""
+    """Return the server's whole response."""
     with client, client.makefile("rb") as answer:
         return answer.read()
 
 
 def ask_every_worker(port: int, folder: Path, *, workers: int, more: int) -> None:
-    """Make a request of each worker, all at once, and some more of whoever is free."""
+    """Send one request to each worker at the same time, and some more to any worker."""
     clients: list[socket.socket] = []
     await_listener(port)
     with all_at_once(pipes_in(folder, workers), lambda pipe: clients.append(ask(port, str(pipe)))):
@@ -64,7 +64,7 @@ def gunicorn(receiver: Receiver, folder: Path, *options: str) -> Generator[int]:
 
 @pytest.mark.parametrize("options", [["--preload"], []], ids=["preload", "plain"])
 def test_the_workers_of_gunicorn_add_up(tmp_path: Path, options: list[str]) -> None:
-    """Configured before they are forked, or each for itself; whatever the pod is called."""
+    """Configured before or after the fork, with an instance ID in the environment."""
     with receiving() as receiver, gunicorn(receiver, tmp_path, *options) as port:
         ask_every_worker(port, tmp_path, workers=4, more=20)
 
@@ -73,7 +73,7 @@ def test_the_workers_of_gunicorn_add_up(tmp_path: Path, options: list[str]) -> N
 
 
 def test_the_workers_of_uvicorn_add_up(tmp_path: Path) -> None:
-    """They end by the signal that asks them to, so the lifespan shuts latspan down."""
+    """The signal that ends them runs the lifespan, which shuts latspan down."""
     pytest.importorskip("uvicorn", reason="uvicorn is not installed")
     port = free_port()
     with (
@@ -94,7 +94,7 @@ def test_the_workers_of_uvicorn_add_up(tmp_path: Path) -> None:
 
 
 def test_the_workers_of_celery_add_up(tmp_path: Path) -> None:
-    """They leave without any of the usual endings, but for a signal of Celery's."""
+    """They end without exit handlers, but Celery sends a signal before."""
     pytest.importorskip("celery", reason="Celery is not installed")
     for folder in ("sent", "queue", "control"):
         (tmp_path / folder).mkdir()

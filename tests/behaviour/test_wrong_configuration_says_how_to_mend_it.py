@@ -1,4 +1,4 @@
-"""Each mistake gives one error, with the value that was wrong and a ``hint:``."""
+"""Each mistake raises one error, with the wrong value and a ``hint:``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from latspan.errors import ConfigError, LatspanError, UnknownNameError
 
 
 def _configure_unchecked(**settings: Any) -> None:
-    """Configure as a program does that no type checker has seen."""
+    """Configure without the help of a type checker."""
     latspan.configure(**settings)
 
 
@@ -54,7 +54,7 @@ MISTAKES: dict[str, tuple[Callable[[], object], type[LatspanError], str]] = {
 
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_a_mistake_in_code(mistake: str) -> None:
-    """It fails where it is made, and latspan stays as it was."""
+    """It raises where it is made, and latspan's state does not change."""
     make, kind, says = MISTAKES[mistake]
 
     with pytest.raises(kind) as caught:
@@ -66,7 +66,7 @@ def test_a_mistake_in_code(mistake: str) -> None:
     assert latspan.snapshot().count() == 0
 
 
-def test_a_percentile_of_nothing_recorded_is_a_mistake_too() -> None:
+def test_an_impossible_percentile_is_refused_without_values() -> None:
     """A percentile out of range is wrong whether or not there are values."""
     with pytest.raises(ConfigError):
         latspan.snapshot().percentile("ttft", -1)
@@ -81,8 +81,8 @@ scripted_transport(Script.chat(), ManualClock(), library="httpx2")
 """
 
 
-def test_a_missing_extra_says_what_to_install() -> None:
-    """The package is named, and the line that installs it."""
+def test_a_missing_extra_is_named_with_its_command() -> None:
+    """The message contains the package and the command that installs it."""
     done = subprocess.run([sys.executable, "-c", WITHOUT_HTTPX2], capture_output=True, text=True)
 
     assert done.stderr.endswith(
@@ -107,7 +107,7 @@ def test_a_missing_extra_says_what_to_install() -> None:
 def test_a_mistake_in_the_environment(
     monkeypatch: pytest.MonkeyPatch, variable: str, value: str, says: str
 ) -> None:
-    """A program that configures nothing itself ends with one error, once."""
+    """A program without settings of its own ends with one error."""
     monkeypatch.setenv(variable, value)
 
     done = subprocess.run(

@@ -1,1 +1,1 @@
-"""Real parts that several tests run against."""
+"""Real components that several tests run against."""

@@ -1,4 +1,4 @@
-"""A scripted answer, played without a clock: what it writes, and in which order."""
+"""Responses of the scripted server, generated without a clock."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def as_request(
 @dataclass(frozen=True)
 class Played:
     """
-    What was written.
+    A generated response.
 
     Args:
-        pieces: By the server's own account.
-        frames: The bytes, as they left: one write each.
-        answer: Whose they are.
+        pieces: What the server's own record contains about each write.
+        frames: The bytes, one item per write.
+        answer: The response that produced the frames.
     """
 
     pieces: list[PayloadPart]
@@ -41,18 +41,18 @@ class Played:
 
     @property
     def written(self) -> bytes:
-        """The bytes of all."""
+        """All bytes of the response."""
         return b"".join(self.frames)
 
     @property
     def events(self) -> list[Any]:
-        """The data of every event of a stream but ``[DONE]``."""
+        """The data of every event of a stream except ``[DONE]``."""
         lines = [line for line in self.written.split(b"\n") if line.startswith(b"data: {")]
         return [json.loads(line.removeprefix(b"data: ")) for line in lines]
 
     @property
     def body(self) -> Any:
-        """The body of an answer that does not stream."""
+        """The body of a non-streaming response."""
         return json.loads(self.written.partition(b"\r\n\r\n")[2])
 
 
@@ -65,14 +65,14 @@ def play(
     **asked: Any,
 ) -> Played:
     """
-    Play ``script`` in answer to one request.
+    Generate the response of ``script`` to one request.
 
     Args:
-        script: The plan.
-        path: Which API is asked.
-        method: How.
-        late_ns: How far every frame is behind the plan, in nanoseconds.
-        asked: The request's body, beside the model's name.
+        script: The plan of the response.
+        path: Path of the API.
+        method: HTTP method.
+        late_ns: Delay of every frame behind the plan, in nanoseconds.
+        asked: Fields of the request's body, except the model's name.
     """
     request = as_request({"model": "m", **asked}, path=path, method=method)
     answer = Answer(script, read_request(request), number=7, created_s=1)

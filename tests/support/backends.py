@@ -1,4 +1,4 @@
-"""Collector, Jaeger, Prometheus and Tempo, run as ``make backends-up`` does, and read back."""
+"""Collector, Jaeger, Prometheus and Tempo, run as ``make backends-up`` runs them, and queried."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _ROOT: Final = Path(__file__).resolve().parents[2]
 _RUN: Final = _ROOT / "scripts" / "run_backends.py"
 
 CONFIGS: Final = _ROOT / "collector-config"
-"""Where the configurations lie."""
+"""Folder of the configurations."""
 
 _PORTS: Final = (
     "LATSPAN_COLLECTOR_GRPC",
@@ -51,7 +51,7 @@ _PORTS: Final = (
     "LATSPAN_TEMPO_OTLP",
     "LATSPAN_TEMPO_PORT",
 )
-"""What the configurations take for their addresses, or for a port alone."""
+"""Variables that set the addresses, or only the ports, in the configurations."""
 
 _MISSING: Final = {"tempo": "PATH has no tempo, and LATSPAN_TEMPO names none"}
 
@@ -62,7 +62,7 @@ _POLL_S: Final = 0.05
 
 
 def built(name: str) -> Path:
-    """Return where the program is that ``make backends-up`` runs; skip the test without one."""
+    """Return the path of a program of ``make backends-up``; skip the test if it is not built."""
     said = subprocess.run(
         [sys.executable, _RUN, "where"], capture_output=True, text=True, check=True
     )
@@ -75,26 +75,26 @@ def built(name: str) -> Path:
 @dataclass(frozen=True, slots=True)
 class Backends:
     """
-    All of them, running; without Tempo where there is none.
+    Running backends; without Tempo if it is not installed.
 
     Args:
-        addresses: Host and port of each listener, by the variable that says it.
+        addresses: Host and port of each listener, by the variable that sets it.
     """
 
     addresses: dict[str, str]
 
     @property
     def tempo(self) -> Tempo:
-        """Tempo, for a test that has made sure that there is one."""
+        """Tempo, for a test that has checked that it is installed."""
         return Tempo(f"http://127.0.0.1:{self.addresses['LATSPAN_TEMPO_PORT']}")
 
     @property
     def otlp_url(self) -> str:
-        """Where the Collector takes OTLP over HTTP, without a path."""
+        """URL of the Collector for OTLP over HTTP, without a path."""
         return f"http://{self.addresses['LATSPAN_COLLECTOR_HTTP']}"
 
     def trace(self, trace_id: str) -> TracesData:
-        """Return what Jaeger has of a trace; nothing where it has none."""
+        """Return the spans that Jaeger has of a trace, possibly none."""
         try:
             found = self._get("LATSPAN_JAEGER", f"/api/v3/traces/{trace_id}")
         except urllib.error.HTTPError as error:
@@ -107,7 +107,7 @@ class Backends:
     def traces_with(
         self, service: str, operation: str, *, at_least_us: int, limit: int
     ) -> set[str]:
-        """Search Jaeger as its page does, and return the ids of the traces."""
+        """Search Jaeger as its web page does, and return the ids of the traces."""
         asked = urllib.parse.urlencode(
             {
                 "service": service,
@@ -123,11 +123,11 @@ class Backends:
         self, promql: str, *, at_s: float | None = None
     ) -> list[tuple[dict[str, str], float]]:
         """
-        Ask Prometheus, and return labels and value of each series.
+        Query Prometheus, and return the labels and the value of each series.
 
         Args:
-            promql: The question.
-            at_s: Unix time as of which it is asked; now unless given.
+            promql: The query.
+            at_s: Unix time of the evaluation; now by default.
         """
         asked = urllib.parse.urlencode({"query": promql, "time": at_s or time.time()})
         found = self._get("LATSPAN_PROMETHEUS", f"/api/v1/query?{asked}")
@@ -139,7 +139,7 @@ class Backends:
         return set(self._get("LATSPAN_PROMETHEUS", "/api/v1/labels")["data"])
 
     def exemplars(self, promql: str) -> set[str]:
-        """Return the ids of the traces that exemplars of the last hour name."""
+        """Return the trace ids in the exemplars of the last hour."""
         now = time.time()
         asked = urllib.parse.urlencode({"query": promql, "start": now - 3600, "end": now + 60})
         found = self._get("LATSPAN_PROMETHEUS", f"/api/v1/query_exemplars?{asked}")
@@ -156,7 +156,7 @@ class Backends:
 @contextmanager
 def backends_up(state: Path, host: str = "127.0.0.1") -> Generator[Backends]:
     """
-    Run them inside the block, on ports that are free; skip the test if one is not built.
+    Run the backends inside the block, on free ports; skip the test if one is not built.
 
     Args:
         state: Folder for their data and logs.
@@ -176,10 +176,10 @@ def backends_up(state: Path, host: str = "127.0.0.1") -> Generator[Backends]:
 
 def free_addresses(host: str = "127.0.0.1") -> dict[str, str]:
     """
-    Return an address for everything that listens, by the variable that sets it.
+    Return a free address for every listener, by the variable that sets it.
 
     Args:
-        host: Where.
+        host: Host of the addresses.
     """
     return {
         variable: f"{port}" if variable.endswith("_PORT") else f"{host}:{port}"
@@ -188,7 +188,7 @@ def free_addresses(host: str = "127.0.0.1") -> dict[str, str]:
 
 
 def run_backends(do: str, state: Path, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Start them, or end them, as ``make backends-up`` and ``-down`` do."""
+    """Start or stop the backends as ``make backends-up`` and ``make backends-down`` do."""
     return subprocess.run(
         [sys.executable, _RUN, do, "--state", state],
         env={**os.environ, **variables},
@@ -198,7 +198,7 @@ def run_backends(do: str, state: Path, **variables: str) -> subprocess.Completed
 
 
 def answers(address: str) -> bool:
-    """Say whether HTTP at this address answers with success."""
+    """Return whether HTTP at this address responds with success."""
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
         with opener.open(f"http://{address}", timeout=_DEADLINE_S):
@@ -208,7 +208,7 @@ def answers(address: str) -> bool:
 
 
 def eventually(look: Callable[[], Found], enough: Callable[[Found], bool]) -> Found:
-    """Look until it is enough, or the deadline has passed, and return what was there last."""
+    """Call ``look`` until ``enough`` accepts its result or time is up; return the last result."""
     deadline = time.monotonic() + _DEADLINE_S
     while True:
         found = look()

@@ -1,4 +1,4 @@
-"""Caddy before a server: a gateway with spans of its own."""
+"""Caddy in front of a server: a gateway that exports its own spans."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ def caddy_before(
     server_url: str, program: Path, folder: Path, *, traces_url: str
 ) -> Generator[str]:
     """
-    Run Caddy inside the block; leaving it sends the last of its spans.
+    Run Caddy inside the block; at the end of the block it exports its last spans.
 
     Args:
-        server_url: What it is a gateway to.
-        program: Caddy's.
-        folder: For its configuration, its log, and what it keeps.
-        traces_url: The OTLP receiver to which it sends its spans, without a path.
+        server_url: URL of the server behind it.
+        program: Path of Caddy.
+        folder: Folder for its configuration, log and data.
+        traces_url: OTLP receiver of its spans, without a path.
 
     Yields:
-        Where it listens.
+        URL of the gateway.
     """
     port = free_port()
     config = folder / "Caddyfile"

@@ -1,4 +1,4 @@
-"""Chats with a real model, several at once, by the OpenAI SDK's synchronous client."""
+"""Concurrent chats with a real model through the OpenAI SDK's synchronous client."""
 
 from __future__ import annotations
 
@@ -25,29 +25,29 @@ __all__ = [
 
 MS: Final = 1_000_000
 SLACK_MS: Final = 5.0
-"""By how much latspan cuts a report that does not fit by a little: so much, or 1 % of the time."""
+"""Maximum time by which latspan shortens a report that is slightly too long: this, or 1 %."""
 
 
 class MonotonicClock(SystemClock):
-    """The machine's clock, on which a record's calendar time is its monotonic instant."""
+    """The machine's clock, with monotonic time in place of calendar time."""
 
     __slots__ = ()
 
     def epoch_offset_ns(self) -> int:
-        """Return nothing to add, so that a record lies on the same axis as a server's log."""
+        """Return 0, so that a record uses the same time axis as a server's log."""
         return 0
 
 
 @dataclass(frozen=True, slots=True)
 class Chat:
     """
-    What the application saw of one chat.
+    One chat as the application saw it.
 
     Args:
-        identity: The answer's own id.
-        text: What was said.
-        chunks: How many chunks held text.
-        duration_ms: From the call to the end of the stream.
+        identity: Id of the response.
+        text: Text of the response.
+        chunks: Number of chunks that contained text.
+        duration_ms: Time from the call to the end of the stream.
     """
 
     identity: str
@@ -60,21 +60,21 @@ def ask(
     base_url: str, prompts: Sequence[str], *, model: str, at_once: int = 1, tokens: int = 16
 ) -> list[Chat]:
     """
-    Stream an answer to each prompt, and return them in the order of the prompts.
+    Stream a response to each prompt, and return the chats in the order of the prompts.
 
     Args:
-        base_url: What the client takes.
-        prompts: One chat each.
-        model: As the server calls it.
-        at_once: How many clients there are.
-        tokens: How long each answer is, exactly: a small model may have nothing to say.
+        base_url: Base URL of the client.
+        prompts: One prompt per chat.
+        model: Name of the model at the server.
+        at_once: Number of concurrent chats.
+        tokens: Exact length of each response; without it, a small model may return no text.
     """
     with (
         openai.OpenAI(
             base_url=base_url,
             api_key="none",
             max_retries=0,
-            # llama.cpp promises to keep a connection alive, but closes it after every stream.
+            # llama.cpp announces keep-alive, but closes the connection after every stream.
             default_headers={"Connection": "close"},
         ) as client,
         ThreadPoolExecutor(at_once) as threads,
@@ -105,22 +105,23 @@ def _ask(client: openai.OpenAI, prompt: str, *, model: str, tokens: int) -> Chat
 
 
 def duration_ms(record: RequestRecord, *segments: str) -> float:
-    """Return all time of a record under those segments' names; 0 where there is none."""
+    """Return the total time of a record's segments with those names; 0 if there are none."""
     return sum(each.duration_ns for each in record.segments if each.name in segments) / MS
 
 
 def source_of(record: RequestRecord, segment: str) -> str | None:
-    """Return how a segment's time is known, ``None`` where there is no such segment."""
+    """Return the source of a segment's time, ``None`` if there is no such segment."""
     sources = {total.name: total.source.value for total in record.segment_totals}
     return sources.get(segment)
 
 
 def most_cut_ms(record: RequestRecord) -> float:
     """
-    Return how much of a report has no room in a record, at most, though it fits.
+    Return the maximum part of a fitting report that does not appear in the record.
 
-    The server may have begun inside the client's `send`, which stays as measured; and what the
-    client held while it got no processor is its own time, whatever the server did meanwhile.
+    The server may have started during the client's `send`, which keeps its measured time. Time in
+    which the client held the stream because it had no processor is its own time, even if the server
+    worked meanwhile.
     """
     slack_ms = max(SLACK_MS, record.duration_ns / MS / 100)
     return slack_ms + duration_ms(record, "send", "consumer")

@@ -1,4 +1,4 @@
-"""A Collector with one configuration, run as long as a block, and what it wrote into files."""
+"""A Collector with one configuration, run inside a block, and the files that it writes."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from support.readback import from_otlp_json, spans_in
 __all__ = ["FILES", "CollectorAddresses", "Written", "calls_counted", "collector", "dropped_spans"]
 
 FILES: Final = Path(__file__).parents[1] / "faults" / "files.yaml"
-"""The configuration of one that writes what it takes into files."""
+"""Configuration of a Collector that writes what it receives into files."""
 
 
 @dataclass(frozen=True, slots=True)
 class CollectorAddresses:
     """
-    Where a Collector listens, so that the next one can listen there too.
+    Addresses of a Collector, so that the next one can use the same ones.
 
     Args:
         grpc: Host and port for OTLP over gRPC.
-        http: The same over HTTP.
-        health: Where it says that it serves.
+        http: Host and port for OTLP over HTTP.
+        health: Host and port of its health check.
     """
 
     grpc: str
@@ -41,16 +41,16 @@ class CollectorAddresses:
 
     @classmethod
     def free(cls, host: str = "127.0.0.1") -> CollectorAddresses:
-        """Return three that nobody listens at."""
+        """Return three free addresses."""
         return cls(*(f"{host}:{port}" for port in free_ports(3)))
 
     def url(self, protocol: str) -> str:
-        """Return where one protocol is taken, without a path."""
+        """Return the URL for one protocol, without a path."""
         return f"http://{self.grpc if protocol == 'grpc' else self.http}"
 
     @property
     def variables(self) -> dict[str, str]:
-        """What the configurations take for them."""
+        """Variables that set these addresses in the configurations."""
         return {
             "LATSPAN_COLLECTOR_GRPC": self.grpc,
             "LATSPAN_COLLECTOR_HTTP": self.http,
@@ -62,7 +62,7 @@ class CollectorAddresses:
 def collector(
     program: Path, config: Path, log: Path, health: str, *beside: Path, **variables: str
 ) -> Generator[Popen[bytes]]:
-    """Run one inside the block; at ``health`` it says that it serves."""
+    """Run a Collector inside the block, once its health check at ``health`` succeeds."""
     with running(
         [program, *(f"--config={each}" for each in (config, *beside))],
         log=log,
@@ -74,12 +74,13 @@ def collector(
 
 class Written:
     """
-    What one Collector with :data:`FILES` wrote, and others after it.
+    The files of one Collector with :data:`FILES`, and of its successors.
 
-    Each has files of its own: one that is killed may leave its last line torn.
+    Each Collector writes its own files: a Collector that is killed may leave its last line
+    incomplete.
 
     Args:
-        folder: Where.
+        folder: Folder of the files.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -90,7 +91,7 @@ class Written:
     def by_next(
         self, program: Path, addresses: CollectorAddresses, folder: Path | None = None
     ) -> Generator[Popen[bytes]]:
-        """Run one more inside the block; its files lie in ``folder`` if that is given."""
+        """Run the next Collector inside the block; ``folder`` overrides the folder of its spans."""
         self._count += 1
         held = self._folder if folder is None else folder
         with collector(
@@ -106,7 +107,7 @@ class Written:
 
     @property
     def spans(self) -> list[Span]:
-        """All spans, one that came twice twice."""
+        """All spans; a span that was received twice appears twice."""
         return spans_of(self._folder.glob("spans-*.jsonl"))
 
     @property
@@ -123,7 +124,7 @@ class Written:
 
     @property
     def dropped(self) -> dict[str, int]:
-        """How many spans were dropped, as their process said last, by reason."""
+        """Number of dropped spans by reason, from the last metrics that their process sent."""
         return dropped_spans(self.metrics)
 
 
@@ -137,7 +138,7 @@ def spans_of(files: Iterable[Path]) -> list[Span]:
 
 
 def dropped_spans(metrics: Iterable[Metric]) -> dict[str, int]:
-    """Return how many spans one process dropped, as it said last, by reason."""
+    """Return the last number of dropped spans that one process sent, by reason."""
     counts: dict[str, int] = {}
     for metric in metrics:
         if metric.name == "latspan.dropped":
@@ -149,7 +150,7 @@ def dropped_spans(metrics: Iterable[Metric]) -> dict[str, int]:
 
 
 def calls_counted(metrics: Iterable[Metric]) -> int:
-    """Return of how many calls one process told the duration, in all, by what it said last."""
+    """Return the number of calls in the duration histograms that one process sent last."""
     counts: dict[tuple[tuple[str, object], ...], int] = {}
     for metric in metrics:
         if metric.name == "gen_ai.client.operation.duration":
@@ -159,7 +160,7 @@ def calls_counted(metrics: Iterable[Metric]) -> int:
 
 
 def _whole_lines(files: Iterable[Path]) -> list[str]:
-    """Return the lines that came to their end."""
+    """Return the complete lines of the files."""
     return [
         line
         for file in files

@@ -1,4 +1,4 @@
-"""Programs of others that serve: found, run in a process of their own, gone afterwards."""
+"""Third-party servers: find a program, run it in its own process, and stop it afterwards."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ _LAST_LINES: Final = 20
 
 
 def program(name: str) -> Path | None:
-    """Return where a program is, ``None`` where it is not installed."""
-    # Beside this Python lie those that are packages of Python's; Debian keeps servers in sbin,
-    # where an ordinary user's PATH does not lead.
+    """Return the path of a program, ``None`` if it is not installed."""
+    # Programs of Python packages are in the folder of this Python. Debian installs servers in sbin,
+    # which is not in an ordinary user's PATH.
     folders = (str(Path(sys.executable).parent), os.environ.get("PATH", ""), "/usr/sbin")
     found = shutil.which(name, path=os.pathsep.join(folders))
     return None if found is None else Path(found)
 
 
 def listens(port: int) -> bool:
-    """Say whether somebody listens on ``port`` of the loopback interface."""
+    """Return whether a program listens on ``port`` of the loopback interface."""
     try:
         with socket.create_connection(("127.0.0.1", port)):
             return True
@@ -49,17 +49,18 @@ def running(
     start_s: float = _START_S,
 ) -> Generator[subprocess.Popen[bytes]]:
     """
-    Run a program inside the block, and ask it to end after.
+    Run a program inside the block, and terminate it afterwards.
 
     Args:
-        command: The program and its command line.
-        log: What it says goes here.
-        ready: Says whether it serves yet.
-        variables: Environment variables, in place of any ``OTEL_*`` and ``LATSPAN_*`` of ours.
-        start_s: Seconds until it must serve.
+        command: The program and its arguments.
+        log: File for its output.
+        ready: Returns whether the program is ready.
+        variables: Environment variables that replace all ``OTEL_*`` and ``LATSPAN_*`` of this
+            process.
+        start_s: Maximum time until the program is ready, in seconds.
 
     Raises:
-        AssertionError: It ended, or did not come to serve; with the last it said.
+        AssertionError: The program ended or did not become ready; with its last output.
     """
     ours = {
         name: value
@@ -85,7 +86,7 @@ def running(
                     f"it did not serve within {start_s:g} s; it said last:\n{_last_lines(log)}"
                 )
                 time.sleep(_POLL_S)
-            # Else it was somebody else's program that answered.
+            # Without this check, another program on the same port could have responded.
             assert process.poll() is None, f"it ended; it said last:\n{_last_lines(log)}"
             yield process
         finally:

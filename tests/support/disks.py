@@ -1,4 +1,4 @@
-"""Small disks, almost full: file systems of their own, in memory."""
+"""Small, almost full disks: file systems in memory."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _SIZE: Final = 8 << 20
 
 class Disk:
     """
-    One of them.
+    A small file system in memory.
 
     Args:
-        folder: Where it is.
-        room: How many bytes it takes, more or less, until :meth:`make_room`.
+        folder: Mount point.
+        room: Approximate number of free bytes until :meth:`make_room`.
     """
 
     def __init__(self, folder: Path, room: int) -> None:
@@ -33,23 +33,23 @@ class Disk:
 
     @property
     def free(self) -> int:
-        """How many bytes it still takes."""
+        """Number of free bytes."""
         state = os.statvfs(self.folder)
         return state.f_bavail * state.f_bsize
 
     def make_room(self) -> None:
-        """Delete what filled it."""
+        """Delete the file that fills the disk."""
         self._filler.unlink()
 
 
 @contextmanager
 def almost_full_disk(folder: Path, room: int) -> Generator[Disk]:
     """
-    Have one at ``folder`` inside the block; skip where that is not allowed.
+    Mount an almost full disk at ``folder`` inside the block; skip if mounting is not allowed.
 
     Args:
-        folder: Made for it.
-        room: How many bytes it takes.
+        folder: Mount point, created for the disk.
+        room: Approximate number of free bytes.
     """
     folder.mkdir()
     refused = _do("mount", "-t", "tmpfs", "-o", f"size={_SIZE}", "tmpfs", str(folder))
@@ -63,6 +63,6 @@ def almost_full_disk(folder: Path, room: int) -> Generator[Disk]:
 
 
 def _do(*command: str) -> str:
-    """Return why it could not be done."""
+    """Run a command, and return why it failed, if it did."""
     done = subprocess.run(command, capture_output=True, text=True)
     return done.stderr.strip() or "it says not why" if done.returncode else ""

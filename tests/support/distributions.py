@@ -1,4 +1,4 @@
-"""Distributions that are installed as far as their own word goes, for integrations of nothing."""
+"""Distributions that consist of metadata only, for integrations that instrument nothing."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ __all__ = ["write_distribution"]
 
 def write_distribution(folder: Path, name: str, version: str, instrumentor: str = "") -> None:
     """
-    Write what an installed distribution says of itself.
+    Write the metadata of an installed distribution.
 
     Args:
-        folder: One on Python's path.
+        folder: A folder on Python's path.
         name: The distribution.
         version: Its version.
         instrumentor: Its entry point ``name = module:class`` for OpenTelemetry's loader, if any.

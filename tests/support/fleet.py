@@ -1,4 +1,4 @@
-"""What several processes sent, told apart as a backend would."""
+"""The telemetry of several processes, separated by instance as a backend does it."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ class Instance:
     One ``service.instance.id``.
 
     Args:
-        pids: Every ``process.pid`` that came with it.
-        spans: How often each span came, by name; segments aside.
-        stages: How many values the histograms hold, by stage: the last of a cumulative series.
+        pids: Every ``process.pid`` received with the id.
+        spans: Number of spans received, by name, without segments.
+        stages: Number of values in the histograms, by stage: the last state of each cumulative
+            series.
     """
 
     pids: set[int] = field(default_factory=set[int])
@@ -57,7 +58,8 @@ def counts_of(receiver: Receiver, stage: str) -> list[int]:
     """
     Return how often each instance went through ``stage``, in ascending order.
 
-    Each instance must be one process and no two the same, and spans and histograms agree.
+    Each instance must be one process, all processes must differ, and spans and histograms must
+    agree.
     """
     instances = list(instances_of(receiver).values())
     pids = [instance.pids for instance in instances]

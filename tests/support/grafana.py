@@ -14,10 +14,10 @@ import yaml
 __all__ = ["DASHBOARDS", "GRAFANA", "Query", "dashboards", "datasources", "queries", "said"]
 
 GRAFANA: Final = Path(__file__).resolve().parents[2] / "collector-config" / "grafana"
-"""Where they lie."""
+"""Folder of Grafana's files."""
 
 DASHBOARDS: Final = sorted((GRAFANA / "dashboards").glob("*.json"))
-"""The dashboards' files."""
+"""Files of the dashboards."""
 
 _VARIABLE: Final = re.compile(r"\$\{(\w+)(?::\w+)?\}|\$(\w+)")
 
@@ -41,18 +41,18 @@ class Query:
 
     @property
     def asks(self) -> str:
-        """The kind of data source, ``prometheus`` or ``tempo``."""
+        """Type of the data source, ``prometheus`` or ``tempo``."""
         source = self.target.get("datasource", self.panel.get("datasource"))
         return source["type"]
 
 
 def dashboards() -> dict[str, dict[str, Any]]:
-    """Return every dashboard by its file's name."""
+    """Return every dashboard by its file name."""
     return {path.name: json.loads(path.read_text("utf-8")) for path in DASHBOARDS}
 
 
 def queries() -> Iterator[Query]:
-    """Yield the queries of all panels, in the order in which they stand."""
+    """Yield the queries of all panels, in the order of the dashboards."""
     for name, dashboard in dashboards().items():
         for panel in dashboard["panels"]:
             for target in panel.get("targets", ()):
@@ -61,7 +61,7 @@ def queries() -> Iterator[Query]:
 
 
 def datasources() -> dict[str, dict[str, Any]]:
-    """Return every data source that is provisioned, by its uid."""
+    """Return every provisioned data source, by its uid."""
     return {
         each["uid"]: each
         for path in sorted((GRAFANA / "provisioning" / "datasources").glob("*.yaml"))
@@ -71,11 +71,11 @@ def datasources() -> dict[str, dict[str, Any]]:
 
 def said(text: str, values: Mapping[str, str]) -> str:
     """
-    Return a text with the values of its variables, as Grafana sends it.
+    Return a query with its variables replaced, as Grafana sends it.
 
     Args:
-        text: A query.
-        values: By variable, without ``$``; Grafana's own are among them.
+        text: The query.
+        values: Value by variable, without ``$``; includes Grafana's own variables.
 
     Raises:
         KeyError: The text has another variable.

@@ -1,4 +1,4 @@
-"""HAProxy before a server: it lets few requests through at once, and the others wait in it."""
+"""HAProxy in front of a server: it limits concurrent requests and queues the others."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from support.otlp import free_port
 __all__ = ["TELLS_ITS_WAIT", "HAProxy", "haproxy_before"]
 
 TELLS_ITS_WAIT: Final = 'http-response add-header Server-Timing "gateway;dur=%Tw"'
-"""What the documentation tells users to write, which is what a test runs."""
+"""The configuration line that the documentation recommends; the tests run exactly this line."""
 
-# `http-no-delay`: else it waits for more before it sends on a part of a stream.
+# Without `http-no-delay`, HAProxy waits for more data before it forwards a part of a stream.
 _CONFIG: Final = """
 global
   log stdout format raw local0
@@ -48,11 +48,11 @@ _DEADLINE_S: Final = 10.0
 @dataclass(frozen=True, slots=True)
 class HAProxy:
     """
-    A gateway that runs.
+    A running gateway.
 
     Args:
-        url: Where it listens.
-        log: Where it writes down each request when that has ended.
+        url: URL of the gateway.
+        log: File in which it logs each request at its end.
     """
 
     url: str
@@ -60,15 +60,16 @@ class HAProxy:
 
     @property
     def base_url(self) -> str:
-        """What an OpenAI client takes as its ``base_url``."""
+        """``base_url`` for an OpenAI client."""
         return f"{self.url}/v1"
 
     def waits_ms(self, requests: int) -> dict[int, int]:
         """
-        Return how long each request waited in it by its own log, by the caller's span id.
+        Return the waiting time of each request in HAProxy's log, by the caller's span id.
 
         Args:
-            requests: How many the log must hold; it writes after the client has its answer.
+            requests: Number of requests to wait for: HAProxy writes its log after the client has
+                the response.
         """
         deadline = time.monotonic() + _DEADLINE_S
         while True:
@@ -87,11 +88,11 @@ def haproxy_before(
     Run HAProxy inside the block.
 
     Args:
-        server_url: What it is a gateway to.
-        program: HAProxy's.
-        folder: For its configuration and its log.
-        at_once: Requests that it lets through; the others wait.
-        tells: Whether its answers say how long they waited.
+        server_url: URL of the server behind it.
+        program: Path of HAProxy.
+        folder: Folder for its configuration and its log.
+        at_once: Maximum number of concurrent requests; the others wait.
+        tells: Whether its responses report the waiting time.
     """
     port = free_port()
     config = folder / "haproxy.cfg"

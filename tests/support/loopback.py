@@ -1,4 +1,4 @@
-"""A server on the loopback interface that writes what it is told to, and when it did what."""
+"""A server on the loopback interface that writes scripted replies and records each instant."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from tests.support.tls import server_context
 
 __all__ = ["Ending", "Loopback", "Reply", "Visit", "chunked", "whole"]
 
-# On, after no time: closing then sends a reset instead of an orderly end.
+# With a linger time of 0, closing sends a reset instead of an orderly end.
 _LINGER_RESET: Final = struct.pack("ii", 1, 0)
 
 
 _LOOKS_UP_S: Final = 0.02
-"""How often who waits for a turn looks whether the server was stopped."""
+"""Interval at which a thread that waits for a turn checks whether the server was stopped."""
 
 
 class Ending(Enum):
-    """What becomes of a connection after a reply."""
+    """What happens to a connection after a reply."""
 
     KEEP = auto()
     CLOSE = auto()
@@ -39,14 +39,14 @@ class Ending(Enum):
 @dataclass(frozen=True, slots=True)
 class Reply:
     """
-    What is written in answer to one request.
+    The reply to one request.
 
     Args:
-        parts: Bytes, one write each.
+        parts: Bytes, one item per write.
         after_s: Seconds from the request's last byte to the first part.
         gap_s: Seconds between two parts.
-        ending: What becomes of the connection.
-        turns: Each part but the first waits for one, which the client releases.
+        ending: What happens to the connection afterwards.
+        turns: A semaphore that the client releases; each part except the first acquires it.
     """
 
     parts: tuple[bytes, ...]
@@ -64,7 +64,7 @@ def whole(
     ending: Ending = Ending.KEEP,
     **headers: str,
 ) -> Reply:
-    """Return a reply whose length is known: head and body, one write each."""
+    """Return a reply of known length: head and body, one write each."""
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     head = encode_head(status, {**named, "content-length": str(len(body))})
     return Reply((head, body) if body else (head,), after_s=after_s, ending=ending)
@@ -74,14 +74,14 @@ def chunked(
     *parts: bytes, gap_s: float = 0, ending: Ending = Ending.KEEP, cut: bool = False, **headers: str
 ) -> Reply:
     """
-    Return a chunked reply, one write a chunk.
+    Return a chunked reply, one write per chunk.
 
     Args:
         parts: The chunks.
-        gap_s: Seconds between two of them.
-        ending: What becomes of the connection.
+        gap_s: Seconds between two chunks.
+        ending: What happens to the connection afterwards.
         cut: Whether the end of the body is missing.
-        headers: Further headers, underscores for hyphens.
+        headers: Further headers, with underscores for hyphens.
     """
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     head = encode_head(200, {**named, "transfer-encoding": "chunked"})
@@ -92,14 +92,14 @@ def chunked(
 @dataclass(slots=True)
 class Visit:
     """
-    One request as the server saw it. Instants are those of ``CLOCK_MONOTONIC``, nanoseconds.
+    One request as the server saw it. Instants are ``CLOCK_MONOTONIC``, in nanoseconds.
 
     Args:
         connection: Number of the connection, from 0.
         request: The request.
-        handshake_ns: When the TLS handshake was begun and over.
-        accepted_ns: The request's last byte was there.
-        written_ns: Before each write.
+        handshake_ns: Start and end of the TLS handshake.
+        accepted_ns: Arrival of the request's last byte.
+        written_ns: Instant before each write.
     """
 
     connection: int
@@ -111,17 +111,17 @@ class Visit:
 
 class Loopback:
     """
-    Answers each request, over whatever connection, with the next of the replies.
+    A server that answers each request, on any connection, with the next reply.
 
-    A request for a tunnel is granted and uses up no reply: it leads to whom it names.
+    It accepts a request for a tunnel without using a reply, and connects it to the requested host.
 
     Args:
-        replies: What is answered, in order; a request beyond them finds the connection closed.
-        secure: Whether it speaks TLS.
-        handshake_s: Seconds for which it leaves a TLS handshake waiting.
-        tunnel_after_s: Seconds for which it leaves a request for a tunnel waiting.
-        tunnel_status: What it answers such a request; any but 200 refuses it.
-        unix: Where to listen instead, a path in the file system.
+        replies: The replies, in order; after the last one, the server closes the connection.
+        secure: Whether it uses TLS.
+        handshake_s: Delay before a TLS handshake, in seconds.
+        tunnel_after_s: Delay before the response to a tunnel request, in seconds.
+        tunnel_status: Status of that response; any other than 200 refuses the tunnel.
+        unix: Path of a Unix socket to listen on instead.
     """
 
     def __init__(
@@ -146,11 +146,11 @@ class Loopback:
         self._threads: list[threading.Thread] = []
         self._open: list[socket.socket] = []
         self.visits: list[Visit] = []
-        """What was asked so far, in order."""
+        """The requests so far, in order."""
         self.tunnels: list[tuple[int, int]] = []
-        """When each request for a tunnel was there and answered: ``CLOCK_MONOTONIC``, ns."""
+        """Arrival and answer of each tunnel request: ``CLOCK_MONOTONIC``, in nanoseconds."""
         self.connections = 0
-        """How many connections there were so far."""
+        """Number of connections so far."""
         self.port = 0
 
     def __enter__(self) -> Self:
@@ -174,7 +174,7 @@ class Loopback:
         """Close every connection and wait for its thread."""
         self._stop.set()
         with suppress(OSError):
-            # Closing alone does not wake who waits in `accept`.
+            # Closing alone does not wake a thread that is blocked in `accept`.
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         for connection in list(self._open):
@@ -185,12 +185,12 @@ class Loopback:
 
     @property
     def secure(self) -> bool:
-        """Whether it speaks TLS."""
+        """Whether it uses TLS."""
         return self._context is not None
 
     @property
     def url(self) -> str:
-        """Where it is, by an address that needs no look-up."""
+        """URL of the server, with an address that needs no look-up."""
         return f"{'http' if self._context is None else 'https'}://127.0.0.1:{self.port}"
 
     def _start(self, target: object, *args: object) -> None:
@@ -206,7 +206,8 @@ class Loopback:
             except OSError:
                 return
             if self._unix is None:
-                # Otherwise a write may wait for the acknowledgement of the one before.
+                # With Nagle's algorithm, a write may wait for the acknowledgement of the previous
+                # one.
                 connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._open.append(connection)
             self.connections += 1
@@ -237,7 +238,7 @@ class Loopback:
                         return
 
     def _answer(self, connection: socket.socket, visit: Visit) -> bool:
-        """Write the next reply; return whether the connection is kept."""
+        """Write the next reply; return whether the connection stays open."""
         try:
             reply = self._replies.get_nowait()
         except queue.Empty:
@@ -255,7 +256,7 @@ class Loopback:
         return reply.ending is Ending.KEEP
 
     def _takes_turn(self, turns: threading.Semaphore) -> bool:
-        """Wait for a turn; return whether there was one before the server was stopped."""
+        """Wait for a turn; return ``False`` if the server was stopped first."""
         while not turns.acquire(timeout=_LOOKS_UP_S):
             if self._stop.is_set():
                 return False

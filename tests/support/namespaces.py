@@ -1,4 +1,4 @@
-"""Network namespaces of the kernel, joined by a bridge: machines of their own to their programs."""
+"""Network namespaces of the kernel, joined by a bridge: separate machines for their programs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import pytest
 __all__ = ["NO_PROXY", "Namespace", "namespaces"]
 
 NO_PROXY: Final = {"NO_PROXY": "*", "no_proxy": "*"}
-"""For programs in a namespace, from which no proxy can be reached."""
+"""Environment for programs in a namespace, which cannot reach a proxy."""
 
 _CLONE_NEWNET: Final = 0x40000000
 _FOLDER: Final = Path("/run/netns")
@@ -30,13 +30,13 @@ _CABLE: Final = "cable"
 @dataclass(frozen=True, slots=True)
 class Namespace:
     """
-    One of them.
+    One network namespace.
 
     Args:
-        name: Its own in the whole system.
-        address: Where the others reach it; its loopback interface is its own.
+        name: Unique name in the whole system.
+        address: Address for the other namespaces; the loopback interface is private.
         hub: The namespace with the bridge.
-        port: The interface of the bridge that its cable leads to; the hub itself has none.
+        port: The bridge's interface for this namespace; unused for the hub itself.
     """
 
     name: str
@@ -47,9 +47,9 @@ class Namespace:
     @contextmanager
     def entered(self) -> Generator[None]:
         """
-        Be in it inside the block: this thread, the sockets it opens, the programs it starts.
+        Move this thread, with new sockets and programs, into the namespace inside the block.
 
-        What was opened or started stays in it afterwards.
+        Sockets and programs of the block stay in the namespace afterwards.
         """
         back = os.open(_OWN, os.O_RDONLY | os.O_CLOEXEC)
         there = os.open(_FOLDER / self.name, os.O_RDONLY | os.O_CLOEXEC)
@@ -64,26 +64,26 @@ class Namespace:
             os.close(back)
 
     def cut(self) -> None:
-        """Pull the cable: what it sends, or is sent, is lost without a word."""
+        """Disconnect the namespace: all packets to and from it are lost without an error."""
         _ip(f"-n {self.hub} link set {self.port} down")
 
     def mend(self) -> None:
-        """Plug it in again."""
+        """Connect the namespace again."""
         _ip(f"-n {self.hub} link set {self.port} up")
 
 
 @contextmanager
 def namespaces(count: int) -> Generator[tuple[Namespace, ...]]:
     """
-    Make a hub and so many namespaces around it inside the block; skip where that is not allowed.
+    Create connected namespaces inside the block; skip the test if that is not allowed.
 
-    They reach one another, and nothing outside.
+    The namespaces reach one another, and nothing outside.
 
     Args:
-        count: How many, beside the hub.
+        count: Number of namespaces in addition to the hub.
 
     Yields:
-        The hub first.
+        The hub, then the others.
     """
     if shutil.which("ip") is None:
         pytest.skip("there is no program ip: apt-get install iproute2")
@@ -118,7 +118,7 @@ def _bring_up(namespace: Namespace, interface: str) -> None:
 
 
 def _ip_if_allowed(command: str) -> None:
-    """Skip the test where the kernel, or who runs it, does not allow that."""
+    """Run ``ip``; skip the test if the kernel or the user's permissions do not allow it."""
     done = subprocess.run(["ip", *command.split()], capture_output=True, text=True)
     if done.returncode != 0:
         pytest.skip(f"ip {command}: {done.stderr.strip()}")
@@ -130,7 +130,7 @@ def _ip(command: str) -> None:
 
 
 def _enter(namespace: int) -> None:
-    # `os.setns` is there from Python 3.12 on.
+    # `os.setns` exists from Python 3.12 on.
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.setns(namespace, _CLONE_NEWNET) != 0:
         number = ctypes.get_errno()

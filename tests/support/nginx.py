@@ -1,4 +1,4 @@
-"""nginx before a server: it sends a stream on as it comes, or saves it up."""
+"""nginx in front of a server: it forwards a stream immediately, or buffers it."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ http {{
   }}
 }}
 """
-# Servers ask it not to save streams up, by a header. A gateway that does not listen and compresses
-# sends nothing before the compressor has enough, or the answer is over.
+# Servers ask nginx by a header not to buffer a stream. A gateway that ignores the header and
+# compresses sends nothing until the compressor has enough data or the response ends.
 _SAVES_UP: Final = """
       proxy_ignore_headers X-Accel-Buffering;
       gzip on;
@@ -51,13 +51,13 @@ def nginx_before(server_url: str, program: Path, folder: Path, *, saves_up: bool
     Run nginx inside the block.
 
     Args:
-        server_url: What it is a gateway to.
-        program: nginx's.
-        folder: For its configuration, its log and its temporary files.
-        saves_up: Whether it keeps an answer until that is whole, whatever the server asks for.
+        server_url: URL of the server behind it.
+        program: Path of nginx.
+        folder: Folder for its configuration, log and temporary files.
+        saves_up: Whether it buffers a response until its end, ignoring the server's header.
 
     Yields:
-        Where it listens.
+        URL of the gateway.
     """
     port = free_port()
     config = folder / "nginx.conf"
@@ -67,7 +67,7 @@ def nginx_before(server_url: str, program: Path, folder: Path, *, saves_up: bool
         )
     )
     with running(
-        # Its own prefix, and where it logs before it has read its configuration.
+        # A private prefix, and the log destination until the configuration is read.
         [program, "-p", folder, "-c", config, "-e", "stderr"],
         log=folder / "nginx.log",
         ready=lambda: listens(port),

@@ -1,4 +1,4 @@
-"""OpenTelemetry's receivers of others on loopback, and how to read what leaves."""
+"""Third-party OTLP receivers on loopback, and functions that read exported telemetry."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ Attributes = dict[str, str | bool | int | float | tuple[str, ...]]
 
 
 def free_port() -> int:
-    """Return a port on loopback that nobody listens on, for what cannot choose its own."""
+    """Return a free port on loopback, for a program that cannot choose its own."""
     return free_ports(1)[0]
 
 
 def free_ports(count: int) -> list[int]:
-    """Return several; asked one by one, the same may come twice."""
+    """Return several distinct free ports; separate calls could return the same port twice."""
     with ExitStack() as probes:
         sockets = [probes.enter_context(socket.socket()) for _ in range(count)]
         for probe in sockets:
@@ -66,10 +66,10 @@ def free_ports(count: int) -> list[int]:
 @dataclass(slots=True)
 class Tap:
     """
-    What ``oteltap`` has received.
+    The telemetry that ``oteltap`` has received.
 
     Args:
-        url: Where it listens, without a path.
+        url: URL of the receiver, without a path.
     """
 
     url: str
@@ -78,16 +78,16 @@ class Tap:
     _last: asyncio.Future[tuple[Span, Metric]] | None = None
 
     def listen(self, receiver: OtelTapHttpProtobufReceiver) -> None:
-        """Hear everything from now on; what nobody waits for is forgotten."""
+        """Start to receive; ``oteltap`` discards telemetry that no task waits for."""
         self._last = asyncio.gather(
             receiver.await_trace(self._hear_span), receiver.await_metric(self._hear_metric)
         )
 
     async def everything(self) -> None:
         """
-        Return when all that was sent so far is in :attr:`spans` and :attr:`metrics`.
+        Wait until everything sent so far is in :attr:`spans` and :attr:`metrics`.
 
-        It hands over in order of arrival, so what is sent now comes last.
+        ``oteltap`` delivers in order of arrival, so a marker that is sent now arrives last.
         """
         assert self._last is not None
         await asyncio.to_thread(self._send_last)
@@ -138,7 +138,7 @@ def _post(url: str, body: bytes) -> None:
 
 
 def rotel_agent() -> Path | None:
-    """Return rotel's program, ``None`` where it is not installed."""
+    """Return the path of rotel's program, ``None`` if it is not installed."""
     package = find_spec("rotel")
     if package is None or package.origin is None:
         return None
@@ -154,8 +154,8 @@ def rotel_before(
     Run rotel inside the block: OTLP in over gRPC and HTTP, OTLP over HTTP out.
 
     Yields:
-        Where it takes gRPC and where HTTP, and the process: asked to end, it first sends on what
-        it holds.
+        Its port for gRPC, its port for HTTP, and its process, which exports everything it holds
+        when it is terminated.
     """
     grpc, http = free_port(), free_port()
     with (
@@ -185,7 +185,7 @@ def rotel_before(
 
 
 def await_listener(port: int, host: str = "127.0.0.1") -> None:
-    """Return when somebody listens on ``port``, of the loopback interface unless said."""
+    """Wait until a program listens on ``port``, by default of the loopback interface."""
     deadline = time.monotonic() + _DEADLINE_S
     while True:
         with suppress(ConnectionRefusedError), socket.create_connection((host, port)):
@@ -210,8 +210,8 @@ def percentile_of(points: Iterable[ExponentialHistogramDataPoint], percentile: f
     """
     Return a percentile of all points together, in seconds, as a backend computes it.
 
-    The rank is a ceiling, the value the geometric middle of its bucket. The points must be of
-    one scale.
+    The rank is rounded up, and the value is the geometric middle of its bucket. All points must
+    have the same scale.
     """
     counts: Counter[int] = Counter()
     scales: set[int] = set()

@@ -1,4 +1,4 @@
-"""Phoenix's page of a trace in a real browser."""
+"""Phoenix's web page of a trace in a real browser."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, Final
 __all__ = ["BROWSER", "names_shown", "trace_page"]
 
 BROWSER: Final = "chromium"
-"""The program; what playwright would fetch for itself is not needed."""
+"""Name of the program; playwright's own download is not needed."""
 
 _FLAGS: Final = (
     "--no-sandbox",
@@ -24,24 +24,24 @@ _FLAGS: Final = (
 )
 _WIDTH: Final = 1800
 _HEIGHT: Final = 2100
-"""High enough for some forty spans, which the page would else scroll."""
+"""Height for about forty spans without scrolling."""
 _EDGE: Final = "[role=separator][aria-controls=trace-tree]"
 _DETAILS: Final = 330
-"""What is left for the details of a span when the tree has its bars."""
+"""Width of the span details that leaves space for the bars of the tree."""
 
 
 @contextmanager
 def trace_page(url: str, browser: Path, spans: int) -> Generator[Any]:
     """
-    Open a trace inside the block, the tree wide enough for a bar beside each span.
+    Open a trace inside the block, with a tree wide enough for a bar next to each span.
 
     Args:
-        url: Of the page.
-        browser: The program.
-        spans: How many the trace has, all of which must be shown.
+        url: URL of the page.
+        browser: Path of the browser.
+        spans: Number of spans in the trace, all of which must be shown.
 
     Yields:
-        What playwright found of the page: the part that the trace is in.
+        playwright's element that contains the trace.
     """
     playwright: Any = import_module("playwright.sync_api")
     with playwright.sync_playwright() as driver:
@@ -63,7 +63,7 @@ def trace_page(url: str, browser: Path, spans: int) -> Generator[Any]:
 
 
 def names_shown(trace: Any) -> list[str]:
-    """Return what the rows of the tree are called, from above."""
+    """Return the names in the rows of the tree, from top to bottom."""
     return [name.strip() for name in _nodes(trace).locator(".span-node__heading").all_inner_texts()]
 
 

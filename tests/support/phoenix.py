@@ -1,4 +1,4 @@
-"""Phoenix, and a story told to it by processes of their own: a client, a server, a model."""
+"""Phoenix, with a trace exported by separate processes: a client, a server and a model."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SERVES: Final = _HERE / "pages" / "serves_phoenix.py"
 _REFERENCE: Final = _HERE.parent / "docs" / "guides" / "reference_server.py"
 
 _START_S: Final = 120.0
-"""The first time it makes its database."""
+"""On its first start Phoenix creates its database."""
 _REQUEST_S: Final = 30.0
 _MOST: Final = 1000
 _KEY: Final = "key"
@@ -34,28 +34,28 @@ _TOKENS: Final = "rootSpan{cumulativeTokenCountTotal}"
 @dataclass(frozen=True, slots=True)
 class Phoenix:
     """
-    A Phoenix that runs.
+    A running Phoenix.
 
     Args:
-        url: Its page, its API, and where it takes OTLP over HTTP.
+        url: URL of its page, its API and its OTLP receiver over HTTP.
     """
 
     url: str
 
     def spans(self, trace_id: str) -> list[dict[str, Any]]:
-        """Return what it has of a trace, in order of time."""
+        """Return the spans of a trace, in order of time."""
         path = f"/v1/projects/default/spans?trace_id={trace_id}&limit={_MOST}"
         return sorted(self._get(path)["data"], key=lambda span: (span["start_time"], span["id"]))
 
     def tokens(self, trace_id: str) -> float:
-        """Return how many tokens it says that the root of a trace and all beneath have."""
+        """Return the number of tokens that Phoenix shows for the whole trace."""
         asked = f'{{projects{{edges{{node{{trace(traceId:"{trace_id}"){{{_TOKENS}}}}}}}}}}}'
         found = self._get("/graphql", {"query": asked})
         (project,) = found["data"]["projects"]["edges"]
         return project["node"]["trace"]["rootSpan"]["cumulativeTokenCountTotal"]
 
     def page(self, trace_id: str) -> str:
-        """Return where a browser sees a trace."""
+        """Return the URL of a trace's page."""
         (project,) = [
             each for each in self._get("/v1/projects")["data"] if each["name"] == "default"
         ]
@@ -75,11 +75,11 @@ class Phoenix:
 @dataclass(frozen=True, slots=True)
 class Told:
     """
-    A request that waited, as the one who made it and Phoenix know it.
+    A request that waited in a queue, as its client recorded it, and its trace in Phoenix.
 
     Args:
-        phoenix: Where its trace is.
-        records: What latspan recorded of it where it was made: the request and its call.
+        phoenix: The Phoenix that has the trace.
+        records: The client's own records of the request and its call.
     """
 
     phoenix: Phoenix
@@ -87,17 +87,17 @@ class Told:
 
     @property
     def trace_id(self) -> str:
-        """Of its trace."""
+        """Id of the request's trace."""
         return self.records[0]["trace_id"]
 
 
 @contextmanager
 def phoenix_serving(folder: Path) -> Generator[Phoenix]:
     """
-    Run Phoenix inside the block, on the loopback interface alone.
+    Run Phoenix inside the block, on the loopback interface only.
 
     Args:
-        folder: For its database and its log.
+        folder: Folder for its database and its log.
     """
     http, grpc = free_ports(2)
     variables = {
@@ -105,7 +105,7 @@ def phoenix_serving(folder: Path) -> Generator[Phoenix]:
         "PHOENIX_PORT": str(http),
         "PHOENIX_GRPC_PORT": str(grpc),
         "PHOENIX_WORKING_DIR": str(folder),
-        # Neither figures nor assets of others: nothing leaves the machine.
+        # No usage statistics and no external assets: nothing leaves the machine.
         "PHOENIX_TELEMETRY_ENABLED": "false",
         "PHOENIX_ALLOW_EXTERNAL_RESOURCES": "false",
         "PHOENIX_DISABLE_AGENT_ASSISTANT": "true",
@@ -123,10 +123,10 @@ def phoenix_serving(folder: Path) -> Generator[Phoenix]:
 @contextmanager
 def told(folder: Path) -> Generator[Told]:
     """
-    Ask the documentation's reference server five times, and find in Phoenix who waited longest.
+    Send five requests to the documentation's reference server; yield the one that waited longest.
 
     Args:
-        folder: For everybody's logs.
+        folder: Folder for the logs of all processes.
     """
     with phoenix_serving(folder) as phoenix:
         exports = {"LATSPAN_ENDPOINT": phoenix.url, "OTEL_METRICS_EXPORTER": "none"}
@@ -150,7 +150,7 @@ def told(folder: Path) -> Generator[Told]:
                 LATSPAN_SERVICE_NAME="shop",
                 **exports,
             )
-        # Who served has ended too, so all is sent.
+        # The servers have ended too, so all spans are sent.
         records = json.loads(printed)
         longest = max(records, key=_queue_ns)["trace_id"]
         eventually(lambda: phoenix.spans(longest), _whole)
@@ -162,7 +162,7 @@ def _queue_ns(record: dict[str, Any]) -> int:
 
 
 def _whole(spans: list[dict[str, Any]]) -> bool:
-    """Say whether every process has told its part."""
+    """Return whether every process has exported its part of the trace."""
     held = {span["context"]["span_id"] for span in spans}
     orphans = [span for span in spans if span["parent_id"] and span["parent_id"] not in held]
     names = [span["name"] for span in spans]

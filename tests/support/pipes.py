@@ -1,4 +1,4 @@
-"""Named pipes that hold up whoever reads them, so that several work at once."""
+"""Named pipes that block their readers, so that several readers are active at the same time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _DEADLINE_S: Final = 30.0
 
 
 def pipes_in(folder: Path, count: int) -> list[Path]:
-    """Make named pipes in ``folder``."""
+    """Create named pipes in ``folder``."""
     pipes = [folder / f"pipe-{number}" for number in range(count)]
     for pipe in pipes:
         os.mkfifo(pipe)
@@ -26,11 +26,11 @@ def pipes_in(folder: Path, count: int) -> list[Path]:
 @contextmanager
 def all_at_once(pipes: Iterable[Path], begin: Callable[[Path], None]) -> Generator[None]:
     """
-    Have a reader at every pipe before any of them may go on, and let them go at the block's end.
+    Start a reader at every pipe, and block all readers until the end of the block.
 
     Args:
-        pipes: One after the other.
-        begin: Makes somebody read the pipe.
+        pipes: The pipes, in order.
+        begin: Starts the reader of a pipe.
     """
     with ExitStack() as held:
         for pipe in pipes:

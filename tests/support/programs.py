@@ -1,4 +1,4 @@
-"""Programs that tests run as a user would: in a process of their own, with a clean environment."""
+"""Programs that tests run as a user would: in their own process, with a clean environment."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from latspan.testing import Script
 __all__ = ["PROGRAMS", "Driven", "driving", "run_program", "serving", "traffic_plan"]
 
 PROGRAMS: Final = Path(__file__).parents[1] / "behaviour" / "programs"
-"""Where they lie."""
+"""Folder of the programs."""
 
 _DEADLINE_S: Final = 60
 _DRIVEN_S: Final = 180
@@ -35,12 +35,13 @@ def run_program(name: str, *arguments: str, under: Sequence[str] = (), **variabl
 
     Args:
         name: The program.
-        arguments: Its command line.
-        under: A command that runs it, and its options.
-        variables: Environment variables, in place of any ``OTEL_*`` and ``LATSPAN_*`` of ours.
+        arguments: Its arguments.
+        under: A command that runs it, with its options.
+        variables: Environment variables that replace all ``OTEL_*`` and ``LATSPAN_*`` of this
+            process.
 
     Returns:
-        What it printed; it must have ended well, and said nothing on standard error.
+        Its standard output; it must succeed and write nothing to standard error.
     """
     done = subprocess.run(
         [*under, sys.executable, *_WARNINGS, str(PROGRAMS / f"{name}.py"), *arguments],
@@ -55,10 +56,10 @@ def run_program(name: str, *arguments: str, under: Sequence[str] = (), **variabl
 
 class Driven:
     """
-    A program that does what it is told: a command a line in, documents a line out.
+    A program that reads one command per line and writes one JSON document per line.
 
     Args:
-        process: Where it runs.
+        process: Its process.
     """
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
@@ -69,7 +70,7 @@ class Driven:
         self._documents = process.stdout
 
     def tell(self, command: str) -> None:
-        """Have it do something, and go on."""
+        """Send a command, and do not wait for a result."""
         self._commands.write(f"{command}\n")
         self._commands.flush()
 
@@ -78,19 +79,19 @@ class Driven:
         self._process.send_signal(number)
 
     def hear(self) -> dict[str, Any]:
-        """Return its next document."""
+        """Return the program's next document."""
         line = self._documents.readline()
         assert line, "the program has ended, or had to be"
         document: dict[str, Any] = json.loads(line)
         return document
 
     def do(self, command: str) -> dict[str, Any]:
-        """Have it do something, and return the document about it."""
+        """Send a command, and return the resulting document."""
         self.tell(command)
         return self.hear()
 
     def calls(self, count: int) -> Iterator[dict[str, Any]]:
-        """Have it ask so many times, and yield each answer when it is there."""
+        """Have the program make ``count`` requests, and yield the document of each."""
         self.tell(f"call {count}")
         for _ in range(count):
             yield self.hear()
@@ -99,15 +100,15 @@ class Driven:
 @contextmanager
 def driving(name: str, *arguments: str, **variables: str) -> Generator[Driven]:
     """
-    Run ``tests/behaviour/programs/<name>.py`` inside the block; after, its input is at its end.
+    Run ``tests/behaviour/programs/<name>.py`` inside the block, then close its input.
 
     Args:
         name: The program.
-        arguments: Its command line.
-        variables: As for :func:`run_program`.
+        arguments: Its arguments.
+        variables: As in :func:`run_program`.
 
     Yields:
-        What tells it what to do. It must end well by itself, and say nothing on standard error.
+        A handle to control it. It must succeed by itself and write nothing to standard error.
     """
     with (
         tempfile.TemporaryFile("w+") as errors,
@@ -120,7 +121,7 @@ def driving(name: str, *arguments: str, **variables: str) -> Generator[Driven]:
             text=True,
         ) as process,
     ):
-        # Else who hears would wait for ever.
+        # Without the timer, `hear` could wait forever.
         deadline = threading.Timer(_DRIVEN_S, process.kill)
         deadline.start()
         try:
@@ -137,15 +138,15 @@ def driving(name: str, *arguments: str, **variables: str) -> Generator[Driven]:
 @contextmanager
 def serving(log: Path, *arguments: str, **variables: str) -> Generator[subprocess.Popen[bytes]]:
     """
-    Run ``python -m ARGUMENTS`` beside the programs inside the block, and ask it to end after.
+    Run ``python -m ARGUMENTS`` in the programs' folder inside the block, then terminate it.
 
     Args:
-        log: What it says goes here.
-        arguments: A server, its application, its command line.
-        variables: As for :func:`run_program`.
+        log: File for its output.
+        arguments: A server, its application and its options.
+        variables: As in :func:`run_program`.
 
     Yields:
-        The process, which must end by itself when it is asked to.
+        The process, which must end when it is asked to.
     """
     with (
         log.open("wb") as output,
@@ -167,7 +168,7 @@ def serving(log: Path, *arguments: str, **variables: str) -> Generator[subproces
 
 
 def traffic_plan() -> Iterator[Script]:
-    """Yield the answer to each request of ``programs/traffic.py``, in order."""
+    """Yield the scripted response to each request of ``programs/traffic.py``, in order."""
     for number in range(16):
         yield Script.chat(tokens=5, queue_ms=1, prefill_ms=2 + number % 7, gap_ms=2)
     yield Script.chat(tokens=2, prefill_ms=3, gap_ms=1)

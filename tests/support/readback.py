@@ -1,4 +1,6 @@
-"""What every backend is read back with: JSON over HTTP, OTLP's own JSON, and all a span says."""
+"""
+Functions to read telemetry back from backends: JSON over HTTP, OTLP's JSON, and span contents.
+"""
 
 from __future__ import annotations
 
@@ -27,13 +29,13 @@ _DEADLINE_S: Final = 30.0
 @dataclass(frozen=True, slots=True)
 class Seen:
     """
-    All that a span says.
+    The contents of a span.
 
     Args:
-        parent: Its parent's id in hexadecimal, empty for a root.
-        start_ns: Unix nanoseconds, as ``end_ns``.
+        parent: Parent's id in hexadecimal, empty for a root.
+        start_ns: Start in Unix nanoseconds; ``end_ns`` likewise.
         status: Code and message.
-        events: Name, Unix nanoseconds and attributes of each.
+        events: Name, Unix nanoseconds and attributes of each event.
         scope: Name and version.
     """
 
@@ -54,14 +56,14 @@ class Seen:
 
 
 def spans_in(traces: TracesData) -> Iterator[Span]:
-    """Yield every span, whoever sent it."""
+    """Yield every span, of every sender."""
     for resource in traces.resource_spans:
         for scope in resource.scope_spans:
             yield from scope.spans
 
 
 def by_trace(traces: TracesData) -> dict[str, list[Span]]:
-    """Return them by the id of their trace."""
+    """Return the spans by trace id."""
     found: defaultdict[str, list[Span]] = defaultdict(list)
     for span in spans_in(traces):
         found[span.trace_id.hex()].append(span)
@@ -94,14 +96,14 @@ def spans_of(traces: TracesData) -> dict[str, dict[str, Seen]]:
 
 
 def get_json(url: str) -> Any:
-    """Return what is there; an answer that is no success raises ``HTTPError``."""
+    """Return the document at a URL; raise ``HTTPError`` unless the response is a success."""
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     with opener.open(url, timeout=_DEADLINE_S) as answer:
         return json.load(answer)
 
 
 def from_otlp_json(held: Any, message: Data) -> Data:
-    """Return a message as OTLP's JSON has it: ids in hexadecimal, where protobuf's has base64."""
+    """Parse OTLP's JSON, in which ids are hexadecimal and not base64 as in protobuf's JSON."""
     _make_base64(held)
     return ParseDict(held, message)
 

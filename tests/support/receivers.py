@@ -1,4 +1,4 @@
-"""OTLP receivers on loopback: they take, refuse, or never answer, as they are told."""
+"""OTLP receivers on loopback that accept, refuse or never answer, as a test configures them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Export = ExportTraceServiceRequest | ExportMetricsServiceRequest | ExportLogsSer
 
 _LONGEST_S: Final = 60.0
 _GRPC_THREADS: Final = 32
-"""Each that hangs has one."""
+"""Each request without an answer occupies a thread."""
 
 _NOTHING_TO_SAY: Final = b""
 """A response of either service without fields."""
@@ -55,10 +55,10 @@ _GRPC_STATUS: Final = {
 @dataclass(slots=True)
 class Receiver:
     """
-    Whole export requests, resource and scope included, which ``oteltap`` leaves out.
+    The complete export requests, with resource and scope, which ``oteltap`` omits.
 
     Args:
-        url: Where it listens, without a path.
+        url: URL of the receiver, without a path.
     """
 
     url: str
@@ -69,7 +69,7 @@ class Receiver:
     logs: list[ExportLogsServiceRequest] = field(default_factory=list[ExportLogsServiceRequest])
 
     def take(self, sent: Export) -> None:
-        """Keep what was sent."""
+        """Store an export request."""
         if isinstance(sent, ExportTraceServiceRequest):
             self.traces.append(sent)
         elif isinstance(sent, ExportMetricsServiceRequest):
@@ -110,11 +110,12 @@ class Receiver:
 @dataclass(frozen=True, slots=True)
 class Refusal:
     """
-    How a batch is refused.
+    How a request is refused.
 
     Args:
-        status: What is answered; over gRPC the status that is the same. ``None`` answers never.
-        retry_after: Makes the header of that name, at the moment of the answer; HTTP's alone.
+        status: HTTP status, or over gRPC the corresponding status; ``None`` never answers.
+        retry_after: Returns the value of the ``Retry-After`` header when the answer is sent; HTTP
+            only.
     """
 
     status: HTTPStatus | None
@@ -124,17 +125,16 @@ class Refusal:
 @dataclass(slots=True)
 class Refusing:
     """
-    A receiver, and what it has refused.
+    A receiver, and the requests that it has refused.
 
     Args:
-        url: Where it listens, without a path.
-        refusal: What it does now; ``None`` takes.
-        taken: What it took.
-        asked: Of each batch of spans: Unix time in seconds when it came, whether it was taken, and
-            how many spans it had.
-        asked_metrics: Of each request with metrics, the first two of these.
-        headers: What came with each batch, names in lower case; of gRPC without those that are
-            its own.
+        url: URL of the receiver, without a path.
+        refusal: Current refusal; ``None`` accepts.
+        taken: The accepted requests.
+        asked: For each batch of spans: arrival in Unix seconds, whether it was accepted, and its
+            number of spans.
+        asked_metrics: For each request with metrics: the first two of these values.
+        headers: Headers of each batch, with names in lower case; over gRPC without its own headers.
     """
 
     url: str
@@ -147,11 +147,11 @@ class Refusing:
 
     @property
     def refused(self) -> int:
-        """How many batches of spans were refused so far."""
+        """Number of batches of spans refused so far."""
         return sum(not taken for _, taken, _ in self.asked)
 
     def receive(self, sent: Export) -> Refusal | None:
-        """Take what was sent, or return how it is refused, once that is time."""
+        """Accept the request, or return its refusal when it is time to send it."""
         refusal = self.refusal
         if isinstance(sent, ExportTraceServiceRequest):
             scopes = [scope for held in sent.resource_spans for scope in held.scope_spans]
@@ -177,16 +177,16 @@ def refusing(
     longest: int | None = None,
 ) -> Generator[Refusing]:
     """
-    Run one inside the block.
+    Run a receiver inside the block.
 
     Args:
-        protocol: What it speaks.
-        refusal: What it does at first.
-        tls: Whether over TLS, with the certificate of :mod:`support.tls`.
-        mutual: Whether a client must show that certificate, too.
-        compressed: Whether it understands what is compressed.
-        longest: Bytes of the longest message that it takes: over HTTP any length unless given,
-            over gRPC 4 MiB, as its libraries have it.
+        protocol: Its protocol.
+        refusal: Its initial refusal.
+        tls: Whether it uses TLS, with the certificate of :mod:`support.tls`.
+        mutual: Whether a client must present that certificate too.
+        compressed: Whether it accepts compressed requests.
+        longest: Maximum length of a message in bytes; by default unlimited over HTTP, and 4 MiB
+            over gRPC, which is the limit of its libraries.
     """
     held = Refusing("", refusal, Receiver(""))
     serve = _over_grpc if protocol == "grpc" else _over_http
@@ -231,7 +231,7 @@ def _over_http(
 
     class Server(ThreadingHTTPServer):
         def handle_error(self, request: object, client_address: object) -> None:
-            """Say nothing of who does not speak TLS, or went away."""
+            """Ignore clients that do not use TLS or have disconnected."""
 
     with Server(("127.0.0.1", 0), Handler) as server:
         if tls:
@@ -249,7 +249,7 @@ def _over_http(
 
 @contextmanager
 def receiving() -> Generator[Receiver]:
-    """Run one over HTTP inside the block that takes everything."""
+    """Run a receiver over HTTP that accepts everything inside the block."""
     with refusing("http/protobuf", None) as receiver:
         yield receiver.taken
 
@@ -258,7 +258,7 @@ def receiving() -> Generator[Receiver]:
 def _over_grpc(
     held: Refusing, tls: bool, mutual: bool, compressed: bool, longest: int | None
 ) -> Generator[int]:
-    # It is slow to load, and most speak HTTP.
+    # grpc is slow to import, and most receivers use HTTP.
     import grpc
 
     def receive(sent: Export, context: grpc.ServicerContext) -> bytes:
@@ -268,7 +268,7 @@ def _over_grpc(
             context.abort(grpc.StatusCode[_GRPC_STATUS[refusal.status]], "not now")
         return _NOTHING_TO_SAY
 
-    # A bit for each algorithm; the lowest is of none.
+    # One bit per algorithm; the lowest bit is for no compression.
     understood = [] if compressed else [("grpc.compression_enabled_algorithms_bitset", 1)]
     limited = [] if longest is None else [("grpc.max_receive_message_length", longest)]
     server = grpc.server(ThreadPoolExecutor(_GRPC_THREADS), options=[*understood, *limited])

@@ -1,4 +1,4 @@
-"""Records for tests that do not care what was recorded."""
+"""Records for tests that do not depend on their contents."""
 
 from __future__ import annotations
 

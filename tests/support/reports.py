@@ -1,8 +1,8 @@
 """
-One answer of each source, shaped as that source shapes it, and what is to be read from it.
+One response of each source, in that source's format, and the expected timings.
 
-All tell of one call: 200 ms in a queue, 500 ms of prefill, 900 ms of generation, 1.7 s in all, and
-of a gateway 60 ms.
+All describe the same call: 200 ms in a queue, 500 ms of prefill, 900 ms of generation, 1.7 s in
+total, and 60 ms in a gateway.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ MS = NS_PER_MS
 @dataclass(frozen=True)
 class Said:
     """
-    An answer of one source's.
+    One response of a source.
 
     Args:
         system: The source.
-        read: What is to be read, its raw values apart; times in milliseconds.
-        body: Its body, or the chunk of a stream that holds the times.
+        read: The expected timings without raw values; times in milliseconds.
+        body: Its body, or the chunk of a stream that contains the times.
         headers: Its headers.
-        needs: The ways to the fields of the body by which it is recognised.
+        needs: Paths of the fields of the body that identify the source.
         streamed: Whether it came in chunks.
     """
 
@@ -43,14 +43,14 @@ class Said:
     streamed: bool = False
 
     def answer(self) -> Answer:
-        """Return it, a stream's with a chunk before it and behind it."""
+        """Return the response; a stream has one more chunk before and one after the times."""
         if not self.streamed:
             return Answer(False, (self.body,), self.headers)
         chunk = {"choices": [{"delta": {"content": "word"}}]}
         return Answer(True, (chunk, self.body, {"choices": []}), self.headers)
 
     def reported(self, raw: Mapping[str, float]) -> ReportedTimings:
-        """Return what is to be read of it."""
+        """Return the expected timings."""
         times = {
             name: value if isinstance(value, bool) else round(value * MS)
             for name, value in self.read.items()
@@ -58,7 +58,7 @@ class Said:
         return ReportedTimings(self.system, raw=raw, **times)
 
     def with_number(self, change: Callable[[float], Any]) -> Said:
-        """Return it with every number changed, those in headers too."""
+        """Return the response with every number changed, including those in headers."""
         return Said(
             self.system,
             self.read,
@@ -69,7 +69,7 @@ class Said:
         )
 
     def without(self, path: tuple[str, ...], *instead: Any) -> Said:
-        """Return it with another value at ``path``, or none."""
+        """Return the response with the value at ``path`` replaced or removed."""
         body = copy.deepcopy(dict(self.body))
         *way, name = path
         inner: Any = body
@@ -97,7 +97,7 @@ def _changed_text(value: str, change: Callable[[float], Any]) -> str:
 
 
 def under(*path: str, names: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
-    """Return the ways to fields that stand beside each other."""
+    """Return the paths of fields with a common parent."""
     return tuple((*path, name) for name in names)
 
 
@@ -284,7 +284,7 @@ GATEWAYS = (
 
 
 def name_of(said: Said) -> str:
-    """Return what a test of it is called."""
+    """Return the id of a test with this response."""
     return f"{said.system}-{'stream' if said.streamed else 'whole'}"
 
 

@@ -1,8 +1,8 @@
 """
-What lies between a client and a server on loopback, and does to bytes what networks do.
+A proxy between a client and a server on loopback that behaves like a network.
 
-It changes no byte: it puts TLS around them, cuts them, holds them up and drops the line. A server
-behind it needs to know none of that.
+It does not change any byte of the content: it adds TLS, splits and delays responses, and resets
+connections. The server behind it needs none of that.
 """
 
 from __future__ import annotations
@@ -24,23 +24,24 @@ from tests.support.tls import server_context
 
 __all__ = ["Conditions", "Road", "road_to"]
 
-# On, after no time: closing then sends a reset instead of an orderly end.
+# With a linger time of 0, closing sends a reset instead of an orderly end.
 _LINGER_RESET: Final = struct.pack("ii", 1, 0)
 
 _BETWEEN_PIECES_S: Final = 0.0005
-"""Long enough for a reader that waits to have had the piece before."""
+"""Long enough for a waiting reader to receive the previous piece."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conditions:
     """
-    What a road is like.
+    Behaviour of the network.
 
     Args:
-        secure: Whether the client's part of it is TLS.
-        accepts_after_s: Seconds until somebody takes a connection that stands.
-        piece_bytes: An answer comes in pieces of so many bytes; ``None``: as it was written.
-        resets_in: Bytes of an answer in whose midst the line is reset; ``None``: it holds.
+        secure: Whether the client's side uses TLS.
+        accepts_after_s: Delay before a new connection is served, in seconds.
+        piece_bytes: Size of the pieces of a response; ``None`` keeps the server's writes.
+        resets_in: Bytes of a response in the middle of which the connection is reset; ``None`` for
+            no reset.
     """
 
     secure: bool = False
@@ -51,11 +52,11 @@ class Conditions:
 
 class Road:
     """
-    Hands on what a client and a server say to each other.
+    Forwards bytes between clients and a server.
 
     Args:
-        url: Of the server, ``http://127.0.0.1:port``.
-        conditions: What the road is like.
+        url: URL of the server, ``http://127.0.0.1:port``.
+        conditions: Behaviour of the network.
     """
 
     def __init__(self, url: str, conditions: Conditions) -> None:
@@ -64,16 +65,16 @@ class Road:
         self._serving: set[asyncio.Task[None]] = set()
         self._transports: list[asyncio.WriteTransport] = []
         self.handshakes_ns: list[tuple[int, int]] = []
-        """When a client was connected and when it had shaken hands, monotonic nanoseconds."""
+        """Connection and end of the handshake of each client, in monotonic nanoseconds."""
         self.port = 0
 
     @property
     def url(self) -> str:
-        """Where it begins, by an address that needs no look-up."""
+        """URL of the proxy, with an address that needs no look-up."""
         return f"{'https' if self._conditions.secure else 'http'}://127.0.0.1:{self.port}"
 
     async def listen(self, listening: threading.Event, over: asyncio.Event) -> None:
-        """Serve until ``over``."""
+        """Serve until ``over`` is set."""
         server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
         self.port = server.sockets[0].getsockname()[1]
         listening.set()
@@ -84,9 +85,10 @@ class Road:
         await asyncio.gather(*self._serving)
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        # Before a handshake begins nobody may take the client's part of it.
+        # No bytes of the client may be read before the handshake starts.
         _both_ways(writer).pause_reading()
-        # A stream's own task would be cancelled at the end, which Python 3.11 reports as an error.
+        # The task of a stream callback is cancelled at the end, which Python 3.11 reports as an
+        # error.
         self._serving.add(asyncio.get_running_loop().create_task(self._serve(reader, writer)))
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -146,11 +148,11 @@ async def _pump_up_to(
 @contextmanager
 def road_to(url: str, conditions: Conditions) -> Generator[Road]:
     """
-    Have a road to a server inside the block, on a thread of its own.
+    Run a proxy to a server inside the block, on its own thread.
 
     Args:
-        url: Of the server, ``http://127.0.0.1:port``.
-        conditions: What the road is like.
+        url: URL of the server, ``http://127.0.0.1:port``.
+        conditions: Behaviour of the network.
     """
     road = Road(url, conditions)
     listening, over = threading.Event(), asyncio.Event()

@@ -1,4 +1,4 @@
-"""Two gateways that keep the traces that matter, and which those are by the spans themselves."""
+"""Two gateways that sample traces, and the reasons to keep a trace, derived from its spans."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from support.otlp import attributes_of, free_ports
 __all__ = ["SLOW_MS", "gateways", "reasons"]
 
 SLOW_MS: Final = 2_500
-"""In place of the configuration's 20 s, which would take as long."""
+"""Replaces the configuration's 20 s, so that a test does not take that long."""
 
 _WHICH: Final = Path(__file__).parents[1] / "backends" / "which_gateway.yaml"
 
@@ -32,20 +32,21 @@ def gateways(
     **variables: str,
 ) -> Generator[dict[str, str]]:
     """
-    Run both inside the block, without the random share.
+    Run both gateways inside the block, without the random share.
 
-    When they have ended, all is decided and sent. Every resource says who sent it: ``gateway``.
+    After the block, all decisions are made and all kept traces are sent. The resource attribute
+    ``gateway`` of each span names its gateway.
 
     Args:
-        program: The Collector's.
-        folder: For what they say.
-        jaeger: Host and port where Jaeger takes OTLP over gRPC.
-        host: Where they listen.
-        decision_wait: How long they wait for the spans of a trace.
+        program: Path of the Collector.
+        folder: Folder for their logs.
+        jaeger: Host and port of Jaeger for OTLP over gRPC.
+        host: Address on which they listen.
+        decision_wait: Time for which they wait for the spans of a trace.
         variables: Environment variables.
 
     Yields:
-        Their addresses, by the variables that an agent takes.
+        Their addresses, by the variables of an agent.
     """
     addresses = [f"{host}:{port}" for port in free_ports(4)]
     with ExitStack() as running:
@@ -70,7 +71,7 @@ def gateways(
 
 
 def reasons(spans: list[Span]) -> set[str]:
-    """Return why a trace is to be kept."""
+    """Return the reasons to keep a trace."""
     found: set[str] = set()
     if any(span.status.code == Status.STATUS_CODE_ERROR for span in spans):
         found.add("failed")

@@ -1,9 +1,9 @@
 """
-Whether the machine lets its programs run: what a measurement of milliseconds needs.
+Check that other programs leave the processors free while milliseconds are measured.
 
-A processor that is given to somebody else makes every clock of a request late, the server's and the
-client's alike, and nothing of that is an error of what reads them. So what holds a median of
-milliseconds asks here first; the answer knows nothing of what was measured.
+If another program uses a processor, all times of a request are late, at the server and at the
+client, and that is not an error of latspan. A test that checks a median of a few milliseconds
+therefore measures inside `when_still`. The check does not depend on the measured values.
 """
 
 from __future__ import annotations
@@ -22,18 +22,19 @@ Taken = TypeVar("Taken")
 
 _LOOK_NS: Final = 200_000_000
 _GAP_NS: Final = 200_000
-"""Between two readings of the clock lies a tenth of a microsecond, or somebody else's turn."""
+"""Two readings of the clock are 0.1 µs apart, unless another program ran in between."""
 _STILL: Final = 0.1
-"""At most a tenth of the time: a median has no more than half of its requests to lose."""
+"""Maximum share for other programs: a median tolerates at most half of its requests being late."""
 _LOOKS: Final = 10
 _TAKES: Final = 4
 
 
 def when_still(take: Callable[[], Taken]) -> Taken:
     """
-    Return what ``take`` measures while nobody else takes the processors, or skip the test.
+    Return what ``take`` measures while the processors are free, or skip the test.
 
-    It is asked again where the machine was not still before and after, whatever it measured.
+    The measurement is repeated if the processors were not free before and after it, whatever its
+    result.
 
     Args:
         take: Measures; called at most four times.
@@ -55,7 +56,7 @@ def _await_stillness(shares: list[float]) -> None:
 
 
 def _look(shares: list[float]) -> bool:
-    """Note the share of a processor's time that others take now, and say whether it is small."""
+    """Record the share of time that other programs take now; return whether it is small."""
     shares.append(_share_taken())
     return shares[-1] <= _STILL
 
@@ -65,7 +66,7 @@ def _skip(shares: list[float]) -> NoReturn:
 
 
 def _share_taken() -> float:
-    """Return the share of its time, 0 to 1, that a program which reads the clock did not run."""
+    """Return the share of time, 0 to 1, in which a program that reads the clock did not run."""
     spinner = [sys.executable, "-I", __file__]
     return float(subprocess.run(spinner, check=True, capture_output=True, text=True).stdout)
 

@@ -1,4 +1,4 @@
-"""A trace as a person reads it: a line a span, beneath its parent, in order of time."""
+"""A trace as indented text: one line per span, under its parent, in order of time."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ def story(spans: Iterable[Span], *, times: bool = False) -> str:
     Return the spans of a trace as an indented list.
 
     Args:
-        spans: Of one trace.
-        times: Whether each line begins with the offset from the first span and the duration.
+        spans: Spans of one trace.
+        times: Whether each line starts with the offset from the first span and the duration.
     """
     beneath = _by_parent(spans)
     began = min(span.start_time_unix_nano for span in beneath[b""])
@@ -27,7 +27,9 @@ def story(spans: Iterable[Span], *, times: bool = False) -> str:
 
 
 def faults(spans: Iterable[Span]) -> list[str]:
-    """Return what would mislead who reads it: spans outside their parent, empty, overlapping."""
+    """
+    Return what would mislead a reader: spans that are outside their parent, empty or overlapping.
+    """
     beneath = _by_parent(spans)
     found: list[str] = []
     for parent in (each for siblings in beneath.values() for each in siblings):
@@ -51,13 +53,13 @@ def faults(spans: Iterable[Span]) -> list[str]:
 
 
 def _is_segment(span: Span) -> bool:
-    """Stages too have a segment's name, but are the application's own, and may be nested."""
+    """Return whether a span is a segment; a stage may have the same name, and may be nested."""
     said = attributes_of(span.attributes)
     return "latspan.segment" in said and "latspan.kind" not in said
 
 
 def _by_parent(spans: Iterable[Span]) -> dict[bytes, list[Span]]:
-    """Return children in order of time, as pages show them; roots, and orphans, are of none."""
+    """Return children by parent in order of time, as web pages show them; roots are under no id."""
     held = {span.span_id: span for span in spans}
     beneath: defaultdict[bytes, list[Span]] = defaultdict(list)
     for span in held.values():

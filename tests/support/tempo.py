@@ -1,4 +1,4 @@
-"""Grafana Tempo, read back: a trace, a search in TraceQL, metrics in TraceQL."""
+"""Queries to Grafana Tempo: a trace, a search in TraceQL, and TraceQL metrics."""
 
 from __future__ import annotations
 
@@ -21,31 +21,31 @@ _ID_DIGITS: Final = 32
 @dataclass(frozen=True, slots=True)
 class Tempo:
     """
-    A Tempo that runs.
+    A running Tempo.
 
     Args:
-        url: Its API, without a path.
+        url: URL of its API, without a path.
     """
 
     url: str
 
     def trace(self, trace_id: str) -> TracesData:
-        """Return what it has of a trace; nothing where it has none."""
-        # Protobuf's own JSON: its ids are base64, not hexadecimal as in OTLP's.
+        """Return the spans that Tempo has of a trace, possibly none."""
+        # This is protobuf's JSON: its ids are base64, not hexadecimal as in OTLP's JSON.
         return ParseDict(self._get(f"/api/v2/traces/{trace_id}")["trace"], TracesData())
 
     def search(self, traceql: str, *, limit: int = 1_000) -> set[str]:
         """
-        Return the ids of the traces in which TraceQL finds something.
+        Return the ids of the traces that match a TraceQL query.
 
-        A trace is found when nothing has come for it for 5 s.
+        Tempo finds a trace once it has received no span of it for 5 s.
         """
         found = self._get("/api/search", q=traceql, limit=limit)
-        # It leaves zeros out with which an id begins.
+        # Tempo omits leading zeros of an id.
         return {each["traceID"].zfill(_ID_DIGITS) for each in found["traces"]}
 
     def query(self, traceql: str, *, since: str = "1h") -> list[tuple[Labels, float]]:
-        """Ask for TraceQL metrics over the time until now; return labels and value of each."""
+        """Return the labels and values of a TraceQL metrics query over the time up to now."""
         found = self._get("/api/metrics/query", q=traceql, since=since)
         return [(_labels(each), each.get("value", 0.0)) for each in found.get("series", ())]
 
@@ -53,7 +53,7 @@ class Tempo:
         self, traceql: str, *, since: str = "1h", step: str = "10s"
     ) -> list[tuple[Labels, list[tuple[int, float]]]]:
         """
-        Ask for TraceQL metrics over time.
+        Query TraceQL metrics over time.
 
         Returns:
             Labels of each series, and its samples: Unix milliseconds and a value.
@@ -72,7 +72,7 @@ class Tempo:
 
 
 def _labels(series: Any) -> Labels:
-    """Return them as plain values; those of JSON name the type of each."""
+    """Return labels as plain values; in Tempo's JSON each value names its type."""
     plain: Labels = {}
     for label in series.get("labels", ()):
         ((_, value),) = label["value"].items()

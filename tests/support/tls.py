@@ -1,4 +1,4 @@
-"""The one certificate that servers in tests show, and contexts for both ends."""
+"""The certificate of all servers in tests, and TLS contexts for both ends."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Final
 __all__ = ["CERTIFICATE", "server_context", "trusting_context"]
 
 CERTIFICATE: Final = Path(__file__).parents[1] / "data" / "loopback.pem"
-"""Key and certificate of ``localhost``, ``model.test`` and ``127.0.0.1``, signed by itself."""
+"""Key and self-signed certificate for ``localhost``, ``model.test`` and ``127.0.0.1``."""
 
 
 def server_context(*, mutual: bool = False) -> ssl.SSLContext:
     """
-    Return what a server shows the certificate with.
+    Return a context with which a server presents the certificate.
 
     Args:
-        mutual: Whether a client must show it too.
+        mutual: Whether a client must present it too.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(CERTIFICATE)
@@ -28,5 +28,5 @@ def server_context(*, mutual: bool = False) -> ssl.SSLContext:
 
 
 def trusting_context() -> ssl.SSLContext:
-    """Return what a client trusts that certificate with, and no other."""
+    """Return a client context that trusts only that certificate."""
     return ssl.create_default_context(cafile=CERTIFICATE)

@@ -19,7 +19,7 @@ def span(
     *children: dict[str, Any],
     status: str | None = None,
 ) -> dict[str, Any]:
-    """Return a span as ``spans_as_dict`` does."""
+    """Return a span in the form of ``spans_as_dict``."""
     described: dict[str, Any] = {
         "name": name,
         "kind": kind,

@@ -1,4 +1,4 @@
-"""vLLM's own server with a small model that is noise, made here: nothing is fetched."""
+"""vLLM's server with a small random model that is created locally: nothing is downloaded."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from support.otlp import free_port
 __all__ = ["MODEL", "Vllm", "made_model", "vllm_serving"]
 
 MODEL: Final = "noise"
-"""What it is called."""
+"""Name of the model."""
 
-# Loading its libraries alone takes half a minute on a small machine, and more on a busy one.
+# Loading its libraries takes half a minute on a small machine, and more on a busy one.
 _START_S: Final = 300.0
 _REQUEST_S: Final = 10.0
 _MAKES_A_MODEL: Final = Path(__file__).parents[1] / "vllm" / "makes_a_model.py"
@@ -28,24 +28,24 @@ _MAKES_A_MODEL: Final = Path(__file__).parents[1] / "vllm" / "makes_a_model.py"
 @dataclass(frozen=True, slots=True)
 class Vllm:
     """
-    A server that runs.
+    A running server.
 
     Args:
-        url: Where it listens.
+        url: URL of the server.
     """
 
     url: str
 
     @property
     def base_url(self) -> str:
-        """What an OpenAI client takes as its ``base_url``."""
+        """``base_url`` for an OpenAI client."""
         return f"{self.url}/v1"
 
     def sums(self) -> dict[str, float]:
         """
-        Return the sum and count of each of its histograms, and its counters and gauges.
+        Return the sum and count of each histogram, and all counters and gauges.
 
-        Series of one name are added up. Names are without the prefix ``vllm:``.
+        Series with the same name are added. Names have no prefix ``vllm:``.
         """
         sums: dict[str, float] = {}
         for line in _get(f"{self.url}/metrics").splitlines():
@@ -57,7 +57,7 @@ class Vllm:
 
 
 def made_model(folder: Path) -> Path:
-    """Make a model that vLLM can load, and return where it is."""
+    """Create a model that vLLM can load, and return its folder."""
     done = subprocess.run(
         [sys.executable, _MAKES_A_MODEL, folder], capture_output=True, text=True, timeout=_START_S
     )
@@ -71,10 +71,10 @@ def vllm_serving(model: Path, folder: Path, *, sequences: int, traces_url: str) 
     Run vLLM inside the block.
 
     Args:
-        model: As :func:`made_model` made it.
-        folder: For its log.
-        sequences: Requests answered at once; the others queue.
-        traces_url: The OTLP receiver to which it sends its own spans, without a path.
+        model: Folder that :func:`made_model` returned.
+        folder: Folder for its log.
+        sequences: Maximum number of concurrent requests; the others queue.
+        traces_url: OTLP receiver of its own spans, without a path.
     """
     port = free_port()
     url = f"http://127.0.0.1:{port}"
@@ -86,7 +86,7 @@ def vllm_serving(model: Path, folder: Path, *, sequences: int, traces_url: str) 
             return False
         return True
 
-    # The command `vllm` looks for a distribution of that name, which this one has not.
+    # The command `vllm` needs a distribution named `vllm`, which this environment does not have.
     command = [
         sys.executable,
         "-m",
@@ -103,7 +103,7 @@ def vllm_serving(model: Path, folder: Path, *, sequences: int, traces_url: str) 
         f"--otlp-traces-endpoint={traces_url}/v1/traces",
         "--enable-per-request-metrics",
         "--enable-prompt-tokens-details",
-        # Else a second prompt of the same words has no prefill.
+        # With prefix caching, a second prompt with the same words needs no prefill.
         "--no-enable-prefix-caching",
     ]
     variables = {
@@ -112,11 +112,11 @@ def vllm_serving(model: Path, folder: Path, *, sequences: int, traces_url: str) 
         "DO_NOT_TRACK": "1",
         "VLLM_CPU_KVCACHE_SPACE": "1",
         "VLLM_CPU_OMP_THREADS_BIND": "nobind",
-        # Threads that spin at barriers on shared processors make everything slow.
+        # Threads that spin at barriers slow everything down on shared processors.
         "OMP_NUM_THREADS": "1",
         "OTEL_SERVICE_NAME": "vllm",
         "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL": "http/protobuf",
-        # Spans leave soon, so that a test need not wait for them.
+        # Export spans quickly, so that a test does not wait for them.
         "OTEL_BSP_SCHEDULE_DELAY": "100",
     }
     with running(

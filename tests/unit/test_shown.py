@@ -1,4 +1,4 @@
-"""Texts of others are shown without credentials, without control characters, and bounded."""
+"""Foreign text is shown without credentials and control characters, and with a limited length."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ letters = st.text(st.characters(min_codepoint=33, max_codepoint=126), max_size=1
     ],
 )
 def test_an_address_is_shown_without_credentials(written: str, shown: str) -> None:
-    """Also where it is not a valid address, which is when it is shown in an error."""
+    """Even if it is not a valid address: such addresses are shown in errors."""
     assert shown == address(written)
     assert shown == address(shown)
 
 
 @given(letters, letters)
 def test_no_password_of_an_address_is_shown(user: str, rest: str) -> None:
-    """Whatever signs stand before and behind it."""
+    """With any characters before and after it."""
     written = f"http://{user}:{rest}{SECRET}@host:4318/path"
 
     assert SECRET not in address(written)
@@ -67,8 +67,8 @@ def test_no_password_of_an_address_is_shown(user: str, rest: str) -> None:
         ("it sent Bearer S3CRETS3CRET twice", "it sent Bearer *** twice"),
     ],
 )
-def test_a_text_is_shown_without_the_credentials_in_it(written: str, shown: str) -> None:
-    """What is no credential is left as it is."""
+def test_a_text_is_shown_without_its_credentials(written: str, shown: str) -> None:
+    """Other parts of the text are not changed."""
     assert shown == foreign(written)
     assert shown == foreign(shown)
 
@@ -84,13 +84,13 @@ def test_a_text_is_shown_without_the_credentials_in_it(written: str, shown: str)
     ],
 )
 def test_a_variable_is_shown_without_secrets(variable: str, value: str, shown: str) -> None:
-    """Each entry of a list by itself."""
+    """Each entry of a list is handled separately."""
     assert shown == setting(variable, value)
 
 
 @given(st.text(), st.integers(3, 50))
-def test_what_is_shown_moves_no_cursor(text: str, longest: int) -> None:
-    """Neither set of control characters, no line end, nothing bidirectional, and not too long."""
+def test_shown_text_has_no_control_characters(text: str, longest: int) -> None:
+    """No C0 or C1 control character, line end or bidirectional mark, and no more than the limit."""
     shown = printable(text, longest=longest)
 
     assert len(shown) <= longest
@@ -101,15 +101,15 @@ def test_what_is_shown_moves_no_cursor(text: str, longest: int) -> None:
 
 
 @given(st.text())
-def test_a_text_of_others_is_bounded_and_printable(text: str) -> None:
+def test_foreign_text_is_limited_and_printable(text: str) -> None:
     shown = foreign(text * 20, longest=40)
 
     assert shown.isprintable()
     assert len(shown) <= 40
 
 
-def test_a_long_text_ends_before_half_of_a_password() -> None:
-    """It is looked through up to some length, which may lie inside an address."""
+def test_a_long_text_is_not_cut_inside_a_password() -> None:
+    """The search for credentials ends at a maximum length, which may be inside an address."""
     for length in range(16_330, 16_390):
         text = "b=" + "x" * length + f" http://user:{SECRET}{SECRET}@host/"
         squeezed = foreign("api_key=" + text, longest=1_000)
@@ -117,13 +117,13 @@ def test_a_long_text_ends_before_half_of_a_password() -> None:
 
 
 @pytest.mark.parametrize("text", ["a" * 100_000, "a=" * 50_000, 'a="' * 40_000, "//a@" * 40_000])
-def test_a_hostile_text_is_gone_through_once(text: str) -> None:
-    """The patterns need no more than one pass."""
+def test_a_hostile_text_is_searched_in_linear_time(text: str) -> None:
+    """The patterns need only one pass."""
     assert len(foreign(text)) <= 1_000
 
 
-def test_an_error_is_printable_whatever_it_quotes() -> None:
-    """Its hint too; the lines of a server's log stay lines."""
+def test_an_error_is_printable_with_any_quoted_text() -> None:
+    """So is its hint; lines of a server's log remain separate lines."""
     error = ConfigError("no tag '\x1b]0;x\x07\n\u202e'", hint="say \x9b2J")
     failed = ServerStartError("it said:", log=["one\x1b[2J", "two"])
 

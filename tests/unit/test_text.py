@@ -1,4 +1,4 @@
-"""Whatever a value is, it becomes text that every exporter can encode."""
+"""Any value is converted to text that every exporter can encode."""
 
 from __future__ import annotations
 
@@ -12,32 +12,32 @@ from latspan._text import LONGEST_NAME, text_of, texts_of
 
 
 class Plain(Enum):
-    """Is no text."""
+    """An enum whose members are not strings."""
 
     RED = "red"
 
 
 class Mixed(str, Enum):  # noqa: UP042 - its `str` is not its text
-    """Is text, whose ``str`` is another."""
+    """An enum of strings whose ``str`` is not the value."""
 
     RED = "red"
 
 
 class Text(StrEnum):
-    """Is text."""
+    """An enum of strings whose ``str`` is the value."""
 
     RED = "red"
 
 
 class Mute:
-    """Has no text."""
+    """An object whose ``str`` raises."""
 
     def __str__(self) -> str:
         raise RuntimeError("not a word")
 
 
-def test_short_ascii_is_the_very_same() -> None:
-    """Nearly every name is, and it is not copied."""
+def test_short_ascii_is_not_copied() -> None:
+    """Nearly every name is short ASCII."""
     name = "chat gpt-4o"
 
     assert text_of(name) is name
@@ -63,7 +63,7 @@ def test_short_ascii_is_the_very_same() -> None:
     ],
 )
 def test_a_value_becomes_valid_text(value: object, text: str) -> None:
-    """A lone surrogate is replaced, long text is cut, and what is no text is written as text."""
+    """A lone surrogate is replaced, long text is cut, and other values are converted."""
     assert text_of(value) == text
     assert type(text_of(value)) is str
     assert texts_of({"name": value}) == {"name": text}
@@ -72,7 +72,7 @@ def test_a_value_becomes_valid_text(value: object, text: str) -> None:
 
 @given(st.text(st.characters(codec=None, categories=None)), st.integers(1, 20))
 def test_any_text_is_encodable_and_short(value: str, longest: int) -> None:
-    """The part before the first bad character is kept."""
+    """Each invalid character is replaced by one character."""
     text = text_of(value, longest)
 
     text.encode()

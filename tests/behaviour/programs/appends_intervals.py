@@ -1,4 +1,4 @@
-"""Appends intervals to a log until it is killed, and acknowledges each once it is written."""
+"""Appends intervals to a log until it is killed, and acknowledges each one after the write."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from latspan.histogram import Histogram, HistogramLogWriter
 
 
 def interval_of(number: int) -> dict[str, Histogram]:
-    """Return the histograms of an interval, the same in every process."""
-    # The same in every process; nothing here is secret.
+    """Return the histograms of an interval; they are the same in every process."""
+    # The seed makes them the same in every process; nothing here is secret.
     values = random.Random(number)  # noqa: S311
     histograms: dict[str, Histogram] = {}
     for tag in range(values.randint(1, 8)):

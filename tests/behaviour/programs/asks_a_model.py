@@ -1,4 +1,4 @@
-"""An application that knows nothing of latspan: ``asks_a_model.py MODEL_URL``."""
+"""An application without any latspan code: ``asks_a_model.py MODEL_URL``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A web application that knows nothing of latspan and passes a model's answer on."""
+"""A web application without any latspan code that returns a model's response."""
 
 from __future__ import annotations
 
@@ -13,6 +13,6 @@ client = openai.OpenAI()
 def application(
     environ: dict[str, object], start_response: Callable[[str, list[tuple[str, str]]], object]
 ) -> Iterator[bytes]:
-    """Ask, and answer with the answer."""
+    """Request a chat and return its text."""
     start_response("200 OK", [("content-type", "text/plain")])
     yield asks_a_model.ask(client).encode()

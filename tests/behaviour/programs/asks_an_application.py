@@ -1,4 +1,4 @@
-"""An application that asks another, each time in a request: ``… URL FILE TIMES``; spans to FILE."""
+"""A client of another application, one call per request: ``… URL FILE TIMES``; spans go to FILE."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""Four greenlets of a patched process ask a model at once, and a fifth is killed in the middle."""
+"""Four greenlets stream chats at once in a patched process; a fifth one is killed meanwhile."""
 
-# ruff: noqa: E402 - what is imported before gevent patches stays as it was
+# ruff: noqa: E402 - modules imported before gevent patches would remain unpatched
 
 from importlib import import_module
 from typing import Any
 
-# It is in no environment but that of the tests beside others.
+# gevent is installed only in the environment for the coexistence tests.
 gevent: Any = import_module("gevent")
 import_module("gevent.monkey").patch_all()
 Event: Any = import_module("gevent.event").Event
@@ -55,7 +55,7 @@ def post(url: str, name: str, heard: Any) -> None:
 
 
 def main(client: str, url: str) -> None:
-    """Print what was recorded of each greenlet, and beneath which request."""
+    """Print the recorded calls, each with the name of its request."""
     for instrumentor in INSTRUMENTORS:
         instrumentor().instrument()
     use = {"openai": ask, "requests": post}[client]

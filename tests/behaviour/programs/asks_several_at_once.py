@@ -1,4 +1,4 @@
-"""A shop that looks things up and asks a model: ``asks_several_at_once.py MODEL_URL KEY``."""
+"""A service that retrieves and streams chats: ``asks_several_at_once.py MODEL_URL KEY``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ async def main(model_url: str, key: str) -> None:
     latspan.auto_instrument()
     latspan.configure(keep_records=None)
     async with openai.AsyncOpenAI(base_url=model_url, api_key=key, max_retries=0) as client:
-        # The first opens a connection and finds nobody before it.
+        # The first chat opens a connection and does not have to queue.
         await answer(client, 0)
         await asyncio.gather(*(answer(client, number) for number in range(1, AT_ONCE + 1)))
     records = [traffic.as_json(record) for record in latspan.snapshot().records]

@@ -1,4 +1,4 @@
-"""Ask a model through LiteLLM or LangChain, streamed, and print what latspan recorded of it."""
+"""Streams a chat through LiteLLM or LangChain, and prints what latspan recorded of it."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ QUESTION = "hello"
 
 
 def through_litellm(base_url: str, *, asynchronous: bool) -> int:
-    """Return the number of chunks that LiteLLM gave."""
-    # Otherwise it fetches a list of prices.
+    """Return the number of chunks from LiteLLM."""
+    # Otherwise LiteLLM downloads a list of prices.
     os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
     module: Any = import_module("litellm")
     module.telemetry = False
@@ -36,7 +36,7 @@ def through_litellm(base_url: str, *, asynchronous: bool) -> int:
 
 
 def through_langchain(base_url: str, *, asynchronous: bool) -> int:
-    """Return the number of chunks that LangChain gave."""
+    """Return the number of chunks from LangChain."""
     module: Any = import_module("langchain_openai")
     chat = module.ChatOpenAI(model="m", base_url=base_url, api_key="none", max_retries=0)
 

@@ -1,4 +1,4 @@
-"""Tasks, and what sends some: ``celery_tasks.py PIPE…``, one task a named pipe."""
+"""Celery tasks and their sender: ``celery_tasks.py PIPE…`` sends one task per named pipe."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ task = app.task(work, name="work")
 if __name__ == "__main__":
     for pipe in sys.argv[1:]:
         task.apply_async((pipe,))
-    # Whole: a worker takes a message out of its folder also while it is being written.
+    # Rename complete messages: a worker would also read a message that is still being written.
     for message in (folder / "sent").iterdir():
         message.rename(folder / "queue" / message.name)
 else:

@@ -1,4 +1,4 @@
-"""An application whose provider latspan is, configured again: ``configures_twice.py GLOBAL``."""
+"""An application with latspan's provider, configured twice: ``configures_twice.py GLOBAL``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An application that waits for ``SIGTERM``, as the guide to several processes has it."""
+"""An application that waits for ``SIGTERM``, as described in the guide to several processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An application whose provider latspan is, with a worker forked from it."""
+"""An application with latspan's provider, and a worker forked from it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A program whose client forks in the midst of a call: ``forks_inside_a_call.py MODEL_URL``."""
+"""A program whose client forks during a call: ``forks_inside_a_call.py MODEL_URL``."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def main(model_url: str) -> None:
     def fork(_request: Any) -> None:
         children.append(os.fork())
         if not children[0]:
-            # What is sent from here is no part of a call that the parent is making.
+            # This request must not become part of the parent's call.
             httpx2.get(f"{model_url}/health")
             os._exit(0 if latspan.force_flush() else 1)
 

@@ -1,4 +1,4 @@
-"""A program that forks inside a request and a traced function: both of them go on in the child."""
+"""A program that forks inside a request and a traced function; both continue in the child."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """
-Four workers record values that their parent knows: ``forks_recorders.py FOLDER``.
+Four workers record values known to their parent: ``forks_recorders.py FOLDER``.
 
-Each keeps a log in the folder and sends its histograms, intervals as short as can be.
+Each writes a log in the folder and exports its histograms, with intervals as short as possible.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ RECORDS = 2_000
 
 
 def durations_ns(worker: int) -> list[int]:
-    """Return what a worker records: the same whenever it is asked."""
+    """Return the values of a worker; every call returns the same ones."""
     source = random.Random(worker)  # noqa: S311 - reproducible data, no secret
     return [round(source.lognormvariate(18, 0.5 + worker / 4)) for _ in range(RECORDS)]
 
@@ -41,7 +41,7 @@ def work(worker: int) -> None:
             )
         )
         if number % 500 == 0:
-            # Any job begins what sends; values are spread over several intervals.
+            # Any job starts the export; the values are spread over several intervals.
             runtime.settle(runtime.recorder.drain)
             latspan.force_flush()
     latspan.shutdown()

@@ -1,4 +1,4 @@
-"""A server that configures latspan, has served, and forks 4 workers and one that only leaves."""
+"""A server that configures latspan, serves, and forks four workers and an idle child."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def serve(times: int) -> None:
 
 
 def leave_without_a_trace(modules: set[str]) -> None:
-    """Print what the fork itself has begun."""
+    """Print the threads and imports that the fork itself caused, and end without exit handlers."""
     threads = [thread.name for thread in threading.enumerate() if thread.name != "MainThread"]
     print(threads, sorted(set(sys.modules) - modules), started)  # noqa: T201
     sys.stdout.flush()

@@ -1,8 +1,8 @@
 """
-An application with a tracer provider of its own: ``has_a_provider.py MODEL_URL OTLP_URL WHEN``.
+An application with its own tracer provider: ``has_a_provider.py MODEL_URL OTLP_URL WHEN``.
 
-``WHEN`` is ``first``, set before latspan is configured; ``later``, set after its first call; or
-``handed_over``, given to latspan and never made the process's own.
+``WHEN`` is ``first`` (set before latspan is configured), ``later`` (set after its first call) or
+``handed_over`` (passed to latspan and never made the global provider).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ AN_HOUR_MS = 3_600_000
 
 def main(model_url: str, otlp_url: str, when: str) -> None:
     provider = TracerProvider(resource=Resource.create({"service.name": "shop"}))
-    # Nothing leaves by itself: neither time nor a full batch sends it.
+    # Neither a delay nor a full batch starts an export.
     provider.add_span_processor(
         BatchSpanProcessor(
             OTLPSpanExporter(f"{otlp_url}/v1/traces"),
@@ -49,8 +49,8 @@ def main(model_url: str, otlp_url: str, when: str) -> None:
     if not provider.force_flush():
         sys.exit("the application's provider did not flush")
     traffic.print_document()
-    # Histograms, and what was sent before there was a provider. Spans that only now came to the
-    # application's provider would stay there.
+    # Exports histograms, and the spans from before the provider was set. Spans that reach the
+    # application's provider only now would not be exported.
     if not latspan.force_flush():
         sys.exit("latspan did not flush")
     traffic.leave_at_once()

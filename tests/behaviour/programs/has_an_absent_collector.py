@@ -1,4 +1,4 @@
-"""The same calls without latspan and with it, while nobody takes what it sends."""
+"""Makes the same calls without and with latspan, whose collector is not available."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ def answers(model_url: str) -> list[list[str]]:
 
 
 class Kept(logging.Handler):
-    """Keeps what is logged."""
+    """Keeps logged messages."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
         self.lines: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep it."""
+        """Keep the message."""
         self.lines.append(record.getMessage())
 
 

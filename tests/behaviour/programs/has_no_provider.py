@@ -1,4 +1,4 @@
-"""An application without OpenTelemetry of its own: ``has_no_provider.py MODEL_URL flush|exit``."""
+"""An application without its own OpenTelemetry: ``has_no_provider.py MODEL_URL flush|exit``."""
 
 from __future__ import annotations
 

@@ -1,14 +1,14 @@
 """
-An application that is told when to do what: ``is_driven.py MODEL_URL``.
+An application that is controlled by commands: ``is_driven.py MODEL_URL``.
 
-It reads a command a line from standard input, and answers with documents a line.
+It reads one command per line from standard input, and writes one document per line.
 
-- ``call N`` asks the model N times: a document for each answer, when it is there.
-- ``flush S`` has latspan send what it holds, within S seconds.
-- ``shutdown S`` has it end, within S seconds.
-- ``report`` says which spans have ended, how many of them are still held, and what was logged.
+- ``call N`` sends N chats; it writes one document per response.
+- ``flush S`` flushes latspan, with a timeout of S seconds.
+- ``shutdown S`` shuts latspan down, with a timeout of S seconds.
+- ``report`` writes the ended spans, the number of spans still in memory, and the logged messages.
 
-The first document has answers from before latspan was switched on.
+The first document has responses from before latspan was configured.
 """
 
 from __future__ import annotations
@@ -31,26 +31,26 @@ PLAIN_CALLS = 3
 
 
 class Ids(SpanProcessor):
-    """Keeps which spans have ended, and nothing else of them."""
+    """Keeps the IDs of ended spans, but not the spans."""
 
     def __init__(self) -> None:
         self.ended: list[str] = []
 
     def on_end(self, span: ReadableSpan) -> None:
-        """Note one."""
+        """Record the ID of a span."""
         assert span.context is not None
         self.ended.append(f"{span.context.span_id:016x}")
 
 
 class Log(logging.Handler):
-    """Keeps what was logged."""
+    """Keeps logged messages."""
 
     def __init__(self) -> None:
         super().__init__(logging.INFO)
         self.said: list[tuple[str, str, str]] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Note one."""
+        """Keep a message."""
         self.said.append((record.name, record.levelname, record.getMessage()))
 
 
@@ -91,7 +91,7 @@ def main(model_url: str) -> None:
                 say()
             elif command == "report":
                 latspan.snapshot()
-                # An error and its traceback may hold a batch until then.
+                # Until then, an error and its traceback may reference a batch.
                 gc.collect()
                 held = sum(type(each) is ReadableSpan for each in gc.get_objects())
                 say(ended=ids.ended, held=held, log=log.said)

@@ -1,4 +1,4 @@
-"""The same application, told of latspan: ``is_instrumented_by_hand.py MODEL_URL``."""
+"""The same application with calls of latspan: ``is_instrumented_by_hand.py MODEL_URL``."""
 
 from __future__ import annotations
 

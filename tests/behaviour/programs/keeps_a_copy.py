@@ -1,7 +1,7 @@
 """
-An application that keeps what its spans were: ``keeps_a_copy.py MODEL_URL FILE TIMES``.
+An application that keeps copies of its spans: ``keeps_a_copy.py MODEL_URL FILE TIMES``.
 
-Beside latspan's own export they go into ``FILE``, one export request in OTLP's own form.
+In addition to latspan's own export, it writes them to ``FILE`` as one OTLP export request.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""An application that ends half-way through a stream: ``leaves_a_stream_open.py MODEL_URL``."""
+"""An application that exits during a stream: ``leaves_a_stream_open.py MODEL_URL``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An application whose own spans go through latspan's provider."""
+"""An application that creates its own spans with latspan's provider."""
 
 from __future__ import annotations
 

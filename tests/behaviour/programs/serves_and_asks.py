@@ -1,4 +1,4 @@
-"""A server that asks a model, and who asks it, in one process: ``serves_and_asks.py MODEL_URL``."""
+"""A web application that streams a chat, and its client, in one process: ``… MODEL_URL``."""
 
 from __future__ import annotations
 

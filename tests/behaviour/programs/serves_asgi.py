@@ -1,4 +1,4 @@
-"""The same over ASGI: latspan is switched on and off in the server's lifespan."""
+"""The same application over ASGI: the server's lifespan configures latspan and shuts it down."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Send = Callable[[dict[str, Any]], Awaitable[None]]
 
 
 async def application(scope: dict[str, Any], receive: Receive, send: Send) -> None:
-    """Answer with the worker's id, wait, and end."""
+    """Respond with the worker's process ID, wait, and end."""
     if scope["type"] == "lifespan":
         await live(receive, send)
         return
@@ -22,7 +22,7 @@ async def application(scope: dict[str, Any], receive: Receive, send: Send) -> No
         await send({"type": "http.response.start", "status": 200, "headers": []})
         body = f"{os.getpid()}\n".encode()
         await send({"type": "http.response.body", "body": body, "more_body": True})
-        # Nobody else is served meanwhile, so that the next request is the other worker's.
+        # The worker serves no other request meanwhile, so the next one reaches the other worker.
         Path(scope["path"]).read_bytes()  # noqa: ASYNC240
     await send({"type": "http.response.body"})
 

@@ -1,8 +1,8 @@
 """
-A web application that asks a model: ``uvicorn serves_chats:application``.
+A web application that streams chats: ``uvicorn serves_chats:application``.
 
-The model is at ``MODEL_URL``; what its spans were goes into the file ``COPY`` when it ends. It
-says nothing of a model that failed: its own answer is an apology, and well.
+The model is at ``MODEL_URL``. At its end, the application writes its spans to the file ``COPY``. If
+the model fails, the application apologises, and its own response is a success.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ model = openai.AsyncOpenAI(base_url=os.environ["MODEL_URL"], api_key="none", max
 
 @application.post("/chat")
 async def chat() -> str:
-    """Answer with the model's words."""
+    """Return the model's text."""
     try:
         chunks = await model.chat.completions.create(model="small", messages=[], stream=True)
         words = [chunk.choices[0].delta.content or "" async for chunk in chunks if chunk.choices]

@@ -1,8 +1,8 @@
 """
-The documentation's reference server, its clocks minutes ahead, with stamps of its own.
+The reference server of the documentation, with its own time stamps and clocks minutes ahead.
 
-What it prints at the end is what its own monotonic clock said, by the trace, and what latspan
-recorded; latspan never sees the one. It serves until its standard input ends.
+It serves until its standard input ends. It then prints the times from its own monotonic clock, by
+trace, and latspan's records; latspan does not use the former.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ stamps: dict[str, dict[str, int]] = {}
 
 
 class AheadClock(SystemClock):
-    """A clock that is minutes ahead of everybody else's, monotonic and wall alike."""
+    """A clock that is minutes ahead of all others, monotonic time and Unix time alike."""
 
     def monotonic_ns(self) -> int:
         """Return the current reading."""
@@ -70,7 +70,7 @@ def stamped(stage: str, method: Callable[..., Awaitable[Any]]) -> Callable[..., 
 
 
 class StampedServer(ReferenceServer):
-    """The reference server, each of its methods with a stamp before and after."""
+    """The reference server with time stamps before and after each of its methods."""
 
     def __init__(self, model: str, key: str) -> None:
         super().__init__(model, key)
@@ -78,20 +78,20 @@ class StampedServer(ReferenceServer):
             setattr(self, method, stamped(stage, getattr(self, method)))
 
     async def tokens(self, url: str, chat: dict[str, Any]) -> AsyncGenerator[str]:
-        """Stamp the first and the last of them."""
+        """Record the times of the first and the last token."""
         begun_ns = first_ns = time.perf_counter_ns()
         async for token in super().tokens(url, chat):
             if first_ns == begun_ns:
                 note("prefill", begun_ns)
                 first_ns = time.perf_counter_ns()
-            # The last one's stands.
+            # The value of the last token remains.
             note("decode", first_ns)
             yield token
         note("tokens", begun_ns)
 
 
 def with_totals(app: Any) -> Any:
-    """Stamp each request from the outside: to its last token, and to its end."""
+    """Record the times from the start of each request to its last token and to its end."""
 
     async def outside(scope: Any, receive: Any, send: Any) -> None:
         begun_ns = time.perf_counter_ns()

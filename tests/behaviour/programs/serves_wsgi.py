@@ -1,4 +1,4 @@
-"""A web application that tells who answers, and goes on when the test opens a named pipe."""
+"""A web application that returns its process ID, and waits until the test opens a named pipe."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ latspan.configure()
 def application(
     environ: dict[str, object], start_response: Callable[[str, list[tuple[str, str]]], object]
 ) -> Iterator[bytes]:
-    """Answer with the worker's id, wait, and end."""
+    """Respond with the worker's process ID, wait, and end."""
     with latspan.stage("retrieve"):
         start_response("200 OK", [("content-type", "text/plain")])
         yield f"{os.getpid()}\n".encode()

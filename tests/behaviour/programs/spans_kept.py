@@ -1,4 +1,4 @@
-"""Copies of an application's spans, beside those that latspan exports."""
+"""Copies of an application's spans, in addition to latspan's export."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import latspan
 
 
 class Kept:
-    """Those that end from now on; latspan's provider is global."""
+    """Copies of the spans that end from now on; latspan's provider must be the global one."""
 
     def __init__(self) -> None:
         provider = trace.get_tracer_provider()
@@ -24,7 +24,7 @@ class Kept:
         provider.add_span_processor(SimpleSpanProcessor(self._copy))
 
     def send_and_write(self, file: Path) -> None:
-        """Have latspan send all, and write the copies as one export request in OTLP's form."""
+        """Flush latspan, and write the copies as one OTLP export request."""
         if not latspan.force_flush():
             sys.exit("latspan did not flush")
         file.write_bytes(encode_spans(self._copy.get_finished_spans()).SerializeToString())

@@ -1,4 +1,4 @@
-"""What programs here do: some chats, as an application would, and a document about them."""
+"""Chats that the programs here send, and a document about them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ METRICS = (
 
 
 def steps(base_url: str) -> Iterator[None]:
-    """Do one user-visible thing a step: 24 calls, 4 of them in 2 requests, 1 tried twice."""
+    """Do one user-visible thing per step: 24 calls, 4 of them in 2 requests, 1 of them retried."""
     with openai.OpenAI(base_url=base_url, api_key="none", max_retries=0) as client:
         for _ in range(PLAIN_CHATS):
             stream(client)
@@ -82,7 +82,7 @@ def check_out(client: openai.OpenAI) -> None:
 
 
 def print_document() -> None:
-    """Print what latspan has recorded in this process."""
+    """Print everything that latspan has recorded in this process."""
     snapshot = latspan.snapshot()
     document = {
         "records": [as_json(record) for record in snapshot.records],
@@ -93,7 +93,7 @@ def print_document() -> None:
 
 
 def leave_at_once() -> None:
-    """End the process so that nothing more can be sent."""
+    """End the process without exit handlers, so that nothing more is exported."""
     os._exit(0)
 
 

@@ -1,4 +1,4 @@
-"""A program that has children work for it: ``uses_processes.py METHOD KIND``."""
+"""A program whose child processes do its work: ``uses_processes.py METHOD KIND``."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def main(method: str, kind: str) -> None:
     if kind == "pool":
         with context.Pool(2) as pool:
             pool.map(work, range(TASKS), chunksize=1)
-            # Leaving `with` alone would kill them.
+            # Leaving `with` alone would kill the workers.
             pool.close()
             pool.join()
     elif kind == "executor":
@@ -42,7 +42,7 @@ def main(method: str, kind: str) -> None:
             child.join()
 
 
-# A spawned child imports this module, and so is configured; a forked one is already.
+# A spawned child imports this module, which configures it; a forked one is configured already.
 latspan.configure()
 if __name__ == "__main__":
     multiprocessing.freeze_support()

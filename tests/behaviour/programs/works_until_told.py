@@ -1,9 +1,9 @@
 """
-An application that goes on: ``works_until_told.py MODEL_URL``.
+An application that works on request: ``works_until_told.py MODEL_URL``.
 
-For each line of its input it does its chats, sends what they left, and prints a line: how many
-calls it has made, and what latspan recorded of them that a rate has, which is what came to a series
-after its first export. It ends with its input.
+For each line of its input it sends its chats, flushes latspan, and prints a line: the number of
+calls so far, and the recorded values that a rate covers, which are those that were added to a
+series after its first export. It ends with its input.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from latspan._recording import Distribution, Snapshot
 from latspan.errors import NotEnoughValuesError
 
 WORK_S = 0.02
-"""Longer than the gap between two chunks."""
+"""Time that is longer than the gap between two chunks, in seconds."""
 
 
 def main(model_url: str) -> None:
-    # Some have it lose what it recorded, which it would say on standard error.
+    # Some tests make it lose records, which latspan would report on standard error.
     logging.getLogger("latspan").addHandler(logging.NullHandler())
     latspan.auto_instrument()
     latspan.configure()
@@ -39,7 +39,7 @@ def main(model_url: str) -> None:
         read_slowly(model_url)
         latspan.force_flush()
         now = latspan.snapshot()
-        # A series may begin in any export: where a server's report was not believed, for example.
+        # A series may start in any export, for example if a server's report was rejected.
         begun = now.series if base is None else {**now.series, **base.series}
         base = replace(now, series=MappingProxyType(begun))
         made = now.count(kind="call")
@@ -48,7 +48,7 @@ def main(model_url: str) -> None:
 
 
 def read_slowly(model_url: str) -> None:
-    """Work between chunks, so that what such calls alone have begins with the first export."""
+    """Work between chunks, so that the series of slow readers start with the first export."""
     with openai.OpenAI(base_url=model_url, api_key="none", max_retries=0) as client:
         for _ in client.chat.completions.create(
             model=traffic.MODEL, messages=[], stream=True, stream_options={"include_usage": True}

@@ -1,4 +1,4 @@
-"""Snapshots go into log files and come back."""
+"""Snapshots are written to histogram logs and read back."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ TTFT = SeriesKey.of(
 QUEUE = SeriesKey.of("segment", {"kind": "stage", "segment": "queue", "source": "server_reported"})
 
 
-def test_a_snapshot_comes_back_as_it_was(tmp_path: Path) -> None:
-    """Keys, counts, exact sums and extremes, and both instants to the nanosecond."""
+def test_a_snapshot_is_read_back_unchanged(tmp_path: Path) -> None:
+    """Keys, counts, exact sums and extremes, and both timestamps to the nanosecond."""
     path = tmp_path / "a.hlog"
     snapshots = [
         snapshot_of(123_456_789, {TTFT: histogram_of(5, 7, -1), QUEUE: histogram_of(10**9)}),
@@ -49,8 +49,8 @@ def test_a_snapshot_comes_back_as_it_was(tmp_path: Path) -> None:
     assert snapshots == list(read_snapshots(path))
 
 
-def test_series_of_others_are_metrics_of_their_tags(tmp_path: Path) -> None:
-    """One that looks like latspan's and has an attribute or a kind of its own is one of them."""
+def test_unknown_tags_are_read_as_metric_names(tmp_path: Path) -> None:
+    """So is a tag in latspan's format that has an unknown attribute or kind."""
     path = tmp_path / "a.hlog"
     tags = ["A", "x?planet=mars", "y?kind=dream"]
     text = encode(histogram_of(7))
@@ -64,7 +64,7 @@ def test_series_of_others_are_metrics_of_their_tags(tmp_path: Path) -> None:
     assert {key.kind for key in keys} == {Kind.CALL}
 
 
-def test_coarse_values_are_not_passed_off_as_exact(tmp_path: Path) -> None:
+def test_values_of_lower_precision_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.hlog"
     with HistogramLogWriter(path) as writer:
         writer.write(1, 2, {"a": histogram_of(1)}, precisions={"a": Precision(2, 1)})

@@ -1,4 +1,4 @@
-"""The recorder counts every value exactly once, whoever records and whoever looks."""
+"""The recorder counts every value exactly once, under concurrent writes and reads."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def record(duration_ns: int = 1, name: str = "x") -> RequestRecord:
     )
 
 
-def test_many_threads_lose_and_double_nothing() -> None:
-    """Sixteen threads record while another takes intervals and snapshots."""
+def test_concurrent_threads_neither_lose_nor_duplicate_values() -> None:
+    """Sixteen threads record while another thread swaps intervals and takes snapshots."""
     recorder = Recorder(ManualClock())
     threads, records_each = 16, 1_500
     begin = threading.Barrier(threads + 1)
@@ -59,8 +59,8 @@ def test_many_threads_lose_and_double_nothing() -> None:
     assert threads * sum(range(records_each)) == whole.segment("queue").histogram.sum_ns
 
 
-def test_an_interval_is_what_came_since_the_last_swap() -> None:
-    """Intervals share no value, a snapshot holds them all, and each knows its span of time."""
+def test_an_interval_holds_the_values_since_the_last_swap() -> None:
+    """Intervals do not overlap, a snapshot includes all of them, and each has its own time span."""
     clock = ManualClock(epoch_offset_ns=1_000)
     recorder = Recorder(clock)
     clock.advance(10)
@@ -81,7 +81,7 @@ def test_an_interval_is_what_came_since_the_last_swap() -> None:
 
 
 def test_a_snapshot_never_changes() -> None:
-    """What is recorded later is in later snapshots only."""
+    """Later records appear only in later snapshots."""
     recorder = Recorder(ManualClock())
     recorder.record(record())
     whole, interval = recorder.snapshot(), recorder.swap_interval()
@@ -92,8 +92,8 @@ def test_a_snapshot_never_changes() -> None:
     assert (whole.count(), interval.count()) == (1, 1)
 
 
-def test_a_wall_clock_that_is_set_back_never_ends_a_snapshot_before_its_start() -> None:
-    """The end is then the start."""
+def test_a_snapshot_never_ends_before_its_start_if_the_wall_clock_is_set_back() -> None:
+    """Its end is then equal to its start."""
 
     class SetBack(ManualClock):
         def epoch_offset_ns(self) -> int:
@@ -106,8 +106,8 @@ def test_a_wall_clock_that_is_set_back_never_ends_a_snapshot_before_its_start() 
     assert recorder.snapshot().end_epoch_ns == recorder.swap_interval().end_epoch_ns == 1_000
 
 
-def test_the_latest_records_are_kept_on_demand() -> None:
-    """None by default, as many as asked for, or all."""
+def test_the_latest_records_are_kept_if_requested() -> None:
+    """None by default, a given number, or all."""
     recorders = [Recorder(ManualClock(), keep=keep) for keep in (0, 2, None)]
     for recorder in recorders:
         for name in "abc":
@@ -118,11 +118,11 @@ def test_the_latest_records_are_kept_on_demand() -> None:
     assert kept == [[], ["b", "c"], ["a", "b", "c"]]
 
 
-def test_values_nobody_asks_for_are_still_bounded_in_memory() -> None:
-    """Beyond the limit the recording thread counts what waits, so records do not pile up."""
+def test_pending_records_are_bounded_without_any_reader() -> None:
+    """Past the limit, the recording thread counts the pending records, so they do not pile up."""
 
     class Watched(RequestRecord):
-        """Unlike its base, has room for a weak reference."""
+        """A record that can be weakly referenced, unlike its base class."""
 
     def record_watched(recorder: Recorder) -> weakref.ref[Watched]:
         finished = Watched(
@@ -143,8 +143,8 @@ def test_values_nobody_asks_for_are_still_bounded_in_memory() -> None:
     assert recorder.snapshot().count() == PENDING_LIMIT * 3
 
 
-def test_records_that_arrive_inside_a_snapshot_are_counted_in_the_next() -> None:
-    """A finaliser may record on the very thread that holds the lock, without a deadlock."""
+def test_records_that_arrive_during_a_snapshot_are_counted_in_the_next_one() -> None:
+    """A finaliser may record on the thread that holds the lock, without a deadlock."""
 
     class Recording(ManualClock):
         arriving = 0
@@ -163,7 +163,7 @@ def test_records_that_arrive_inside_a_snapshot_are_counted_in_the_next() -> None
 
 
 def test_equal_series_have_equal_keys() -> None:
-    """The order in which attributes were said makes no other series."""
+    """The order of the attributes does not create another series."""
     recorder = Recorder(ManualClock())
     for attributes in (
         {"inference_path": "p", "model": "m"},
@@ -206,10 +206,10 @@ def with_model(model: str, duration_ns: int = 1, trace_id: int = 0) -> RequestRe
     )
 
 
-def test_further_series_than_the_limit_are_counted_together(
+def test_series_past_the_cardinality_limit_are_counted_in_one_overflow_series(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """No value is lost, the overflow can be seen, and the log says so once a metric."""
+    """No value is lost, the overflow is visible, and one log line is written per metric."""
     recorder = Recorder(ManualClock(), cardinality_limit=3)
     for number in range(10):
         recorder.record(with_model(f"model-{number}"))
@@ -229,8 +229,8 @@ def test_further_series_than_the_limit_are_counted_together(
     ]
 
 
-def test_a_series_that_was_forgotten_begins_anew() -> None:
-    """Idle series make room, and when they come again their start says since when they count."""
+def test_a_forgotten_series_starts_again() -> None:
+    """Idle series make room for others; a series that returns has a new start time."""
     clock = ManualClock(epoch_offset_ns=0)
     recorder = Recorder(clock, cardinality_limit=2)
     for model in ("busy", "idle"):
@@ -257,8 +257,8 @@ def test_a_series_that_was_forgotten_begins_anew() -> None:
     assert snapshot.count(model="busy") == 3
 
 
-def test_a_series_that_is_being_counted_is_not_idle() -> None:
-    """Nothing that waits for the next interval is cut off from its total."""
+def test_a_series_with_pending_values_is_not_idle() -> None:
+    """Values of the next interval are not separated from their total."""
     clock = ManualClock(epoch_offset_ns=0)
     recorder = Recorder(clock)
     recorder.record(record())
@@ -270,8 +270,8 @@ def test_a_series_that_is_being_counted_is_not_idle() -> None:
     assert recorder.snapshot().count() == 2
 
 
-def test_an_interval_names_its_slowest_request_and_a_typical_one() -> None:
-    """The trace ids are those of requests whose traces are kept, in every series."""
+def test_an_interval_has_its_slowest_request_and_a_typical_one_as_exemplars() -> None:
+    """In every series, exemplars refer to requests whose traces are kept."""
     recorder = Recorder(ManualClock())
     for number in range(1, 100):
         recorder.record(with_model("m", number, trace_id=number))
@@ -289,8 +289,8 @@ def test_an_interval_names_its_slowest_request_and_a_typical_one() -> None:
     assert not any(series.exemplars for series in recorder.snapshot().series.values())
 
 
-def test_a_request_whose_trace_is_not_kept_is_no_example() -> None:
-    """A link that leads nowhere is worse than none."""
+def test_a_request_whose_trace_is_not_kept_is_not_an_exemplar() -> None:
+    """A link to a missing trace is worse than no link."""
     recorder = Recorder(ManualClock())
     recorder.record(with_model("m"))
 
@@ -298,8 +298,8 @@ def test_a_request_whose_trace_is_not_kept_is_no_example() -> None:
 
 
 @pytest.mark.parametrize("odd", ["\ud800", "m" * 1_000_000, "é" * 300])
-def test_no_name_can_stop_an_export_or_fill_the_memory(odd: str) -> None:
-    """A server says which model answered, whatever that is: keys are valid and short."""
+def test_odd_names_neither_stop_an_export_nor_fill_the_memory(odd: str) -> None:
+    """Servers report model names in their responses: keys stay valid and short for any name."""
     recorder = Recorder(ManualClock())
     recorder.record(with_model(odd))
     recorder.record(replace(with_model("m"), convention={"response_model": odd}))
@@ -312,8 +312,8 @@ def test_no_name_can_stop_an_export_or_fill_the_memory(odd: str) -> None:
     assert recorder.snapshot().count(model=stored) == 2
 
 
-def test_a_record_that_cannot_be_read_takes_no_other_with_it() -> None:
-    """It is counted as such, and the others as ever."""
+def test_an_unreadable_record_does_not_affect_other_records() -> None:
+    """It is counted as unreadable."""
     recorder = Recorder(ManualClock())
     broken = replace(record(), attributes={"model": []})  # type: ignore[dict-item]
     for each in (record(), broken, record()):
@@ -337,10 +337,10 @@ BAD_VALUES: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("bad", BAD_VALUES)
-def test_a_record_with_a_bad_value_costs_no_more_than_itself(
+def test_a_record_with_a_bad_value_affects_only_itself(
     bad: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """All others are counted, nothing is raised, and the log says which one it was."""
+    """All other records are counted, nothing is raised, and the log line names the record."""
     recorder = Recorder(ManualClock())
     good = replace(record(), sampled=True, trace_id=7, convention={"model": "m"})
     broken: RequestRecord = replace(good, name="broken", **BAD_VALUES[bad])
@@ -353,8 +353,8 @@ def test_a_record_with_a_bad_value_costs_no_more_than_itself(
     assert caplog.messages == ["latspan cannot read the record of broken"]
 
 
-def test_what_is_logged_is_logged_without_the_lock(caplog: pytest.LogCaptureFixture) -> None:
-    """An application's log may wait for a thread that takes a snapshot."""
+def test_the_lock_is_not_held_while_logging(caplog: pytest.LogCaptureFixture) -> None:
+    """A log handler of the application may wait for a thread that takes a snapshot."""
     recorder = Recorder(ManualClock())
     snapshots: list[Snapshot] = []
 
@@ -377,11 +377,11 @@ def test_what_is_logged_is_logged_without_the_lock(caplog: pytest.LogCaptureFixt
     assert [snapshot.count() for snapshot in snapshots] == [1]
 
 
-def test_a_handler_that_interrupts_the_count_waits_for_no_thread() -> None:
-    """Whoever else waits for the recorder meanwhile, it has its snapshot and its interval."""
+def test_a_handler_that_interrupts_counting_waits_for_no_thread() -> None:
+    """It gets its snapshot and its interval, even if another thread waits for the recorder."""
 
     class Interrupting(dict[str, MetricValue]):
-        """Has a handler run on the counting thread while another waits to swap."""
+        """Run a handler on the counting thread while another thread waits to swap."""
 
         def items(self) -> Any:
             if not other.ident:
@@ -411,11 +411,11 @@ def test_a_handler_that_interrupts_the_count_waits_for_no_thread() -> None:
     assert recorder.snapshot().count() == 2
 
 
-def test_a_snapshot_in_the_midst_of_counting_is_of_what_was_counted_before() -> None:
-    """A signal handler asks on the very thread that counts: nothing half done is shown."""
+def test_a_snapshot_taken_during_counting_shows_only_complete_counts() -> None:
+    """A signal handler may take it on the counting thread."""
 
     class Interrupting(dict[str, MetricValue]):
-        """Has a handler run while the metrics are being read."""
+        """Run a handler while the metrics are being read."""
 
         def items(self) -> Any:
             inside.append(recorder.snapshot().count())
@@ -435,12 +435,12 @@ def test_a_snapshot_in_the_midst_of_counting_is_of_what_was_counted_before() -> 
     assert list(recorder.snapshot().metric("ttft").histogram) == [(5, 1)]
 
 
-def test_recording_does_not_wait_for_whoever_counts() -> None:
-    """An application's thread is never held up by a snapshot that is being taken."""
+def test_recording_does_not_wait_for_the_counting_thread() -> None:
+    """A snapshot in progress does not block the application's threads."""
     counting, recorded = threading.Event(), threading.Event()
 
     class Waiting(ManualClock):
-        """Is asked for the time while a snapshot is being taken."""
+        """Block a snapshot in progress when it reads the time."""
 
         def epoch_offset_ns(self) -> int:
             if threading.current_thread() is thread:
@@ -462,8 +462,8 @@ def test_recording_does_not_wait_for_whoever_counts() -> None:
     assert recorder.snapshot().count() == OVERLOADED
 
 
-def test_a_noop_recorder_has_nothing_to_show() -> None:
-    """Until latspan is configured, everything is forgotten."""
+def test_a_noop_recorder_records_nothing() -> None:
+    """Before latspan is configured, all records are dropped."""
     recorder = NoopRecorder()
 
     recorder.record(record())
@@ -471,8 +471,8 @@ def test_a_noop_recorder_has_nothing_to_show() -> None:
     assert (recorder.snapshot().count(), recorder.swap_interval().count()) == (0, 0)
 
 
-def test_a_request_whose_trace_is_kept_later_is_an_example_then() -> None:
-    """It is counted once, and an example only of series that have something to show."""
+def test_a_request_becomes_an_exemplar_if_its_trace_is_kept_later() -> None:
+    """It is counted once, and is an exemplar only of series with values in this interval."""
     recorder = Recorder(ManualClock())
     late = replace(with_model("m", 7, trace_id=5), sampled=False)
     recorder.record(late)
@@ -485,8 +485,8 @@ def test_a_request_whose_trace_is_kept_later_is_an_example_then() -> None:
         assert series.histogram.count == 1
 
 
-def test_an_example_of_an_earlier_interval_stands_in_where_there_is_no_other() -> None:
-    """It was not counted in this one, however slow it was."""
+def test_an_exemplar_of_an_earlier_interval_is_used_if_there_is_no_other() -> None:
+    """A request of this interval has priority, even if it was faster."""
     clock = ManualClock(epoch_offset_ns=0)
     recorder = Recorder(clock)
     slow = replace(with_model("m", 1_000, trace_id=5), sampled=False)
@@ -506,8 +506,7 @@ def test_an_example_of_an_earlier_interval_stands_in_where_there_is_no_other() -
     assert shown == [{6}, {5}]
 
 
-def test_an_example_that_cannot_be_read_takes_no_other_with_it() -> None:
-    """Nor any value."""
+def test_an_unreadable_exemplar_does_not_affect_other_exemplars_or_values() -> None:
     recorder = Recorder(ManualClock())
     kept = with_model("m", 7, trace_id=5)
     recorder.record(kept)

@@ -1,4 +1,4 @@
-"""A snapshot answers in words people use, and never with a number that is not known."""
+"""Snapshots answer queries by readable names, and raise an error if a value is unknown."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ def snapshot_of(*records: RequestRecord) -> Snapshot:
     return recorder.snapshot()
 
 
-def test_a_percentile_reads_as_a_sentence() -> None:
-    """Aliases work, milliseconds are the default, other units are asked for."""
+def test_a_percentile_is_read_by_alias_and_unit() -> None:
+    """Metric names have aliases; the default unit is the millisecond, others can be requested."""
     snapshot = snapshot_of(*(call(duration_ms) for duration_ms in range(1, 21)))
 
     assert snapshot.percentile("ttft", 95) == pytest.approx(9.5, rel=0.001)
@@ -75,16 +75,16 @@ def test_a_percentile_of_too_few_values_is_refused() -> None:
         snapshot.percentile("ttft", 95)
 
 
-def test_a_segment_tells_its_sources() -> None:
-    """Estimated values can be told apart, and asked for alone."""
+def test_a_segment_reports_its_sources() -> None:
+    """Estimated values can be counted separately, and queried alone."""
     snapshot = snapshot_of(call(), call(source=Source.ESTIMATED), call(source=Source.ESTIMATED))
 
     assert snapshot.segment("queue").sources == {"measured": 1, "estimated": 2}
     assert snapshot.segment("queue", source="estimated").count() == 2
 
 
-def test_every_chunk_gap_is_a_value() -> None:
-    """A request has one value a gap, each with its own source."""
+def test_every_chunk_gap_is_one_value() -> None:
+    """A request has one value per gap, each with its own source."""
     gaps = snapshot_of(call()).metric("chunk_gap")
 
     assert gaps.sources == {"measured": 1, "estimated": 1}
@@ -92,7 +92,7 @@ def test_every_chunk_gap_is_a_value() -> None:
 
 
 def test_counts_have_no_unit_of_time() -> None:
-    """A token count is given as it is, whatever unit is asked for."""
+    """A token count is returned unchanged for any requested unit."""
     tokens = snapshot_of(call(), call()).metric("output_tokens")
 
     assert (tokens.percentile(50, unit="s"), tokens.mean()) == (3000, 3000)
@@ -100,8 +100,8 @@ def test_counts_have_no_unit_of_time() -> None:
     assert tokens.sources == {TokenSource.PROVIDER: 2}
 
 
-def test_ratios_are_given_as_ratios() -> None:
-    """Whatever unit is asked for, and limits of them are ratios too."""
+def test_ratios_are_returned_as_ratios() -> None:
+    """This holds for any requested unit, and for limits."""
     smooth, rough = (
         replace(call(), metrics={"fluidity": MetricValue(held)})
         for held in (1_000_000_000, 250_000_000)
@@ -113,20 +113,20 @@ def test_ratios_are_given_as_ratios() -> None:
     assert (fluidity.fraction_above(0.25), fluidity.fraction_above(0.2)) == (0.75, 1)
 
 
-def test_tokens_that_nobody_counted_are_not_recorded() -> None:
+def test_unknown_token_counts_are_not_recorded() -> None:
     """Unknown is not zero."""
     assert snapshot_of(call()).metric("reasoning_tokens").count() == 0
 
 
-def test_the_share_above_a_limit_takes_the_limit_in_its_unit() -> None:
+def test_fraction_above_takes_the_limit_in_the_given_unit() -> None:
     """One of four requests takes longer than 300 ms."""
     durations = snapshot_of(*(call(ms) for ms in (100, 200, 300, 400))).metric("duration")
 
     assert durations.fraction_above(300) == durations.fraction_above(0.3, unit="s") == 0.25
 
 
-def test_the_outermost_kind_is_meant_unless_said() -> None:
-    """The user waits for the request; what is inside has to be asked for."""
+def test_queries_use_the_outermost_kind_by_default() -> None:
+    """Users wait for the request; inner kinds must be requested."""
     snapshot = snapshot_of(call(10), call(20), call(50, kind=Kind.REQUEST, reports=RERANK))
 
     assert snapshot.count() == 1
@@ -137,7 +137,7 @@ def test_the_outermost_kind_is_meant_unless_said() -> None:
 
 
 def test_a_request_reports_only_what_its_calls_do_not() -> None:
-    """Segments outside ``reports``, gaps and tokens of a request are its calls' to record."""
+    """Its calls record gaps, tokens and segments that are not in ``reports``."""
     snapshot = snapshot_of(call(kind=Kind.REQUEST, reports=RERANK))
 
     assert snapshot.segments() == ("rerank",)
@@ -148,8 +148,8 @@ def test_a_request_reports_only_what_its_calls_do_not() -> None:
     ]
 
 
-def test_attributes_filter() -> None:
-    """Only series with an equal attribute count, and another kind is found behind them."""
+def test_queries_filter_by_attributes() -> None:
+    """Only series with equal attributes are counted, of an inner kind if only that one matches."""
     snapshot = snapshot_of(call(model="a"), call(model="b"), call(kind=Kind.REQUEST, model="b"))
 
     assert snapshot.count(model="a") == 1
@@ -157,13 +157,12 @@ def test_attributes_filter() -> None:
     assert snapshot.count(model="unheard of") == snapshot.count(tenant="t") == 0
 
 
-def test_segments_come_in_their_order_and_stages_after_them() -> None:
-    """The client's segments are listed as a request passes through them."""
+def test_segments_are_listed_in_order_and_followed_by_stages() -> None:
+    """The client's segments are listed in the order in which a request passes through them."""
     assert snapshot_of(call()).segments() == ("send", "queue", "rerank")
 
 
-def test_a_segment_never_seen_names_those_that_were() -> None:
-    """The hint of the error lists what could have been meant."""
+def test_the_error_for_an_unknown_segment_lists_the_recorded_ones() -> None:
     prefill = snapshot_of(call()).segment("prefil")
 
     assert prefill.count() == 0
@@ -172,13 +171,13 @@ def test_a_segment_never_seen_names_those_that_were() -> None:
 
 
 def test_a_metric_without_values_has_no_mean() -> None:
-    """There is no number for nothing, and the hint says what there is."""
+    """The hint of the error lists the recorded metrics."""
     with pytest.raises(EmptyHistogramError, match="hint: metrics recorded: chunk_gap, duration"):
         snapshot_of(call()).metric("tpot").mean()
 
 
-def test_unknown_names_are_refused_with_what_could_be_meant() -> None:
-    """A typing error never reads as a zero."""
+def test_unknown_names_are_refused_with_suggestions() -> None:
+    """A typing error is never read as a zero."""
     snapshot = snapshot_of(call())
 
     with pytest.raises(UnknownNameError, match="did you mean 'ttft'"):
@@ -195,8 +194,8 @@ def test_unknown_names_are_refused_with_what_could_be_meant() -> None:
         snapshot.count(kind="calls")
 
 
-def test_two_snapshots_merge_into_one_of_both() -> None:
-    """Their values are added and their spans of time joined; neither changes."""
+def test_merging_two_snapshots_adds_their_values() -> None:
+    """The time spans are joined, and neither snapshot changes."""
     clock = ManualClock()
     recorder = Recorder(clock)
     recorder.record(call(10))
@@ -215,8 +214,8 @@ def test_two_snapshots_merge_into_one_of_both() -> None:
     assert both.series == reversed_both.series
 
 
-def test_the_difference_of_two_snapshots_is_what_came_in_between() -> None:
-    """Counts and sums are those of the later values alone."""
+def test_the_difference_of_two_snapshots_holds_the_values_in_between() -> None:
+    """Counts and sums include only the later values."""
     clock = ManualClock()
     recorder = Recorder(clock)
     recorder.record(call(10))
@@ -234,8 +233,8 @@ def test_the_difference_of_two_snapshots_is_what_came_in_between() -> None:
     assert recorder.snapshot().diff(recorder.snapshot()).series == {}
 
 
-def test_what_a_snapshot_does_not_hold_cannot_be_taken_from_it() -> None:
-    """The order of the two is told, and not a negative count."""
+def test_subtracting_a_later_or_unrelated_snapshot_is_refused() -> None:
+    """The hint names the right order; counts never become negative."""
     clock = ManualClock()
     recorder = Recorder(clock)
     earlier = recorder.snapshot()
@@ -251,8 +250,8 @@ def test_what_a_snapshot_does_not_hold_cannot_be_taken_from_it() -> None:
 
 
 @given(st.lists(st.integers(1, 500)), st.lists(st.integers(1, 500)))
-def test_what_was_merged_can_be_taken_out_again(ours: list[int], theirs: list[int]) -> None:
-    """The difference of a merge and one part of it is the other part, series by series."""
+def test_a_merged_snapshot_can_be_subtracted_again(ours: list[int], theirs: list[int]) -> None:
+    """Subtracting one part from a merge returns the other part, series by series."""
     a = snapshot_of(*(call(ms, model=f"m{ms % 3}") for ms in ours))
     b = snapshot_of(*(call(ms, model=f"m{ms % 3}") for ms in theirs))
 
@@ -264,8 +263,8 @@ def test_what_was_merged_can_be_taken_out_again(ours: list[int], theirs: list[in
         assert left.series[key].histogram.sum_ns == series.histogram.sum_ns
 
 
-def test_a_series_that_was_forgotten_in_between_counts_from_its_new_start() -> None:
-    """What it held before is not taken away from what it holds now."""
+def test_a_series_forgotten_in_between_counts_from_its_new_start() -> None:
+    """Its earlier values are not subtracted from its current ones."""
     clock = ManualClock()
     recorder = Recorder(clock)
     recorder.record(call())
@@ -281,8 +280,8 @@ def test_a_series_that_was_forgotten_in_between_counts_from_its_new_start() -> N
     assert recorder.snapshot().diff(earlier).count() == 1
 
 
-def test_a_snapshot_can_be_narrowed_and_split() -> None:
-    """By any attribute that series have; what does not say it stands under None."""
+def test_a_snapshot_can_be_filtered_and_grouped() -> None:
+    """By any attribute of its series; series without the attribute are grouped under ``None``."""
     snapshot = snapshot_of(call(model="a"), call(model="b"), call(model="b"))
 
     by_model = snapshot.group_by("model")
@@ -297,8 +296,8 @@ def test_a_snapshot_can_be_narrowed_and_split() -> None:
             question()
 
 
-def test_a_segment_says_the_shares_of_its_sources() -> None:
-    """The largest share first."""
+def test_a_segment_reports_the_fractions_of_its_sources() -> None:
+    """The largest fraction comes first."""
     snapshot = snapshot_of(*[call(source=Source.ESTIMATED)] * 3, call())
 
     assert list(snapshot.segment("queue").shares().items()) == [
@@ -308,8 +307,8 @@ def test_a_segment_says_the_shares_of_its_sources() -> None:
     assert snapshot.segment("xyzzy").shares() == {}
 
 
-def test_odd_values_are_counted_where_they_can_be_seen() -> None:
-    """A negative value is rejected, one above a day clamped; neither is lost in silence."""
+def test_out_of_range_values_are_counted() -> None:
+    """Negative values are counted as rejected, and values above a day as clamped."""
     day_ns = 24 * 3600 * 10**9
     odd = replace(call(), metrics={"time_to_first_token": MetricValue(-1)})
     far = replace(call(), metrics={"time_to_first_token": MetricValue(day_ns + 1)})
@@ -320,16 +319,16 @@ def test_odd_values_are_counted_where_they_can_be_seen() -> None:
     assert ttft.max(unit="s") == 24 * 3600
 
 
-def test_a_spectrum_shows_the_whole_distribution() -> None:
-    """From the smallest value to the largest, in the unit asked for."""
+def test_a_spectrum_covers_the_whole_distribution() -> None:
+    """From the smallest value to the largest, in the requested unit."""
     spectrum = snapshot_of(*(call(ms) for ms in range(1, 101))).metric("duration").spectrum()
 
     assert spectrum[-1] == (100.0, 100.0, 100)
     assert (50.0, pytest.approx(50, rel=0.001), 50) in spectrum
 
 
-def test_correction_for_coordinated_omission_is_named() -> None:
-    """The corrected values are another distribution and say so; the recorded ones stay."""
+def test_correction_for_coordinated_omission_is_visible_in_the_name() -> None:
+    """The corrected values are a separate distribution; the recorded ones do not change."""
     durations = snapshot_of(call(10), call(100)).metric("duration")
 
     corrected = durations.corrected_for_coordinated_omission(25)
@@ -339,7 +338,7 @@ def test_correction_for_coordinated_omission_is_named() -> None:
 
 
 def test_the_conventions_metrics_have_their_own_attributes() -> None:
-    """Only a call that names them has such values, keyed by what the conventions say."""
+    """Only calls with the conventions' attributes have these metrics."""
     convention = {
         "operation": "chat",
         "provider": "openai",

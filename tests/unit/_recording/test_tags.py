@@ -1,4 +1,4 @@
-"""A series' name survives a file of histograms, and any other file's names can be read."""
+"""A series is written to a histogram log as a tag, and any tag can be read."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1)
 
 
 @given(names, st.dictionaries(names, st.text(st.characters(exclude_categories=["Cs"])), max_size=4))
-def test_a_tag_says_what_it_was_made_of(metric: str, attributes: dict[str, str]) -> None:
-    """Whatever stands in a model's name or a route: commas, blanks, question marks, anything."""
+def test_a_tag_is_read_back_unchanged(metric: str, attributes: dict[str, str]) -> None:
+    """With any characters in names and values: commas, spaces, question marks."""
     tag = tag_of(metric, attributes)
 
     assert read_tag(tag) == (metric, attributes)
@@ -21,8 +21,8 @@ def test_a_tag_says_what_it_was_made_of(metric: str, attributes: dict[str, str])
 
 
 @given(names)
-def test_a_tag_of_others_is_the_name_of_a_metric(tag: str) -> None:
-    """Two of them are never taken for one."""
+def test_a_foreign_tag_is_read_as_a_metric_name(tag: str) -> None:
+    """Different tags never become the same name."""
     read = read_tag(tag)
 
     assert read == (tag, {}) or tag_of(*read) == tag
@@ -41,7 +41,7 @@ def test_a_tag_of_others_is_the_name_of_a_metric(tag: str) -> None:
         ("ttft?kind=call&model=gpt-4o", TaggedName("ttft", {"kind": "call", "model": "gpt-4o"})),
     ],
 )
-def test_only_what_reads_back_as_itself_is_taken_apart(tag: str | None, said: TaggedName) -> None:
+def test_only_tags_in_latspans_format_are_split(tag: str | None, said: TaggedName) -> None:
     assert read_tag(tag) == said
 
 

@@ -1,4 +1,4 @@
-"""Failures, what is over the limit, the slow and a few by chance are kept; the rest is not."""
+"""Traces that failed, were over the limit, slow or randomly selected are kept; others are not."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ CALLS = ("call", "chat")
 
 
 def settled(*, slow_ns: int | None = None) -> Verdicts:
-    """Return verdicts that have seen 4,000 requests of 1,000 to 2,000 ns."""
+    """Return decisions after 4,000 requests of 1,000 to 2,000 ns."""
     verdicts = Verdicts(0.05, slow_ns)
     random = Random(1)  # noqa: S311 - a simulation
     for _ in range(4_000):
@@ -19,8 +19,8 @@ def settled(*, slow_ns: int | None = None) -> Verdicts:
     return verdicts
 
 
-def test_what_is_kept_anyway_is_kept() -> None:
-    """However many there are: a ratio holds in ordinary times."""
+def test_traces_that_must_be_kept_do_not_count_against_the_ratio() -> None:
+    """All of them are kept, whatever their number."""
     verdicts = settled()
 
     kept = [verdicts.keeps(Ended(CALLS, 1_000, kept=True)) for _ in range(1_000)]
@@ -28,8 +28,8 @@ def test_what_is_kept_anyway_is_kept() -> None:
     assert all(kept)
 
 
-def test_the_slow_are_kept_and_others_are_not() -> None:
-    """By the latest of their like."""
+def test_slow_requests_are_kept_and_others_are_not() -> None:
+    """They are compared with the latest similar requests."""
     verdicts = settled()
 
     assert verdicts.keeps(Ended(CALLS, 2_001))
@@ -37,23 +37,23 @@ def test_the_slow_are_kept_and_others_are_not() -> None:
 
 
 def test_a_late_first_token_is_kept() -> None:
-    """Though the answer as a whole took no longer."""
+    """Even if the whole response took no longer than usual."""
     verdicts = settled()
 
     assert verdicts.keeps(Ended(CALLS, 1_500, 201))
     assert not verdicts.keeps(Ended(CALLS, 1_500, 150))
 
 
-def test_what_is_over_the_limit_is_kept() -> None:
-    """However many are."""
+def test_requests_over_the_limit_are_kept() -> None:
+    """All of them, whatever their number."""
     verdicts = settled(slow_ns=1_499)
 
     assert all(verdicts.keeps(Ended(CALLS, 1_500)) for _ in range(100))
     assert not verdicts.keeps(Ended(CALLS, 1_499))
 
 
-def test_others_are_compared_with_their_own() -> None:
-    """What is slow for a short answer is fast for a long one."""
+def test_requests_are_compared_with_similar_requests() -> None:
+    """A duration that is slow for a short response is fast for a long one."""
     verdicts = settled()
     for duration_ns in range(100, 400):
         verdicts.keeps(Ended(("call", "short"), duration_ns))
@@ -62,8 +62,8 @@ def test_others_are_compared_with_their_own() -> None:
     assert not verdicts.keeps(Ended(CALLS, 1_000))
 
 
-def test_too_many_paths_share_a_window() -> None:
-    """The memory is bounded, whatever names requests are given."""
+def test_too_many_inference_paths_share_a_window() -> None:
+    """Memory is bounded for any number of names."""
     verdicts = Verdicts(0.05)
 
     for number in range(1_000):
@@ -72,8 +72,8 @@ def test_too_many_paths_share_a_window() -> None:
     assert len(verdicts._windows) == MOST_WINDOWS + 1  # pyright: ignore[reportPrivateUsage]
 
 
-def test_chance_is_the_same_everywhere() -> None:
-    """It rests on the random part of the trace's id alone; 1 in 400 of a twentieth."""
+def test_random_selection_depends_only_on_the_trace_id() -> None:
+    """Every process selects the same traces: one twentieth of the ratio, 1 in 400."""
     one, another = Verdicts(0.05), Verdicts(0.05)
     random = Random(1)  # noqa: S311 - a simulation
     ids = [random.getrandbits(128) for _ in range(100_000)]

@@ -1,4 +1,4 @@
-"""What is kept of 20,000 requests, as steady, stepping and bursting traffic makes them slow."""
+"""Simulations of 20,000 requests under steady, stepping and bursty traffic: which are kept."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ HARD: Final = {
     "late step": 0.8,
     "slow start": 0.55,
 }
-"""What is kept at least of the slowest 1 %, where nobody could know in time which they are."""
+"""Minimum fraction kept of the slowest 1 %, in cases that cannot be decided in time."""
 
 BURSTS: Final = {"burst": (4, 50), "burst of 200": (1, 200), "burst of 1000": (1, 1_000)}
-"""How many, and of how many requests each."""
+"""Number of bursts, and of requests per burst."""
 
 SLOWER: Final = {
     "step": slice(REQUESTS // 2, None),
     "late step": slice(REQUESTS * 3 // 4, None),
     "slow start": slice(REQUESTS // 10),
 }
-"""Where every request is slower."""
+"""Part of the run in which every request is slower."""
 
 Floats = npt.NDArray[np.float64]
 
 
 class Kept(NamedTuple):
-    """Shares of traces kept: of all; of the slowest 1 % of the run; of failures; by chance."""
+    """Fractions of traces kept: of all, of the slowest 1 %, of failures, of the random ones."""
 
     share: float
     slowest: float
@@ -50,10 +50,10 @@ class Kept(NamedTuple):
 
 def slowed(cause: str, scenario: str, random: np.random.Generator) -> tuple[Floats, Floats]:
     """
-    Return float64[n_requests], seconds to the first token, and the whole duration.
+    Return float64[n_requests]: time to first token and duration, in seconds.
 
-    A tail of one cause hits 2 % of the requests: all the time, or beside a part of the run in
-    which every request is slower. Or it hits 0.5 %, and in bursts all of so many in a row.
+    One cause slows 2 % of the requests, all the time or in addition to a part of the run in which
+    every request is slower. In the burst scenarios it slows 0.5 %, and every request of a burst.
     """
     tails = {
         "queue": random.exponential(3, REQUESTS),
@@ -97,7 +97,7 @@ def simulated(cause: str, scenario: str, seed: int) -> Kept:
         strict=True,
     )
     kept = np.array([verdicts.keeps(Ended(("request", "chat"), *each)) for each in ended])
-    # Of the whole run, which nobody knew before its end.
+    # The slowest of the whole run are known only after its end.
     slowest = np.argsort(duration_s)[-REQUESTS // 100 :]
     return Kept(
         share=float(kept.mean()),
@@ -109,8 +109,8 @@ def simulated(cause: str, scenario: str, seed: int) -> Kept:
 
 @pytest.mark.parametrize("cause", CAUSES)
 @pytest.mark.parametrize("scenario", SCENARIOS)
-def test_a_twentieth_holds_all_that_matters(scenario: str, cause: str) -> None:
-    """Whatever makes requests slow, with 1 % failures, in each of twenty runs."""
+def test_a_ratio_of_a_twentieth_keeps_all_that_matters(scenario: str, cause: str) -> None:
+    """For every cause of slowness, with 1 % failures, in each of twenty runs."""
     for seed in range(SEEDS):
         kept = simulated(cause, scenario, seed)
 
@@ -121,8 +121,8 @@ def test_a_twentieth_holds_all_that_matters(scenario: str, cause: str) -> None:
 
 @pytest.mark.parametrize("cause", CAUSES)
 @pytest.mark.parametrize("scenario", HARD)
-def test_what_nobody_can_know_is_kept_in_part(scenario: str, cause: str) -> None:
-    """What is owed for it is at most what 1,000 requests earn; the guide has the figures."""
+def test_cases_that_cannot_be_decided_in_time_are_kept_in_part(scenario: str, cause: str) -> None:
+    """The ratio is exceeded by at most its share of 1,000 requests; the guide has the results."""
     kept = simulated(cause, scenario, 0)
 
     assert kept.share <= RATIO * (1 + 1_000 / REQUESTS)

@@ -1,4 +1,4 @@
-"""A trace's spans are handed on together or not at all, whatever ends first or never."""
+"""All spans of a trace are exported or left out together, in whatever order they end."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ USUAL_NS, SLOW_NS = 1_000, 1_000_000
 
 
 class Traces:
-    """Spans by way of a sampling sink that has learnt what is usual."""
+    """Traces that pass through a sampling sink after a run of usual requests."""
 
     def __init__(self) -> None:
         self.exporter = InMemorySpanExporter()
@@ -41,7 +41,7 @@ class Traces:
     def begin(
         self, name: str, *, beneath: OpenSpan | None = None, remote: int = 0, sampled: bool = True
     ) -> OpenSpan:
-        """Open a span at 0, beneath one of this process or of another's trace."""
+        """Open a span at 0, with a local, a remote or no parent."""
         around = Context() if beneath is None else beneath.context
         if remote:
             flags = TraceFlags(TraceFlags.SAMPLED if sampled else 0)
@@ -69,12 +69,12 @@ class Traces:
 
     @property
     def names(self) -> list[str]:
-        """What has arrived."""
+        """Names of the exported spans."""
         return [span.name for span in self.exporter.get_finished_spans()]
 
     @property
     def left_out(self) -> int:
-        """How many traces have been left out since."""
+        """Number of traces left out since construction."""
         return self.sink.traces.left_out - self.left_out_before
 
 
@@ -85,7 +85,7 @@ def traces() -> Traces:
 
 @pytest.mark.parametrize("took_ns", [USUAL_NS, SLOW_NS])
 def test_a_trace_is_kept_whole_or_left_out_whole(traces: Traces, took_ns: int) -> None:
-    """Children that have ended wait for the end of the root, which decides."""
+    """Spans that have ended are held until the root ends."""
     root = traces.begin("root", remote=9_999)
     child = traces.begin("child", beneath=root)
     grandchild = traces.begin("grandchild", beneath=child)
@@ -102,7 +102,7 @@ def test_a_trace_is_kept_whole_or_left_out_whole(traces: Traces, took_ns: int) -
 
 
 def test_a_failure_anywhere_keeps_the_trace(traces: Traces) -> None:
-    """From then on nothing is held."""
+    """Its later spans are exported immediately."""
     root = traces.begin("root", remote=9_999)
     traces.end(traces.begin("fine", beneath=root))
     failing = traces.begin("failing", beneath=root)
@@ -116,8 +116,8 @@ def test_a_failure_anywhere_keeps_the_trace(traces: Traces) -> None:
     assert traces.names == ["fine", "failing", "root"]
 
 
-def test_a_late_first_token_in_a_call_keeps_its_request(traces: Traces) -> None:
-    """It is compared with those of other requests."""
+def test_a_late_first_token_in_a_call_keeps_the_request(traces: Traces) -> None:
+    """It is compared with the first tokens of other requests."""
     for number in range(300):
         root = traces.begin("usual", remote=5_000 + number)
         traces.end(traces.begin("call", beneath=root), first_token_s=(number % 100) / 1e6)
@@ -133,7 +133,7 @@ def test_a_late_first_token_in_a_call_keeps_its_request(traces: Traces) -> None:
 
 @pytest.mark.parametrize("failed", [True, False])
 def test_a_child_that_ends_after_its_root_may_still_fail(traces: Traces, failed: bool) -> None:
-    """So the trace waits for it."""
+    """The trace waits for it."""
     root = traces.begin("root", remote=9_999)
     late = traces.begin("late", beneath=root)
     traces.end(root)
@@ -145,8 +145,8 @@ def test_a_child_that_ends_after_its_root_may_still_fail(traces: Traces, failed:
     assert traces.left_out == (not failed)
 
 
-def test_what_begins_after_the_end_of_a_kept_trace_is_kept(traces: Traces) -> None:
-    """It is a child of a span that is there."""
+def test_a_span_that_starts_after_a_kept_trace_is_kept(traces: Traces) -> None:
+    """Its parent has been exported."""
     root = traces.begin("root", remote=9_999)
     traces.end(root, took_ns=SLOW_NS)
 
@@ -156,8 +156,10 @@ def test_what_begins_after_the_end_of_a_kept_trace_is_kept(traces: Traces) -> No
 
 
 @pytest.mark.parametrize("failed", [True, False])
-def test_what_begins_after_a_trace_was_left_out_is_on_its_own(traces: Traces, failed: bool) -> None:
-    """A failure is kept, though its parent is not."""
+def test_a_span_that_starts_after_a_left_out_trace_is_decided_separately(
+    traces: Traces, failed: bool
+) -> None:
+    """If it fails, it is kept without its parent."""
     root = traces.begin("root", remote=9_999)
     traces.end(root)
 
@@ -166,8 +168,8 @@ def test_what_begins_after_a_trace_was_left_out_is_on_its_own(traces: Traces, fa
     assert traces.names == (["root"] if failed else [])
 
 
-def test_requests_of_one_trace_that_overlap_are_kept_together(traces: Traces) -> None:
-    """As a client asks its server two things at once."""
+def test_overlapping_requests_of_one_trace_are_kept_together(traces: Traces) -> None:
+    """A client can send two requests to its server at once."""
     one = traces.begin("one", remote=9_999)
     other = traces.begin("other", remote=9_999)
     traces.end(one)
@@ -177,8 +179,8 @@ def test_requests_of_one_trace_that_overlap_are_kept_together(traces: Traces) ->
     assert traces.names == ["one", "other"]
 
 
-def test_what_its_caller_does_not_sample_is_not_judged(traces: Traces) -> None:
-    """Not even as a failure: the sampler behind rules."""
+def test_an_unsampled_remote_parent_leaves_the_trace_out(traces: Traces) -> None:
+    """Even if the trace fails: the sampler of the caller has priority."""
     span = traces.begin("root", remote=9_999, sampled=False)
 
     traces.end(span, failed=True)
@@ -186,8 +188,8 @@ def test_what_its_caller_does_not_sample_is_not_judged(traces: Traces) -> None:
     assert (traces.names, traces.left_out) == ([], 0)
 
 
-def test_chance_decides_at_the_start(traces: Traces) -> None:
-    """Nothing of such a trace is held."""
+def test_random_selection_is_decided_at_the_start(traces: Traces) -> None:
+    """Spans of a selected trace are not held."""
     root = traces.begin("root", remote=(1 << 56) - 1)
     assert root.kept
 
@@ -196,8 +198,8 @@ def test_chance_decides_at_the_start(traces: Traces) -> None:
     assert traces.names == ["child"]
 
 
-def test_spans_beneath_anothers_wait_too(traces: Traces) -> None:
-    """Those that are handed over as children of what is current."""
+def test_children_added_to_an_open_span_are_held_too(traces: Traces) -> None:
+    """Such children are exported as children of the current span."""
     root = traces.begin("root", remote=9_999)
     child = ChildSpan("child", 0, 1, {})
 
@@ -209,8 +211,8 @@ def test_spans_beneath_anothers_wait_too(traces: Traces) -> None:
     assert traces.names == ["child", "root", "child"]
 
 
-def test_examples_wait_for_the_verdict(traces: Traces) -> None:
-    """Who asks is told once, if the trace is kept, and never otherwise."""
+def test_exemplar_callbacks_wait_for_the_decision(traces: Traces) -> None:
+    """A callback is called once if the trace is kept, and never otherwise."""
     told: list[str] = []
     slow, usual = traces.begin("slow", remote=9_998), traces.begin("usual", remote=9_999)
     slow.when_kept(lambda: told.append("slow"))
@@ -225,8 +227,8 @@ def test_examples_wait_for_the_verdict(traces: Traces) -> None:
     assert told == ["slow", "asked later"]
 
 
-def test_a_trace_of_too_many_spans_loses_some_and_says_so(traces: Traces) -> None:
-    """Of a trace that is left out nothing is lost."""
+def test_spans_over_the_limit_per_trace_are_counted_as_lost(traces: Traces) -> None:
+    """Spans of a trace that is left out do not count as lost."""
     for remote, took_ns in ((9_998, USUAL_NS), (9_999, SLOW_NS)):
         root = traces.begin("root", remote=remote)
         for _ in range(limits.MOST_OF_ONE + 10):
@@ -237,8 +239,8 @@ def test_a_trace_of_too_many_spans_loses_some_and_says_so(traces: Traces) -> Non
     assert traces.sink.traces.lost == 20
 
 
-def test_all_traces_together_hold_so_many(traces: Traces) -> None:
-    """And what is forgotten makes room again."""
+def test_the_limit_on_all_held_spans_is_enforced(traces: Traces) -> None:
+    """Room is available again after traces have ended."""
     roots = [traces.begin("root", remote=10_000 + number) for number in range(20)]
     for root in roots:
         for _ in range(300):
@@ -256,7 +258,7 @@ def test_all_traces_together_hold_so_many(traces: Traces) -> None:
 
 
 def test_a_root_that_never_ends_is_kept_after_ten_minutes(traces: Traces) -> None:
-    """As far as it goes; what ends later follows. It is noticed as soon as anything else ends."""
+    """At the next end of any span, its spans so far are exported; later ones follow."""
     endless = traces.begin("endless", remote=9_998)
     traces.end(traces.begin("child", beneath=endless))
 
@@ -267,8 +269,8 @@ def test_a_root_that_never_ends_is_kept_after_ten_minutes(traces: Traces) -> Non
     assert traces.names == ["root", "child", "later"]
 
 
-def test_a_child_that_never_ends_keeps_nothing(traces: Traces) -> None:
-    """Its root's end has decided."""
+def test_a_child_that_never_ends_does_not_keep_its_trace(traces: Traces) -> None:
+    """The end of its root decides."""
     root = traces.begin("root", remote=9_998)
     traces.begin("endless", beneath=root)
     traces.end(root)
@@ -279,8 +281,8 @@ def test_a_child_that_never_ends_keeps_nothing(traces: Traces) -> None:
     assert traces.left_out == 1
 
 
-def test_at_the_end_what_is_open_is_kept(traces: Traces) -> None:
-    """Of whose root nobody knows how it would have ended."""
+def test_open_traces_are_kept_at_shutdown(traces: Traces) -> None:
+    """The outcome of their roots is not known yet."""
     endless = traces.begin("endless", remote=9_999)
     traces.end(traces.begin("child", beneath=endless))
 
@@ -289,8 +291,8 @@ def test_at_the_end_what_is_open_is_kept(traces: Traces) -> None:
     assert traces.names == ["child"]
 
 
-def test_many_threads_lose_nothing(traces: Traces) -> None:
-    """Traces of several threads, and one trace of all of them."""
+def test_concurrent_threads_lose_no_spans(traces: Traces) -> None:
+    """Each of eight threads has its own traces, and all of them share one more."""
     shared = traces.begin("shared", remote=9_999)
 
     def work(number: int) -> None:
@@ -313,11 +315,11 @@ def test_many_threads_lose_nothing(traces: Traces) -> None:
     assert traces.left_out == 8 * 40
 
 
-def test_a_span_that_begins_while_its_trace_is_closed_is_judged(traces: Traces) -> None:
-    """It has found the trace, whose last span ends before it is counted among those open."""
+def test_a_span_that_starts_while_its_trace_closes_gets_a_decision(traces: Traces) -> None:
+    """It finds the trace, whose last span then ends before the new one is counted as open."""
 
     class Racing(dict[int, limits.HeldTrace]):
-        """Lets the other thread do all it has to between a look and what follows."""
+        """Let the other thread run to its end between a lookup and the next step."""
 
         def get(self, key: int, default: Any = None) -> Any:
             found = super().get(key, default)
@@ -336,8 +338,8 @@ def test_a_span_that_begins_while_its_trace_is_closed_is_judged(traces: Traces) 
     assert traces.left_out == 1
 
 
-def test_traces_that_close_while_spans_begin_lose_none(traces: Traces) -> None:
-    """Two threads, switched as often as can be, each trace closed under a span that begins."""
+def test_spans_that_start_while_traces_close_are_not_lost(traces: Traces) -> None:
+    """Two threads switch as often as possible; each trace closes while another span starts."""
     rounds = 2_000
     before = sys.getswitchinterval()
     firsts = [traces.begin("first", remote=5_000 + number) for number in range(rounds)]

@@ -1,12 +1,12 @@
-"""A window remembers the latest 2,000 durations, and what was slow before them."""
+"""A window holds the latest 2,000 durations, and the threshold of the ones before them."""
 
 from __future__ import annotations
 
 from latspan._sampling._window import Window
 
 
-def test_how_many_were_as_slow() -> None:
-    """Equal ones count: what is as slow as everything is not among the slowest."""
+def test_slower_share_counts_equal_durations() -> None:
+    """A duration equal to most others is not among the slowest."""
     window = Window(0.5)
     for duration_ns in (1, 2, 2, 3):
         window.add(duration_ns)
@@ -16,13 +16,13 @@ def test_how_many_were_as_slow() -> None:
     assert shares == [1.0, 1.0, 0.75, 0.25, 0.0]
 
 
-def test_of_none_none_were_slower() -> None:
-    """The first of its kind is the slowest so far."""
+def test_slower_share_of_an_empty_window_is_zero() -> None:
+    """The first request of its kind is the slowest so far."""
     assert Window(0.5).slower_share(1) == 0.0
 
 
-def test_the_oldest_goes() -> None:
-    """After 2,000 further ones nothing of it is left."""
+def test_the_oldest_duration_is_replaced() -> None:
+    """After 2,000 more, the window no longer contains it."""
     window = Window(0.5)
     for _ in range(2_000):
         window.add(100)
@@ -36,8 +36,8 @@ def test_the_oldest_goes() -> None:
     assert window.seen == 4_000
 
 
-def test_unusual_is_what_was_slow_a_window_ago() -> None:
-    """After 2,000 slower ones the new level is usual."""
+def test_a_duration_is_unusual_if_it_was_slow_one_window_ago() -> None:
+    """After 2,000 slower requests, the new level is the usual one."""
     window = Window(0.02)
     for _ in range(2_000):
         window.add(100)

@@ -1,4 +1,4 @@
-"""An address says which server is sampled, and which of its pages."""
+"""Server addresses are parsed into the server of a call and the pages to scrape."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from latspan._scraping import Address, address_of
         ),
     ],
 )
-def test_without_a_path_both_pages_are_meant(text: str, expected: Address) -> None:
-    """With one, that page alone; the server is what a call's span calls it."""
+def test_an_address_without_a_path_means_both_pages(text: str, expected: Address) -> None:
+    """A path selects one page; the server is written as in the span of a call."""
     assert address_of(text) == expected
 
 
@@ -43,7 +43,7 @@ def test_without_a_path_both_pages_are_meant(text: str, expected: Address) -> No
         "file:///",
     ],
 )
-def test_what_is_no_address_is_refused(text: str) -> None:
-    """So is one with a user, who would not be sent."""
+def test_invalid_addresses_are_refused(text: str) -> None:
+    """So are addresses with credentials, because these would not be sent."""
     with pytest.raises(ValueError, match=r"address|[Pp]ort"):
         address_of(text)

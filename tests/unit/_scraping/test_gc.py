@@ -1,4 +1,4 @@
-"""Pauses of the collector are counted exactly, those of the request and no others."""
+"""Garbage collection pauses are measured exactly and assigned to the request that was open."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from latspan.testing import ManualClock
 
 
 class Collector:
-    """A clock and a collector that pauses as it is told."""
+    """A manual clock, and a garbage collector with pauses of a given length."""
 
     def __init__(self) -> None:
         self.clock = ManualClock()
         self.pauses = GcPauses(self.clock.monotonic_ns)
 
     def pause(self, duration_ns: int) -> None:
-        """Collect once."""
+        """Run one collection of this length."""
         self.pauses._heard("start", {})  # pyright: ignore[reportPrivateUsage]
         self.clock.advance(duration_ns)
         self.pauses._heard("stop", {})  # pyright: ignore[reportPrivateUsage]
@@ -32,8 +32,8 @@ def no_other_collections() -> Iterator[None]:
     gc.enable()
 
 
-def test_pauses_before_and_after_are_not_of_the_request() -> None:
-    """What followed until somebody asked is taken off again."""
+def test_pauses_before_and_after_a_request_are_excluded() -> None:
+    """Pauses between the end of the request and the query are subtracted."""
     collector = Collector()
     collector.pause(7)
     before_ns = collector.pauses.total_ns
@@ -47,8 +47,8 @@ def test_pauses_before_and_after_are_not_of_the_request() -> None:
     assert collector.pauses.during(before_ns, done_ns) == 5
 
 
-def test_without_a_pause_it_is_zero() -> None:
-    """That is known."""
+def test_a_request_without_pauses_has_zero() -> None:
+    """Zero is a measured value here."""
     collector = Collector()
     assert collector.pauses.during(0, 5) == 0
     collector.pause(7)
@@ -56,16 +56,16 @@ def test_without_a_pause_it_is_zero() -> None:
     assert collector.pauses.during(collector.pauses.total_ns, 10) == 0
 
 
-def test_a_pause_that_outlasts_the_request_counts_up_to_its_end() -> None:
-    """Another thread may have ended it."""
+def test_a_pause_longer_than_the_request_is_cut_at_its_end() -> None:
+    """Another thread may have ended the request."""
     collector = Collector()
     collector.pause(10)
 
     assert collector.pauses.during(0, 4) == 4
 
 
-def test_after_too_many_pauses_it_is_unknown() -> None:
-    """Those after the request cannot be told from those in it."""
+def test_after_too_many_pauses_the_sum_is_unknown() -> None:
+    """Pauses after the request cannot be distinguished from those during it."""
     collector = Collector()
     for _ in range(5000):
         collector.pause(1)
@@ -74,8 +74,8 @@ def test_after_too_many_pauses_it_is_unknown() -> None:
     assert collector.pauses.during(0, 5000) == 5000
 
 
-def test_it_hears_the_real_collector_until_it_is_stopped() -> None:
-    """And is no longer among the callbacks then."""
+def test_real_collections_are_measured_until_stop() -> None:
+    """The callback is removed then."""
     clock = ManualClock()
     pauses = GcPauses(lambda: clock.advance(1) or clock.monotonic_ns())
     callbacks = list(gc.callbacks)

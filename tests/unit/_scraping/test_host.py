@@ -1,4 +1,4 @@
-"""What the kernel counts is read where it is, and absent where it is not."""
+"""Kernel counters of this process and machine are read if they exist, and omitted otherwise."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def v1(throttled_ns: int) -> str:
 
 
 def reading(root: Path, files: dict[str, str]) -> Reading:
-    """Return what is read of a machine that has these files."""
+    """Return the sample of a machine with these files."""
     for name, text in files.items():
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -75,10 +75,10 @@ def reading(root: Path, files: dict[str, str]) -> Reading:
         "nothing",
     ],
 )
-def test_throttling_is_that_of_the_cgroups_that_can_be_seen(
+def test_throttling_is_the_sum_over_visible_cgroups(
     tmp_path: Path, files: dict[str, str], expected: float | None
 ) -> None:
-    """In seconds; where there is no quota to be seen it is unknown, not zero."""
+    """In seconds; without a visible quota it is unknown, not zero."""
     assert reading(tmp_path, files).totals.get(THROTTLED) == expected
 
 
@@ -86,15 +86,15 @@ def test_throttling_is_that_of_the_cgroups_that_can_be_seen(
     ("text", "expected"),
     [(PSI, {PRESSURE: (2_000_000, 5_000_000)}), ("", {}), ("some total=x\n", {})],
 )
-def test_pressure_is_a_share_of_the_time(
+def test_memory_pressure_is_a_fraction_of_time(
     tmp_path: Path, text: str, expected: dict[str, tuple[int, int]]
 ) -> None:
-    """Nanoseconds in which something waited, of the clock's."""
+    """Nanoseconds in which a task waited for memory, and nanoseconds on the clock."""
     assert reading(tmp_path, {"proc/pressure/memory": text}).shares == expected
 
 
-def test_faults_are_this_processes() -> None:
-    """A count of the kernel's, which never goes back."""
+def test_major_faults_are_those_of_this_process() -> None:
+    """The kernel's count never decreases."""
     host = Host()
     first, second = (host.reading(at).totals[semconv.LATSPAN_HOST_MAJOR_FAULTS] for at in (1, 2))
 

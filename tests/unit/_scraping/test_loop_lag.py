@@ -1,4 +1,4 @@
-"""A loop that is late shows, and the timer that finds out leaves no trace."""
+"""The lag of an event loop is measured, and the timer keeps neither loop nor context alive."""
 
 from __future__ import annotations
 
@@ -19,36 +19,36 @@ PERIOD = 10 * MS
 
 
 class Request:
-    """Something that is open."""
+    """A placeholder for an open request."""
 
 
 class Loop(asyncio.AbstractEventLoop):
-    """A loop that runs what is due when it is told, however late that is."""
+    """A loop that runs due callbacks only when ``turn`` is called."""
 
     def __init__(self) -> None:
         self.waiting: list[Callable[[], object]] = []
 
     def is_closed(self) -> bool:
-        """Return that it is not."""
+        """Return ``False``."""
         return False
 
     def call_later(  # type: ignore[override]
         self, delay: float, callback: Any, *args: Any, context: Context | None = None
     ) -> Any:
-        """Keep what is to be called."""
+        """Store the callback."""
         assert delay == PERIOD / 1e9
         assert context is not None
         self.waiting.append(lambda: context.run(callback, *args))
 
     def turn(self) -> None:
-        """Run what waits."""
+        """Run the stored callbacks."""
         waiting, self.waiting = self.waiting, []
         for run in waiting:
             run()
 
 
 class Rig:
-    """A timer on such a loop, and one open request."""
+    """A timer on such a loop, with one open request."""
 
     def __init__(self) -> None:
         self.clock = ManualClock()
@@ -58,13 +58,12 @@ class Rig:
         self.ticks.begin(self.request)
 
     def tick(self, late_ns: int = 0) -> None:
-        """Let the timer run, so late."""
+        """Run the timer, late by ``late_ns``."""
         self.clock.advance(PERIOD + late_ns)
         self.loop.turn()
 
 
-def test_the_greatest_lag_counts() -> None:
-    """Of those during the request."""
+def test_the_greatest_lag_during_a_request_is_returned() -> None:
     rig = Rig()
     for late_ns in (0, 30 * MS, 2 * MS):
         rig.tick(late_ns)
@@ -77,10 +76,10 @@ def test_the_greatest_lag_counts() -> None:
     [(0, 70, 50), (20, 70, 40), (0, 30, 20), (25, 40, 15), (60, 70, None), (0, 10, None)],
     ids=["all", "began late", "ended early", "inside", "afterwards", "before"],
 )
-def test_only_time_within_the_request_counts(
+def test_only_lag_during_the_request_counts(
     start_ms: int, done_ms: int, expected_ms: int | None
 ) -> None:
-    """The timer was due after 10 ms and ran after 60; the request lay anywhere."""
+    """The timer was due after 10 ms and ran after 60 ms."""
     rig = Rig()
     rig.tick(50 * MS)
     expected_ns = None if expected_ms is None else expected_ms * MS
@@ -88,21 +87,21 @@ def test_only_time_within_the_request_counts(
     assert rig.ticks.greatest_lag(start_ms * MS, done_ms * MS) == expected_ns
 
 
-def test_a_block_that_lasts_to_the_end_is_seen() -> None:
-    """The timer has had no chance to run yet."""
+def test_a_block_that_lasts_until_the_end_is_measured() -> None:
+    """The timer has not run yet."""
     rig = Rig()
     rig.clock.advance(50 * MS)
 
     assert rig.ticks.greatest_lag(0, rig.clock.monotonic_ns()) == 40 * MS
 
 
-def test_before_the_timer_was_due_nothing_is_known() -> None:
-    """No zero where nothing was observed."""
+def test_lag_is_unknown_before_the_timer_is_due() -> None:
+    """Without an observation there is no zero."""
     assert Rig().ticks.greatest_lag(0, PERIOD) is None
 
 
-def test_long_ago_only_what_was_late_is_kept() -> None:
-    """That is what can be the greatest."""
+def test_of_older_ticks_only_the_late_ones_are_kept() -> None:
+    """Only these can be the greatest."""
     rig = Rig()
     rig.tick(7 * MS)
     for _ in range(2000):
@@ -112,8 +111,8 @@ def test_long_ago_only_what_was_late_is_kept() -> None:
 
 
 @pytest.mark.parametrize("how", ["ended", "forgotten", "stopped"])
-def test_without_an_open_request_it_ticks_no_more(how: str) -> None:
-    """One more time at most."""
+def test_the_timer_stops_if_no_request_is_open(how: str) -> None:
+    """It runs at most once more."""
     rig = Rig()
     rig.tick()
     if how == "ended":
@@ -128,8 +127,7 @@ def test_without_an_open_request_it_ticks_no_more(how: str) -> None:
     assert rig.loop.waiting == []
 
 
-def test_one_timer_is_enough_for_all() -> None:
-    """However many requests are open."""
+def test_all_requests_share_one_timer() -> None:
     rig = Rig()
     others = [Request() for _ in range(5)]
     for other in others:
@@ -141,8 +139,8 @@ def test_one_timer_is_enough_for_all() -> None:
 variable: ContextVar[object] = ContextVar("variable")
 
 
-def test_it_holds_neither_loop_nor_context() -> None:
-    """No task, no reference to what was current, nothing that keeps a loop."""
+def test_the_timer_keeps_neither_loop_nor_context_alive() -> None:
+    """It creates no task, and references neither the loop nor the current context strongly."""
     lag = LoopLag(ManualClock().monotonic_ns)
     held: list[weakref.ref[Any]] = []
 
@@ -164,8 +162,8 @@ def test_it_holds_neither_loop_nor_context() -> None:
     assert ticks.greatest_lag(0, 0) is None
 
 
-def test_without_a_loop_there_is_none() -> None:
-    """Nor after it was stopped."""
+def test_without_a_running_loop_there_is_no_timer() -> None:
+    """Nor after ``stop``."""
     lag = LoopLag(ManualClock().monotonic_ns)
     assert lag.here() is None
     lag.stop()

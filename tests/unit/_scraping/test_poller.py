@@ -1,4 +1,4 @@
-"""A poller keeps its pace, and ends when it is told."""
+"""A poller keeps its interval, and ends when it is stopped."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ NAME = "latspan-sampler-test"
     [(100, 100, 110), (100, 103, 110), (100, 110, 120), (100, 137, 140), (100, 99, 110)],
     ids=["at once", "late", "a whole interval late", "several missed", "early"],
 )
-def test_the_pace_neither_drifts_nor_catches_up(due: int, now: int, expected: int) -> None:
-    """What was missed is left out."""
+def test_polls_neither_drift_nor_catch_up(due: int, now: int, expected: int) -> None:
+    """Missed polls are skipped."""
     assert next_due(due, now, 10) == expected
 
 
 def end(poller: Poller) -> None:
-    """Stop it, and wait for its thread."""
+    """Stop the poller and wait for its thread."""
     poller.stop()
     for thread in threading.enumerate():
         if thread.name == NAME:
@@ -33,7 +33,7 @@ def end(poller: Poller) -> None:
 
 
 def polled(poller_of_three: list[threading.Event]) -> Poller:
-    """Return a poller that sets one event a poll."""
+    """Return a poller that sets one event per poll."""
     left = iter(poller_of_three)
 
     def poll() -> None:
@@ -44,8 +44,8 @@ def polled(poller_of_three: list[threading.Event]) -> Poller:
     return Poller(NAME, poll, 0.001)
 
 
-def test_it_polls_again_and_again_until_it_is_stopped() -> None:
-    """At once for the first time; starting twice is once, and after a stop nothing starts."""
+def test_a_poller_polls_until_it_is_stopped() -> None:
+    """The first poll is immediate, a second start has no effect, and a stop is final."""
     events = [threading.Event() for _ in range(3)]
     poller = polled(events)
     poller.start()
@@ -59,8 +59,8 @@ def test_it_polls_again_and_again_until_it_is_stopped() -> None:
     assert not any(each.name == NAME for each in threading.enumerate())
 
 
-def test_what_it_does_is_not_traced() -> None:
-    """Whoever instruments what it uses finds it suppressed."""
+def test_polls_are_not_traced() -> None:
+    """Instrumentations of the libraries that a poll uses are suppressed."""
     enabled: list[bool] = []
     done = threading.Event()
 
@@ -76,8 +76,8 @@ def test_what_it_does_is_not_traced() -> None:
     assert not any(enabled)
 
 
-def test_a_poll_that_fails_is_not_the_last(caplog: pytest.LogCaptureFixture) -> None:
-    """A bug of latspan's own is logged once."""
+def test_a_poll_that_raises_does_not_end_the_poller(caplog: pytest.LogCaptureFixture) -> None:
+    """The error is a bug in latspan and is logged once."""
     again = threading.Event()
     failures: list[int] = []
 
@@ -97,8 +97,8 @@ def test_a_poll_that_fails_is_not_the_last(caplog: pytest.LogCaptureFixture) -> 
 
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 @pytest.mark.parametrize("stopped", [False, True])
-def test_a_forked_child_has_a_thread_once_it_starts_one(*, stopped: bool) -> None:
-    """Unless it had been stopped."""
+def test_a_forked_child_polls_after_start(*, stopped: bool) -> None:
+    """Unless the poller had been stopped before the fork."""
     events = [threading.Event()]
     poller = polled(events)
     poller.start()

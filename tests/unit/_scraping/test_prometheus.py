@@ -1,4 +1,4 @@
-"""Each server's page under its own names; whatever cannot be is left out."""
+"""The metrics page of each server is read by its own names; impossible values are ignored."""
 
 from __future__ import annotations
 
@@ -100,18 +100,18 @@ tgi_queue_size 7
     ],
     ids=["llama.cpp", "old llama.cpp", "vLLM", "old vLLM", "SGLang", "TGI", "another", "nothing"],
 )
-def test_each_server_is_read_by_its_own_names(
+def test_the_metric_names_of_each_server_are_read(
     page: str, gauges: dict[str, float], shares: dict[str, tuple[float, float]]
 ) -> None:
-    """Numbers of several series are added up; of ratios the greatest counts."""
+    """Numbers of several series are added; of ratios, the greatest is used."""
     reading = read_metrics(page)
 
     assert (reading.gauges, reading.shares, reading.totals) == (gauges, shares, {})
 
 
 @pytest.mark.parametrize("value", ["NaN", "-1", "+Inf", "-Inf", "1e300"])
-def test_what_cannot_be_is_left_out(value: str) -> None:
-    """One wrong value takes no other with it."""
+def test_impossible_values_are_ignored(value: str) -> None:
+    """One wrong value does not affect the others."""
     page = "".join(
         f"{name} {value}\n"
         for name in (
@@ -127,8 +127,8 @@ def test_what_cannot_be_is_left_out(value: str) -> None:
     assert (reading.gauges, reading.shares) == ({RUNNING: 4}, {})
 
 
-def test_a_line_without_its_end_is_not_read() -> None:
-    """The page was cut there: 1 may have been the beginning of 12."""
+def test_an_unterminated_line_is_ignored() -> None:
+    """The page was cut there: a 1 may have been the beginning of 12."""
     assert read_metrics("tgi_batch_current_size 4\ntgi_queue_size 1").gauges == {RUNNING: 4}
 
 
@@ -153,15 +153,15 @@ def test_a_line_without_its_end_is_not_read() -> None:
         "too many",
     ],
 )
-def test_what_is_no_page_is_refused(page: str) -> None:
-    """Half a page might lack what matters."""
+def test_a_malformed_page_is_refused(page: str) -> None:
+    """The remaining lines might lack important values."""
     with pytest.raises(ValueError, match=r"."):
         read_metrics(page)
 
 
 @pytest.mark.parametrize("value", ["4", "+4.0", "4.", "4e0", "40E-1", "4 1700000000000", "4\r"])
-def test_a_value_may_have_any_form_of_the_format(value: str) -> None:
-    """With a sign, an exponent or a timestamp."""
+def test_every_valid_number_format_is_read(value: str) -> None:
+    """Values may have a sign, an exponent or a timestamp."""
     labels = '{a="} 1_0 {"}'
     page = f"tgi_queue_size{labels} {value}\ntgi_batch_current_size 0\n"
     assert read_metrics(page).gauges == {WAITING: 4, RUNNING: 0}
@@ -180,7 +180,7 @@ NAMES = ("tgi_queue_size", "vllm:prefix_cache_hits", "vllm:kv_cache_usage_perc")
     )
 )
 def test_any_text_is_read_or_refused(lines: list[tuple[str, str]]) -> None:
-    """No error but the one that says so, and no value that cannot be."""
+    """Only ``ValueError`` is raised, and no impossible value is returned."""
     try:
         reading = read_metrics("".join(f"{name}{rest}\n" for name, rest in lines))
     except ValueError:
@@ -188,8 +188,10 @@ def test_any_text_is_read_or_refused(lines: list[tuple[str, str]]) -> None:
     assert all(value >= 0 for value in reading.gauges.values())
 
 
-def test_without_the_parser_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The hint is what to install."""
+def test_a_missing_parser_raises_an_error_that_names_the_extra(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The hint contains the extra to install."""
     monkeypatch.setitem(sys.modules, "prometheus_client.parser", None)
 
     with pytest.raises(MissingExtraError, match=r"latspan\[sampler\]"):

@@ -1,4 +1,4 @@
-"""What samples say of the time of a request, and what they do not."""
+"""A sample buffer returns the sampled values for the time of a request."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ S = 1_000_000_000
 
 
 def gauges(*values: tuple[int, float]) -> SampleBuffer:
-    """Return a history of one gauge, by second."""
+    """Return a buffer with samples of one gauge, by second."""
     history = SampleBuffer(1.0)
     for at_s, value in values:
         history.add(at_s * S, Reading(gauges={"waiting": value}))
@@ -31,22 +31,21 @@ def gauges(*values: tuple[int, float]) -> SampleBuffer:
     ],
     ids=["several", "one before", "at one", "the latest", "none any more", "none yet"],
 )
-def test_a_gauge_is_the_greatest_from_one_interval_before_the_start(
+def test_a_gauge_is_the_greatest_sample_from_one_interval_before_the_start(
     start_s: float, done_s: float, expected: dict[str, float]
 ) -> None:
-    """Where there is no sample there is no value, and no zero."""
+    """Without a sample there is no value, and not a zero."""
     history = gauges((1, 0), (2, 1), (3, 7), (4, 2), (5, 0))
 
     assert history.during(round(start_s * S), round(done_s * S)) == expected
 
 
-def test_a_gauge_that_was_zero_is_zero() -> None:
-    """That was observed."""
+def test_a_sampled_zero_is_returned_as_zero() -> None:
     assert gauges((1, 0)).during(S, 2 * S) == {"waiting": 0}
 
 
-def test_a_share_is_of_what_was_counted_meanwhile() -> None:
-    """Not since the server began, and not where nothing was counted."""
+def test_a_ratio_covers_the_counts_between_two_samples() -> None:
+    """Counts from before are subtracted, and without new counts there is no ratio."""
     history = SampleBuffer(1.0)
     for at_s, pair in enumerate([(900, 1000), (910, 1100), (915, 1110), (915, 1110)]):
         history.add(at_s * S, Reading(shares={"hits": pair}))
@@ -56,16 +55,16 @@ def test_a_share_is_of_what_was_counted_meanwhile() -> None:
     assert history.during(round(3.5 * S), 4 * S) == {}
 
 
-def test_the_first_sample_counts_nothing() -> None:
-    """Nobody knows when that was."""
+def test_the_first_sample_yields_no_counts() -> None:
+    """The time at which its counts began is unknown."""
     history = SampleBuffer(1.0)
     history.add(S, Reading(shares={"hits": (1, 2)}, totals={"faults": 3}))
 
     assert history.during(0, 2 * S) == {}
 
 
-def test_after_a_gap_counting_begins_again() -> None:
-    """What was counted while nobody answered is not of the interval that ends now."""
+def test_counting_starts_again_after_a_gap() -> None:
+    """Counts made during the gap do not belong to the interval that ends with the next sample."""
     history = SampleBuffer(1.0)
     history.add(S, Reading(shares={"hits": (0, 0)}, totals={"faults": 0}))
     history.interrupted()
@@ -76,8 +75,8 @@ def test_after_a_gap_counting_begins_again() -> None:
     assert history.during(9 * S, 10 * S) == {"hits": 1 / 4, "faults": 1}
 
 
-def test_a_counter_that_went_back_counts_nothing() -> None:
-    """The server was started anew."""
+def test_a_counter_that_decreases_is_ignored() -> None:
+    """The server was restarted."""
     history = SampleBuffer(1.0)
     history.add(S, Reading(shares={"hits": (50, 100)}, totals={"faults": 7}))
     history.add(2 * S, Reading(shares={"hits": (1, 200)}, totals={"faults": 3}))
@@ -85,8 +84,8 @@ def test_a_counter_that_went_back_counts_nothing() -> None:
     assert history.during(S, 2 * S) == {}
 
 
-def test_totals_are_of_the_intervals_that_end_during_the_request() -> None:
-    """One that ended before is not of it, though its gauges are."""
+def test_totals_cover_the_intervals_that_end_during_the_request() -> None:
+    """An interval that ended before is excluded, although its gauges are used."""
     history = SampleBuffer(1.0)
     for at_s, faults in enumerate([0, 5, 7, 20]):
         history.add(at_s * S, Reading(totals={"faults": faults}, gauges={"waiting": at_s}))
@@ -95,8 +94,8 @@ def test_totals_are_of_the_intervals_that_end_during_the_request() -> None:
     assert history.during(round(1.2 * S), round(1.8 * S)) == {"waiting": 1}
 
 
-def test_ten_minutes_are_kept() -> None:
-    """A long request loses its beginning, and memory is bounded."""
+def test_ten_minutes_of_samples_are_kept() -> None:
+    """The beginning of a longer request is lost, and memory is bounded."""
     history = gauges(*((at_s, 1000 - at_s) for at_s in range(1000)))
 
     assert history.during(0, 1000 * S) == {"waiting": 1000 - 400}
@@ -107,8 +106,10 @@ def test_ten_minutes_are_kept() -> None:
     start=st.integers(0, 25),
     length=st.integers(0, 25),
 )
-def test_a_share_is_a_share(pairs: list[tuple[int, int]], start: int, length: int) -> None:
-    """Whatever a server counts, between 0 and 1, or absent."""
+def test_a_ratio_is_between_zero_and_one(
+    pairs: list[tuple[int, int]], start: int, length: int
+) -> None:
+    """Or absent, for any counts that a server reports."""
     history = SampleBuffer(1.0)
     for at_s, pair in enumerate(pairs):
         history.add(at_s * S, Reading(shares={"hits": pair}))

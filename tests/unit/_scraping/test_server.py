@@ -1,4 +1,4 @@
-"""A server is asked politely, and whatever it answers does no harm."""
+"""Servers are scraped with backoff, and their responses cannot do harm."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ S = 1_000_000_000
 RUNNING, WAITING = semconv.LATSPAN_REQUESTS_RUNNING, semconv.LATSPAN_REQUESTS_WAITING
 METRICS = b"llamacpp:requests_processing 2\nllamacpp:requests_deferred 1\n"
 LONGEST_S = 20.0
-"""Long enough for any answer that comes at all, on a busy machine."""
+"""Timeout that is long enough for any response, even on a busy machine, in seconds."""
 
 
 def page_of(server: Loopback, clock: ManualClock, interval_s: float = LONGEST_S) -> ScrapeTarget:
@@ -29,7 +29,7 @@ def page_of(server: Loopback, clock: ManualClock, interval_s: float = LONGEST_S)
 
 
 def asked_at(replies: Iterable[Reply], *, polls: int) -> list[int]:
-    """Return at which of so many polls, one a second, a server with these replies was asked."""
+    """Return the polls, one per second, at which a server with these replies is scraped."""
     clock = ManualClock()
     with Loopback(replies) as server:
         page = page_of(server, clock, interval_s=1.0)
@@ -55,8 +55,7 @@ def asked_at(replies: Iterable[Reply], *, polls: int) -> list[int]:
     ],
     ids=["metrics", "in chunks", "slots", "not UTF-8", "of another", "empty"],
 )
-def test_an_answer_is_kept(reply: Reply, expected: dict[str, float]) -> None:
-    """At the instant at which it was there."""
+def test_a_response_is_stored_with_its_time(reply: Reply, expected: dict[str, float]) -> None:
     clock = ManualClock(start_ns=7 * S)
     with Loopback([reply]) as server:
         page = page_of(server, clock)
@@ -94,8 +93,8 @@ CUT = Reply((b"HTTP/1.1 200 OK\r\ncontent-length: 500\r\n\r\n" + METRICS,), endi
         "a reset",
     ],
 )
-def test_what_is_no_answer_is_no_sample(reply: Reply) -> None:
-    """Why is known, without the key that the address holds."""
+def test_an_invalid_response_is_not_stored(reply: Reply) -> None:
+    """The reason is recorded, without the key in the address."""
     clock = ManualClock()
     with Loopback([reply, whole(METRICS)]) as server:
         page = page_of(server, clock)
@@ -107,8 +106,8 @@ def test_what_is_no_answer_is_no_sample(reply: Reply) -> None:
     assert "secret" not in page.trouble
 
 
-def test_an_answer_that_does_not_come_is_not_waited_for() -> None:
-    """Who is busy is asked again at the next interval."""
+def test_a_late_response_times_out() -> None:
+    """The server is scraped again at the next interval."""
     never = threading.Semaphore(0)
     head, body = whole(METRICS).parts
     clock = ManualClock()
@@ -124,22 +123,21 @@ def test_an_answer_that_does_not_come_is_not_waited_for() -> None:
     assert visits == 2
 
 
-def test_who_refuses_is_asked_less_and_less_often() -> None:
-    """The pause doubles, up to 30 s."""
+def test_a_failing_server_is_scraped_less_and_less_often() -> None:
+    """The pause doubles up to 30 s."""
     refusals = [whole(status=code) for code in (500, 501, 404, 503, 500, 502, 500)]
 
     assert asked_at(refusals, polls=64) == [0, 1, 3, 7, 15, 31, 61]
 
 
-def test_who_answers_again_is_asked_every_time() -> None:
-    """As if nothing had been."""
+def test_a_server_that_recovers_is_scraped_at_every_interval() -> None:
     replies = [whole(status=500), whole(status=500), whole(METRICS), whole(METRICS)]
 
     assert asked_at(replies, polls=5) == [0, 1, 3, 4]
 
 
-def test_a_dead_server_is_no_sample_and_no_error() -> None:
-    """Nothing listens there."""
+def test_an_unreachable_server_yields_no_sample_and_no_error() -> None:
+    """No process listens on the port."""
     page = ScrapeTarget(
         f"http://127.0.0.1:{free_port()}/", interval_s=1.0, now=ManualClock().monotonic_ns
     )
@@ -158,10 +156,10 @@ def test_a_dead_server_is_no_sample_and_no_error() -> None:
     ],
     ids=["no slots", "no metrics", "neither"],
 )
-def test_only_a_server_that_says_nothing_at_all_is_worth_a_warning(
+def test_a_warning_is_logged_only_if_all_pages_fail(
     replies: list[Reply], warnings: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Not every server has both pages; it is logged once, however often it is asked."""
+    """Not every server has both pages; the warning is logged once."""
     clock = ManualClock()
     with Loopback(replies) as loopback:
         server = Server(interval_s=LONGEST_S, now=clock.monotonic_ns)
@@ -176,10 +174,10 @@ def test_only_a_server_that_says_nothing_at_all_is_worth_a_warning(
 @pytest.mark.parametrize(
     "line", ['llamacpp:requests_processing{ ="b"} 1\n', f"tgi_queue_size 1 {'9' * 400}\n"]
 )
-def test_malformed_metrics_silence_no_other_page(
+def test_a_malformed_page_does_not_affect_the_others(
     line: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """They are the server's mistake, and not logged as one of latspan's."""
+    """It is not logged, because it is not a bug in latspan."""
     clock = ManualClock()
     with Loopback([whole(line.encode()), whole(b'[{"is_processing": true}]')]) as loopback:
         server = Server(interval_s=LONGEST_S, now=clock.monotonic_ns)
@@ -193,10 +191,10 @@ def test_malformed_metrics_silence_no_other_page(
     assert caplog.records == []
 
 
-def test_an_error_of_latspans_on_one_page_silences_no_other(
+def test_an_internal_error_on_one_page_does_not_affect_the_others(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It is logged as what it is."""
+    """It is logged as an error."""
     monkeypatch.setattr("latspan._runtime._reported_bugs", set[object]())
     clock = ManualClock()
     with Loopback([whole(METRICS)]) as loopback:

@@ -1,4 +1,4 @@
-"""llama.cpp's slots say how many requests are worked on."""
+"""The number of running requests is read from llama.cpp's slots page."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from latspan._scraping._slots import read_slots
 
 
 @pytest.mark.parametrize(("working", "expected"), [([True, False, True], 2), ([False], 0), ([], 0)])
-def test_slots_that_work_are_counted(working: list[bool], expected: int) -> None:
-    """What else a slot says is nobody's business."""
+def test_busy_slots_are_counted(working: list[bool], expected: int) -> None:
+    """Other fields of a slot are not read."""
     page = json.dumps([{"id": at, "is_processing": each} for at, each in enumerate(working)])
 
     assert read_slots(page).gauges == {semconv.LATSPAN_REQUESTS_RUNNING: expected}
@@ -32,7 +32,7 @@ def test_slots_that_work_are_counted(working: list[bool], expected: int) -> None
     ],
     ids=lambda page: page[:24],
 )
-def test_what_is_no_list_of_slots_is_refused(page: str) -> None:
-    """An error in JSON for one."""
+def test_anything_but_a_list_of_slots_is_refused(page: str) -> None:
+    """For example, an error in JSON."""
     with pytest.raises(ValueError, match=r"."):
         read_slots(page)

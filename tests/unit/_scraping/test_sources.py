@@ -1,4 +1,4 @@
-"""What one request gets of everything that was sampled."""
+"""A request gets the samples of its server and of its process as attributes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SAMPLED = semconv.LATSPAN_SAMPLED_ATTRIBUTES
 
 @pytest.fixture
 def surroundings() -> Surroundings:
-    """Two servers, the first with two pages, all of which spoke after 5 s."""
+    """Samples of two servers, the first with two pages, all taken at 5 s."""
     made = Surroundings(
         ManualClock().monotonic_ns,
         servers=["http://one:1", "http://two:2/metrics"],
@@ -43,23 +43,23 @@ def surroundings() -> Surroundings:
     ],
     ids=["a call", "in capitals", "another", "another port", "a request", "a served request"],
 )
-def test_a_request_gets_what_its_server_said(
+def test_a_request_gets_the_samples_of_its_server(
     surroundings: Surroundings,
     server: tuple[str, int] | None,
     side: Side,
     expected: dict[str, object],
 ) -> None:
-    """The greatest over its pages; what is served here, over all servers."""
+    """The greatest value over its pages; a served request gets the greatest over all servers."""
     assert surroundings()(5 * S, 6 * S, server, side) == expected
 
 
-def test_without_a_sample_nothing_is_said(surroundings: Surroundings) -> None:
-    """Not even that there are samples."""
+def test_without_a_sample_no_attribute_is_set(surroundings: Surroundings) -> None:
+    """Not even the list of sampled attributes."""
     assert surroundings()(7 * S, 8 * S, ("one", 1), Side.CLIENT) == {}
 
 
-def test_nothing_runs_before_it_is_started() -> None:
-    """And without a sampled host there is nothing about it."""
+def test_no_samples_exist_before_start() -> None:
+    """Nor are there attributes of the host if it is not monitored."""
     observation = Surroundings(ManualClock().monotonic_ns, interval_s=1.0)()
 
     assert observation(0, S, None, Side.CLIENT) == {}
@@ -74,10 +74,10 @@ def test_nothing_runs_before_it_is_started() -> None:
     ],
     ids=["nothing", "one", "all"],
 )
-def test_what_the_request_says_itself_wins(
+def test_attributes_set_by_the_request_have_priority(
     said: dict[str, float], expected: dict[str, object]
 ) -> None:
-    """And is then no sample."""
+    """They are not listed as sampled."""
     around = {RUNNING: 2, WAITING: 1, "exact": 0.5, SAMPLED: [RUNNING, WAITING]}
 
     assert not_said_otherwise(around, said) == expected

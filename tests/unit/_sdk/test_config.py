@@ -1,4 +1,4 @@
-"""Code wins over the environment, the environment over the default, and nonsense is refused."""
+"""Arguments take priority over the environment, and the environment over the defaults."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ FROM_ENVIRONMENT: dict[str, tuple[str, Any]] = {
 
 @pytest.mark.parametrize("field", FROM_ENVIRONMENT)
 def test_every_field_has_a_variable(field: str) -> None:
-    """``LATSPAN_`` and the field's name in upper case, spaces around the value ignored."""
+    """``LATSPAN_`` and the field's name in upper case; spaces around the value are ignored."""
     text, value = FROM_ENVIRONMENT[field]
 
     config = Config.of({}, {f"LATSPAN_{field.upper()}": f" {text} "})
@@ -59,14 +59,14 @@ def test_every_field_has_a_variable(field: str) -> None:
     assert getattr(Config(), field) != value
 
 
-def test_no_field_is_forgotten() -> None:
-    """All but a provider, which is an object and no text."""
+def test_every_field_is_covered_here() -> None:
+    """Except the provider, which is an object, not text."""
     assert {field.name for field in fields(Config)} - set(FROM_ENVIRONMENT) == {"tracer_provider"}
 
 
 @pytest.mark.parametrize("field", FROM_ENVIRONMENT)
-def test_code_wins_over_the_environment(field: str) -> None:
-    """Even where code says what the default is, and whatever nonsense the variable holds."""
+def test_arguments_take_priority_over_the_environment(field: str) -> None:
+    """Even if the argument equals the default, and even if the variable is invalid."""
     default = getattr(Config(), field)
 
     config = Config.of({field: default}, {f"LATSPAN_{field.upper()}": "\0"})
@@ -75,13 +75,13 @@ def test_code_wins_over_the_environment(field: str) -> None:
 
 
 @pytest.mark.parametrize("field", FROM_ENVIRONMENT)
-def test_an_empty_variable_is_none(field: str) -> None:
-    """As for ``OTEL_*`` variables."""
+def test_an_empty_variable_counts_as_unset(field: str) -> None:
+    """This is also the rule for ``OTEL_*`` variables."""
     assert Config.of({}, {f"LATSPAN_{field.upper()}": ""}) == Config()
 
 
-def test_a_provider_is_no_variable() -> None:
-    """It comes from code alone."""
+def test_a_provider_cannot_be_set_by_a_variable() -> None:
+    """It can only be an argument."""
     provider = TracerProvider(shutdown_on_exit=False)
 
     assert Config.of({}, {"LATSPAN_TRACER_PROVIDER": "x"}).tracer_provider is None
@@ -89,15 +89,15 @@ def test_a_provider_is_no_variable() -> None:
 
 
 def test_all_records_can_be_kept() -> None:
-    """``None`` in code is ``all`` in the environment."""
+    """``None`` as an argument is ``all`` in the environment."""
     assert Config.of({}, {"LATSPAN_KEEP_RECORDS": "all"}).keep_records is None
 
 
 @pytest.mark.parametrize(
     "endpoint", ["http://localhost:4318?token=abc", "http://localhost:4318/otlp#abc"]
 )
-def test_an_endpoint_with_a_query_is_refused_and_the_query_not_shown(endpoint: str) -> None:
-    """The path of a signal cannot be added behind it."""
+def test_an_endpoint_with_a_query_is_refused_without_showing_the_query(endpoint: str) -> None:
+    """The path of a signal cannot be appended to a query."""
     with pytest.raises(ConfigError, match="a query") as refused:
         Config(endpoint=endpoint).validate({})
     assert "abc" not in str(refused.value)
@@ -162,7 +162,7 @@ def test_an_endpoint_with_a_query_is_refused_and_the_query_not_shown(endpoint: s
     ],
 )
 def test_an_impossible_value_is_refused(field: str, value: object) -> None:
-    """The message names field and value, and how to mend it."""
+    """The message names the field and the value, and has a hint."""
     with pytest.raises(ConfigError) as caught:
         Config.of({field: value}, {})
 
@@ -171,14 +171,14 @@ def test_an_impossible_value_is_refused(field: str, value: object) -> None:
     assert caught.value.hint
 
 
-def test_a_folder_that_no_system_can_name_is_refused() -> None:
-    """It is shown as Python writes it."""
+def test_a_directory_name_with_a_null_character_is_refused() -> None:
+    """The message shows it escaped."""
     with pytest.raises(ConfigError, match=r"histogram_log_dir is 'logs\\x00'"):
         Config.of({"histogram_log_dir": "logs\0"}, {})
 
 
-def test_the_largest_and_the_smallest_numbers_can_be_held() -> None:
-    """Whatever passes the check is held in nanoseconds without an overflow."""
+def test_the_largest_and_smallest_numbers_do_not_overflow() -> None:
+    """Every accepted value can be converted to nanoseconds."""
     times = (
         "stall_threshold_ms",
         "first_token_target_ms",
@@ -211,10 +211,10 @@ def test_the_largest_and_the_smallest_numbers_can_be_held() -> None:
         ),
     ],
 )
-def test_where_every_signal_is_sent_is_checked(
+def test_the_endpoint_of_every_signal_is_checked(
     settings: dict[str, Any], environment: dict[str, str], refused: str
 ) -> None:
-    """The message names the variable, whichever signal it is of."""
+    """The message names the variable."""
     with pytest.raises(ConfigError) as caught:
         Config.of(settings, environment)
 
@@ -232,17 +232,17 @@ def test_where_every_signal_is_sent_is_checked(
         ({"protocol": "grpc"}, {"OTEL_EXPORTER_OTLP_ENDPOINT": "collector:4317"}),
     ],
 )
-def test_an_address_that_is_not_used_or_that_grpc_resolves_is_not_refused(
+def test_an_unused_endpoint_or_a_grpc_target_is_not_refused(
     settings: dict[str, Any], environment: dict[str, str]
 ) -> None:
-    """Only what an exporter would be given, by the rules of its protocol."""
+    """Only endpoints that an exporter would use are checked, by the rules of its protocol."""
     Config.of(settings, environment)
 
 
-def test_an_unknown_protocol_of_opentelemetrys_is_ignored_and_said(
+def test_an_unknown_protocol_is_ignored_with_a_warning(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """As the specification has it, and once for all signals."""
+    """As the specification requires; one warning for all signals."""
     Config.of({}, {"OTEL_EXPORTER_OTLP_PROTOCOL": "http/jason"})
 
     assert caplog.messages == [
@@ -265,7 +265,7 @@ def test_an_unknown_protocol_of_opentelemetrys_is_ignored_and_said(
     ],
 )
 def test_an_unreadable_variable_is_refused(field: str, text: str) -> None:
-    """The message names the variable, because that is what is to be mended."""
+    """The message names the variable, because the user must correct it there."""
     variable = f"LATSPAN_{field.upper()}"
 
     with pytest.raises(ConfigError) as caught:
@@ -276,7 +276,7 @@ def test_an_unreadable_variable_is_refused(field: str, text: str) -> None:
 
 
 def test_an_unknown_setting_is_refused() -> None:
-    """All settings there are stand in the hint."""
+    """The hint lists all settings."""
     with pytest.raises(UnknownNameError) as caught:
         Config.of({"endpont": "http://localhost:4318"}, {})
 
@@ -308,8 +308,10 @@ def test_an_unknown_setting_is_refused() -> None:
         (Config(), {"OTEL_EXPORTER_OTLP_METRICS_PROTOCOL": "grpc"}, "http/protobuf"),
     ],
 )
-def test_the_protocol(config: Config, environment: dict[str, str], protocol: str) -> None:
-    """What is said, then what OpenTelemetry's variable says, then what the port says."""
+def test_the_protocol_follows_from_setting_variable_and_port(
+    config: Config, environment: dict[str, str], protocol: str
+) -> None:
+    """The setting has priority over OpenTelemetry's variables, and these over the port."""
     assert config.protocol_of("traces", environment) == protocol
 
 
@@ -336,23 +338,25 @@ def test_the_protocol(config: Config, environment: dict[str, str], protocol: str
         ),
     ],
 )
-def test_where_traces_go(config: Config, environment: dict[str, str], endpoint: str | None) -> None:
-    """``None`` leaves it to the exporter, which reads the same environment."""
+def test_the_endpoint_for_traces(
+    config: Config, environment: dict[str, str], endpoint: str | None
+) -> None:
+    """``None`` means that the exporter reads the same variables itself."""
     assert config.endpoint_of("traces", environment) == endpoint
 
 
-def test_metrics_have_a_path_of_their_own() -> None:
+def test_metrics_have_their_own_path() -> None:
     """One endpoint serves both signals."""
     assert Config(endpoint="http://c").endpoint_of("metrics", {}) == "http://c/v1/metrics"
 
 
-def test_keywords_are_the_fields() -> None:
-    """What ``configure`` is typed to take is what a configuration has."""
+def test_configure_accepts_every_field() -> None:
+    """The typed keyword arguments of ``configure`` are the fields of a configuration."""
     assert set(ConfigFields.__annotations__) == {field.name for field in fields(Config)}
 
 
-def test_what_requests_are_about_by_default() -> None:
-    """Only what is said."""
+def test_default_request_attributes() -> None:
+    """Only those that are set."""
     assert Config().defaults == {}
     assert Config(inference_path="a", traffic_class="b").defaults == {
         "inference_path": "a",
@@ -360,8 +364,8 @@ def test_what_requests_are_about_by_default() -> None:
     }
 
 
-def test_what_streams_are_held_against() -> None:
-    """In nanoseconds; a schedule always moves on, however short its step."""
+def test_stream_expectations_are_converted_to_nanoseconds() -> None:
+    """A step is at least 1 ns, so that a schedule always advances."""
     config = Config(
         stall_threshold_ms=0.5,
         first_token_target_ms=800,

@@ -1,4 +1,4 @@
-"""Whether content is captured, and on whose thread tokens are counted."""
+"""Variables control whether content is captured; tokens are counted on the worker thread."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ def test_opentelemetrys_variables_control_what_is_captured(
     captured: Capture,
     lines: int,
 ) -> None:
-    """A value that is none of theirs is logged once and has no effect."""
+    """An unknown value is logged once and has no effect."""
     names = {
         "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT": mode,
         "OTEL_INSTRUMENTATION_GENAI_EMIT_EVENT": events,
-        # The official instrumentation does not read it any more.
+        # The official instrumentation no longer reads this variable.
         "OTEL_SEMCONV_STABILITY_OPT_IN": "http",
     }
     environment = {name: value for name, value in names.items() if value is not None}
@@ -60,8 +60,8 @@ def test_opentelemetrys_variables_control_what_is_captured(
     assert len(caplog.records) == lines
 
 
-def test_tokens_are_counted_on_the_workers_thread_and_no_other() -> None:
-    """Where a caller does the arithmetic itself, nobody counts."""
+def test_tokens_are_counted_only_on_the_worker_thread() -> None:
+    """If a job runs on the caller's thread, its tokens are not counted."""
     worker = Worker()
     count = token_counter({"o200k_base": BYTES}, worker)
     assert count is not None
@@ -74,8 +74,8 @@ def test_tokens_are_counted_on_the_workers_thread_and_no_other() -> None:
     assert counted == [TokenCounts(output=5, source=TokenSource.ESTIMATED), UNKNOWN_TOKENS]
 
 
-def test_without_an_encoding_nobody_counts(caplog: pytest.LogCaptureFixture) -> None:
-    """And the log says how to mend it."""
+def test_without_an_encoding_tokens_are_not_counted(caplog: pytest.LogCaptureFixture) -> None:
+    """The log contains the command that installs one."""
     with caplog.at_level(logging.WARNING, logger="latspan"):
         assert token_counter({}, Worker()) is None
 

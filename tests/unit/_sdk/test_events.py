@@ -23,7 +23,7 @@ CONTEXT = trace.set_span_in_context(
 
 @pytest.fixture(autouse=True)
 def process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let a test set the process's provider, which otherwise is set once and for all."""
+    """Let a test set the global logger provider, which can otherwise be set only once."""
     once = _internal._LOGGER_PROVIDER_SET_ONCE  # pyright: ignore[reportPrivateUsage]
     monkeypatch.setattr(_internal, "_LOGGER_PROVIDER", None)
     monkeypatch.setattr(_internal, "_LOGGER_PROVIDER_SET_ONCE", type(once)())
@@ -39,8 +39,10 @@ def _said(record: LogRecord) -> tuple[Any, ...]:
 
 
 @pytest.mark.parametrize("does_nothing", [False, True])
-def test_latspans_own_until_the_application_has_one(*, does_nothing: bool) -> None:
-    """The provider that does nothing is not the application's."""
+def test_events_use_latspans_export_until_the_application_has_a_provider(
+    *, does_nothing: bool
+) -> None:
+    """The no-op provider does not count as the application's."""
     private: list[LogRecord] = []
     exporter = InMemoryLogRecordExporter()
     provider = LoggerProvider(shutdown_on_exit=False)
@@ -64,8 +66,8 @@ def test_latspans_own_until_the_application_has_one(*, does_nothing: bool) -> No
         assert len(private) == 1
 
 
-def test_a_provider_without_processors_is_none() -> None:
-    """What is handed to it goes nowhere, until it has one."""
+def test_a_provider_without_processors_is_ignored() -> None:
+    """Until it has a processor, it would drop the events."""
     private: list[LogRecord] = []
     exporter = InMemoryLogRecordExporter()
     provider = LoggerProvider(shutdown_on_exit=False)
@@ -81,6 +83,5 @@ def test_a_provider_without_processors_is_none() -> None:
     assert len(private) == 1
 
 
-def test_without_an_export_nothing_is_kept() -> None:
-    """An application without a provider and an endpoint has no events."""
+def test_without_a_provider_and_an_export_events_are_dropped() -> None:
     _emit(Events(None))

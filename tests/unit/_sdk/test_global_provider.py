@@ -1,4 +1,4 @@
-"""The process's provider leads to whatever is configured, and holds nothing that was before."""
+"""The global provider sends to the current configuration, and keeps no earlier one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from support.receivers import Receiver, receiving
 
 @pytest.fixture
 def receiver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Receiver]:
-    """A receiver that latspan sends to, in a process whose provider is not set yet."""
+    """A receiver that latspan sends to, in a process without a global provider."""
     monkeypatch.setattr(trace, "_TRACER_PROVIDER", None)
     monkeypatch.setattr(trace, "_TRACER_PROVIDER_SET_ONCE", type(trace._TRACER_PROVIDER_SET_ONCE)())  # pyright: ignore[reportPrivateUsage]
     monkeypatch.setattr(_global_provider, "_lead", None)
@@ -35,8 +35,8 @@ def processors() -> int:
     return len(provider._active_span_processor._span_processors)  # pyright: ignore[reportPrivateUsage]
 
 
-def test_configuring_again_and_again_adds_no_processor(receiver: Receiver) -> None:
-    """One stands for all; each span leaves once, through what is configured when it ends."""
+def test_repeated_configuration_adds_one_processor(receiver: Receiver) -> None:
+    """Each span is exported once, by the configuration that is active when it ends."""
     for number in range(5):
         latspan.configure(set_global_provider=number != 3)
         end_a_span(str(number))
@@ -47,8 +47,8 @@ def test_configuring_again_and_again_adds_no_processor(receiver: Receiver) -> No
     assert [span.name for span in receiver.all_spans] == ["0", "1", "2", "3", "4"]
 
 
-def test_a_provider_of_the_applications_is_not_taken_for_latspans(receiver: Receiver) -> None:
-    """It was set before; latspan adds nothing to it."""
+def test_the_applications_global_provider_is_not_changed(receiver: Receiver) -> None:
+    """It was set before latspan was configured."""
     trace.set_tracer_provider(TracerProvider(shutdown_on_exit=False))
 
     latspan.configure(set_global_provider=True)

@@ -1,4 +1,4 @@
-"""Configured twice, shut down twice, not at all, or told by OpenTelemetry to stay quiet."""
+"""Repeated configuration and shutdown, and OpenTelemetry's variables that switch signals off."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from support.receivers import Receiver, receiving
 
 @pytest.fixture
 def receiver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Receiver]:
-    """A receiver that latspan sends to, unless told otherwise; latspan is off afterwards."""
+    """The receiver that latspan sends to by default; latspan is shut down afterwards."""
     with receiving() as running:
         monkeypatch.setenv("LATSPAN_ENDPOINT", running.url)
         yield running
@@ -35,12 +35,11 @@ def do_some_work(name: str = "work") -> None:
 
 
 def names_of(receiver: Receiver) -> list[str]:
-    """Return the names of the spans received, segments aside."""
+    """Return the names of the received spans without segments."""
     return [span.name for span in receiver.all_spans if span.name != "unattributed"]
 
 
-def test_before_it_is_configured_nothing_happens() -> None:
-    """Every verb may be called."""
+def test_before_configuration_all_functions_do_nothing() -> None:
     do_some_work()
 
     assert latspan.snapshot().count() == 0
@@ -48,8 +47,8 @@ def test_before_it_is_configured_nothing_happens() -> None:
     latspan.shutdown()
 
 
-def test_a_flush_delivers_and_a_shutdown_delivers_the_rest(receiver: Receiver) -> None:
-    """Calling either again sends nothing twice."""
+def test_flush_and_shutdown_export_the_pending_spans(receiver: Receiver) -> None:
+    """A repeated call exports nothing twice."""
     latspan.configure()
     do_some_work("first")
 
@@ -64,10 +63,10 @@ def test_a_flush_delivers_and_a_shutdown_delivers_the_rest(receiver: Receiver) -
 
 
 @pytest.mark.parametrize("export", [True, False])
-def test_a_log_of_histograms_is_kept_whether_or_not_anything_is_exported(
+def test_a_histogram_log_is_written_with_and_without_export(
     receiver: Receiver, tmp_path: Path, *, export: bool
 ) -> None:
-    """Each flush is an interval; together they are what the snapshot holds."""
+    """Each flush writes an interval; together they equal the snapshot."""
     latspan.configure(export_enabled=export, histogram_log_dir=str(tmp_path))
     for name in ("first", "second"):
         do_some_work(name)
@@ -82,8 +81,8 @@ def test_a_log_of_histograms_is_kept_whether_or_not_anything_is_exported(
     assert bool(receiver.all_metrics) is export
 
 
-def test_exact_histograms_are_sent_on_request(receiver: Receiver) -> None:
-    """As log records, beside the metrics, unless OpenTelemetry's variable forbids it."""
+def test_raw_histograms_are_exported_if_enabled(receiver: Receiver) -> None:
+    """They are log records in addition to the metrics."""
     latspan.configure(export_raw_histograms=True)
     do_some_work("first")
     latspan.shutdown()
@@ -91,10 +90,10 @@ def test_exact_histograms_are_sent_on_request(receiver: Receiver) -> None:
     assert {record.event_name for record in receiver.all_logs} == {"latspan.histogram"}
 
 
-def test_no_logs_are_sent_where_none_are_wanted(
+def test_otel_logs_exporter_none_disables_raw_histograms(
     receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """``OTEL_LOGS_EXPORTER=none`` wins."""
+    """It has priority over ``export_raw_histograms``."""
     monkeypatch.setenv("OTEL_LOGS_EXPORTER", "none")
     latspan.configure(export_raw_histograms=True)
     do_some_work("first")
@@ -104,8 +103,8 @@ def test_no_logs_are_sent_where_none_are_wanted(
     assert not receiver.all_logs
 
 
-def test_settings_reach_the_histograms(receiver: Receiver) -> None:
-    """Scale and limit of series are those that were configured."""
+def test_settings_apply_to_the_exported_histograms(receiver: Receiver) -> None:
+    """The scale and the cardinality limit are the configured ones."""
     latspan.configure(metrics_scale=3, cardinality_limit=1)
     for path in ("first", "second"):
         with latspan.attributes(inference_path=path):
@@ -121,7 +120,7 @@ def test_settings_reach_the_histograms(receiver: Receiver) -> None:
 
 
 def test_nothing_is_recorded_after_a_shutdown(receiver: Receiver) -> None:
-    """The application goes on as if latspan had never been there."""
+    """The application runs as it would without latspan."""
     latspan.configure()
     latspan.shutdown()
     do_some_work()
@@ -130,8 +129,8 @@ def test_nothing_is_recorded_after_a_shutdown(receiver: Receiver) -> None:
     assert names_of(receiver) == []
 
 
-def test_configuring_again_replaces_what_was_before(receiver: Receiver) -> None:
-    """What had been recorded has left, and counting starts again."""
+def test_configuring_again_replaces_the_configuration(receiver: Receiver) -> None:
+    """Earlier spans have been exported, and counting starts again."""
     latspan.configure()
     do_some_work("before")
     latspan.configure(keep_records=None)
@@ -167,10 +166,10 @@ WRONG: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
 
 
 @pytest.mark.parametrize("wrong", WRONG)
-def test_configuring_wrongly_leaves_what_was_configured_before(
+def test_invalid_configuration_keeps_the_previous_one(
     receiver: Receiver, monkeypatch: pytest.MonkeyPatch, wrong: str
 ) -> None:
-    """A mistake of any signal's switches nothing off and starts no thread."""
+    """An error in the settings of any signal switches nothing off and starts no thread."""
     latspan.configure()
     do_some_work()
     assert latspan.force_flush()
@@ -191,10 +190,10 @@ def test_configuring_wrongly_leaves_what_was_configured_before(
     assert names_of(receiver) == ["work", "work"]
 
 
-def test_a_queue_of_no_size_is_the_usual_one(
+def test_an_invalid_queue_size_is_ignored_with_a_warning(
     receiver: Receiver, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A number of OpenTelemetry's that cannot work is warned of and ignored, as specified."""
+    """As OpenTelemetry's specification requires."""
     monkeypatch.setenv("OTEL_BSP_MAX_QUEUE_SIZE", "inf")
     latspan.configure()
     do_some_work()
@@ -204,8 +203,8 @@ def test_a_queue_of_no_size_is_the_usual_one(
     assert "OTEL_BSP_MAX_QUEUE_SIZE is 'inf'" in caplog.text
 
 
-def test_two_threads_that_configure_at_once_leave_one_configuration(receiver: Receiver) -> None:
-    """The one that comes first is shut down by the other, its threads too."""
+def test_concurrent_configuration_leaves_one_configuration(receiver: Receiver) -> None:
+    """The others are shut down, including their threads."""
     before = set(threading.enumerate())
     at_once = threading.Barrier(8)
 
@@ -223,8 +222,8 @@ def test_two_threads_that_configure_at_once_leave_one_configuration(receiver: Re
     assert len(started - before) == 1
 
 
-def test_a_shutdown_leaves_no_thread(receiver: Receiver) -> None:
-    """Nor does configuring again and again."""
+def test_shutdown_leaves_no_thread(receiver: Receiver) -> None:
+    """Nor does repeated configuration."""
     before = set(threading.enumerate())
     for _ in range(3):
         latspan.configure()
@@ -239,8 +238,8 @@ def test_a_shutdown_leaves_no_thread(receiver: Receiver) -> None:
     assert [name for name in alive if name.startswith(("latspan", "OtelBatch"))] == []
 
 
-def test_a_snapshot_holds_what_has_just_ended(receiver: Receiver) -> None:
-    """Whatever still waits for latspan's thread is counted first."""
+def test_a_snapshot_includes_requests_that_have_just_ended(receiver: Receiver) -> None:
+    """Jobs queued for the worker thread are done first."""
     latspan.configure(keep_records=None)
     for _ in range(100):
         do_some_work()
@@ -249,10 +248,10 @@ def test_a_snapshot_holds_what_has_just_ended(receiver: Receiver) -> None:
     assert [record.outcome for record in records] == [Outcome.COMPLETED] * 100
 
 
-def test_otel_sdk_disabled_keeps_everything_off(
+def test_otel_sdk_disabled_disables_everything(
     receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Not even histograms are kept."""
+    """Histograms too."""
     monkeypatch.setenv("OTEL_SDK_DISABLED", "True")
     latspan.configure()
     do_some_work()
@@ -262,7 +261,7 @@ def test_otel_sdk_disabled_keeps_everything_off(
     assert (receiver.traces, receiver.metrics) == ([], [])
 
 
-def test_otel_traces_exporter_none_sends_metrics_alone(
+def test_otel_traces_exporter_none_disables_spans_only(
     receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Histograms are independent of spans."""
@@ -275,7 +274,7 @@ def test_otel_traces_exporter_none_sends_metrics_alone(
     assert receiver.all_metrics != []
 
 
-def test_otel_metrics_exporter_none_sends_spans_alone(
+def test_otel_metrics_exporter_none_disables_metrics_only(
     receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Histograms can still be read in the process."""
@@ -289,7 +288,7 @@ def test_otel_metrics_exporter_none_sends_spans_alone(
     assert latspan.snapshot().count() == 1
 
 
-def test_without_export_nothing_leaves(receiver: Receiver) -> None:
+def test_export_enabled_false_exports_nothing(receiver: Receiver) -> None:
     """Histograms can still be read in the process."""
     latspan.configure(export_enabled=False)
     do_some_work()
@@ -310,10 +309,10 @@ def do_a_chat() -> None:
     call.finish(Outcome.COMPLETED)
 
 
-def test_events_that_are_asked_for_leave_over_the_same_endpoint(
+def test_enabled_events_are_exported_to_the_same_endpoint(
     receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A flush sends them, a shutdown sends the rest, and each belongs to its span."""
+    """A flush and a shutdown both export them, and each has the trace and span ID of its span."""
     monkeypatch.setenv("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", "EVENT_ONLY")
     latspan.configure()
     do_a_chat()
@@ -337,10 +336,10 @@ def test_events_that_are_asked_for_leave_over_the_same_endpoint(
 @pytest.mark.parametrize(
     "variable", ["OTEL_LOGS_EXPORTER", "OTEL_INSTRUMENTATION_GENAI_EMIT_EVENT"]
 )
-def test_events_can_be_switched_off(
+def test_events_can_be_disabled(
     receiver: Receiver, monkeypatch: pytest.MonkeyPatch, variable: str
 ) -> None:
-    """As every signal, and on their own."""
+    """Together with all logs, or alone."""
     monkeypatch.setenv("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", "SPAN_AND_EVENT")
     monkeypatch.setenv(variable, {"OTEL_LOGS_EXPORTER": "none"}.get(variable, "false"))
     latspan.configure()

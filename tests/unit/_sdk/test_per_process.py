@@ -1,4 +1,4 @@
-"""Each process makes its own, once, and a child lets go of nothing of its parent's."""
+"""Each process creates its own object once, and a child does not finalise its parent's."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ os._exit(0)
 """
 
 
-def test_a_process_makes_its_own_at_once_and_keeps_it() -> None:
-    """What it makes is told that there was none before."""
+def test_a_process_creates_its_object_once() -> None:
+    """The factory receives ``None``, because there is no inherited object."""
     asked: list[object] = []
 
     def make(inherited: object) -> str:
@@ -47,8 +47,8 @@ def test_a_process_makes_its_own_at_once_and_keeps_it() -> None:
     assert asked == [None]
 
 
-def test_a_child_makes_its_own_on_demand_and_keeps_its_parents() -> None:
-    """To finalise what is the parent's, a connection say, would disturb the parent."""
+def test_a_child_creates_its_own_object_and_keeps_the_inherited_one() -> None:
+    """Finalising the parent's object, for example a connection, would disturb the parent."""
     ran = subprocess.run(
         [sys.executable, "-c", FORKS], capture_output=True, text=True, timeout=60, check=True
     )

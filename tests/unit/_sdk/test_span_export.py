@@ -1,4 +1,4 @@
-"""Flushing and shutting down keep their time, and say what became of the spans."""
+"""Span export keeps its deadlines, retries, and counts the spans that it loses."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FAILURE = SpanExportResult.FAILURE
 
 
 class Backend(SpanExporter):
-    """Takes spans, refuses them, or keeps everyone waiting until it is shut down."""
+    """A backend that accepts spans, refuses them, or blocks until it is shut down."""
 
     def __init__(self, *answers: SpanExportResult | Exception, hangs: bool = False) -> None:
         self.answers = list(answers)
@@ -35,7 +35,7 @@ class Backend(SpanExporter):
             self._free.set()
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        """Answer as told to."""
+        """Return the next scripted result."""
         if not self._free.is_set():
             self.hangs.release()
         assert self._free.wait(DEADLINE_S)
@@ -50,25 +50,25 @@ class Backend(SpanExporter):
 
     @property
     def shutdowns(self) -> int:
-        """How often it was shut down."""
+        """Number of calls of ``shutdown``."""
         return len(self.closed_by)
 
     def hang(self) -> None:
-        """Keep whoever comes waiting from now on."""
+        """Block the next exports."""
         self._free.clear()
 
     def go_on(self) -> None:
-        """Let go of whoever waits."""
+        """End the block."""
         self._free.set()
 
     def shutdown(self) -> None:
-        """Let go of whoever hangs."""
+        """End the block and record the calling thread."""
         self.closed_by.append(threading.current_thread().name)
         self._free.set()
 
 
 class Outlet(OtlpSpans):
-    """Gives the answers it is told to, and then takes everything; notes when."""
+    """Return scripted answers, then accept everything; record the time of each batch."""
 
     def __init__(self, *answers: SpanAnswer, clock: ManualClock) -> None:
         super().__init__(InMemorySpanExporter())
@@ -77,14 +77,14 @@ class Outlet(OtlpSpans):
         self.sent: list[tuple[int, list[str]]] = []
 
     def send(self, spans: Sequence[ReadableSpan]) -> SpanAnswer:
-        """Answer as told to."""
+        """Return the next scripted answer."""
         self.sent.append((self._clock.monotonic_ns(), [span.name for span in spans]))
         return self._answers.pop(0) if self._answers else SpanAnswer(taken=True)
 
 
 @pytest.fixture
 def clock() -> ManualClock:
-    """One that stands still."""
+    """A clock that stands still."""
     return ManualClock()
 
 
@@ -95,7 +95,7 @@ def end_span(export: SpanExport, name: str, *, text: str = "") -> None:
 
 
 def settle(export: SpanExport) -> None:
-    """Wait until its thread has done what it was woken for."""
+    """Wait until the export thread has done its pending work."""
     assert export._worker.drain(DEADLINE_S)  # pyright: ignore[reportPrivateUsage]
 
 
@@ -107,8 +107,8 @@ def lost(export: SpanExport) -> dict[str, int]:
     }
 
 
-def test_a_flush_sends_what_has_ended() -> None:
-    """And says so; one with nothing to send is as good."""
+def test_a_flush_exports_ended_spans() -> None:
+    """It returns ``True``, and does so too if there is nothing to export."""
     backend = Backend()
     export = SpanExport(lambda: OtlpSpans(backend))
     end_span(export, "one")
@@ -119,8 +119,8 @@ def test_a_flush_sends_what_has_ended() -> None:
     export.closing()(DEADLINE_S)
 
 
-def test_what_is_not_taken_waits_and_is_sent_again(clock: ManualClock) -> None:
-    """A flush tries at once, and says whether all has left by now."""
+def test_refused_spans_are_kept_and_sent_again(clock: ManualClock) -> None:
+    """A flush tries immediately, and returns whether all spans have been exported."""
     backend = Backend(FAILURE, FAILURE)
     export = SpanExport(lambda: OtlpSpans(backend), clock=clock)
     said: list[bool] = []
@@ -134,8 +134,8 @@ def test_what_is_not_taken_waits_and_is_sent_again(clock: ManualClock) -> None:
     export.closing()(DEADLINE_S)
 
 
-def test_what_an_exporter_breaks_at_is_lost(clock: ManualClock) -> None:
-    """It would break again; a flush says so once, and what comes after is sent."""
+def test_spans_at_which_an_exporter_raises_are_lost(clock: ManualClock) -> None:
+    """It would raise again; one flush returns ``False``, and later spans are exported."""
     backend = Backend(UnicodeEncodeError("utf-8", "\ud800", 0, 1, "surrogates not allowed"))
     export = SpanExport(lambda: OtlpSpans(backend), clock=clock)
     said: list[bool] = []
@@ -149,8 +149,8 @@ def test_what_an_exporter_breaks_at_is_lost(clock: ManualClock) -> None:
     export.closing()(DEADLINE_S)
 
 
-def test_a_pause_that_the_receiver_asked_for_is_kept(clock: ManualClock) -> None:
-    """By a flush too, which says that not all has left."""
+def test_a_pause_requested_by_the_receiver_is_kept(clock: ManualClock) -> None:
+    """Also by a flush, which then returns ``False``."""
     outlet = Outlet(SpanAnswer(False, again=True, asked_s=30), clock=clock)
     export = SpanExport(lambda: outlet, clock=clock)
     end_span(export, "one")
@@ -166,7 +166,7 @@ def test_a_pause_that_the_receiver_asked_for_is_kept(clock: ManualClock) -> None
     export.closing()(DEADLINE_S)
 
 
-def test_what_is_thrown_away_of_a_batch_that_was_taken_is_counted(clock: ManualClock) -> None:
+def test_spans_rejected_from_an_accepted_batch_are_counted(clock: ManualClock) -> None:
     outlet = Outlet(SpanAnswer(taken=True, refused=1), clock=clock)
     export = SpanExport(lambda: outlet, clock=clock)
     for name in ("one", "two"):
@@ -177,8 +177,8 @@ def test_what_is_thrown_away_of_a_batch_that_was_taken_is_counted(clock: ManualC
     export.closing()(DEADLINE_S)
 
 
-def test_no_more_is_counted_as_thrown_away_than_was_sent(clock: ManualClock) -> None:
-    """A receiver may say any number, and the metric has to hold it."""
+def test_no_more_spans_are_counted_as_rejected_than_were_sent(clock: ManualClock) -> None:
+    """A receiver may report any number, and the metric must be able to hold it."""
     outlet = Outlet(SpanAnswer(taken=True, refused=2**63 - 1), clock=clock)
     export = SpanExport(lambda: outlet, clock=clock)
     end_span(export, "one")
@@ -188,8 +188,8 @@ def test_no_more_is_counted_as_thrown_away_than_was_sent(clock: ManualClock) -> 
     export.closing()(DEADLINE_S)
 
 
-def test_whoever_waits_is_told_where_sending_breaks() -> None:
-    """In a child, where there is no exporter to be had any more: nobody waits for nothing."""
+def test_a_flush_returns_if_no_exporter_can_be_created() -> None:
+    """In a forked child, for example: the flush must not wait in vain."""
     backend = Backend()
     calls = iter(range(9))
 
@@ -210,8 +210,8 @@ def test_whoever_waits_is_told_where_sending_breaks() -> None:
     assert backend.closed_by == ["latspan-span-export"]
 
 
-def test_what_cannot_be_encoded_costs_the_spans_beside_it_nothing(clock: ManualClock) -> None:
-    """An application may name its own spans so, where its provider is latspan's."""
+def test_a_span_that_cannot_be_encoded_does_not_affect_other_spans(clock: ManualClock) -> None:
+    """An application may use such names for its spans if its provider is latspan's."""
 
     class Encoding(Backend):
         def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
@@ -232,7 +232,7 @@ def test_what_cannot_be_encoded_costs_the_spans_beside_it_nothing(clock: ManualC
 
 
 class Narrow(Outlet):
-    """Takes so many spans at once, and says of more that they are too large."""
+    """An exporter that accepts batches up to a size, and refuses larger ones."""
 
     def __init__(self, most: int, *, again: bool, clock: ManualClock) -> None:
         super().__init__(clock=clock)
@@ -241,7 +241,7 @@ class Narrow(Outlet):
         self.refused = 0
 
     def send(self, spans: Sequence[ReadableSpan]) -> SpanAnswer:
-        """Take them, or refuse them."""
+        """Accept or refuse the batch."""
         if len(spans) <= self._most:
             return super().send(spans)
         self.refused += 1
@@ -249,8 +249,10 @@ class Narrow(Outlet):
 
 
 @pytest.mark.parametrize("again", [False, True])
-def test_what_is_too_large_is_halved_until_it_is_taken(clock: ManualClock, again: bool) -> None:
-    """In order, none twice; batches grow again, and are not halved anew each time."""
+def test_a_batch_that_is_too_large_is_halved_until_it_is_accepted(
+    clock: ManualClock, again: bool
+) -> None:
+    """The order is kept, no span is sent twice, and the batch size grows again gradually."""
     outlet = Narrow(9, again=again, clock=clock)
     export = SpanExport(lambda: outlet, clock=clock)
     names = [str(number) for number in range(300)]
@@ -264,8 +266,8 @@ def test_what_is_too_large_is_halved_until_it_is_taken(clock: ManualClock, again
     export.closing()(DEADLINE_S)
 
 
-def test_a_span_that_is_too_large_by_itself_is_lost(clock: ManualClock) -> None:
-    """And counted; those around it are sent."""
+def test_a_single_span_that_is_too_large_is_lost(clock: ManualClock) -> None:
+    """It is counted, and other spans are exported."""
 
     class Refusing(Outlet):
         def send(self, spans: Sequence[ReadableSpan]) -> SpanAnswer:
@@ -284,8 +286,8 @@ def test_a_span_that_is_too_large_by_itself_is_lost(clock: ManualClock) -> None:
     export.closing()(DEADLINE_S)
 
 
-def test_a_receiver_that_refuses_even_a_small_span_is_full(clock: ManualClock) -> None:
-    """``RESOURCE_EXHAUSTED`` is said of that too: what waits is tried again after a pause."""
+def test_a_receiver_that_refuses_a_small_span_is_full(clock: ManualClock) -> None:
+    """``RESOURCE_EXHAUSTED`` can mean that too: pending spans are sent again after a pause."""
     outlet = Narrow(0, again=True, clock=clock)
     export = SpanExport(lambda: outlet, clock=clock)
     for name in ("one", "two"):
@@ -301,8 +303,8 @@ def test_a_receiver_that_refuses_even_a_small_span_is_full(clock: ManualClock) -
     export.closing()(DEADLINE_S)
 
 
-def test_a_batch_holds_no_more_bytes_than_it_may(clock: ManualClock) -> None:
-    """As it is measured, each span is some 300 bytes and its text."""
+def test_the_size_of_a_batch_is_limited_in_bytes(clock: ManualClock) -> None:
+    """Each span counts as about 300 bytes plus its text."""
     outlet = Outlet(clock=clock)
     batches = SpanBatches(100, size=100, delay_s=3600, size_bytes=3_000)
     export = SpanExport(lambda: outlet, clock=clock, batches=batches)
@@ -315,10 +317,10 @@ def test_a_batch_holds_no_more_bytes_than_it_may(clock: ManualClock) -> None:
     export.closing()(DEADLINE_S)
 
 
-def test_a_queue_holds_no_more_bytes_than_it_may(
+def test_the_size_of_the_queue_is_limited_in_bytes(
     clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The oldest go, each is counted, and the log says it once."""
+    """The oldest spans are dropped and counted, and one warning is logged."""
     outlet = Outlet(*[SpanAnswer(False, again=True, asked_s=1)] * 9, clock=clock)
     batches = SpanBatches(100, size=100, delay_s=3600, queue_bytes=3_000_000)
     export = SpanExport(lambda: outlet, clock=clock, batches=batches)
@@ -336,10 +338,10 @@ def test_a_queue_holds_no_more_bytes_than_it_may(
     export.closing()(DEADLINE_S)
 
 
-def test_a_queue_that_shrinks_meanwhile_is_sent_once(
+def test_a_queue_that_shrinks_during_a_flush_is_sent_once(
     clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One thread has added a span, and not dropped another yet, when the queue is measured."""
+    """Another thread has added a span and not yet dropped one when the length is read."""
 
     class OneMore(SpanQueue):
         def __len__(self) -> int:
@@ -360,8 +362,8 @@ def test_a_queue_that_shrinks_meanwhile_is_sent_once(
     export.closing()(1.0)
 
 
-def test_an_overrun_is_told_once(clock: ManualClock, caplog: pytest.LogCaptureFixture) -> None:
-    """A receiver that takes each batch, and slower than spans end, is no new one each time."""
+def test_an_overrun_is_logged_once(clock: ManualClock, caplog: pytest.LogCaptureFixture) -> None:
+    """Even if the receiver accepts each batch, but more slowly than spans end."""
 
     class Slow(Outlet):
         def send(self, spans: Sequence[ReadableSpan]) -> SpanAnswer:
@@ -383,8 +385,8 @@ def test_an_overrun_is_told_once(clock: ManualClock, caplog: pytest.LogCaptureFi
     export.closing()(DEADLINE_S)
 
 
-def test_the_end_is_no_time_for_a_pause(clock: ManualClock) -> None:
-    """It is the last chance."""
+def test_shutdown_does_not_wait_for_a_pause(clock: ManualClock) -> None:
+    """It is the last attempt."""
     outlet = Outlet(SpanAnswer(False, again=True, asked_s=30), clock=clock)
     export = SpanExport(lambda: outlet, clock=clock)
     end_span(export, "one")
@@ -395,8 +397,8 @@ def test_the_end_is_no_time_for_a_pause(clock: ManualClock) -> None:
     assert outlet.sent == [(0, ["one"]), (0, ["one"])]
 
 
-def test_after_a_pause_it_is_tried_by_itself(clock: ManualClock) -> None:
-    """Nobody flushes, and no further span ends."""
+def test_spans_are_sent_again_after_a_pause(clock: ManualClock) -> None:
+    """Without a flush, and without another span."""
     backend = Backend(FAILURE)
     export = SpanExport(
         lambda: OtlpSpans(backend), clock=clock, batches=SpanBatches(8, size=1, delay_s=0.01)
@@ -411,8 +413,8 @@ def test_after_a_pause_it_is_tried_by_itself(clock: ManualClock) -> None:
     export.closing()(DEADLINE_S)
 
 
-def test_after_a_pause_a_full_batch_leaves_at_once(clock: ManualClock) -> None:
-    """Though spans ended in the pause, and were no reason to try."""
+def test_a_full_batch_is_exported_immediately_after_a_pause(clock: ManualClock) -> None:
+    """Spans that end during the pause do not start an export."""
     backend = Backend(FAILURE)
     export = SpanExport(
         lambda: OtlpSpans(backend), clock=clock, batches=SpanBatches(8, size=1, delay_s=3600)
@@ -429,10 +431,10 @@ def test_after_a_pause_a_full_batch_leaves_at_once(clock: ManualClock) -> None:
     export.closing()(DEADLINE_S)
 
 
-def test_what_nobody_takes_pushes_out_the_oldest(
+def test_refused_spans_are_dropped_first_if_the_queue_is_full(
     clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Those that were tried before are the oldest; each that is lost is counted, and said once."""
+    """They are the oldest; each lost span is counted, and one warning is logged."""
     backend = Backend(*[FAILURE] * 100)
     export = SpanExport(
         lambda: OtlpSpans(backend), clock=clock, batches=SpanBatches(3, size=3, delay_s=3600)
@@ -456,10 +458,10 @@ def test_what_nobody_takes_pushes_out_the_oldest(
     export.closing()(DEADLINE_S)
 
 
-def test_what_is_lost_at_the_end_is_said(
+def test_spans_lost_at_shutdown_are_logged(
     clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """In the log: nothing else leaves any more."""
+    """The log is the only output left."""
     backend = Backend(FAILURE)
     export = SpanExport(lambda: OtlpSpans(backend), clock=clock)
     for name in ("one", "two"):
@@ -472,8 +474,7 @@ def test_what_is_lost_at_the_end_is_said(
     ]
 
 
-def test_a_flush_waits_no_longer_than_it_is_told() -> None:
-    """The next one tells how it went on."""
+def test_a_flush_keeps_its_timeout() -> None:
     backend = Backend(hangs=True)
     export = SpanExport(lambda: OtlpSpans(backend))
     end_span(export, "one")
@@ -483,8 +484,8 @@ def test_a_flush_waits_no_longer_than_it_is_told() -> None:
     assert backend.shutdowns == 1
 
 
-def test_closing_sends_the_rest() -> None:
-    """And shuts the exporter down, once."""
+def test_shutdown_exports_the_pending_spans() -> None:
+    """It shuts the exporter down once."""
     backend = Backend()
     export = SpanExport(lambda: OtlpSpans(backend))
     end_span(export, "one")
@@ -495,8 +496,8 @@ def test_closing_sends_the_rest() -> None:
     assert backend.shutdowns == 1
 
 
-def test_closing_cuts_short_what_hangs() -> None:
-    """The exporter is shut down under the batch it holds, and only once."""
+def test_shutdown_interrupts_a_blocked_export() -> None:
+    """The exporter is shut down once, during the export."""
     backend = Backend(hangs=True)
     export = SpanExport(lambda: OtlpSpans(backend))
     end_span(export, "one")
@@ -506,8 +507,8 @@ def test_closing_cuts_short_what_hangs() -> None:
     assert backend.shutdowns == 1
 
 
-def test_a_span_leaves_after_the_delay_by_itself() -> None:
-    """Though no batch is full, and nobody flushes."""
+def test_a_span_is_exported_after_the_delay() -> None:
+    """Without a full batch, and without a flush."""
     backend = Backend()
     export = SpanExport(
         lambda: OtlpSpans(backend), batches=SpanBatches(queue=8, size=8, delay_s=0.01)
@@ -519,8 +520,8 @@ def test_a_span_leaves_after_the_delay_by_itself() -> None:
     export.closing()(DEADLINE_S)
 
 
-def test_a_full_batch_leaves_at_once() -> None:
-    """The delay is for the last ones."""
+def test_a_full_batch_is_exported_immediately() -> None:
+    """The delay applies only to incomplete batches."""
     backend = Backend()
     export = SpanExport(
         lambda: OtlpSpans(backend), batches=SpanBatches(queue=8, size=2, delay_s=3600)
@@ -533,8 +534,10 @@ def test_a_full_batch_leaves_at_once() -> None:
     export.closing()(DEADLINE_S)
 
 
-def test_where_too_many_wait_the_oldest_are_dropped(caplog: pytest.LogCaptureFixture) -> None:
-    """Memory is bounded, whatever the backend does; it is said once."""
+def test_the_oldest_spans_are_dropped_if_the_queue_is_full(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Memory is bounded even if the backend blocks; one warning is logged."""
     backend = Backend()
     export = SpanExport(
         lambda: OtlpSpans(backend), batches=SpanBatches(queue=2, size=2, delay_s=3600)
@@ -553,8 +556,8 @@ def test_where_too_many_wait_the_oldest_are_dropped(caplog: pytest.LogCaptureFix
     assert lost(export) == {"queue_full": 2, "not_taken": 0}
 
 
-def test_after_closing_nothing_is_taken() -> None:
-    """A global provider goes on handing over what the application ends."""
+def test_spans_are_ignored_after_shutdown() -> None:
+    """A global provider continues to pass on the application's spans."""
     backend = Backend()
     export = SpanExport(lambda: OtlpSpans(backend))
     export.closing()(DEADLINE_S)
@@ -564,8 +567,8 @@ def test_after_closing_nothing_is_taken() -> None:
     assert backend.names == []
 
 
-def test_spans_leave_under_the_name_of_the_process() -> None:
-    """The rest of them is as it was."""
+def test_spans_are_exported_with_the_resource_of_the_process() -> None:
+    """Only the resource is replaced."""
     backend = Backend()
     own = Resource({"service.instance.id": "own"})
     export = SpanExport(lambda: OtlpSpans(backend), resource=lambda: own)

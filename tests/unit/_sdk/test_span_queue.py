@@ -1,4 +1,4 @@
-"""So many spans wait, the oldest go first, and each that is lost is counted."""
+"""The span queue has a limit, drops the oldest spans first, and counts each lost one."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ EACH = 2_000
 ROOM = 64
 
 
-def test_the_oldest_make_room() -> None:
-    """Whoever adds one is told that another had to go."""
+def test_the_oldest_span_is_dropped_if_the_queue_is_full() -> None:
+    """``put`` then returns ``False``."""
     queue, spans = SpanQueue(2), spans_of(4)
 
     assert [queue.put([span]) for span in spans] == [True, True, False, False]
     assert (queue.take(9), queue.lost) == (spans[2:], 2)
 
 
-def test_what_comes_back_is_first_again() -> None:
-    """As far as there is room: it is older than all that wait."""
+def test_returned_spans_are_taken_first() -> None:
+    """As far as there is room: they are older than all queued spans."""
     queue, spans = SpanQueue(3), spans_of(5)
     for span in spans[:3]:
         queue.put([span])
@@ -35,8 +35,8 @@ def test_what_comes_back_is_first_again() -> None:
     assert queue.take(9) == spans[2:]
 
 
-def test_what_was_sent_is_forgotten() -> None:
-    """It neither waits nor is lost."""
+def test_sent_spans_are_forgotten() -> None:
+    """They are neither queued nor lost."""
     queue, spans = SpanQueue(3), spans_of(2)
     for span in spans:
         queue.put([span])
@@ -47,8 +47,8 @@ def test_what_was_sent_is_forgotten() -> None:
     assert (len(queue), queue.unsent, queue.lost) == (0, 0, 0)
 
 
-def test_whoever_adds_none_is_lost_uncounted() -> None:
-    """Threads add, one takes, and gives back every second time."""
+def test_concurrent_threads_lose_no_span_uncounted() -> None:
+    """Several threads add spans; one takes batches and returns every second one."""
     queue, got = SpanQueue(ROOM), 0
     adders = [
         threading.Thread(target=lambda: [queue.put([span]) for span in spans_of(EACH)])
@@ -71,5 +71,5 @@ def test_whoever_adds_none_is_lost_uncounted() -> None:
 
 
 def spans_of(count: int) -> list[Any]:
-    """Return so many, each another: the queue looks into none."""
+    """Return that many distinct objects; the queue does not look into them."""
     return [object() for _ in range(count)]

@@ -1,4 +1,4 @@
-"""Each request's spans go to the provider that the application has at that time."""
+"""The spans of each request go to the provider that the application has at that time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from latspan._spans import ApiSink, NoSink
 
 @pytest.fixture
 def process(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Let a test set the process's provider, which otherwise is set once and for all."""
+    """Let a test set the global provider, which can otherwise be set only once."""
     monkeypatch.setattr(trace, "_TRACER_PROVIDER", None)
     monkeypatch.setattr(trace, "_TRACER_PROVIDER_SET_ONCE", type(trace._TRACER_PROVIDER_SET_ONCE)())  # pyright: ignore[reportPrivateUsage]
     return trace
@@ -27,8 +27,8 @@ def provider() -> TracerProvider:
     return made
 
 
-def test_latspans_own_until_the_application_has_one(process: Any) -> None:
-    """From then on the application's, and always the same sink of it."""
+def test_spans_use_latspans_sink_until_the_application_has_a_provider(process: Any) -> None:
+    """From then on they use one sink for the application's provider."""
     private = NoSink()
     sinks = Sinks(private)
 
@@ -40,8 +40,8 @@ def test_latspans_own_until_the_application_has_one(process: Any) -> None:
     assert sinks() is api
 
 
-def test_whose_provider_is_used_is_known_at_any_time(process: Any) -> None:
-    """For what has to say the same as its spans."""
+def test_the_current_provider_can_be_read(process: Any) -> None:
+    """For code that must use the same provider as the spans."""
     sinks = Sinks(NoSink())
 
     assert sinks.provider() is None
@@ -49,23 +49,22 @@ def test_whose_provider_is_used_is_known_at_any_time(process: Any) -> None:
     assert sinks.provider() is process.get_tracer_provider()
 
 
-def test_a_provider_that_was_there_before(process: Any) -> None:
-    """It is used from the start."""
+def test_a_provider_set_earlier_is_used(process: Any) -> None:
     process.set_tracer_provider(provider())
 
     assert isinstance(Sinks(NoSink())(), ApiSink)
 
 
-def test_a_provider_that_does_nothing_is_none(process: Any) -> None:
-    """The API's own stands for nobody."""
+def test_a_no_op_provider_is_ignored(process: Any) -> None:
+    """The API's default is not the application's provider."""
     process.set_tracer_provider(NoOpTracerProvider())
     private = NoSink()
 
     assert Sinks(private)() is private
 
 
-def test_a_provider_without_processors_is_none_until_it_has_one(process: Any) -> None:
-    """What is handed to it goes nowhere."""
+def test_a_provider_without_processors_is_ignored_until_it_has_one(process: Any) -> None:
+    """Until then it would drop the spans."""
     bare, private = TracerProvider(shutdown_on_exit=False), NoSink()
     process.set_tracer_provider(bare)
     sinks = Sinks(private)
@@ -75,10 +74,10 @@ def test_a_provider_without_processors_is_none_until_it_has_one(process: Any) ->
     assert isinstance(sinks(), ApiSink)
 
 
-def test_a_provider_that_only_the_environment_names_is_none(
+def test_a_provider_named_only_in_the_environment_is_ignored(
     process: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """OpenTelemetry makes it when it is asked for the first time, without a processor."""
+    """OpenTelemetry creates it on first use, without a processor."""
     monkeypatch.setenv("OTEL_PYTHON_TRACER_PROVIDER", "sdk_tracer_provider")
     private = NoSink()
 
@@ -86,8 +85,8 @@ def test_a_provider_that_only_the_environment_names_is_none(
     assert isinstance(process.get_tracer_provider(), TracerProvider)
 
 
-def test_a_provider_that_was_handed_over_wins(process: Any) -> None:
-    """Whatever the process's own is, now or later."""
+def test_a_provider_passed_as_an_argument_has_priority(process: Any) -> None:
+    """Whatever the global provider is, now or later."""
     chosen = Sinks(NoSink(), provider())
     api = chosen()
     process.set_tracer_provider(provider())
@@ -96,10 +95,8 @@ def test_a_provider_that_was_handed_over_wins(process: Any) -> None:
     assert chosen() is api
 
 
-def test_what_an_applications_provider_puts_out_of_use_is_said(
-    process: Any, caplog: pytest.LogCaptureFixture
-) -> None:
-    """When it is used, and once."""
+def test_settings_without_effect_are_logged(process: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """Once, when the application's provider is first used."""
     sinks = Sinks(NoSink(), instead="the setting changes nothing")
     sinks()
     assert caplog.messages == []

@@ -1,4 +1,4 @@
-"""The worker does every job once, in order, and nobody waits for one without wanting to."""
+"""The worker runs each job once and in order, and callers do not wait for it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def nothing() -> None:
     pass
 
 
-def test_jobs_run_in_order_on_one_thread_of_their_own() -> None:
+def test_jobs_run_in_order_on_one_separate_thread() -> None:
     """The thread starts with the first job."""
     worker = Worker()
     done: list[tuple[int, int]] = []
@@ -43,8 +43,8 @@ def test_jobs_run_in_order_on_one_thread_of_their_own() -> None:
     assert worker.stop(DEADLINE_S)
 
 
-def test_draining_waits_for_what_was_submitted_before() -> None:
-    """And gives up in time where a job takes longer."""
+def test_drain_waits_for_jobs_submitted_before() -> None:
+    """It returns ``False`` at its timeout if a job takes longer."""
     worker = Worker()
     go_on = threading.Event()
     worker.submit(waiting_for(go_on))
@@ -56,7 +56,6 @@ def test_draining_waits_for_what_was_submitted_before() -> None:
 
 
 def test_draining_an_idle_worker_starts_no_thread() -> None:
-    """There is nothing to wait for."""
     before = threading.active_count()
 
     assert Worker().drain()
@@ -64,7 +63,7 @@ def test_draining_an_idle_worker_starts_no_thread() -> None:
 
 
 def test_a_job_may_drain_its_own_worker() -> None:
-    """It is part of what is being done, so there is nothing to wait for."""
+    """It would otherwise wait for itself."""
     worker = Worker()
     drained: list[bool] = []
     worker.submit(lambda: drained.append(worker.drain(DEADLINE_S)))
@@ -73,8 +72,8 @@ def test_a_job_may_drain_its_own_worker() -> None:
     assert drained == [True]
 
 
-def test_stopping_finishes_what_waits_and_ends_the_thread() -> None:
-    """What comes later is done at once, by who brings it."""
+def test_stop_finishes_queued_jobs_and_ends_the_thread() -> None:
+    """Later jobs run immediately on the caller's thread."""
     worker = Worker("latspan-worker-that-stops")
     done: list[str] = []
     for _ in range(10):
@@ -90,8 +89,8 @@ def test_stopping_finishes_what_waits_and_ends_the_thread() -> None:
     assert worker.drain()
 
 
-def test_stopping_waits_no_longer_than_it_is_told() -> None:
-    """A job that hangs holds up its own thread."""
+def test_stop_keeps_its_timeout() -> None:
+    """A blocked job does not block the caller."""
     worker = Worker()
     go_on = threading.Event()
     worker.submit(waiting_for(go_on))
@@ -100,10 +99,10 @@ def test_stopping_waits_no_longer_than_it_is_told() -> None:
     go_on.set()
 
 
-def test_a_job_that_raises_is_logged_and_the_next_is_done(
+def test_a_job_that_raises_is_logged_and_the_next_one_runs(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """One request's telemetry is lost, no more."""
+    """Only the telemetry of one request is lost."""
     worker = Worker()
     done: list[str] = []
     worker.submit(lambda: done.append(str(1 // 0)))
@@ -120,8 +119,8 @@ def interrupt() -> None:
     raise KeyboardInterrupt
 
 
-def test_an_interrupt_ends_a_job_of_the_worker_and_is_the_callers_on_his_own_thread() -> None:
-    """The worker goes on; who does a job himself is not kept from being interrupted."""
+def test_an_interrupt_in_a_job_does_not_end_the_worker() -> None:
+    """A job that runs on the caller's thread can be interrupted as usual."""
     worker = Worker()
     done: list[str] = []
     worker.submit(interrupt)
@@ -134,7 +133,7 @@ def test_an_interrupt_ends_a_job_of_the_worker_and_is_the_callers_on_his_own_thr
 
 
 def test_a_finaliser_may_submit() -> None:
-    """A stream that is garbage collected ends its call wherever the collector runs."""
+    """A garbage-collected stream ends its call on the thread where the collection runs."""
     worker = Worker()
     done: list[str] = []
 
@@ -152,7 +151,7 @@ def test_a_finaliser_may_submit() -> None:
 
 
 def test_a_finaliser_may_submit_while_a_job_is_submitted() -> None:
-    """The queue's own lock is not held then, or this would never end."""
+    """The queue's lock is not held at that time; otherwise this test would never end."""
     worker = Worker()
     done: list[int] = []
     for number in range(2000):
@@ -171,8 +170,8 @@ def test_a_finaliser_may_submit_while_a_job_is_submitted() -> None:
     assert sorted(done) == list(range(2000))
 
 
-def test_beyond_the_limit_who_brings_a_job_does_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Late is better than lost, and memory is bounded."""
+def test_past_the_limit_jobs_run_on_the_callers_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A delay is better than a loss, and memory is bounded."""
     monkeypatch.setattr(_worker, "_LIMIT", 3)
     worker = Worker()
     go_on, held = threading.Event(), threading.Event()
@@ -194,8 +193,8 @@ def test_beyond_the_limit_who_brings_a_job_does_it(monkeypatch: pytest.MonkeyPat
     assert doers == [here, here, *["latspan-worker"] * 3]
 
 
-def test_where_no_thread_starts_jobs_are_done_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """From Python 3.12 on that is so while the interpreter goes down."""
+def test_jobs_run_immediately_if_no_thread_can_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    """This is the case at interpreter shutdown since Python 3.12."""
 
     def refuse(thread: threading.Thread) -> None:
         raise RuntimeError("can't create new thread at interpreter shutdown")
@@ -211,8 +210,8 @@ def test_where_no_thread_starts_jobs_are_done_at_once(monkeypatch: pytest.Monkey
     assert worker.stop(DEADLINE_S)
 
 
-def test_starting_says_so_once_on_the_starters_thread() -> None:
-    """Before any job is done; and the thread then has had none."""
+def test_on_start_is_called_once_on_the_starting_thread() -> None:
+    """Before any job runs."""
     starters: list[str] = []
     worker = Worker(on_start=lambda: starters.append(threading.current_thread().name))
     assert not worker.started
@@ -225,8 +224,8 @@ def test_starting_says_so_once_on_the_starters_thread() -> None:
     assert starters == [threading.current_thread().name]
 
 
-def test_an_idle_worker_has_something_to_do() -> None:
-    """Again and again, until it is stopped."""
+def test_an_idle_worker_calls_when_idle_repeatedly() -> None:
+    """Until it is stopped."""
     done = threading.Semaphore(0)
     worker = Worker(when_idle=done.release, idle_s=0.001)
     worker.start()

@@ -1,4 +1,4 @@
-"""The current span is OpenTelemetry's own, however it is asked for."""
+"""latspan and OpenTelemetry read and set the same current span."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from latspan._spans import current_span, with_current_span
 SPAN = NonRecordingSpan(SpanContext(1, 2, is_remote=False))
 
 
-def test_what_opentelemetry_made_current_is_found() -> None:
-    """And nothing where nothing is."""
+def test_a_span_that_opentelemetry_made_current_is_found() -> None:
+    """Without a current span, the result is ``None``."""
     assert current_span(trace.set_span_in_context(SPAN, Context({"said": 1}))) is SPAN
     assert current_span(Context({"said": 1})) is None
 
 
-def test_opentelemetry_finds_what_is_made_current_here() -> None:
-    """Beside whatever else the context says, and in the new one alone."""
+def test_opentelemetry_finds_a_span_that_latspan_made_current() -> None:
+    """Other values of the context are kept, and the outer context does not change."""
     outside = NonRecordingSpan(SpanContext(3, 4, is_remote=False))
     around = trace.set_span_in_context(outside, Context({"said": 1}))
     inside = with_current_span(SPAN, around)

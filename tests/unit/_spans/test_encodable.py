@@ -1,4 +1,4 @@
-"""Attributes leave with every name and value encodable; a bad one costs itself."""
+"""Attributes are exported with encodable names and values; an invalid one affects only itself."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from latspan._spans._encodable import LONGEST_TEXT, MOST_ITEMS
 from latspan._wire import DEEPEST, LONGEST_CONTENT
 
 
-def test_what_is_fine_is_the_very_same() -> None:
-    """No copy is made where there is nothing to mend."""
+def test_valid_attributes_are_returned_unchanged() -> None:
+    """They are not copied."""
     attributes = {"a": "b", "c": 1, "d": 1.5, "e": True, "f": float("nan")}
 
     assert encodable(attributes) is attributes
@@ -50,8 +50,8 @@ def test_what_is_fine_is_the_very_same() -> None:
         (UserList(["a"]), "['a']"),
     ],
 )
-def test_a_bad_value_costs_itself(value: Any, kept: Any) -> None:
-    """What stands beside it is as it was, and a span with both can be encoded."""
+def test_an_invalid_value_affects_only_itself(value: Any, kept: Any) -> None:
+    """Other attributes are unchanged, and the span can be encoded."""
     attributes = {"odd": value, "beside": "it"}
     mended = encodable(attributes)
 
@@ -64,8 +64,8 @@ def test_a_bad_value_costs_itself(value: Any, kept: Any) -> None:
     assert span.kind is SpanKind.INTERNAL
 
 
-def test_a_bad_name_costs_itself() -> None:
-    """A server can name what it reports."""
+def test_an_invalid_name_affects_only_itself() -> None:
+    """Names can come from a server's response."""
     attributes: dict[Any, int] = {"a\ud800": 1, "b" * 300: 2, 3: 4}
     mended = encodable(attributes)
 
@@ -73,14 +73,13 @@ def test_a_bad_name_costs_itself() -> None:
     assert measured(attributes)[0] == mended
 
 
-def test_what_is_none_is_left_out() -> None:
-    """It says nothing."""
+def test_none_values_are_omitted() -> None:
     assert encodable({"a": None, "b": 1}) == {"b": 1}
     assert measured({"a": None, "b": 1})[0] == {"b": 1}
 
 
-def test_content_may_be_longer() -> None:
-    """Who captures content wants a whole prompt."""
+def test_captured_content_may_be_longer() -> None:
+    """A captured prompt should be complete."""
     content = "m" * (LONGEST_CONTENT + 1)
 
     mended = encodable({"gen_ai.input.messages": content, "other": content})
@@ -100,8 +99,8 @@ def _nested(levels: int, *, in_lists: bool = False) -> Any:
 
 @pytest.mark.parametrize("in_lists", [False, True])
 @pytest.mark.parametrize("levels", [1, 19, 20, 21, 30, 50, DEEPEST])
-def test_an_encoder_takes_content_of_any_depth(levels: int, *, in_lists: bool) -> None:
-    """It refuses the whole message, with whatever others put into it."""
+def test_content_of_any_depth_can_be_encoded(levels: int, *, in_lists: bool) -> None:
+    """The encoder refuses a whole message if one value is nested too deeply."""
     value = encodable_data([{"parts": [{"arguments": _nested(levels, in_lists=in_lists)}]}])
 
     record = LogRecord(attributes={"gen_ai.output.messages": value, "other": 1})
@@ -112,8 +111,8 @@ def test_an_encoder_takes_content_of_any_depth(levels: int, *, in_lists: bool) -
     assert {each.key for each in got.attributes} == {"gen_ai.output.messages", "other"}
 
 
-def test_what_is_deeper_in_an_event_is_text() -> None:
-    """And what is deeper than Python can write is left out."""
+def test_deeply_nested_content_becomes_text() -> None:
+    """Content that is too deep for Python's JSON encoder is omitted."""
     value = encodable_data(_nested(30))
 
     for _ in range(20):

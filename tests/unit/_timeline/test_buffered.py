@@ -1,4 +1,4 @@
-"""A stream that was held back on its way is told from a fast one and from a slow reader."""
+"""A buffered stream is distinguished from a fast server and from a slow reader."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from latspan._wire import ChunkKind
 
 MS = NS_PER_MS
 FIRST_MS = 600
-"""When the first token was read, after a request that was sent at 10 ms."""
+"""Time at which the first token is read; the request is sent at 10 ms."""
 
 
 def _reported(decode_ms: int | None = 400, **given: Any) -> ReportedTimings:
@@ -37,14 +37,14 @@ def _read(
     away_ms: int = 0,
 ) -> Timeline:
     """
-    Read a stream whose first token comes 600 ms after the call.
+    Read a stream whose first token arrives 600 ms after the start of the call.
 
     Args:
-        reported: What its server says.
-        chunks: How many bear a token.
-        gap_ms: How long each read but the first takes.
-        held_ms: How long the caller holds the stream before each of those.
-        away_ms: How long the caller is away before the first read, which then finds the token.
+        reported: Timings reported by the server.
+        chunks: Number of chunks with a token.
+        gap_ms: Duration of each read except the first.
+        held_ms: Time for which the caller holds the stream before each of these reads.
+        away_ms: Delay before the first read, which then finds the token waiting.
     """
     before = (11 if not away_ms else 11 + away_ms) * MS
     after = max(before, FIRST_MS * MS)
@@ -80,13 +80,13 @@ def _is_flagged(timeline: Timeline) -> bool:
     return "buffered" in timeline.metrics
 
 
-def test_a_burst_that_the_server_took_long_over_was_buffered() -> None:
-    """16 tokens within 1.5 ms, of which the server says that they took it 400 ms."""
+def test_a_burst_of_tokens_with_a_longer_decode_is_flagged_as_buffered() -> None:
+    """16 tokens arrive within 1.5 ms, and the server reports 400 ms for them."""
     assert _is_flagged(_read(_reported()))
 
 
-def test_its_first_token_is_known_at_the_latest_and_its_gaps_not_at_all() -> None:
-    """What rests on when tokens came is estimated where that is a bound, else there is none."""
+def test_a_buffered_stream_has_an_estimated_first_token_and_no_gaps() -> None:
+    """Metrics from arrival times are estimated if they are bounds, and omitted otherwise."""
     timeline = _read(_reported())
     metrics = timeline.metrics
 
@@ -113,8 +113,8 @@ def test_its_first_token_is_known_at_the_latest_and_its_gaps_not_at_all() -> Non
     assert timeline.marks[Mark.FIRST_TOKEN] == FIRST_MS * MS
 
 
-def test_its_span_says_so() -> None:
-    """The values stay on it, and are listed as what they are."""
+def test_the_span_of_a_buffered_stream_is_marked() -> None:
+    """Its values stay on the span and are listed as estimated."""
     said = latency_attributes(_read(_reported()), Outcome.COMPLETED, ())
 
     assert said[semconv.LATSPAN_BUFFERED] is True
@@ -130,8 +130,8 @@ def test_its_span_says_so() -> None:
     )
 
 
-def test_its_segments_are_the_servers_own_times() -> None:
-    """Generation is where it was, before the burst."""
+def test_segments_of_a_buffered_stream_are_the_reported_ones() -> None:
+    """Generation took place before the burst."""
     timeline = _read(_reported())
     split = {each.name: (each.duration_ns, each.source) for each in totals(timeline.segments)}
     burst_ns = 15 * MS // 10
@@ -143,8 +143,8 @@ def test_its_segments_are_the_servers_own_times() -> None:
     assert sum(length for length, _ in split.values()) == timeline.duration_ns
 
 
-def test_a_burst_is_no_decode_where_the_server_does_not_say_all() -> None:
-    """The wait and the burst are one: nobody knows where in it the generation was."""
+def test_a_buffered_stream_without_a_full_report_has_no_decode() -> None:
+    """The position of the generation in the wait and the burst is unknown."""
     timeline = _read(_reported(queue_ns=None))
     split = {each.name: each.duration_ns for each in totals(timeline.segments)}
 
@@ -153,8 +153,8 @@ def test_a_burst_is_no_decode_where_the_server_does_not_say_all() -> None:
     assert split["server_wait"] + split["prefill"] == 590 * MS + 15 * MS // 10
 
 
-def test_a_stream_that_came_as_it_was_made_is_measured() -> None:
-    """The pace that the client saw is the server's."""
+def test_an_unbuffered_stream_is_measured() -> None:
+    """The pace at the client equals the server's."""
     timeline = _read(_reported(), gap_ms=25)
 
     assert not _is_flagged(timeline)
@@ -173,7 +173,9 @@ def test_a_stream_that_came_as_it_was_made_is_measured() -> None:
     ],
     ids=lambda given: given.replace(" ", "_") if isinstance(given, str) else "",
 )
-def test_a_burst_alone_proves_nothing(why: str, reported: ReportedTimings | None) -> None:
+def test_a_burst_alone_is_not_flagged_as_buffered(
+    why: str, reported: ReportedTimings | None
+) -> None:
     """A fast server, a cache and a late client look the same from here."""
     timeline = _read(reported)
 
@@ -181,30 +183,30 @@ def test_a_burst_alone_proves_nothing(why: str, reported: ReportedTimings | None
     assert timeline.metrics["time_to_first_token"].source is Source.MEASURED
 
 
-def test_a_few_chunks_prove_nothing() -> None:
+def test_few_chunks_are_not_flagged_as_buffered() -> None:
     """A server may write several tokens at once."""
     assert not _is_flagged(_read(_reported(), chunks=7))
     assert _is_flagged(_read(_reported(), chunks=8))
 
 
-def test_a_stream_in_several_bursts_is_not_said_to_be_buffered() -> None:
-    """Somebody who sends on what came every 200 ms keeps the first token's time."""
+def test_a_stream_in_several_bursts_is_not_flagged_as_buffered() -> None:
+    """A gateway that forwards its data every 200 ms does not delay the first token much."""
     assert not _is_flagged(_read(_reported(), chunks=3, gap_ms=200))
 
 
-def test_a_caller_who_was_away_is_not_a_gateway() -> None:
-    """The tokens waited for the first read, and not the other way round."""
+def test_a_late_first_read_is_not_flagged_as_buffered() -> None:
+    """The tokens waited for the reader; the reader did not wait for the tokens."""
     timeline = _read(_reported(), away_ms=FIRST_MS)
 
     assert not _is_flagged(timeline)
     assert timeline.metrics["time_to_first_token"].source is Source.ESTIMATED
 
 
-def test_a_caller_who_works_a_little_does_not_hide_it() -> None:
-    """Reads that find their chunks waiting behind a burst are part of it."""
+def test_a_briefly_busy_caller_does_not_hide_buffering() -> None:
+    """Reads that find their chunks waiting after a burst are part of it."""
     assert _is_flagged(_read(_reported(), held_ms=2))
 
 
-def test_a_caller_who_works_as_long_as_the_server_hides_it() -> None:
-    """Then the tokens may as well have come while the caller worked."""
+def test_a_caller_busier_than_the_server_hides_buffering() -> None:
+    """The tokens may have arrived while the caller was busy."""
     assert not _is_flagged(_read(_reported(), held_ms=30))

@@ -1,4 +1,4 @@
-"""The timeline of one call, to the nanosecond."""
+"""The timeline of one call is exact to the nanosecond."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MS = NS_PER_MS
 
 
 def _attempt(start: int = 5, **later: int) -> Attempt:
-    """Return an attempt whose instants are given in milliseconds."""
+    """Return an attempt with the given instants, in milliseconds."""
     attempt = Attempt(start * MS)
     for name, instant in later.items():
         setattr(attempt, f"{name}_ns", instant * MS)
@@ -52,7 +52,7 @@ def _totals(seen: CallObservation) -> dict[str, tuple[int, str]]:
 
 
 def _streamed(**given: Any) -> CallObservation:
-    """Return a call whose transport took 5..30 ms, streaming three tokens at 100, 120, 140."""
+    """Return a call that connects and sends until 30 ms and reads three tokens at 100, 120, 140."""
     defaults: dict[str, Any] = {
         "start_ns": 0,
         "done_ns": 145 * MS,
@@ -71,7 +71,7 @@ def _streamed(**given: Any) -> CallObservation:
 
 
 def test_every_phase_of_the_transport_has_its_segment() -> None:
-    """The marks of the transport cut the time before the wait, TLS apart from TCP."""
+    """The instants of the transport divide the time before the wait; TLS is separate from TCP."""
     assert _totals(_streamed()) == {
         "prepare": (5, "measured"),
         "pool_wait": (3, "measured"),
@@ -84,8 +84,8 @@ def test_every_phase_of_the_transport_has_its_segment() -> None:
     }
 
 
-def test_dns_is_a_segment_where_the_client_tells_it_apart() -> None:
-    """Where the name's resolution is known, the rest of connecting is TCP."""
+def test_dns_is_a_segment_if_the_client_reports_it() -> None:
+    """The rest of connecting is then TCP."""
     attempt = _attempt(5, pool_acquired=8, dns_done=10, connected=15, sent=30, headers=60)
     totals = _totals(_streamed(attempts=[attempt]))
     assert totals["dns"] == (2, "measured")
@@ -94,14 +94,14 @@ def test_dns_is_a_segment_where_the_client_tells_it_apart() -> None:
 
 
 def test_a_reused_connection_has_no_connect_segment() -> None:
-    """What was not observed is absent, not zero."""
+    """An unobserved segment is absent, not zero."""
     totals = _totals(_streamed(attempts=[_attempt(5, pool_acquired=6, sent=30, headers=60)]))
     assert "connect" not in totals
     assert "tls" not in totals
 
 
 def test_metrics_of_a_stream_are_exact() -> None:
-    """TTFC ends at the first chunk, TTFT at the first that bears a token."""
+    """TTFC ends at the first chunk, TTFT at the first chunk with a token."""
     metrics = call_timeline(_streamed()).metrics
     assert metrics["duration"].value == 145 * MS
     assert metrics["time_to_first_chunk"].value == 90 * MS
@@ -113,8 +113,10 @@ def test_metrics_of_a_stream_are_exact() -> None:
 
 
 @pytest.mark.parametrize("output_tokens", [None, 0, -196])
-def test_what_takes_a_count_of_tokens_is_undefined_without_one(output_tokens: int | None) -> None:
-    """A count below 1 is no count of a stream that bore tokens."""
+def test_metrics_that_need_a_token_count_are_undefined_without_one(
+    output_tokens: int | None,
+) -> None:
+    """A count below 1 contradicts a stream that contained tokens."""
     metrics = call_timeline(_streamed(output_tokens=output_tokens)).metrics
     assert not {"time_per_output_token", "fluidity", "buffer_needed"} & metrics.keys()
 
@@ -123,12 +125,12 @@ def test_what_takes_a_count_of_tokens_is_undefined_without_one(output_tokens: in
 def test_time_per_output_token_is_undefined_rather_than_zero(
     output_tokens: int | None, choices: int
 ) -> None:
-    """Fewer than two tokens, no count, or several choices: no number."""
+    """Fewer than two tokens, no count, or several choices: the metric is omitted."""
     seen = _streamed(output_tokens=output_tokens, choices=choices)
     assert "time_per_output_token" not in call_timeline(seen).metrics
 
 
-def test_reasoning_is_a_segment_of_its_own() -> None:
+def test_reasoning_is_a_separate_segment() -> None:
     """From the first reasoning token to the first visible one."""
     reads = _reads(
         (61, 100, ChunkKind.REASONING),
@@ -146,14 +148,14 @@ def test_reasoning_is_a_segment_of_its_own() -> None:
 
 
 class TestEvidence:
-    """What a server reports, fitted into what was measured."""
+    """Reported server timings are fitted into the measured ones."""
 
     LLAMA = ReportedTimings(
         "llama_cpp", prefill_ns=30 * MS, decode_ns=38 * MS, queue_until_headers=True
     )
 
-    def test_a_report_that_covers_the_wait_leaves_the_network(self) -> None:
-        """Queue until the headers, prefill, decode, and what is left on both sides."""
+    def test_the_rest_of_a_fully_reported_wait_is_network(self) -> None:
+        """The queue lasts until the headers; after prefill and decode, the rest is network."""
         assert _totals(_streamed(reported=(self.LLAMA,))) == {
             "prepare": (5, "measured"),
             "pool_wait": (3, "measured"),
@@ -168,12 +170,12 @@ class TestEvidence:
         }
 
     def test_the_network_is_one_contiguous_interval(self) -> None:
-        """What is left before the first token joins what is left after it."""
+        """The rest before the first token is adjacent to the rest after it."""
         segments = call_timeline(_streamed(reported=(self.LLAMA,))).segments
         assert [segment.name for segment in segments].count("network") == 1
 
-    def test_no_network_at_all_is_a_finding(self) -> None:
-        """The report explains every nanosecond: that is a zero, not a lack of knowledge."""
+    def test_no_network_time_is_recorded_as_zero(self) -> None:
+        """The report explains every nanosecond, so the zero is known."""
         reported = ReportedTimings(
             "llama_cpp", prefill_ns=40 * MS, decode_ns=40 * MS, queue_until_headers=True
         )
@@ -183,7 +185,7 @@ class TestEvidence:
         ]
 
     def test_a_report_without_a_queue_leaves_a_composite_wait(self) -> None:
-        """Nobody said what the rest of the wait was, so it is not called network."""
+        """The rest of the wait is unknown and must not be called network."""
         reported = ReportedTimings("other", prefill_ns=30 * MS, decode_ns=38 * MS)
         totals = _totals(_streamed(reported=(reported,)))
         assert totals["server_wait"] == (40, "measured")
@@ -191,8 +193,8 @@ class TestEvidence:
         assert totals["decode"] == (40, "measured")
         assert "network" not in totals
 
-    def test_work_that_began_before_the_headers_is_taken_from_the_queue(self) -> None:
-        """The headers say when the queue ended at the latest; the prefill knows better."""
+    def test_a_prefill_that_starts_before_the_headers_shortens_the_queue(self) -> None:
+        """The headers are only the latest end of the queue; the reported prefill has priority."""
         reported = ReportedTimings(
             "llama_cpp", prefill_ns=55 * MS, decode_ns=38 * MS, queue_until_headers=True
         )
@@ -201,8 +203,8 @@ class TestEvidence:
         assert totals["prefill"] == (55, "server_reported")
 
     @pytest.mark.parametrize("prefill_ms", [70, 75, 80])
-    def test_a_small_excess_is_cut_to_fit(self, prefill_ms: int) -> None:
-        """Sending took 5 ms in which the server may have begun; 5 ms more are the same thing."""
+    def test_a_small_excess_is_cut(self, prefill_ms: int) -> None:
+        """The server may start during the 5 ms of sending, and a tolerance of 5 ms is added."""
         reported = ReportedTimings(
             "llama_cpp", prefill_ns=prefill_ms * MS, decode_ns=38 * MS, queue_until_headers=True
         )
@@ -211,8 +213,8 @@ class TestEvidence:
         assert totals["queue"] == (0, "estimated")
         assert totals["send"] == (5, "measured")
 
-    def test_an_excess_of_one_percent_is_cut_to_fit_where_that_is_more(self) -> None:
-        """Of 1,005 ms from the beginning of sending, 10 ms more are still the same thing."""
+    def test_an_excess_of_one_percent_is_cut_if_that_is_more(self) -> None:
+        """Of 1,005 ms since the start of sending, 10 ms are within the tolerance."""
         reads = _reads((61, 1030, ChunkKind.VISIBLE), end=(1030, 1031))
         reported = ReportedTimings(
             "llama_cpp", prefill_ns=1015 * MS, decode_ns=0, queue_until_headers=True
@@ -221,8 +223,10 @@ class TestEvidence:
         assert "evidence_rejected" not in call_timeline(seen).metrics
 
     @pytest.mark.parametrize(("prefill_ms", "decode_ms"), [(81, 38), (-1, 38), (30, 96), (30, -1)])
-    def test_an_impossible_report_is_rejected_whole(self, prefill_ms: int, decode_ms: int) -> None:
-        """A time that cannot be is no reason to believe the other."""
+    def test_an_impossible_report_is_rejected_as_a_whole(
+        self, prefill_ms: int, decode_ms: int
+    ) -> None:
+        """If one of its times is impossible, the others are not used either."""
         reported = ReportedTimings(
             "llama_cpp",
             prefill_ns=prefill_ms * MS,
@@ -233,20 +237,20 @@ class TestEvidence:
         assert timeline.metrics["evidence_rejected"].value == 1
         assert not {"queue", "prefill", "network"} & {t.name for t in totals(timeline.segments)}
 
-    def test_generation_that_began_before_the_first_token_was_read(self) -> None:
-        """A first token that was read late lets the reported generation begin before it."""
+    def test_generation_can_start_before_the_first_token_is_read(self) -> None:
+        """If the first token was read late, the reported generation starts before the read."""
         reported = ReportedTimings(
             "llama_cpp", prefill_ns=10 * MS, decode_ns=70 * MS, queue_until_headers=True
         )
-        # 45 ms are left from the first token to the end, so 25 ms of the 70 lay before it.
+        # 45 ms remain from the first token to the end, so 25 of the 70 ms were before it.
         totals = _totals(_streamed(reported=(reported,)))
         assert totals["queue"] == (30, "estimated")
         assert totals["prefill"] == (10, "server_reported")
         assert totals["network"] == (5, "estimated")
         assert totals["decode"] == (65, "server_reported")
 
-    def test_generation_after_the_last_token_is_the_streams_end(self) -> None:
-        """A server counts its end token too: what exceeds the last token is no lack of network."""
+    def test_generation_after_the_last_token_belongs_to_the_streams_end(self) -> None:
+        """A server counts its end token too; time after the last token leaves the network as is."""
         reported = ReportedTimings(
             "llama_cpp", prefill_ns=30 * MS, decode_ns=45 * MS, queue_until_headers=True
         )
@@ -255,8 +259,8 @@ class TestEvidence:
         assert totals["decode"] == (40, "server_reported")
         assert totals["stream_close"] == (5, "measured")
 
-    def test_reasoning_shares_the_reported_generation_as_an_estimate(self) -> None:
-        """The server reports one time for both, so their split is ours."""
+    def test_reasoning_and_decode_share_the_reported_generation_as_estimates(self) -> None:
+        """The server reports one time for both; latspan divides it."""
         reads = _reads(
             (61, 100, ChunkKind.REASONING),
             (100, 120, ChunkKind.VISIBLE),
@@ -270,8 +274,8 @@ class TestEvidence:
         assert totals["reasoning"] == (15, "estimated")
         assert totals["decode"] == (15, "estimated")
 
-    def test_an_answer_in_one_piece_keeps_its_unknown_wait(self) -> None:
-        """Prefill and decode are reported; queue and network are not told apart."""
+    def test_an_unstreamed_response_keeps_a_composite_wait(self) -> None:
+        """Prefill and decode are reported; queue and network cannot be separated."""
         attempt = _attempt(5, pool_acquired=6, sent=10, headers=110, body_end=111)
         seen = CallObservation(
             start_ns=0,
@@ -292,11 +296,11 @@ class TestEvidence:
 
 
 class TestReader:
-    """Who is slow, the stream or its reader."""
+    """Time is divided between the stream and its reader."""
 
     @staticmethod
     def _read_with_hold(hold_ms: int, *reported: ReportedTimings) -> CallObservation:
-        """Return a call whose tokens arrive every 20 ms from 100 on, each held for a while."""
+        """Return a call with a token every 20 ms from 100 ms on, each held by the reader."""
         reads = Reads()
         now = 61
         for index in range(10):
@@ -310,8 +314,8 @@ class TestReader:
         return _streamed(reads=reads, done_ns=end * MS, output_tokens=10, reported=reported)
 
     @pytest.mark.parametrize("hold_ms", [0, 5, 15, 25, 50])
-    def test_gaps_are_right_or_marked_estimated(self, hold_ms: int) -> None:
-        """A gap that is called measured is the server's 20 ms, whatever the reader did."""
+    def test_gaps_are_exact_or_estimated(self, hold_ms: int) -> None:
+        """A measured gap is the server's 20 ms, however slow the reader is."""
         timeline = call_timeline(self._read_with_hold(hold_ms))
         measured = [g.value for g in timeline.chunk_gaps if g.source is Source.MEASURED]
         assert set(measured) <= {20 * MS}
@@ -320,20 +324,20 @@ class TestReader:
         assert pace.source is not Source.MEASURED or pace.value == 20 * MS
         assert (pace.source is Source.MEASURED) == (hold_ms < 20)
 
-    def test_what_the_reader_held_is_the_consumers(self) -> None:
-        """With 50 ms a chunk every later read finds its chunk waiting: nine holds."""
+    def test_time_held_by_the_reader_is_consumer(self) -> None:
+        """With 50 ms per chunk, every later read finds its chunk waiting: nine holds."""
         totals = _totals(self._read_with_hold(50))
         assert totals["consumer"] == (9 * 50 + 50, "measured")
         assert "decode" not in totals
 
-    def test_time_the_reader_spent_while_it_still_had_to_wait_is_the_streams(self) -> None:
-        """With 15 ms a chunk the stream is the slower one; only its end was there already."""
+    def test_reader_time_is_decode_if_the_reader_still_had_to_wait(self) -> None:
+        """With 15 ms per chunk, the stream is slower; only its end was already there."""
         totals = _totals(self._read_with_hold(15))
         assert totals["decode"] == (180, "measured")
         assert totals["consumer"] == (15, "measured")
 
-    def test_the_servers_own_pace_is_used_where_arrivals_are_unknown(self) -> None:
-        """A reported decode time gives the pace that the reader hid."""
+    def test_the_reported_pace_is_used_if_arrivals_are_unknown(self) -> None:
+        """The reported decode time gives the pace that the slow reader hid."""
         reported = ReportedTimings(
             "llama_cpp", prefill_ns=30 * MS, decode_ns=180 * MS, queue_until_headers=True
         )
@@ -341,8 +345,8 @@ class TestReader:
         assert pace.value == 20 * MS
         assert pace.source is Source.SERVER_REPORTED
 
-    def test_a_caller_who_waits_before_the_first_read_has_no_measured_ttft(self) -> None:
-        """The first chunk was found waiting: the time is at most this."""
+    def test_ttft_is_estimated_if_the_first_chunk_was_waiting(self) -> None:
+        """The read time is only an upper bound."""
         reads = _reads((500, 500, ChunkKind.VISIBLE), end=(500, 501))
         timeline = call_timeline(_streamed(reads=reads, done_ns=501 * MS))
         assert timeline.metrics["time_to_first_token"].source is Source.ESTIMATED
@@ -350,10 +354,10 @@ class TestReader:
 
 
 class TestEnds:
-    """Whichever way a call ends, its time is where it was spent."""
+    """Time is assigned correctly for every way in which a call can end."""
 
-    def test_attempts_before_the_last_and_their_back_off_are_retry(self) -> None:
-        """From the first try's start to the last one's."""
+    def test_earlier_attempts_and_their_backoff_are_retry(self) -> None:
+        """From the start of the first attempt to the start of the last one."""
         first = _attempt(2, pool_acquired=3, sent=4, headers=6, end=6)
         first.error_type = "429"
         seen = _streamed(
@@ -376,10 +380,10 @@ class TestEnds:
             (SegmentName.SERVER_WAIT, {"pool_acquired": 8, "connected": 12, "sent": 14}),
         ],
     )
-    def test_a_failed_try_counts_where_it_failed(
+    def test_a_failed_attempt_is_assigned_to_the_phase_in_which_it_failed(
         self, phase: SegmentName, later: dict[str, int]
     ) -> None:
-        """A timeout of the pool reads as a wait for the pool, and so on."""
+        """For example, a pool timeout is a wait for the pool."""
         attempt = _attempt(5, **later, end=100)
         attempt.phase = phase
         attempt.error_type = "Timeout"
@@ -391,8 +395,8 @@ class TestEnds:
         assert timeline.segments[-2].end_ns == 100 * MS
         assert timeline.segments[-1].name == "postprocess"
 
-    def test_being_cancelled_in_a_back_off_counts_as_retry(self) -> None:
-        """Nothing was on the wire any more."""
+    def test_cancellation_during_a_backoff_is_retry(self) -> None:
+        """No attempt was in progress."""
         attempt = _attempt(5, pool_acquired=8, sent=10, headers=20, end=20)
         attempt.error_type = "429"
         seen = CallObservation(
@@ -402,8 +406,8 @@ class TestEnds:
         assert totals["server_wait"] == (10, "measured")
         assert totals["retry"] == (280, "measured")
 
-    def test_a_stream_left_early_holds_the_callers_time_until_the_close(self) -> None:
-        """Between the last read and the close the caller held it; closing is the stream's."""
+    def test_a_stream_closed_early_is_consumer_until_the_close(self) -> None:
+        """The caller held the stream after the last read; the close itself is the stream's time."""
         reads = _reads((61, 100, ChunkKind.VISIBLE))
         seen = _streamed(
             reads=reads,
@@ -419,16 +423,16 @@ class TestEnds:
         ("outcome", "name"),
         [(Outcome.COMPLETED, "stream_close"), (Outcome.TIMEOUT, "server_wait")],
     )
-    def test_waiting_in_vain_for_a_token_is_no_stream_close(
+    def test_a_timeout_between_tokens_is_not_stream_close(
         self, outcome: Outcome, name: str
     ) -> None:
-        """A stream that broke off after its last token kept the caller waiting for another."""
+        """The caller was waiting for another token when the stream broke off."""
         reads = _reads((61, 100, ChunkKind.VISIBLE), end=(100, 900))
         totals = _totals(_streamed(reads=reads, outcome=outcome, done_ns=900 * MS))
         assert totals[name][0] >= 800
 
-    def test_without_transport_marks_the_time_before_the_stream_is_unattributed(self) -> None:
-        """Nobody knows what of it was the connection and what the server."""
+    def test_without_transport_instants_the_time_before_the_stream_is_unattributed(self) -> None:
+        """The connection and the server cannot be separated."""
         totals = _totals(_streamed(attempts=[]))
         assert totals["unattributed"] == (61, "unknown")
         assert totals["server_wait"] == (39, "measured")
@@ -493,8 +497,8 @@ _reported = st.builds(
         choices=st.integers(1, 3),
     )
 )
-def test_segments_tile_the_duration_whatever_was_observed(seen: CallObservation) -> None:
-    """In any order and with any part missing: no gap, no overlap, no nanosecond lost."""
+def test_segments_tile_the_duration_for_any_observation(seen: CallObservation) -> None:
+    """In any order and with any part missing: no gap, no overlap, no lost nanosecond."""
     timeline = call_timeline(seen)
     assert timeline.duration_ns >= 0
     edge = 0

@@ -1,17 +1,17 @@
-"""What the reads of a stream say before anybody judges them."""
+"""Gaps are computed from the raw reads of a stream."""
 
 from __future__ import annotations
 
 from latspan._timeline import Reads
 
 
-def test_the_gap_of_a_chunk_is_from_return_to_return_whoever_took_the_time() -> None:
-    """One value for each chunk after the first; the read that finds the end gives no chunk."""
+def test_the_gap_of_a_chunk_is_from_return_to_return() -> None:
+    """One value per chunk after the first; the read that finds the end has no chunk."""
     reads = Reads(stamps=[0, 10, 0, 12, 30, 2, 95, 96, 2], end=(97, 200))
     assert reads.gaps_ns() == (20, 66)
 
 
-def test_one_chunk_has_no_gap() -> None:
-    """Neither has none."""
+def test_a_single_chunk_has_no_gap() -> None:
+    """Nor does an empty stream."""
     assert Reads(stamps=[0, 10, 2], end=(11, 12)).gaps_ns() == ()
     assert Reads().gaps_ns() == ()

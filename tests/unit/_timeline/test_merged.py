@@ -1,4 +1,4 @@
-"""Calls and stages that are merged sum up to the same, whenever it is done."""
+"""Merging calls and stages keeps all sums, at any time of the merge."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ DONE_NS = 60
 
 
 def sums(work: WorkTimeline) -> tuple[Counter[tuple[str, Source]], Counter[tuple[str, Source]]]:
-    """Return the time of each segment, of the whole and of the unit's own."""
+    """Return the time per segment, of the whole unit and of its own segments."""
     whole: Counter[tuple[str, Source]] = Counter()
     own: Counter[tuple[str, Source]] = Counter()
     for name, start_ns, end_ns, source in work.timeline.segments:
@@ -26,7 +26,7 @@ def sums(work: WorkTimeline) -> tuple[Counter[tuple[str, Source]], Counter[tuple
 
 @st.composite
 def contents(draw: st.DrawFn) -> tuple[list[Interval], list[Interval]]:
-    """Calls and stages with instants of their own, in the order in which they began."""
+    """Draw calls and stages with distinct instants, ordered by their start."""
     count = draw(st.integers(0, 8))
     instants = draw(
         st.lists(st.integers(1, DONE_NS - 1), min_size=2 * count, max_size=2 * count, unique=True)
@@ -57,7 +57,7 @@ def merged_at(
     held: tuple[list[Interval], list[Interval]],
     begun: tuple[list[Interval], list[Interval]],
 ) -> tuple[list[Interval], list[Interval]]:
-    """Return what a unit holds that merges at ``now_ns``, of what it held and what began since."""
+    """Return a unit's intervals after a merge at ``now_ns``; ``begun`` are new since the last."""
     calls, stages = (
         [*before, *(each for each in since if each.start_ns < now_ns)]
         for before, since in zip(held, begun, strict=True)
@@ -74,10 +74,10 @@ def merged_at(
 
 
 @given(contents(), st.lists(st.integers(1, DONE_NS), max_size=4), st.sampled_from([None, "stage"]))
-def test_every_sum_stays_exact(
+def test_every_sum_is_exact_after_merging(
     inside: tuple[list[Interval], list[Interval]], merges: list[int], own_name: str | None
 ) -> None:
-    """Of the unit, of what it reports itself, and of its stages alone."""
+    """Of the unit, of the segments that it reports itself, and of its stages alone."""
     calls, stages = inside
     held: tuple[list[Interval], list[Interval]] = ([], [])
     before_ns = 0
@@ -96,8 +96,8 @@ def test_every_sum_stays_exact(
     assert sum(1 if each.merged is None else each.merged for each in held[0]) == len(calls)
 
 
-def test_a_thousand_calls_become_one_and_the_last() -> None:
-    """The last call keeps its own segments; the others are one sum, with what lay between."""
+def test_a_thousand_calls_are_merged_into_one_and_the_last() -> None:
+    """The last call keeps its segments; the others and the gaps between them become sums."""
     calls = [
         Interval("chat m", at, at + 6, (Segment("decode", 0, 6),), first_visible_ns=at + 2)
         for at in range(0, 10_000, 10)
@@ -116,8 +116,8 @@ def test_a_thousand_calls_become_one_and_the_last() -> None:
     assert work.timeline.metrics["time_to_first_visible_token"].value == 2
 
 
-def test_stages_around_and_inside_calls_keep_their_sums_apart() -> None:
-    """A stage's own time, the calls inside it, and its time with them."""
+def test_merged_stages_around_and_inside_calls_keep_separate_sums() -> None:
+    """The stage's own time, the calls inside it, and the total."""
     calls = [Interval("chat m", at + 2, at + 5) for at in range(0, 100, 10)]
     stages = [Interval("retrieve", at, at + 8) for at in range(0, 100, 10)]
 

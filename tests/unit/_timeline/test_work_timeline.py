@@ -1,4 +1,4 @@
-"""The timeline of a unit of work: whose time is whose."""
+"""The timeline of a unit of work divides its time between calls, stages and the application."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def _call(start: int, done: int, *segments: Segment) -> Interval:
     return Interval("chat m", start, done, segments or (Segment("decode", 0, done - start),))
 
 
-def test_one_call_splits_the_applications_time_in_two() -> None:
-    """Before the call it prepared, after it it processed."""
+def test_one_call_divides_the_applications_time_in_two() -> None:
+    """``prepare`` is before the call, ``postprocess`` after it."""
     timeline = work_timeline(
         0, 100, calls=[_call(30, 80, Segment("queue", 0, 20), Segment("decode", 20, 50))]
     )
@@ -34,8 +34,8 @@ def test_one_call_splits_the_applications_time_in_two() -> None:
     ]
 
 
-def test_earlier_calls_are_one_segment_and_only_the_last_is_opened_up() -> None:
-    """A chain of calls reads as calls, and the one the user waited for last in full."""
+def test_only_the_last_call_shows_its_segments() -> None:
+    """Earlier calls are one segment each; the user waited for the last one."""
     timeline = work_timeline(0, 100, calls=[_call(10, 30), _call(40, 90)])
     assert _names(timeline) == [
         ("prepare", 10),
@@ -47,7 +47,7 @@ def test_earlier_calls_are_one_segment_and_only_the_last_is_opened_up() -> None:
 
 
 def test_overlapping_calls_are_counted_once() -> None:
-    """Of calls that ran at the same time the union counts, and the last one's own segments win."""
+    """The union of concurrent calls is counted, and the last call's own segments have priority."""
     timeline = work_timeline(0, 100, calls=[_call(10, 95), _call(20, 60), _call(30, 80)])
     assert _names(timeline) == [
         ("prepare", 10),
@@ -58,8 +58,8 @@ def test_overlapping_calls_are_counted_once() -> None:
     ]
 
 
-def test_stages_take_their_part_of_the_applications_time_and_none_of_a_calls() -> None:
-    """The innermost stage has it; inside a call the call does."""
+def test_stages_take_time_of_the_application_but_not_of_calls() -> None:
+    """The innermost stage has the time; inside a call, the call has it."""
     timeline = work_timeline(
         0,
         100,
@@ -76,15 +76,15 @@ def test_stages_take_their_part_of_the_applications_time_and_none_of_a_calls() -
     ]
 
 
-def test_a_request_without_a_call_says_that_its_time_is_unattributed() -> None:
-    """Nothing explains it, so nothing is claimed."""
+def test_the_time_of_a_request_without_a_call_is_unattributed() -> None:
+    """No measurement explains it."""
     timeline = work_timeline(0, 100, stages=[Interval("retrieve", 10, 60)])
     assert _names(timeline) == [("unattributed", 10), ("retrieve", 50), ("unattributed", 40)]
     assert timeline.timeline.segments[0].source is Source.UNKNOWN
 
 
 def test_a_stage_has_its_own_time_under_its_own_name() -> None:
-    """Calls and stages inside it keep theirs."""
+    """Calls and stages inside it keep their own names."""
     timeline = work_timeline(
         0,
         100,
@@ -101,8 +101,8 @@ def test_a_stage_has_its_own_time_under_its_own_name() -> None:
     ]
 
 
-def test_a_request_reports_what_its_calls_and_stages_do_not() -> None:
-    """Its last call's own preparation is the call's to report, though both go by one name."""
+def test_a_request_reports_only_time_outside_its_calls_and_stages() -> None:
+    """A call reports its own ``prepare``, although the request has a segment of the same name."""
     timeline = work_timeline(
         0,
         100,
@@ -129,8 +129,8 @@ def test_a_request_reports_what_its_calls_and_stages_do_not() -> None:
     ]
 
 
-def test_a_stage_reports_its_own_time_alone() -> None:
-    """Calls and stages inside it report theirs."""
+def test_a_stage_reports_only_its_own_time() -> None:
+    """Calls and stages inside it report their own."""
     timeline = work_timeline(
         0,
         100,
@@ -142,15 +142,15 @@ def test_a_stage_reports_its_own_time_alone() -> None:
     assert sum(length for _, length in _own(timeline)) == 100 - 40 - 5 - 10
 
 
-def test_a_stage_keeps_its_own_time_beside_a_stage_of_its_own_name() -> None:
-    """What was laid for the inner one is the inner one's to report, the rest is not."""
+def test_a_stage_keeps_its_own_time_next_to_an_inner_stage_of_the_same_name() -> None:
+    """The inner stage reports the time assigned to it; the outer one reports the rest."""
     timeline = work_timeline(0, 100, stages=[Interval("retrieve", 20, 50)], own_name="retrieve")
     assert _names(timeline) == [("retrieve", 20), ("retrieve", 30), ("retrieve", 50)]
     assert _own(timeline) == [("retrieve", 20), ("retrieve", 50)]
 
 
-def test_a_request_reports_its_time_beside_stages_named_like_it() -> None:
-    """A stage may be called `prepare`, `call` or `postprocess`; that takes nothing away."""
+def test_a_request_reports_its_time_next_to_stages_with_segment_names() -> None:
+    """Stages named ``prepare``, ``call`` or ``postprocess`` do not take time away from it."""
     timeline = work_timeline(
         0,
         100,
@@ -173,14 +173,14 @@ def test_a_request_reports_its_time_beside_stages_named_like_it() -> None:
     ]
 
 
-def test_a_stage_named_call_reports_its_own_time_and_no_calls() -> None:
-    """Its calls report theirs."""
+def test_a_stage_named_call_reports_only_its_own_time() -> None:
+    """Calls inside it report their own."""
     timeline = work_timeline(0, 100, calls=[_call(20, 30), _call(40, 80)], own_name="call")
     assert _own(timeline) == [("call", 20), ("call", 10), ("call", 20)]
 
 
-def test_stages_that_follow_at_once_are_one_interval() -> None:
-    """No time lies between them, so nothing of the request's own parts them."""
+def test_adjacent_stages_of_one_name_are_one_interval() -> None:
+    """There is no time of the request between them."""
     timeline = work_timeline(
         0, 100, stages=[Interval("retrieve", 0, 40), Interval("retrieve", 40, 70)]
     )
@@ -188,22 +188,22 @@ def test_stages_that_follow_at_once_are_one_interval() -> None:
     assert _own(timeline) == [("unattributed", 30)]
 
 
-def test_of_stages_that_began_at_once_the_inner_one_has_the_time() -> None:
-    """The clock may not have moved between two openings; the later is the inner one."""
+def test_the_inner_of_two_stages_that_start_together_has_the_time() -> None:
+    """The clock may not advance between two starts; the later one is the inner stage."""
     timeline = work_timeline(
         0, 100, stages=[Interval("retrieve", 0, 60), Interval("rerank", 0, 20)]
     )
     assert _names(timeline) == [("rerank", 20), ("retrieve", 40), ("unattributed", 40)]
 
 
-def test_a_call_that_outlives_its_request_counts_up_to_the_requests_end() -> None:
+def test_a_call_that_outlives_its_request_is_cut_at_the_requests_end() -> None:
     """Its own segments are not known yet."""
     timeline = work_timeline(0, 100, calls=[Interval("chat m", 40, 100)])
     assert _names(timeline) == [("prepare", 40), ("call", 60)]
 
 
-def test_the_first_visible_token_of_any_call_counts_for_the_request() -> None:
-    """What the user saw first, whichever call it came from."""
+def test_the_earliest_visible_token_of_any_call_counts_for_the_request() -> None:
+    """The user saw it first, whichever call it came from."""
     early = Interval("chat m", 10, 30, first_visible_ns=25)
     late = Interval("chat m", 40, 90, first_visible_ns=70, first_visible_source=Source.ESTIMATED)
     metric = work_timeline(5, 100, calls=[late, early]).timeline.metrics[
@@ -230,18 +230,18 @@ _any_unit = given(
     stages=st.lists(_intervals, max_size=4),
     own_name=st.none() | st.just("safety"),
 )
-"""A request or a stage, with anything inside it."""
+"""A request or a stage with arbitrary calls and stages inside it."""
 
 
 @_any_unit
-def test_segments_tile_the_duration_whatever_lies_inside(
+def test_segments_tile_the_duration_for_any_contents(
     start: int,
     done: int,
     calls: list[Interval],
     stages: list[Interval],
     own_name: str | None,
 ) -> None:
-    """In any order and overlap: no gap, no overlap, no nanosecond lost."""
+    """In any order and overlap: no gap, no overlap in the result, no lost nanosecond."""
     timeline = work_timeline(start, done, calls=calls, stages=stages, own_name=own_name).timeline
     edge = 0
     for segment in timeline.segments:
@@ -252,14 +252,14 @@ def test_segments_tile_the_duration_whatever_lies_inside(
 
 
 @_any_unit
-def test_own_time_is_exactly_what_nothing_inside_covers(
+def test_own_time_is_the_time_not_covered_by_calls_or_stages(
     start: int,
     done: int,
     calls: list[Interval],
     stages: list[Interval],
     own_name: str | None,
 ) -> None:
-    """Whatever the names: counted nanosecond by nanosecond, in every unit alike."""
+    """With any names; checked nanosecond by nanosecond."""
     work = work_timeline(start, done, calls=calls, stages=stages, own_name=own_name)
 
     def covered(instant_ns: int, intervals: list[Interval]) -> bool:

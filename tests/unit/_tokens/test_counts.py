@@ -1,4 +1,4 @@
-"""A provider's counts are taken as they stand only where they add up."""
+"""A provider's token counts are used unchanged only if they add up."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from latspan._wire import Usage
         pytest.param(Usage(5, output=300, reasoning=0, total=305), 300, 0, id="none"),
     ],
 )
-def test_reasoning_is_a_part_of_the_output(
+def test_reasoning_is_part_of_the_output(
     usage: Usage, output: int | None, reasoning: int | None
 ) -> None:
-    """Providers that count it apart have a total that says so; a contradiction is no count."""
+    """The total shows if a provider counts it separately; contradictory counts are not used."""
     counts = counted_by_provider(usage)
     assert (counts.output, counts.reasoning) == (output, reasoning)
     assert counts.source is TokenSource.PROVIDER

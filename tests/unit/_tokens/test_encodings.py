@@ -1,4 +1,4 @@
-"""Encodings from files that are here, and from nowhere else."""
+"""Encodings are read only from local files."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ bundled = pytest.mark.skipif(_spec is None, reason="bpe-openai (extra `tokens`) 
 
 @pytest.fixture(autouse=True)
 def _forgotten(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
-    """Look anew, in an empty cache, with no network."""
+    """Clear the cached encodings, use an empty cache directory, and forbid network access."""
 
     def no_network(*_: Any) -> Any:
         raise AssertionError("a connection was to be made")
@@ -57,10 +57,10 @@ def _cache(folder: Path, name: str, ranks: bytes) -> None:
     (folder / hashlib.sha1(url.encode()).hexdigest()).write_bytes(ranks)  # noqa: S324 - tiktoken's
 
 
-def test_without_a_file_there_is_none_and_nobody_looks_again(
+def test_missing_encodings_are_searched_once(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """An offline machine finds out once."""
+    """This saves an offline machine repeated searches."""
     _not_bundled(monkeypatch)
 
     assert encodings() == {}
@@ -70,8 +70,8 @@ def test_without_a_file_there_is_none_and_nobody_looks_again(
     assert encoding.cache_info().misses == before
 
 
-def test_a_damaged_file_is_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Tiktoken would delete it and fetch another."""
+def test_a_damaged_file_is_ignored(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Tiktoken would delete it and download another."""
     _not_bundled(monkeypatch)
     _cache(tmp_path, "o200k_base", b"AA== 0\n")
 
@@ -79,10 +79,10 @@ def test_a_damaged_file_is_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
 
 
 @pytest.mark.parametrize("variable", ["TIKTOKEN_CACHE_DIR", "DATA_GYM_CACHE_DIR"])
-def test_an_empty_variable_switches_the_cache_off(
+def test_an_empty_variable_disables_the_cache(
     monkeypatch: pytest.MonkeyPatch, variable: str
 ) -> None:
-    """As it does for tiktoken, and the working directory is no cache."""
+    """As in tiktoken; the working directory is not used as a cache."""
     _not_bundled(monkeypatch)
     monkeypatch.delenv("TIKTOKEN_CACHE_DIR")
     monkeypatch.setenv(variable, "")
@@ -92,7 +92,7 @@ def test_an_empty_variable_switches_the_cache_off(
 
 @bundled
 def test_a_cached_file_is_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Without the extra, where tiktoken has been used before."""
+    """Without the extra, if tiktoken has been used before."""
     _cache(tmp_path, "cl100k_base", _ranks("cl100k_base"))
     _not_bundled(monkeypatch)
 
@@ -103,7 +103,7 @@ def test_a_cached_file_is_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
 def both(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Encoding, tiktoken.Encoding]:
-    """Return the bundled encoding, and the one that tiktoken builds itself, of the same file."""
+    """Return the bundled encoding, and the one that tiktoken builds from the same file."""
     folder = tmp_path_factory.mktemp("cache")
     _cache(folder, request.param, _ranks(request.param))
     with pytest.MonkeyPatch.context() as patch:
@@ -116,8 +116,8 @@ def both(
 
 
 @bundled
-def test_they_cut_text_as_tiktoken_does(both: tuple[Any, Any]) -> None:
-    """The patterns are the very same."""
+def test_the_split_pattern_equals_tiktokens(both: tuple[Any, Any]) -> None:
+    """The patterns are identical."""
     built, tiktokens_own = both
 
     assert built._pat_str == tiktokens_own._pat_str
@@ -125,8 +125,10 @@ def test_they_cut_text_as_tiktoken_does(both: tuple[Any, Any]) -> None:
 
 @bundled
 @given(text=st.text(max_size=200))
-def test_they_encode_as_tiktoken_does(both: tuple[Encoding, tiktoken.Encoding], text: str) -> None:
-    """Any text, in any script."""
+def test_encodings_return_the_same_tokens_as_tiktoken(
+    both: tuple[Encoding, tiktoken.Encoding], text: str
+) -> None:
+    """For any text, in any script."""
     built, tiktokens_own = both
 
     assert built.encode_ordinary(text) == tiktokens_own.encode_ordinary(text)

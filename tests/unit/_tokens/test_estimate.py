@@ -1,4 +1,4 @@
-"""What a call's text comes to, in an encoding in which each byte is a token."""
+"""Token estimates of a call's text, with an encoding in which each byte is one token."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def _text(text: str) -> Any:
     return {"role": "user", "parts": [{"type": "text", "content": text}]}
 
 
-def test_a_chat_is_its_texts_and_what_frames_them() -> None:
-    """Instructions are a message too."""
+def test_a_chat_counts_its_texts_and_their_framing() -> None:
+    """Instructions count as a message too."""
     content = Content(
         system=({"type": "text", "content": "brief"},),
         input=(_text("hello"),),
@@ -37,15 +37,15 @@ def test_a_chat_is_its_texts_and_what_frames_them() -> None:
     )
 
 
-def test_a_completion_has_no_frame() -> None:
-    """Its prompt is the text as it is."""
+def test_a_completion_has_no_framing() -> None:
+    """Its prompt is the plain text."""
     content = Content(input=(_text("hello"),), is_chat=False)
 
     assert ESTIMATOR.counts(content, model=None).input == 5
 
 
 def test_reasoning_and_tool_calls_are_output() -> None:
-    """And reasoning is counted apart too."""
+    """Reasoning is also counted separately."""
     parts = [
         {"type": "reasoning", "content": "hm"},
         {"type": "text", "content": "yes"},
@@ -64,15 +64,15 @@ def test_reasoning_and_tool_calls_are_output() -> None:
     ],
 )
 def test_a_prompt_with_an_image_has_no_count(part: Any) -> None:
-    """Half a count is none; the answer has one."""
+    """An incomplete count is not reported; the response still has one."""
     content = Content(input=({"role": "user", "parts": [part]},), output=(_text("hi"),))
     counts = ESTIMATOR.counts(content, model=None)
 
     assert (counts.input, counts.output) == (None, 2)
 
 
-def test_a_tools_answer_and_definitions_are_counted() -> None:
-    """They go into the prompt like any text."""
+def test_tool_results_and_definitions_are_counted() -> None:
+    """They are part of the prompt like any text."""
     answer = {"type": "tool_call_response", "id": "c", "response": "found"}
     messages = ({"role": "tool", "parts": [answer]},)
     bare = ESTIMATOR.counts(Content(input=messages), model=None).input
@@ -82,14 +82,14 @@ def test_a_tools_answer_and_definitions_are_counted() -> None:
     assert tools == bare + len('{"name": "x"}')
 
 
-def test_a_prompt_that_nobody_could_read_has_no_count() -> None:
-    """It may be kept by the provider, under an id."""
+def test_an_unreadable_prompt_has_no_count() -> None:
+    """The provider may store it under an ID."""
     assert ESTIMATOR.counts(Content(output=(_text("hi"),)), model=None).input is None
 
 
 @given(st.text(max_size=40), st.integers(min_value=0, max_value=1200))
 def test_long_texts_are_counted_in_slices(text: str, times: int) -> None:
-    """Nothing is lost between them."""
+    """No text is lost between slices."""
     content = Content(output=(_text(text * times),))
 
     assert ESTIMATOR.counts(content, model=None).output == len(
@@ -107,8 +107,10 @@ def test_long_texts_are_counted_in_slices(text: str, times: int) -> None:
         (None, "o200k_base"),
     ],
 )
-def test_a_models_own_encoding_counts_and_else_the_latest(model: str | None, encoding: str) -> None:
-    """A model that nobody knows is estimated in the latest."""
+def test_the_models_own_encoding_is_used_and_otherwise_the_latest(
+    model: str | None, encoding: str
+) -> None:
+    """The latest encoding is used for unknown models."""
     seen: list[str] = []
 
     class Named:

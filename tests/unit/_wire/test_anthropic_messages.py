@@ -1,4 +1,4 @@
-"""Which event of a message bears a token, and what the message cost."""
+"""Events of the Anthropic Messages API are classified, and usage is read from them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def _delta(**delta: Any) -> dict[str, Any]:
 
 
 def _as_object(event: dict[str, Any]) -> Any:
-    """Return an object of the shape of the SDK's event."""
+    """Return an object with the shape of the SDK's event."""
     return json.loads(json.dumps(event), object_hook=lambda fields: SimpleNamespace(**fields))
 
 
@@ -34,10 +34,10 @@ def _as_object(event: dict[str, Any]) -> Any:
         ({"type": "ping"}, ChunkKind.EMPTY),
     ],
 )
-def test_an_event_bears_the_same_as_an_object_and_in_bytes(
+def test_an_event_has_the_same_kind_as_object_and_as_bytes(
     event: dict[str, Any], kind: ChunkKind
 ) -> None:
-    """Whoever reads it, the SDK or a bare HTTP client."""
+    """The SDK returns objects, a bare HTTP client returns bytes."""
     stream = ANTHROPIC_MESSAGES.stream
     assert stream is not None
     assert ANTHROPIC_MESSAGES.kind_of(_as_object(event)) == kind
@@ -65,16 +65,16 @@ def _bodies(*events: dict[str, Any]) -> list[Any]:
     return [ANTHROPIC_MESSAGES.body_of(event) for event in events]
 
 
-def test_input_includes_what_the_cache_had_and_took() -> None:
-    """Anthropic counts the three apart, the conventions together."""
+def test_input_includes_cached_and_cache_write_tokens() -> None:
+    """Anthropic counts the three separately, the conventions together."""
     usage = ANTHROPIC_MESSAGES.usage(_bodies(START, END, {"type": "message_stop"}))
 
     assert usage is not None
     assert (usage.input, usage.cached, usage.cache_write, usage.output) == (12, 3, 4, 9)
 
 
-def test_the_output_of_a_message_that_was_left_is_not_known() -> None:
-    """The number at its start is no count of what came."""
+def test_the_output_of_an_unfinished_message_is_unknown() -> None:
+    """The count at its start does not include the tokens received."""
     usage = ANTHROPIC_MESSAGES.usage(_bodies(START))
 
     assert usage is not None
@@ -83,8 +83,8 @@ def test_the_output_of_a_message_that_was_left_is_not_known() -> None:
     assert ANTHROPIC_MESSAGES.finish_reasons(_bodies(START, END)) == {0: "end_turn"}
 
 
-def test_an_empty_stop_reason_is_none() -> None:
-    """Neither the message's end nor its count of output is there yet."""
+def test_an_empty_stop_reason_does_not_end_a_message() -> None:
+    """The end of the message and its output count have not arrived."""
     unfinished = {**END, "delta": {"stop_reason": ""}}
     bodies = _bodies(START, unfinished)
     usage = ANTHROPIC_MESSAGES.usage(bodies)
@@ -95,8 +95,8 @@ def test_an_empty_stop_reason_is_none() -> None:
     assert ANTHROPIC_MESSAGES.finish_reasons(_bodies(START, unfinished, END)) == {0: "end_turn"}
 
 
-def test_the_reasoning_of_a_message_that_was_left_is_not_known() -> None:
-    """It is a part of the output, and counted with that at the end."""
+def test_the_reasoning_of_an_unfinished_message_is_unknown() -> None:
+    """It is part of the output, which is counted at the end."""
     details = {"output_tokens_details": {"thinking_tokens": 1}}
     message: dict[str, Any] = START["message"]  # pyright: ignore[reportAssignmentType]
     start = {**START, "message": {**message, "usage": {**message["usage"], **details}}}
@@ -111,8 +111,8 @@ def test_the_reasoning_of_a_message_that_was_left_is_not_known() -> None:
 
 
 @pytest.mark.parametrize("usage", [[3], True, "4"])
-def test_usage_that_is_no_object_counts_nothing(usage: Any) -> None:
-    """And costs nothing else."""
+def test_usage_that_is_not_an_object_is_ignored(usage: Any) -> None:
+    """Other fields are still read."""
     bodies = ({"role": "assistant", "usage": usage}, {"stop_reason": "end_turn", "usage": usage})
     assert ANTHROPIC_MESSAGES.usage(bodies) is None
     assert ANTHROPIC_MESSAGES.ended(bodies)

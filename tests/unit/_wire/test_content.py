@@ -1,4 +1,4 @@
-"""What was asked and what was said, whichever API's words it is in."""
+"""The content of requests and responses is read in one format for every API."""
 
 from __future__ import annotations
 
@@ -99,8 +99,8 @@ def _messages(messages: Any) -> Any:
 
 
 @pytest.mark.parametrize("api", REQUESTS)
-def test_a_conversation_reads_the_same_in_every_api(api: str) -> None:
-    """Instructions stand apart where the API has them apart."""
+def test_a_conversation_is_read_equally_from_every_api(api: str) -> None:
+    """Instructions are separate if the API has a separate field for them."""
     dialect, request = REQUESTS[api]
     content = _content_of(dialect, request)
 
@@ -198,15 +198,15 @@ MEDIA: dict[str, tuple[ApiFormat, Any, Any]] = {
 
 
 def _asking(dialect: ApiFormat, block: Any) -> Any:
-    """Return a message of a request that has one block, as the API has it."""
+    """Return the message that a request with one block contains."""
     messages = [{"role": "user", "content": [block, {"type": "text", "text": "hello"}]}]
     (asked,) = _content_of(dialect, {"messages": messages, "input": messages}).input
     return asked
 
 
 @pytest.mark.parametrize("name", MEDIA)
-def test_images_audio_and_files_are_the_conventions_parts(name: str) -> None:
-    """In the message itself, at an address, or uploaded before."""
+def test_images_audio_and_files_become_parts_of_the_conventions(name: str) -> None:
+    """As inline data, as an address, or as an ID of an uploaded file."""
     dialect, block, part = MEDIA[name]
 
     asked = _asking(dialect, block)
@@ -216,8 +216,8 @@ def test_images_audio_and_files_are_the_conventions_parts(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", MEDIA)
-def test_without_media_only_their_kind_is_left(name: str) -> None:
-    """Neither the data nor where it is."""
+def test_without_media_only_the_kind_is_kept(name: str) -> None:
+    """Neither the data nor the address."""
     dialect, block, part = MEDIA[name]
     kept = {field: part[field] for field in ("type", "mime_type", "modality")}
 
@@ -226,8 +226,8 @@ def test_without_media_only_their_kind_is_left(name: str) -> None:
     assert message["parts"] == [kept, {"type": "text", "content": "hello"}]
 
 
-def test_media_in_the_answer_of_a_tool_is_left_out_too() -> None:
-    """A tool may answer with a picture, in a list or alone."""
+def test_media_in_a_tool_result_is_omitted_too() -> None:
+    """A tool may return an image, in a list or alone."""
     block = {"type": "image_url", "image_url": {"url": "data:image/png;base64,QUJD"}}
     screen = {"type": "computer_screenshot", "image_url": "data:image/png;base64,QUJD"}
     chat = {"messages": [{"role": "tool", "tool_call_id": "c1", "content": [block]}]}
@@ -248,20 +248,20 @@ def test_media_in_the_answer_of_a_tool_is_left_out_too() -> None:
     ],
 )
 def test_text_inside_a_document_is_text(source: Any) -> None:
-    """It is read like any other text of the message, and counted."""
+    """It is read like any other text of the message, and is counted."""
     asked = _asking(ANTHROPIC_MESSAGES, {"type": "document", "source": source, "title": "t"})
 
     assert asked["parts"][0] == {"type": "text", "content": "inside"}
 
 
-def test_a_message_without_a_role_is_left_out() -> None:
-    """No API takes one, and no role is made up."""
+def test_a_message_without_a_role_is_omitted() -> None:
+    """No API accepts one, and a role must not be invented."""
     senseless = [{"content": "hello"}, {"role": None, "content": "hello"}]
     for dialect in (OPENAI_CHAT, OPENAI_RESPONSES, ANTHROPIC_MESSAGES):
         assert _content_of(dialect, {"messages": senseless, "input": senseless}).input == ()
 
 
-def test_reasoning_without_words_is_not_a_part() -> None:
+def test_empty_reasoning_is_not_a_part() -> None:
     """A provider that hides its reasoning sends it empty."""
     item: Any = {"type": "reasoning", "id": "r1", "summary": [], "encrypted_content": "x"}
     thought = {"type": "thinking", "thinking": "", "signature": "x"}
@@ -279,7 +279,7 @@ def test_reasoning_without_words_is_not_a_part() -> None:
 
 
 def test_tools_that_are_not_functions_have_their_type_and_name() -> None:
-    """What OpenAI calls custom takes free text; Anthropic's custom tools are functions."""
+    """OpenAI's custom tools take free text; Anthropic's custom tools are functions."""
     custom = {"name": "run", "description": "Runs", "format": {"type": "text"}}
     nested = {"type": "custom", "custom": custom}
     assert _content_of(OPENAI_CHAT, {"tools": [nested]}).tools == (
@@ -293,8 +293,8 @@ def test_tools_that_are_not_functions_have_their_type_and_name() -> None:
     assert _content_of(ANTHROPIC_MESSAGES, {"tools": [function, search]}).tools == (TOOL, search)
 
 
-def test_functions_from_before_there_were_tools_are_read() -> None:
-    """Their definitions, a call of one, and its answer."""
+def test_legacy_functions_are_read() -> None:
+    """Their definitions, a call and its result."""
     call = {"name": "look_up", "arguments": ARGUMENTS}
     request = {
         "functions": [{**_FUNCTION, "parameters": SCHEMA}],
@@ -312,8 +312,8 @@ def test_functions_from_before_there_were_tools_are_read() -> None:
     ]
 
 
-def test_a_custom_tool_is_called_with_text() -> None:
-    """In the conversation so far, and in an answer."""
+def test_a_custom_tool_call_has_text_arguments() -> None:
+    """In the conversation so far, and in a response."""
     call = {"id": "c1", "type": "custom", "custom": {"name": "run", "input": "ls"}}
     part = {"type": "tool_call", "id": "c1", "name": "run", "arguments": "ls"}
     said = {"role": "assistant", "content": None, "tool_calls": [call]}
@@ -388,10 +388,8 @@ ITEMS: list[tuple[Any, list[Any]]] = [
 
 
 @pytest.mark.parametrize(("item", "parts"), ITEMS, ids=[item["type"] for item, _ in ITEMS])
-def test_tools_of_openai_and_its_computer_read_the_same_everywhere(
-    item: Any, parts: list[Any]
-) -> None:
-    """In the conversation so far, in a whole answer, and in a stream."""
+def test_openais_built_in_tools_are_read_equally_everywhere(item: Any, parts: list[Any]) -> None:
+    """In the conversation so far, in a whole response, and in a stream."""
     shape = OPENAI_RESPONSES.content
     assert shape is not None
     done = {"type": "response.output_item.done", "output_index": 0, "item": item}
@@ -452,8 +450,8 @@ BLOCKS: list[tuple[Any, Any]] = [
 
 
 @pytest.mark.parametrize(("block", "part"), BLOCKS, ids=[block["type"] for block, _ in BLOCKS])
-def test_tools_of_anthropic_read_the_same_everywhere(block: Any, part: Any) -> None:
-    """In the conversation so far, in a whole answer, and in a stream with arguments in deltas."""
+def test_anthropics_built_in_tools_are_read_equally_everywhere(block: Any, part: Any) -> None:
+    """In the conversation, in a whole response, and in a stream with arguments in deltas."""
     shape = ANTHROPIC_MESSAGES.content
     assert shape is not None
     begun: Any = {**block, "input": {}} if "input" in block else block
@@ -479,8 +477,8 @@ def test_tools_of_anthropic_read_the_same_everywhere(block: Any, part: Any) -> N
         assert _messages([told]) == [{"role": "assistant", "parts": [part]}]
 
 
-def test_prompts_of_a_completion_may_be_texts_or_token_ids() -> None:
-    """Several texts are several messages; of ids nobody here knows the text."""
+def test_prompts_of_a_completion_may_be_text_or_token_ids() -> None:
+    """Several texts are several messages; the text of token IDs is unknown."""
     request = {"prompt": ["one", [1, 2]]}
 
     assert [each["parts"] for each in _content_of(OPENAI_COMPLETIONS, request).input] == [
@@ -489,8 +487,8 @@ def test_prompts_of_a_completion_may_be_texts_or_token_ids() -> None:
     ]
 
 
-def test_what_is_taken_down_is_what_was_sent() -> None:
-    """The caller's list may grow, and nothing else is read."""
+def test_copied_fields_do_not_change_later() -> None:
+    """The caller may change its list, and only the named fields are read."""
     messages: list[Any] = [{"role": "user", "content": "hello"}]
     request: dict[str, Any] = {"messages": messages, "tools": object(), "api_key": "secret"}
 
@@ -516,8 +514,8 @@ SENSELESS: list[Any] = [
     [OPENAI_CHAT, OPENAI_COMPLETIONS, OPENAI_RESPONSES, ANTHROPIC_MESSAGES],
     ids=lambda dialect: dialect.name,
 )
-def test_a_senseless_request_says_little(dialect: ApiFormat, request_body: Any) -> None:
-    """A server answers it as it likes; here it must not raise."""
+def test_a_malformed_request_does_not_raise(dialect: ApiFormat, request_body: Any) -> None:
+    """The server decides on it."""
     content = _content_of(dialect, request_body)
 
     assert isinstance(as_json(content.input), str)
@@ -595,7 +593,7 @@ ANSWERS: dict[str, tuple[ApiFormat, Any, list[Any]]] = {
                 }
                 for delta in ('{"q":', '"it"}')
             ),
-            # It says everything once more.
+            # It repeats the whole content.
             {
                 "type": "response.completed",
                 "response": {"output": [{"type": "message", "content": [{"text": "again"}]}]},
@@ -644,8 +642,8 @@ ANSWERS: dict[str, tuple[ApiFormat, Any, list[Any]]] = {
 
 @pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("api", ANSWERS)
-def test_an_answer_reads_the_same_in_every_api(api: str, *, streamed: bool) -> None:
-    """Whole, or in chunks that cut it anywhere."""
+def test_a_response_is_read_equally_from_every_api(api: str, *, streamed: bool) -> None:
+    """As a whole, or in chunks that are split anywhere."""
     dialect, whole, chunks = ANSWERS[api]
     assert dialect.content is not None
     fragments = [
@@ -660,7 +658,7 @@ def test_an_answer_reads_the_same_in_every_api(api: str, *, streamed: bool) -> N
 
 
 def test_several_choices_are_several_messages() -> None:
-    """Their chunks come in any order, and only a choice that ended has a reason."""
+    """Their chunks arrive in any order, and only a finished choice has a reason."""
     assert OPENAI_COMPLETIONS.content is not None
     chunks = [
         {"choices": [{"index": 1, "text": "b"}]},
@@ -679,8 +677,8 @@ def test_several_choices_are_several_messages() -> None:
     )
 
 
-def test_a_choice_without_a_word_is_a_message_too() -> None:
-    """A model may end at once, and its empty text and reasoning are not parts."""
+def test_an_empty_choice_is_a_message_too() -> None:
+    """A model may end immediately; its empty text and reasoning are not parts."""
     assert OPENAI_CHAT.content is not None
     delta = {"content": "", "reasoning_content": ""}
     fragments = OPENAI_CHAT.content.fragments({"choices": [{"index": 0, "delta": delta}]})
@@ -691,8 +689,8 @@ def test_a_choice_without_a_word_is_a_message_too() -> None:
     )
 
 
-def test_arguments_that_are_no_json_stay_text() -> None:
-    """A stream that was left in the middle of them ends anywhere."""
+def test_invalid_json_arguments_stay_text() -> None:
+    """A stream that is closed early can end anywhere in them."""
     assert OPENAI_CHAT.content is not None
     call = {"index": 0, "function": {"name": "look_up", "arguments": '{"q":'}}
     chunk = {"choices": [{"index": 0, "delta": {"tool_calls": [call]}}]}
@@ -708,7 +706,7 @@ def _conversation(*texts: str) -> list[dict[str, Any]]:
     return [{"role": "user", "parts": [{"type": "text", "content": each}]} for each in texts]
 
 
-def test_what_is_too_long_is_cut_inside_and_stays_json() -> None:
+def test_long_content_is_cut_inside_and_remains_valid_json() -> None:
     conversation = _conversation("short", "é" * 10_000, "last")
 
     said = as_json(conversation, longest=9_000)
@@ -719,7 +717,7 @@ def test_what_is_too_long_is_cut_inside_and_stays_json() -> None:
     assert cut["parts"][0]["content"] in "é" * 10_000
 
 
-def test_the_longest_texts_are_cut_and_the_others_are_whole() -> None:
+def test_the_longest_texts_are_cut_and_others_kept() -> None:
     conversation = _conversation("a" * 4_000, "b" * 400, "c" * 4_000, '"' * 4_000)
 
     said = as_json(conversation, longest=6_000)
@@ -728,11 +726,11 @@ def test_the_longest_texts_are_cut_and_the_others_are_whole() -> None:
     a, b, c, quotes = (each["parts"][0]["content"] for each in json.loads(said))
     assert b == "b" * 400
     assert 1_500 < len(a) == len(c) < 2_000
-    # Each takes two characters of JSON.
+    # Each quote takes two characters of JSON.
     assert len(a) // 2 - 2 <= len(quotes) <= len(a) // 2
 
 
-def test_of_too_many_messages_the_last_ones_are_kept() -> None:
+def test_the_last_of_too_many_messages_are_kept() -> None:
     conversation = _conversation(*(f"message {number}" for number in range(1_000)))
 
     said = json.loads(as_json(conversation, longest=2_000))
@@ -741,7 +739,7 @@ def test_of_too_many_messages_the_last_ones_are_kept() -> None:
     assert len(said) > 20
 
 
-def test_media_are_left_out_before_any_text_is_cut() -> None:
+def test_media_is_omitted_before_text_is_cut() -> None:
     kind = {"type": "blob", "mime_type": "image/png", "modality": "image"}
     picture = {**kind, "content": "A" * 9_000}
     text = {"type": "text", "content": "t" * 3_000}
@@ -752,7 +750,7 @@ def test_media_are_left_out_before_any_text_is_cut() -> None:
     assert message["parts"] == [kind, text]
 
 
-def test_an_event_is_as_short_as_the_attribute() -> None:
+def test_an_event_is_limited_to_the_length_of_the_attribute() -> None:
     conversation = _conversation("x" * 10_000, "last")
 
     data = as_data(conversation, media=False, longest=1_000)
@@ -768,27 +766,27 @@ def test_an_event_is_as_short_as_the_attribute() -> None:
         [{"role": "user", "content": iter([{"type": "text", "text": "hi"}])}],
     ],
 )
-def test_what_can_be_read_only_once_is_left_to_its_reader(messages: Any) -> None:
+def test_an_iterator_is_left_to_its_reader(messages: Any) -> None:
     assert copy_fields({"messages": messages, "tools": []}, ("messages", "tools")) is None
     (message,) = messages
     assert list(message["content"]) in (list("hi"), [{"type": "text", "text": "hi"}])
 
 
-def test_what_is_inside_itself_is_left_to_its_reader() -> None:
-    """No client can send it, and copying it would take for ever."""
+def test_a_cyclic_structure_is_not_copied() -> None:
+    """No client can send it, and copying it would never end."""
     node: dict[str, Any] = {"role": "user"}
     node["children"] = [{"parent": node, "siblings": node} for _ in range(3)]
 
     assert copy_fields({"messages": [node]}, ("messages",)) is None
 
 
-def test_the_same_twice_is_not_inside_itself() -> None:
+def test_repeated_objects_are_not_cyclic() -> None:
     text = {"role": "user", "content": "hi"}
     assert copy_fields({"messages": [text, text]}, ("messages",)) == {"messages": [text, text]}
 
 
 @pytest.mark.parametrize("arguments", ['{"a":NaN}', "[Infinity, 1]"])
-def test_numbers_that_json_does_not_have_stay_text(arguments: str) -> None:
+def test_arguments_with_numbers_outside_json_stay_text(arguments: str) -> None:
     part = {"type": "tool_call", "arguments": arguments}
 
     (message,) = json.loads(as_json([{"role": "assistant", "parts": [part]}]))
@@ -796,7 +794,7 @@ def test_numbers_that_json_does_not_have_stay_text(arguments: str) -> None:
     assert message["parts"][0]["arguments"] == arguments
 
 
-def test_a_number_of_a_caller_that_json_does_not_have_is_text() -> None:
+def test_a_number_outside_json_becomes_text() -> None:
     said = as_json([{"role": "user", "parts": [{"type": "x", "n": float("nan"), "m": 1.5}]}])
 
     assert json.loads(said)[0]["parts"] == [{"type": "x", "n": "nan", "m": 1.5}]
@@ -814,8 +812,8 @@ def _call_of(**call: Any) -> Any:
         _call_of(index={"odd": []}, function={"name": "look_up", "arguments": ARGUMENTS}),
     ],
 )
-def test_an_odd_tool_call_costs_no_other_content(chunk: Any) -> None:
-    """Some servers have data where the API has text, or an index that is no number."""
+def test_an_odd_tool_call_does_not_affect_other_content(chunk: Any) -> None:
+    """Some servers send objects where the API has text, or an index that is not a number."""
     assert OPENAI_CHAT.content is not None
     (said,) = output_messages(OPENAI_CHAT.content.fragments(chunk), {})
 

@@ -1,4 +1,4 @@
-"""Whose stream of events it is, and whether it came to its end mark, is told from its bytes."""
+"""The API of an event stream and its end are recognised from its bytes."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ def _reader() -> tuple[EventReader, list[bytes]]:
 @pytest.mark.parametrize(("opening", "end"), ENDS, ids=["chat", "messages", "responses"])
 @pytest.mark.parametrize("newline", [b"\n", b"\r\n", b"\r"], ids=["LF", "CRLF", "CR"])
 @pytest.mark.parametrize("blank", [True, False], ids=["whole", "without its blank line"])
-def test_a_stream_has_ended_with_its_end_mark(
+def test_a_stream_ends_with_its_end_mark(
     opening: bytes, end: bytes, newline: bytes, blank: bool
 ) -> None:
-    """Whoever reads by lines has it before the blank line behind it."""
+    """A reader by lines receives the mark before the blank line after it."""
     reader, kept = _reader()
     reader.feed(opening.replace(b"\n", newline))
     assert not reader.ended(kept)
@@ -42,8 +42,8 @@ def test_a_stream_has_ended_with_its_end_mark(
 
 
 @pytest.mark.parametrize(("opening", "end"), ENDS, ids=["chat", "messages", "responses"])
-def test_an_end_mark_that_is_not_whole_is_none(opening: bytes, end: bytes) -> None:
-    """Nor is one that a model speaks of."""
+def test_an_incomplete_end_mark_is_ignored(opening: bytes, end: bytes) -> None:
+    """So is an end mark in the text of a model."""
     reader, kept = _reader()
     reader.feed(opening)
     reader.feed(b"data: " + repr(end).replace('"', '\\"').encode() + b"\n\n")
@@ -51,8 +51,8 @@ def test_an_end_mark_that_is_not_whole_is_none(opening: bytes, end: bytes) -> No
     assert not reader.ended(kept)
 
 
-def test_a_long_event_that_comes_in_small_pieces_is_joined_once() -> None:
-    """Each byte is looked at a few times, however many pieces an event has."""
+def test_a_long_event_in_small_pieces_is_joined_once() -> None:
+    """Each byte is read a few times at most, whatever the number of pieces."""
     looked_at = 0
 
     class PayloadPart(bytes):
@@ -70,7 +70,7 @@ def test_a_long_event_that_comes_in_small_pieces_is_joined_once() -> None:
     assert 0 < looked_at <= 3 * 1000
 
 
-def test_pieces_that_end_no_line_are_not_joined() -> None:
+def test_pieces_without_a_line_end_are_not_joined() -> None:
     """A reader by bytes has hundreds of them per event."""
 
     class PayloadPart(bytes):
@@ -91,15 +91,15 @@ LINE = b'data: {"object":"chat.completion.chunk","choices":[{"delta":{"content":
 
 
 def _two_line_ends() -> list[bytes]:
-    """Return what two line ends in a row are; a CR before an LF is one with it."""
+    """Return all pairs of line ends; a CR before an LF is one line end with it."""
     one = (b"\n", b"\r\n", b"\r")
     return [first + second for first in one for second in one if first + second != b"\r\n"]
 
 
 @pytest.mark.parametrize("ends", _two_line_ends())
 @pytest.mark.parametrize("step", [1, 2, 3, 5, 1000])
-def test_a_blank_line_may_be_cut_anywhere(ends: bytes, step: int) -> None:
-    """Byte by byte it is the same stream, whatever ends its lines."""
+def test_a_blank_line_may_be_split_anywhere(ends: bytes, step: int) -> None:
+    """Byte by byte it is the same stream, with any line ends."""
     kept: list[bytes] = []
     reader = EventReader((OPENAI_CHAT,), kept.append)
     text = (LINE + ends) * 3 + b"data: [DONE]" + ends
@@ -110,14 +110,14 @@ def test_a_blank_line_may_be_cut_anywhere(ends: bytes, step: int) -> None:
 
 
 def test_line_ends_may_differ_from_line_to_line() -> None:
-    """Also within one read, and behind a read that ends in LF."""
+    """Also within one read, and after a read that ends in LF."""
     reader, kept = _reader()
     reader.feed(LINE + b"\n\n")
     reader.feed(LINE + b"\r\r" + LINE + b"\r\n\n" + LINE + b"\n\r\n" + LINE + b"\n\n")
     assert kept == [LINE] * 5
 
 
-def test_a_line_end_that_is_cut_in_two_is_no_blank_line() -> None:
+def test_a_split_line_end_is_not_a_blank_line() -> None:
     """A read may end between the CR and the LF of one line end."""
     event = b"event: x\r\n" + LINE
     reader, kept = _reader()
@@ -129,8 +129,8 @@ def test_a_line_end_that_is_cut_in_two_is_no_blank_line() -> None:
     assert kept == [event.replace(b"\r\n", b"\n")]
 
 
-def test_an_event_is_whole_as_soon_as_its_blank_line_has_a_cr() -> None:
-    """The LF that may follow belongs to the same line end, and says nothing."""
+def test_an_event_is_complete_at_the_cr_of_its_blank_line() -> None:
+    """An LF that follows belongs to the same line end and is ignored."""
     reader, kept = _reader()
     assert reader.feed(LINE + b"\r\n\r")
     assert reader.feed(b"\n") == 0
@@ -165,7 +165,7 @@ TEXT = b'data: {"choices":[{"index":0,"text":"x"}]}\n\n'
 def test_a_stream_is_identified_by_its_first_event_with_content(
     before: bytes, first: bytes, dialect: ApiFormat, *, cut: bool
 ) -> None:
-    """Signs of life, filter results and empty events may precede it."""
+    """Pings, filter results and empty events may precede it."""
     reader, kept = _reader()
     whole = before + first + WORD
     for piece in [whole[at : at + 1] for at in range(len(whole))] if cut else [before, first, WORD]:
@@ -177,8 +177,8 @@ def test_a_stream_is_identified_by_its_first_event_with_content(
 @pytest.mark.parametrize(
     "before", [b'data: {"progress":1}\n\n', b"data: hello\n\n", b"data: [DONE]\n\n"]
 )
-def test_a_stream_that_begins_with_other_content_stays_foreign(before: bytes) -> None:
-    """Whatever it holds later, an error for example."""
+def test_a_stream_that_starts_with_other_content_stays_foreign(before: bytes) -> None:
+    """Whatever follows, for example an error."""
     reader, kept = _reader()
     for piece in (PING, before, b'data: {"error":{"code":"x"}}\n\n', CHAT):
         reader.feed(piece)
@@ -186,8 +186,8 @@ def test_a_stream_that_begins_with_other_content_stays_foreign(before: bytes) ->
     assert kept == []
 
 
-def test_signs_of_life_are_not_read_for_ever() -> None:
-    """A stream of nothing else is none of ours."""
+def test_a_stream_of_pings_becomes_foreign() -> None:
+    """The search for content is limited."""
     reader, _ = _reader()
     for _ in range(3000):
         reader.feed(PING)

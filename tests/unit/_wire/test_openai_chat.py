@@ -1,4 +1,4 @@
-"""Which chunk bears a token, and what a finished answer says."""
+"""Chunks of the OpenAI chat API are classified, and responses are read."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from latspan._wire.openai_chat import OPENAI_CHAT
 
 
 def _chunk(**delta: Any) -> Any:
-    """Return an object of the shape of the SDK's chunk."""
+    """Return an object with the shape of the SDK's chunk."""
     fields: dict[str, Any] = {
         "content": None,
         "refusal": None,
@@ -22,7 +22,7 @@ def _chunk(**delta: Any) -> Any:
         "model_extra": {},
         **delta,
     }
-    # The SDK's objects give their unknown fields as attributes too.
+    # The SDK's objects have unknown fields as attributes too.
     fields = {**(fields["model_extra"] or {}), **fields}
     return SimpleNamespace(choices=[SimpleNamespace(delta=SimpleNamespace(**fields))])
 
@@ -53,13 +53,13 @@ def _tool_call(arguments: str | None) -> list[Any]:
         (None, ChunkKind.EMPTY),
     ],
 )
-def test_what_a_chunk_bears(chunk: Any, kind: ChunkKind) -> None:
-    """Text, reasoning, arguments, a refusal or audio; a role, a name or nothing is no token."""
+def test_the_kind_of_a_chunk(chunk: Any, kind: ChunkKind) -> None:
+    """Text, reasoning, arguments, a refusal or audio are tokens; a role or a name is not."""
     assert OPENAI_CHAT.kind_of(chunk) == kind
 
 
 def _said(**more: Any) -> Any:
-    """Return a chunk of text that says ``more``."""
+    """Return a chunk of text with additional fields."""
     text = SimpleNamespace(finish_reason=None, delta=SimpleNamespace(content="Hello"))
     return SimpleNamespace(**{"usage": None, "model_extra": {}, "choices": [text], **more})
 
@@ -83,20 +83,20 @@ def _finish(reason: str | None) -> Any:
         (None, False),
     ],
 )
-def test_a_chunk_of_text_alone_needs_no_closer_look(chunk: Any, *, only_text: bool) -> None:
-    """OpenAI adds an unknown field to each chunk of text, so that one is no reason to look."""
+def test_a_chunk_with_only_text_takes_the_fast_path(chunk: Any, *, only_text: bool) -> None:
+    """OpenAI adds an unknown field to each chunk of text; it must not prevent the fast path."""
     assert OPENAI_CHAT.only_text is not None
     assert OPENAI_CHAT.only_text(chunk) == (ChunkKind.VISIBLE if only_text else ChunkKind.EMPTY)
 
 
-def test_any_choice_may_bear_the_token() -> None:
-    """Of several choices at once a chunk holds one, not always the first."""
+def test_any_choice_may_contain_the_token() -> None:
+    """With several choices, a chunk contains one, not always the first."""
     both = _chunk(role="assistant")
     both.choices.append(_chunk(content="x").choices[0])
     assert OPENAI_CHAT.kind_of(both) == ChunkKind.VISIBLE
 
 
-def test_finish_reasons_are_by_choice() -> None:
+def test_finish_reasons_are_read_per_choice() -> None:
     """In the order of the choices, whichever finished first."""
     bodies: tuple[dict[str, Any], ...] = (
         {"choices": [{"index": 1, "finish_reason": "length"}]},
@@ -110,7 +110,7 @@ def test_finish_reasons_are_by_choice() -> None:
 ENDINGS: list[tuple[tuple[dict[str, Any], ...], bool]] = [
     (({"choices": [{"finish_reason": "stop"}]},), True),
     (({"choices": [], "usage": {"prompt_tokens": 1}},), True),
-    # Some servers count in every chunk; that is no end.
+    # Some servers send usage in every chunk; that does not end the stream.
     (({"choices": [{"finish_reason": None}], "usage": {"prompt_tokens": 1}},), False),
     (({"choices": []}, {}), False),
     (({"choices": [{"finish_reason": ""}]},), False),
@@ -118,13 +118,14 @@ ENDINGS: list[tuple[tuple[dict[str, Any], ...], bool]] = [
 
 
 @pytest.mark.parametrize(("bodies", "ended"), ENDINGS)
-def test_what_ends_a_stream(bodies: tuple[dict[str, Any], ...], ended: bool) -> None:
-    """A finish reason, or usage in a chunk of its own."""
+def test_a_finish_reason_or_separate_usage_ends_a_stream(
+    bodies: tuple[dict[str, Any], ...], ended: bool
+) -> None:
     assert OPENAI_CHAT.ended(bodies) is ended
 
 
-def test_usage_is_the_last_one_and_a_missing_detail_is_not_zero() -> None:
-    """Counts grow while a stream runs; what nobody said is ``None``."""
+def test_the_last_usage_counts_and_a_missing_detail_is_not_zero() -> None:
+    """Counts grow during a stream; a missing count is ``None``."""
     bodies = (
         {"usage": {"prompt_tokens": 5, "completion_tokens": 1}},
         {
@@ -142,8 +143,7 @@ def test_usage_is_the_last_one_and_a_missing_detail_is_not_zero() -> None:
     assert tokens.source is TokenSource.PROVIDER
 
 
-def test_without_usage_nobody_counted() -> None:
-    """No number, and it says so."""
+def test_without_usage_the_token_source_is_unknown() -> None:
     assert counted_by_provider(OPENAI_CHAT.usage(({},))).source is TokenSource.UNKNOWN
 
 
@@ -151,11 +151,11 @@ def test_without_usage_nobody_counted() -> None:
     "choices",
     [[{"index": "zero", "finish_reason": "stop"}], [{"index": {}, "finish_reason": "stop"}, 7]],
 )
-def test_a_choice_without_a_number_is_the_first(choices: list[Any]) -> None:
-    """What is wrong with it costs no other field of the answer."""
+def test_a_choice_without_a_valid_index_is_the_first(choices: list[Any]) -> None:
+    """Other fields of the response are still read."""
     assert OPENAI_CHAT.finish_reasons([{"choices": choices}]) == {0: "stop"}
 
 
-def test_choices_that_are_no_list_have_no_reasons() -> None:
+def test_choices_that_are_not_a_list_are_ignored() -> None:
     """A server may send anything."""
     assert OPENAI_CHAT.finish_reasons([{"choices": {"index": 0}}, {"choices": 5}]) == {}

@@ -1,4 +1,4 @@
-"""The event that opens a stream is recognised in time that grows with its length alone."""
+"""The first event of a stream is recognised in time linear in its length."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ DIALECTS = (ANTHROPIC_MESSAGES, OPENAI_RESPONSES, OPENAI_COMPLETIONS, OPENAI_CHA
         b'{"choices":[{"finish_reason":null,\n"delta":{"role":"assistant"}}]}',
     ],
 )
-def test_a_chunk_of_a_chat_is_known_by_its_choices(event: bytes) -> None:
-    """Some servers leave `object` out."""
+def test_a_chat_chunk_is_recognised_by_its_choices(event: bytes) -> None:
+    """Some servers omit ``object``."""
     opens = {dialect.name for dialect in DIALECTS if _opens(dialect, event)}
     assert opens == {"openai.chat"}
 
@@ -33,8 +33,8 @@ def test_a_chunk_of_a_chat_is_known_by_its_choices(event: bytes) -> None:
     "unit",
     [b'"choices":[{', b'"choices":[{"', b'"choices" ', b'"object" : ', b'"type" : ', b'{"error" '],
 )
-def test_a_hostile_event_takes_no_longer_than_its_length(dialect: ApiFormat, unit: bytes) -> None:
-    """Looking from each beginning to the end of the event would take many minutes."""
+def test_a_hostile_event_is_searched_in_linear_time(dialect: ApiFormat, unit: bytes) -> None:
+    """Searching from each beginning to the end of the event would take many minutes."""
     assert not _opens(dialect, unit * (1_000_000 // len(unit)))
 
 

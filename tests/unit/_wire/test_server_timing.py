@@ -1,4 +1,4 @@
-"""The header as it is written, and as anybody may have written it."""
+"""The ``Server-Timing`` header is written, and read from any server."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from latspan._wire import server_timing
 
 
-def test_what_is_written_is_read() -> None:
+def test_a_written_header_is_read_back() -> None:
     """To the microsecond."""
     told = [("queue", 12_345_600), ("prefill", 0)]
     assert server_timing.written(told) == "queue;dur=12.346, prefill;dur=0.000"
@@ -21,7 +21,7 @@ def test_what_is_written_is_read() -> None:
     ]
 
 
-def test_what_is_no_token_is_not_written() -> None:
+def test_names_that_are_not_tokens_are_not_written() -> None:
     """A stage may have any name."""
     assert server_timing.written([("re rank", 1), ("a,b", 1), ("ok", 1_000_000)]) == "ok;dur=1.000"
 
@@ -47,21 +47,20 @@ def test_what_is_no_token_is_not_written() -> None:
         ("a;dur=1, b b;dur=2", [("a", 1.0)]),
     ],
 )
-def test_headers_of_others(value: str, read: list[tuple[str, float]]) -> None:
-    """What is no entry ends the reading; what is no number is none."""
+def test_headers_of_other_servers(value: str, read: list[tuple[str, float]]) -> None:
+    """A malformed entry ends the parsing; a malformed number is ignored."""
     assert list(server_timing.parsed(value)) == read
 
 
 @given(st.text(max_size=200))
-def test_anything_is_read_without_an_error(value: str) -> None:
-    """Whoever sends it."""
+def test_any_text_is_read_without_an_error(value: str) -> None:
     for name, duration_ms in server_timing.parsed(value):
         assert name
         assert duration_ms == duration_ms
 
 
-def test_a_huge_header_is_read_in_a_moment() -> None:
-    """Only its beginning is looked at."""
+def test_a_huge_header_is_read_quickly() -> None:
+    """Only its beginning is read."""
     assert len(list(server_timing.parsed("a;dur=1," * 1_000_000))) <= 16_384
     assert list(server_timing.parsed('a;desc="' + "\\" * 1_000_000)) == []
 
@@ -75,8 +74,8 @@ def test_a_huge_header_is_read_in_a_moment() -> None:
         " " * 16_000 + ";;",
     ],
 )
-def test_what_is_meant_to_take_long_is_read_in_a_moment(value: str) -> None:
-    """It comes from whoever answers, and is read in the client's process."""
+def test_a_hostile_header_is_read_quickly(value: str) -> None:
+    """Any server can send it, and it is parsed in the client's process."""
     begun_s = time.process_time()
     assert list(server_timing.parsed(value)) == []
     assert time.process_time() - begun_s < 2

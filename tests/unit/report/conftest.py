@@ -1,4 +1,4 @@
-"""Hand-made calls for the renderings."""
+"""Fixtures with constructed calls for the reports."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def make_call(
     first_token_ms: float | None = None,
     gaps_ms: Iterable[float] = (),
 ) -> RequestRecord:
-    """Return a call of these segments, given in milliseconds, one after the other."""
+    """Return a call with these consecutive segments, in milliseconds."""
     segments: list[Segment] = []
     at_ns = 0
     for name, length_ms, source in parts:
@@ -77,7 +77,7 @@ def make_call(
 
 
 def ordinary(order: int, *, queue_ms: float = 12.0, prefill_ms: float = 180.0) -> RequestRecord:
-    """Return a call like those of the demo."""
+    """Return a call similar to those of the demo."""
     gaps_ms = [40.0] * 10 if order % 8 else [40.0] * 9 + [740.0]
     return make_call(
         [
@@ -97,13 +97,13 @@ def ordinary(order: int, *, queue_ms: float = 12.0, prefill_ms: float = 180.0) -
 
 @pytest.fixture
 def call() -> Callable[..., RequestRecord]:
-    """Make a call from its segments."""
+    """A function that creates a call from its segments."""
     return make_call
 
 
 @pytest.fixture
 def forty_calls() -> tuple[RequestRecord, ...]:
-    """Thirty-six quick calls and four that waited long in the queue."""
+    """Thirty-six fast calls, and four with a long queue."""
     quick = [ordinary(order) for order in range(36)]
     slow = [ordinary(order, queue_ms=6_000.0, prefill_ms=1_234.5) for order in range(36, 40)]
     return (*quick, *slow)
@@ -111,7 +111,7 @@ def forty_calls() -> tuple[RequestRecord, ...]:
 
 @pytest.fixture
 def snapshot_of() -> Callable[[Iterable[RequestRecord]], Snapshot]:
-    """Make a snapshot that holds calls, as a recorder would."""
+    """A function that creates a snapshot of calls with a recorder."""
 
     def take(records: Iterable[RequestRecord]) -> Snapshot:
         recorder = Recorder(ManualClock(), keep=None)

@@ -1,4 +1,4 @@
-"""The demo's document has one shape, and null wherever a number is not known."""
+"""The demo's JSON document has a fixed shape, with null for every unknown number."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from latspan.report import DEMO_SCHEMA, demo_document
 TakeSnapshot = Callable[[Iterable[RequestRecord]], Snapshot]
 
 
-def test_the_document_of_one_call_that_did_not_stream(
+def test_the_document_of_one_unstreamed_call(
     call: Callable[..., RequestRecord], snapshot_of: TakeSnapshot
 ) -> None:
-    """Every field is there; what is undefined or has too few values is null."""
+    """Every field is present; undefined values and percentiles of too few values are null."""
     only = call(
         [("send", 1, Source.MEASURED), ("server_wait", 99, Source.UNKNOWN)], outcome=Outcome.ERROR
     )
@@ -94,10 +94,10 @@ def test_the_document_of_one_call_that_did_not_stream(
     } == demo_document(snapshot_of([only]))
 
 
-def test_percentiles_of_forty_calls_stop_at_p95(
+def test_p99_is_null_for_forty_calls(
     forty_calls: tuple[RequestRecord, ...], snapshot_of: TakeSnapshot
 ) -> None:
-    """Forty values are enough for p95 and not for p99; 400 gaps are enough for both."""
+    """Forty values are enough for a p95 but not for a p99; 400 gaps are enough for both."""
     document = json.loads(json.dumps(demo_document(snapshot_of(forty_calls)), allow_nan=False))
     (queue,) = (row for row in document["summary"]["segments"] if row["name"] == "queue")
     gaps = document["summary"]["metrics"]["chunk_gap"]
@@ -113,10 +113,10 @@ def test_percentiles_of_forty_calls_stop_at_p95(
     assert 0.74 <= gaps["p99"] <= 0.741
 
 
-def test_ratios_are_ratios(
+def test_ratios_are_written_as_ratios(
     forty_calls: tuple[RequestRecord, ...], snapshot_of: TakeSnapshot
 ) -> None:
-    """In requests and in the summary, whatever they are held as."""
+    """In requests and in the summary, whatever their internal unit."""
     document = json.loads(json.dumps(demo_document(snapshot_of(forty_calls)), allow_nan=False))
     stalled = document["requests"][0]["metrics"]
     summary = document["summary"]["metrics"]
@@ -133,10 +133,10 @@ def test_ratios_are_ratios(
     }
 
 
-def test_segments_in_pieces_are_summed_and_shares_make_one(
+def test_pieces_of_a_segment_are_summed_and_shares_add_up_to_one(
     call: Callable[..., RequestRecord], snapshot_of: TakeSnapshot
 ) -> None:
-    """A name stands once in a request, and the shares are of the whole time."""
+    """A name occurs once per request, and shares refer to the whole time."""
     pieces = [("decode", 2, Source.MEASURED), ("consumer", 1, Source.MEASURED)] * 3
     document = demo_document(snapshot_of([call(pieces), call(pieces, kind=Kind.REQUEST)]))
     (request,) = json.loads(json.dumps(document))["requests"]

@@ -1,4 +1,4 @@
-"""Numbers are never a zero that only rounding made."""
+"""Numbers are formatted so that a small value never becomes zero."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from latspan.report._words import GLOSSARY, count, listed, milliseconds, percent
     ],
 )
 def test_milliseconds(value_ns: int, said: str) -> None:
-    """One decimal, and what is below it is said to be below it."""
+    """One decimal; smaller values are shown as less than that."""
     assert said == milliseconds(value_ns)
 
 
@@ -27,12 +27,11 @@ def test_milliseconds(value_ns: int, said: str) -> None:
     [(0, "0 %"), (0.0001, "<1 %"), (0.62, "62 %"), (0.9999, ">99 %"), (1, "100 %")],
 )
 def test_percent(share: float, said: str) -> None:
-    """0 % is nothing at all and 100 % everything."""
+    """Only nothing is 0 %, and only everything is 100 %."""
     assert said == percent(share)
 
 
 def test_lists_and_plurals() -> None:
-    """They read as a person writes them."""
     assert listed(["a"]) == "a"
     assert listed(["a", "b"]) == "a and b"
     assert listed(["a", "b", "c"]) == "a, b and c"
@@ -41,5 +40,5 @@ def test_lists_and_plurals() -> None:
 
 
 def test_every_client_segment_is_explained() -> None:
-    """A new segment must say what it is."""
+    """A new segment needs an explanation."""
     assert set(SegmentName) == set(GLOSSARY)

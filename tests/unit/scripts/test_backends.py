@@ -1,4 +1,4 @@
-"""What the scripts behind ``make backends`` say where they have nothing to do, or cannot."""
+"""The scripts of ``make backends`` report missing programs and never end foreign processes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def run(script: str, *arguments: str, **variables: str) -> subprocess.CompletedP
     )
 
 
-def test_without_go_one_line_says_so_and_nothing_fails(tmp_path: Path) -> None:
+def test_without_go_the_missing_programs_are_listed(tmp_path: Path) -> None:
     (tmp_path / "jaeger").touch()
 
     built = run("build_backends.py", LATSPAN_BACKENDS=str(tmp_path), PATH=str(tmp_path))
@@ -31,7 +31,7 @@ def test_without_go_one_line_says_so_and_nothing_fails(tmp_path: Path) -> None:
     )
 
 
-def test_a_program_that_is_there_is_not_built_again(tmp_path: Path) -> None:
+def test_an_existing_program_is_not_built_again(tmp_path: Path) -> None:
     for name in PROGRAMS:
         (tmp_path / name).touch()
 
@@ -44,8 +44,8 @@ def test_a_program_that_is_there_is_not_built_again(tmp_path: Path) -> None:
     ]
 
 
-def test_what_cannot_be_built_says_why_and_leaves_nothing(tmp_path: Path) -> None:
-    """Here Go is a script that fails as Go does without a network."""
+def test_a_failed_build_shows_its_error_and_leaves_no_files(tmp_path: Path) -> None:
+    """Go is replaced with a script that fails as Go does without a network."""
     go = tmp_path / "bin" / "go"
     go.parent.mkdir()
     go.write_text("#!/bin/sh\necho no route to host >&2\nexit 1\n")
@@ -63,14 +63,14 @@ def test_what_cannot_be_built_says_why_and_leaves_nothing(tmp_path: Path) -> Non
     assert [each.name for each in made.iterdir()] == [".lock"]
 
 
-def test_the_folder_is_of_the_users_cache(tmp_path: Path) -> None:
+def test_the_default_folder_is_in_the_users_cache(tmp_path: Path) -> None:
     where = run("build_backends.py", "--where", LATSPAN_BACKENDS="", XDG_CACHE_HOME=str(tmp_path))
 
     assert Path(where.stdout.strip()).parent == tmp_path / "latspan" / "backends"
     assert not list(tmp_path.iterdir())
 
 
-def test_programs_that_are_not_built_cannot_be_started(tmp_path: Path) -> None:
+def test_missing_programs_cannot_be_started(tmp_path: Path) -> None:
     up = run("run_backends.py", "up", LATSPAN_BACKENDS=str(tmp_path))
 
     assert up.returncode == 1
@@ -80,8 +80,8 @@ def test_programs_that_are_not_built_cannot_be_started(tmp_path: Path) -> None:
     )
 
 
-def test_what_there_is_is_told(tmp_path: Path) -> None:
-    """Tempo lies where its variable says, or on the PATH."""
+def test_existing_programs_are_listed(tmp_path: Path) -> None:
+    """Tempo is found by its variable or on the ``PATH``."""
     for name in ("jaeger", "tempo"):
         (tmp_path / name).touch(mode=0o755)
     jaeger, tempo = (f"{name} {tmp_path / name}\n" for name in ("jaeger", "tempo"))
@@ -95,7 +95,7 @@ def test_what_there_is_is_told(tmp_path: Path) -> None:
     assert where(LATSPAN_TEMPO="", PATH=str(tmp_path)) == jaeger + tempo
 
 
-def test_a_tempo_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+def test_a_missing_tempo_is_an_error(tmp_path: Path) -> None:
     up = run("run_backends.py", "up", LATSPAN_TEMPO=str(tmp_path / "tempo"))
 
     assert up.returncode == 1
@@ -105,8 +105,8 @@ def test_a_tempo_that_is_not_there_is_an_error(tmp_path: Path) -> None:
     )
 
 
-def test_the_process_of_somebody_else_is_not_ended(tmp_path: Path) -> None:
-    """A process id is given again: this one runs another program than the one that was started."""
+def test_a_foreign_process_with_a_reused_id_is_not_ended(tmp_path: Path) -> None:
+    """Its program is not the one that was started under this process ID."""
     for name in PROGRAMS:
         (tmp_path / name).touch()
     (tmp_path / "state").mkdir()

@@ -35,7 +35,7 @@ def test_the_fragments_of_this_repository_are_well_formed() -> None:
     assert (checked.returncode, checked.stderr) == (0, "")
 
 
-def test_a_fragment_of_one_sentence_a_line_is_well_formed(docs: Path) -> None:
+def test_a_fragment_with_one_sentence_per_line_is_well_formed(docs: Path) -> None:
     write(docs, "12.fixed.md", "A stream is closed once.\n`latspan.stage` names its kind.\n")
 
     assert changelog(docs, "check").returncode == 0
@@ -53,9 +53,7 @@ def test_a_fragment_of_one_sentence_a_line_is_well_formed(docs: Path) -> None:
         ("12.fixed.md", "It is faster.\n\nIt is smaller.\n", "a line must be one sentence"),
     ],
 )
-def test_a_fragment_of_another_form_is_refused(
-    docs: Path, name: str, text: str, complaint: str
-) -> None:
+def test_a_malformed_fragment_is_refused(docs: Path, name: str, text: str, complaint: str) -> None:
     write(docs, name, text)
 
     checked = changelog(docs, "check")
@@ -88,7 +86,7 @@ def test_collecting_moves_fragments_into_the_newest_release(docs: Path) -> None:
 
 
 @pytest.mark.parametrize("version", ["1", "v1.0.0", "1.0"])
-def test_collecting_refuses_what_is_no_version(docs: Path, version: str) -> None:
+def test_collecting_refuses_an_invalid_version(docs: Path, version: str) -> None:
     write(docs, "12.fixed.md", "A stream is closed once.\n")
 
     assert changelog(docs, "collect", version).returncode == 2

@@ -1,4 +1,4 @@
-"""What is wrong with a machine is said in one message, with a hint."""
+"""A problem with the machine is reported in one message with a hint."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def environment(python: str, folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run([SCRIPT, python, folder], capture_output=True, text=True)
 
 
-def test_a_python_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_a_missing_python_is_named(tmp_path: Path) -> None:
     made = environment("python-of-nowhere", tmp_path / "venv")
 
     assert made.returncode == 1
@@ -29,7 +29,7 @@ def test_a_python_that_is_not_there_is_named(tmp_path: Path) -> None:
     assert len(made.stderr.splitlines()) == 2
 
 
-def test_a_python_that_is_too_old_is_named_with_its_version(tmp_path: Path) -> None:
+def test_an_old_python_is_named_with_its_version(tmp_path: Path) -> None:
     old = tmp_path / "python3"
     old.write_text(OLD)
     old.chmod(0o755)
@@ -43,8 +43,8 @@ def test_a_python_that_is_too_old_is_named_with_its_version(tmp_path: Path) -> N
     assert not (tmp_path / "venv").exists()
 
 
-def test_an_environment_that_stands_is_left_alone(tmp_path: Path) -> None:
-    """The environment these tests run in is one; its own interpreter finds nothing to do."""
+def test_an_existing_environment_is_not_changed(tmp_path: Path) -> None:
+    """The environment of these tests is one: its own interpreter has nothing to do."""
     standing = Path(sys.prefix)
 
     made = environment(f"{standing}/bin/python", standing)

@@ -1,4 +1,4 @@
-"""The words to avoid are found in prose, and not in code."""
+"""The words to avoid are found in prose, but not in code."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SCRIPT = Path(__file__).resolve().parents[3] / "scripts" / "language.py"
 
 @pytest.fixture(scope="module")
 def language() -> ModuleType:
-    """The script as a module."""
+    """The script, imported as a module."""
     spec = importlib.util.spec_from_file_location("language", SCRIPT)
     assert spec is not None
     assert spec.loader is not None

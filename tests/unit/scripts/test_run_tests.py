@@ -1,4 +1,4 @@
-"""Suites run several at a time, and the last line is their sum."""
+"""Test suites run in parallel, and the last line is their sum."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SCRIPT = ROOT / "scripts" / "run_tests.py"
 CONFTEST = ROOT / "tests" / "conftest.py"
 
 APART = {"pages", "vllm"}
-"""Folders of tests that are no part of ``make test``."""
+"""Folders of tests that are not part of ``make test``."""
 
 PASSES = "def test_passes():\n    pass\n"
 FAILS = "def test_fails():\n    assert False\n"
@@ -42,7 +42,7 @@ def suite(folder: Path, *tests: str) -> str:
 def run(
     *folders: str, arguments: tuple[str, ...] = (), options: tuple[str, ...] = ()
 ) -> tuple[int, str]:
-    """Return the exit status and the last line."""
+    """Run the script on these folders; return its exit status and its last line."""
     named = [part for folder in folders for part in (sys.executable, folder)]
     done = subprocess.run(
         [sys.executable, SCRIPT, *options, *named, "--", "-p", "no:cacheprovider", *arguments],
@@ -75,11 +75,13 @@ def test_a_failure_in_the_first_suite_does_not_stop_the_second(tmp_path: Path) -
     ],
     ids=["teardown", "collection", "crash"],
 )
-def test_what_is_no_failed_assertion_fails_too(tmp_path: Path, test: str, summary: str) -> None:
+def test_errors_outside_of_assertions_count_as_failures(
+    tmp_path: Path, test: str, summary: str
+) -> None:
     assert (1, summary) == run(suite(tmp_path / "one", test))
 
 
-def test_a_suite_that_is_not_there_fails(tmp_path: Path) -> None:
+def test_a_missing_suite_fails(tmp_path: Path) -> None:
     assert run(str(tmp_path / "missing")) == (1, "0 passed, 1 failed, 0 skipped")
 
 
@@ -112,7 +114,7 @@ def test_any_other():
     assert run(f"{one},{two}", options=("--alone",)) == (0, "5 passed, 0 failed, 0 skipped")
 
 
-def test_the_files_of_a_folder_can_be_dealt_out(tmp_path: Path) -> None:
+def test_the_files_of_a_folder_can_be_divided(tmp_path: Path) -> None:
     one = suite(tmp_path / "one", PASSES, PASSES, SKIPS)
 
     assert run(f"{one}%2") == (0, "2 passed, 0 failed, 1 skipped")

@@ -1,4 +1,4 @@
-"""An answer is the same bytes whoever plays it, and its timings are what really happened."""
+"""A response is the same bytes wherever it is played, and its timings are the actual ones."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def _play(script: Script, *, late_ns: int = 0, **asked: Any) -> Played:
     return play(script, late_ns=late_ns, messages=[], **asked)
 
 
-def test_a_stream_ends_with_finish_and_mark() -> None:
-    """Nobody asked for the usage, so there is none."""
+def test_a_stream_ends_with_a_finish_chunk_and_the_end_mark() -> None:
+    """Usage was not requested, so it is not sent."""
     played = _play(Script.chat(tokens=1), stream=True)
 
     assert played.pieces == [
@@ -33,8 +33,8 @@ def test_a_stream_ends_with_finish_and_mark() -> None:
     assert played.answer.farewell is Farewell.KEEP
 
 
-def test_chunks_are_what_openai_sends() -> None:
-    """Every event carries the same id, object, time and model."""
+def test_chunks_have_openais_shape() -> None:
+    """Every event has the same ID, object, time and model."""
     played = _play(Script.chat(tokens=1, dialect="plain"), stream=True)
 
     stamp = {"id": "chatcmpl-7", "object": "chat.completion.chunk", "created": 1, "model": "m"}
@@ -48,16 +48,16 @@ def test_chunks_are_what_openai_sends() -> None:
     assert finish["choices"] == [{"index": 0, "delta": {}, "finish_reason": "stop"}]
 
 
-def test_text_is_sent_as_it_is() -> None:
-    """Characters beyond ASCII take several bytes, and a network may cut between them."""
+def test_text_is_sent_unescaped() -> None:
+    """Characters outside ASCII take several bytes, between which a network may split them."""
     step = Step(PayloadPart.TEXT, text="早安", tokens=1)
     played = _play(Script(steps=(step,)), stream=True)
 
     assert '"content":"早安"'.encode() in played.written
 
 
-def test_usage_comes_in_a_chunk_without_choices_when_asked_for() -> None:
-    """The counts are those of the script, and llama.cpp's timings ride along."""
+def test_requested_usage_is_a_chunk_without_choices() -> None:
+    """The counts are those of the script, and the chunk includes llama.cpp's timings."""
     script = Script.chat(tokens=4, tokens_per_chunk=2, prompt_tokens=9, cached_tokens=5)
     played = _play(script, stream=True, stream_options={"include_usage": True})
 
@@ -70,8 +70,8 @@ def test_usage_comes_in_a_chunk_without_choices_when_asked_for() -> None:
     assert usage["timings"]["prompt_n"] == 4
 
 
-def test_without_usage_the_timings_ride_on_the_finish_chunk() -> None:
-    """As llama.cpp does, evidence needs no opting in."""
+def test_without_usage_the_finish_chunk_has_the_timings() -> None:
+    """As in llama.cpp, timings need not be requested."""
     played = _play(Script.chat(tokens=3, prefill_ms=30, gap_ms=10), stream=True)
 
     timings = played.events[-1]["timings"]
@@ -80,8 +80,8 @@ def test_without_usage_the_timings_ride_on_the_finish_chunk() -> None:
     assert timings["predicted_ms"] == 20
 
 
-def test_timings_are_what_happened_not_what_was_planned() -> None:
-    """A server that was 5 ms late everywhere reports a longer prefill and the same decode."""
+def test_timings_are_the_actual_ones_not_the_planned_ones() -> None:
+    """A server that is 5 ms late throughout reports a longer prefill and the same decode."""
     script = Script.chat(tokens=3, queue_ms=50, prefill_ms=30, gap_ms=10)
     played = _play(script, stream=True, late_ns=5 * MS)
 
@@ -90,8 +90,8 @@ def test_timings_are_what_happened_not_what_was_planned() -> None:
     assert timings["predicted_ms"] == 20
 
 
-def test_a_plain_server_says_nothing_of_its_time() -> None:
-    """Headers leave before the queue, and no chunk carries timings."""
+def test_a_plain_server_reports_no_timings() -> None:
+    """Its headers are sent before the queue, and no chunk has timings."""
     script = Script.chat(tokens=1, queue_ms=50, dialect="plain")
     played = _play(script, stream=True, stream_options={"include_usage": True})
 
@@ -99,16 +99,16 @@ def test_a_plain_server_says_nothing_of_its_time() -> None:
     assert b"timings" not in played.written
 
 
-def test_a_server_may_refuse_to_count() -> None:
-    """Some servers send no usage however they are asked."""
+def test_a_server_may_omit_usage() -> None:
+    """Some servers never send usage, even if it is requested."""
     script = Script.chat(tokens=1, reports_usage=False)
     played = _play(script, stream=True, stream_options={"include_usage": True})
 
     assert PayloadPart.USAGE not in played.pieces
 
 
-def test_an_answer_that_does_not_stream_comes_whole_after_the_same_time() -> None:
-    """One frame, due when the stream would have ended."""
+def test_an_unstreamed_response_is_sent_after_the_same_time() -> None:
+    """It is one frame, due when the stream would have ended."""
     script = Script.chat(tokens=2, prefill_ms=30, gap_ms=10, reasoning_tokens=1)
     played = _play(script)
 
@@ -132,15 +132,15 @@ def test_an_answer_that_does_not_stream_comes_whole_after_the_same_time() -> Non
     ],
 )
 def test_endings(ending: Ending, tail: list[PayloadPart], farewell: Farewell) -> None:
-    """Each way to end leaves its own last pieces and its own fate of the connection."""
+    """Each ending has its own last pieces and its own way to end the connection."""
     played = _play(Script.chat(tokens=1, ending=ending), stream=True)
 
     assert played.pieces[-3:] == tail
     assert played.answer.farewell is farewell
 
 
-def test_comments_and_empty_deltas_hold_no_token() -> None:
-    """What keeps a connection alive is written during the prefill."""
+def test_comments_and_empty_deltas_contain_no_token() -> None:
+    """They keep the connection alive during the prefill."""
     script = Script(
         prefill_ns=5,
         lead=(Step(PayloadPart.COMMENT, gap_ns=1, text="ping"), Step(PayloadPart.EMPTY, gap_ns=2)),
@@ -158,8 +158,8 @@ def test_comments_and_empty_deltas_hold_no_token() -> None:
     assert b": ping\n\n" in played.written
 
 
-def test_a_refusal_is_json_with_the_time_to_come_back() -> None:
-    """A status that is an error takes no slot and carries Retry-After."""
+def test_a_refusal_is_json_with_retry_after() -> None:
+    """An error status takes no slot, and has a Retry-After header."""
     played = _play(Script.refused(429, retry_after_s=0.5, after_ms=3), stream=True)
 
     head, _, _ = played.written.partition(b"\r\n\r\n")
@@ -171,7 +171,7 @@ def test_a_refusal_is_json_with_the_time_to_come_back() -> None:
 
 
 def test_scripts_rotate() -> None:
-    """After the last script the first comes again."""
+    """After the last script, the first one is used again."""
     first, second = Script.refused(429), Script.chat()
     rotation = Rotation([first, second])
 

@@ -1,4 +1,4 @@
-"""Requests are cut out of a connection's bytes wherever the network split them."""
+"""Requests are read from a connection's bytes, wherever the network splits them."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _RAW = (
 
 
 @given(st.lists(st.integers(0, len(_RAW)), max_size=8))
-def test_however_it_is_split_the_requests_are_the_same(cuts: list[int]) -> None:
-    """Two requests in one go or byte by byte are two requests."""
+def test_requests_are_read_equally_however_they_are_split(cuts: list[int]) -> None:
+    """Two requests in one read or byte by byte are two requests."""
     edges = [0, *sorted(cuts), len(_RAW)]
     reader = RequestReader()
     found = [request for start, end in pairwise(edges) for request in reader.feed(_RAW[start:end])]
@@ -40,7 +40,7 @@ def test_however_it_is_split_the_requests_are_the_same(cuts: list[int]) -> None:
         b"POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n",
     ],
 )
-def test_what_is_no_request_is_refused(raw: bytes) -> None:
-    """The connection cannot be read any further."""
+def test_a_malformed_request_is_refused(raw: bytes) -> None:
+    """The rest of the connection cannot be read either."""
     with pytest.raises(MalformedRequestError):
         RequestReader().feed(raw)

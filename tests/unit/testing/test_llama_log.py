@@ -1,4 +1,4 @@
-"""Lines of llama.cpp's log are placed by the logger's own clock."""
+"""Lines of llama.cpp's log are timed by the logger's own clock."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ def _log(
     return log
 
 
-def test_a_line_that_came_late_is_placed_where_it_was_logged(
+def test_a_late_line_is_timed_by_the_loggers_clock(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The line that came through fastest says where the logger's zero lies."""
+    """The line with the shortest delay determines the zero of the logger's clock."""
     lines = [b"1.00.000.000 I srv init: one\n", b"1.00.010.000 I srv init: two\n"]
     log = _log(monkeypatch, lines, [MINUTE + 100 * MS, MINUTE + 130 * MS])
 
@@ -37,10 +37,10 @@ def test_a_line_that_came_late_is_placed_where_it_was_logged(
     ]
 
 
-def test_a_line_without_a_time_is_placed_where_it_arrived(
+def test_a_line_without_a_time_is_timed_by_its_arrival(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Tracebacks and banners carry no time of their own."""
+    """Tracebacks and banners have no time of their own."""
     log = _log(monkeypatch, [b"Traceback\n", b"0.00.010.000 I x\n"], [7, 20 * MS])
 
     assert [tuple(line) for line in log.lines()] == [
@@ -49,8 +49,8 @@ def test_a_line_without_a_time_is_placed_where_it_arrived(
     ]
 
 
-def test_launches_are_found_with_their_task(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only the line with which a slot begins to work is a launch."""
+def test_launches_are_found_with_their_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only the line with which a slot starts to process is a launch."""
     lines = [
         b"0.00.001.000 I slot get_availabl: id  1 | task -1 | selected slot by LRU\n",
         b"0.00.002.500 I slot launch_slot_: id  1 | task 9 | processing task, is_child = 0\n",
@@ -61,5 +61,4 @@ def test_launches_are_found_with_their_task(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_an_empty_log_has_no_lines() -> None:
-    """Nothing logged is nothing known."""
     assert LlamaLog().lines() == []

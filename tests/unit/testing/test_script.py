@@ -1,4 +1,4 @@
-"""Scripts are plans in integer nanoseconds that survive a journey as JSON."""
+"""Scripts are schedules in integer nanoseconds that can be converted to JSON and back."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from latspan.testing import Ending, PayloadPart, Script, ServerFlavor, Step
 MS = 1_000_000
 
 
-def test_a_chat_sends_its_role_with_the_first_token() -> None:
-    """The role shares the first token's write and the gaps follow."""
+def test_the_role_is_sent_with_the_first_token() -> None:
+    """Both are one write, and the gaps follow."""
     script = Script.chat(tokens=2, gap_ms=10)
 
     assert [(step.piece, step.gap_ns) for step in script.steps] == [
@@ -22,16 +22,16 @@ def test_a_chat_sends_its_role_with_the_first_token() -> None:
     ]
 
 
-def test_a_role_can_come_early() -> None:
-    """With a time of its own the role is written during the prefill."""
+def test_a_role_can_be_sent_early() -> None:
+    """With its own time, the role is written during the prefill."""
     script = Script.chat(tokens=1, role_ms=3)
 
     assert script.lead == (Step(PayloadPart.ROLE, gap_ns=3 * MS),)
     assert [step.piece for step in script.steps] == [PayloadPart.TEXT]
 
 
-def test_a_chat_reasons_then_speaks_then_calls_a_tool() -> None:
-    """Kinds come in the order in which models produce them, and a tool call is its reason."""
+def test_reasoning_precedes_text_and_tool_calls() -> None:
+    """This is the order of real models; a tool call sets the finish reason."""
     script = Script.chat(reasoning_tokens=1, tokens=1, tool_call_tokens=1, role_ms=0)
 
     assert [step.piece for step in script.steps] == [
@@ -44,7 +44,7 @@ def test_a_chat_reasons_then_speaks_then_calls_a_tool() -> None:
 
 @pytest.mark.parametrize("per_chunk", [1, 2, 3, 9])
 def test_the_arguments_of_a_tool_call_are_json(per_chunk: int) -> None:
-    """However they are cut."""
+    """However they are split into chunks."""
     script = Script.chat(tokens=0, tool_call_tokens=3, tokens_per_chunk=per_chunk, role_ms=0)
 
     text = "".join(step.text for step in script.steps)
@@ -59,8 +59,8 @@ def test_tokens_can_be_merged_into_chunks() -> None:
     assert script.tokens == 5
 
 
-def test_a_stall_adds_to_its_chunks_gap() -> None:
-    """A stall is a gap that is longer than the others, even before the first chunk."""
+def test_a_stall_is_added_to_its_gap() -> None:
+    """A chunk with a stall is late by that much, even if it is the first."""
     script = Script.chat(tokens=3, gap_ms=10, stalls_ms={0: 5, 2: 700}, role_ms=0)
 
     assert [step.gap_ns for step in script.steps] == [5 * MS, 10 * MS, 710 * MS]
@@ -74,7 +74,7 @@ def test_the_total_is_the_sum_of_its_parts() -> None:
 
 
 def test_slower_scales_every_time() -> None:
-    """Twice as slow is twice of everything and changes nothing else."""
+    """Factor two doubles every time and changes nothing else."""
     script = Script.chat(tokens=3, queue_ms=1, prefill_ms=2, gap_ms=3, role_ms=1)
     slower = script.slower(2)
 
@@ -91,13 +91,13 @@ def test_slower_scales_every_time() -> None:
         Script.refused(503, retry_after_s=1.5),
     ],
 )
-def test_a_script_survives_json(script: Script) -> None:
-    """What the server's process reads is what was written."""
+def test_a_script_is_read_back_from_json_unchanged(script: Script) -> None:
+    """The server's process reads the script that was written."""
     assert Script.from_json(json.loads(json.dumps(script.to_json()))) == script
 
 
 def test_impossible_steps_are_refused() -> None:
-    """A step says at once what is wrong with it."""
+    """A step reports its error on construction."""
     with pytest.raises(ValueError, match="itself writes 'done'"):
         Step(PayloadPart.DONE)
     with pytest.raises(ValueError, match="at least 0 ns"):
@@ -109,7 +109,7 @@ def test_impossible_steps_are_refused() -> None:
 
 
 def test_impossible_scripts_are_refused() -> None:
-    """A script says at once what is wrong with it."""
+    """A script reports its error on construction."""
     with pytest.raises(ValueError, match="queue_ns is at least 0"):
         Script(queue_ns=-1)
     with pytest.raises(ValueError, match="cannot be cached"):

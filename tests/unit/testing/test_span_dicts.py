@@ -1,4 +1,4 @@
-"""Spans become trees of plain values."""
+"""Spans are converted to trees of plain values."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _spans() -> tuple[ReadableSpan, ...]:
 
 
 def test_a_trace_is_one_value() -> None:
-    """Children lie inside their parent, by start; times count from the earliest one."""
+    """Children are nested in their parent by start; times are relative to the earliest start."""
     assert spans_as_dict(_spans()) == [
         {
             "name": "root",
@@ -74,8 +74,8 @@ def test_a_trace_is_one_value() -> None:
     ]
 
 
-def test_times_and_attributes_can_be_left_out() -> None:
-    """On the machine's clock nothing else is the same twice."""
+def test_times_and_attributes_can_be_omitted() -> None:
+    """With the machine's clock, only the rest is reproducible."""
     (root,) = spans_as_dict(_spans(), times=False, attributes=("b",))
 
     early, late = root["children"]
@@ -84,7 +84,7 @@ def test_times_and_attributes_can_be_left_out() -> None:
 
 
 def test_captured_ids_count_from_one() -> None:
-    """In the order in which spans are started."""
+    """In the order in which spans start."""
     with capture() as captured, latspan.request("outer"), latspan.stage("inner"):
         pass
 

@@ -1,4 +1,4 @@
-"""The scripted transport is exact to the nanosecond, for every client library it serves."""
+"""The scripted transport is exact to the nanosecond, with every supported client library."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ NET: Mapping[str, int] = {
 }
 BODY: dict[str, Any] = {"messages": [], "stream": True}
 
-# Which overload applies is only known when a test runs.
+# The overload that applies is only known when a test runs.
 make_transport: Any = _scripted_transport
 
 
 @dataclass
 class Client:
     """
-    One of the four kinds of client over a scripted transport, driven the same way.
+    A client of one of four kinds over a scripted transport, with one interface.
 
     Args:
         name: The client library.
@@ -60,7 +60,7 @@ class Client:
         timeout_s: float | None = None,
         net: Mapping[str, int] | None = None,
     ) -> list[int]:
-        """Send requests one after the other, stamp every read; return the statuses."""
+        """Send requests in sequence and record the time of every read; return the statuses."""
         transport = make_transport(
             scripts, self.clock, library=self.name, asynchronous=self.asynchronous, **(net or {})
         )
@@ -100,33 +100,33 @@ class Client:
         self._trace(event, info)
 
     def took(self, event: str) -> int:
-        """Return how long the phase ``event`` took, in nanoseconds."""
+        """Return the duration of the phase ``event``, in nanoseconds."""
         stamps = {name: instant_ns for instant_ns, name in self.events}
         return stamps[f"{event}.complete"] - stamps[f"{event}.started"]
 
 
 @pytest.fixture(params=["httpx-sync", "httpx-async", "httpx2-sync", "httpx2-async"])
 def client(request: pytest.FixtureRequest) -> Client:
-    """Every kind of client whose library is installed."""
+    """A client of each kind whose library is installed."""
     name, _, kind = str(request.param).partition("-")
     pytest.importorskip(name, reason=f"{name} is not installed")
     return Client(name, kind == "async")
 
 
-async def test_every_chunk_arrives_when_the_script_says(client: Client) -> None:
-    """Connection, sending, queue, prefill, gaps and two ways of network, to the nanosecond."""
+async def test_every_chunk_arrives_at_its_scripted_time(client: Client) -> None:
+    """Connection, sending, queue, prefill, gaps and both directions of the network are exact."""
     script = Script.chat(tokens=3, queue_ms=11, prefill_ms=30, gap_ms=10)
     await client.post(script, net=NET)
 
     sent_ns = 1_000 + 3 * MS + 7
     first_ns = sent_ns + 2 * MS + 41 * MS + 2 * MS
     stamps = [instant_ns for instant_ns, _ in client.reads]
-    # What arrives together is handed out together, chunk by chunk, at one instant.
+    # Bytes that arrive together are returned chunk by chunk, at one instant.
     assert list(dict.fromkeys(stamps)) == [first_ns, first_ns + 10 * MS, first_ns + 20 * MS]
 
 
-async def test_the_truth_is_the_plan_on_the_servers_side(client: Client) -> None:
-    """What the server wrote down is one way of network before what the client saw."""
+async def test_served_requests_record_the_servers_times(client: Client) -> None:
+    """They differ from the client's times by one network delay."""
     script = Script.chat(tokens=2, queue_ms=11, prefill_ms=30, gap_ms=10)
     await client.post(script, net=NET)
 
@@ -143,8 +143,8 @@ async def test_the_truth_is_the_plan_on_the_servers_side(client: Client) -> None
     assert client.reads[0][0] == served.token_ns[0] + 2 * MS
 
 
-async def test_a_plain_server_sends_its_headers_at_once(client: Client) -> None:
-    """The wait for the headers is no queue there."""
+async def test_a_plain_server_sends_its_headers_immediately(client: Client) -> None:
+    """The wait for the headers does not include the queue."""
     await client.post(
         Script.chat(tokens=1, queue_ms=11, dialect="plain"), net={"network_ns": 2 * MS}
     )
@@ -154,20 +154,20 @@ async def test_a_plain_server_sends_its_headers_at_once(client: Client) -> None:
     assert client.took("http11.receive_response_headers") == 4 * MS
 
 
-async def test_a_slow_reader_finds_what_has_arrived_meanwhile(client: Client) -> None:
-    """The server keeps its schedule, and chunks that piled up come out at one instant."""
+async def test_a_slow_reader_receives_waiting_chunks_together(client: Client) -> None:
+    """The server keeps its schedule; chunks that have accumulated are returned at one instant."""
     script = Script.chat(tokens=5, prefill_ms=10, gap_ms=10)
     await client.post(script, think_ns=25 * MS)
 
     (served,) = client.served_requests()
     assert served.last_token_ns == served.accepted_ns + 50 * MS
     instants = [instant_ns - served.accepted_ns for instant_ns, _ in client.reads]
-    # Read at 10 ms; back at 35 ms, when the tokens of 20 and 30 ms lie there.
+    # Read at 10 ms, and again at 35 ms, when the tokens of 20 and 30 ms have arrived.
     assert instants[:2] == [10 * MS, 35 * MS]
 
 
-async def test_real_trace_events_time_the_phases(client: Client) -> None:
-    """The library's own events see the connection, the handshake and the sending."""
+async def test_the_librarys_trace_events_time_the_phases(client: Client) -> None:
+    """Its own events cover the connection, the handshake and the sending."""
     await client.post(Script.chat(tokens=1), url="https://model/v1/chat/completions", net=NET)
 
     assert client.took("connection.connect_tcp") == 3 * MS
@@ -176,8 +176,8 @@ async def test_real_trace_events_time_the_phases(client: Client) -> None:
     assert client.took("http11.send_request_body") == 7
 
 
-async def test_a_connection_that_was_read_out_is_used_again(client: Client) -> None:
-    """The second request connects to nothing."""
+async def test_a_fully_read_connection_is_reused(client: Client) -> None:
+    """The second request does not connect."""
     await client.post(Script.chat(tokens=1), requests=2, net=NET)
 
     names = [name for _, name in client.events]
@@ -186,13 +186,13 @@ async def test_a_connection_that_was_read_out_is_used_again(client: Client) -> N
 
 
 async def test_scripts_are_served_in_order(client: Client) -> None:
-    """A refusal, then an answer."""
+    """A refusal, then a chat response."""
     scripts = [Script.refused(429, retry_after_s=1), Script.chat(tokens=1)]
 
     assert await client.post(scripts, requests=2) == [429, 200]
 
 
-async def test_a_whole_answer_comes_when_a_stream_would_have_ended(client: Client) -> None:
+async def test_an_unstreamed_response_arrives_when_a_stream_would_end(client: Client) -> None:
     """Headers and body arrive together."""
     script = Script.chat(tokens=3, prefill_ms=30, gap_ms=10)
     await client.post(script, body={"messages": []}, net={"network_ns": MS})
@@ -200,8 +200,8 @@ async def test_a_whole_answer_comes_when_a_stream_would_have_ended(client: Clien
     assert [instant_ns for instant_ns, _ in client.reads] == [1_000 + MS + 50 * MS + MS]
 
 
-async def test_waiting_too_long_is_the_librarys_read_timeout(client: Client) -> None:
-    """The clock stands exactly at the limit."""
+async def test_a_long_wait_raises_the_librarys_read_timeout(client: Client) -> None:
+    """The clock is exactly at the limit afterwards."""
     script = Script.chat(tokens=2, prefill_ms=10, gap_ms=1_000)
     with pytest.raises(client.library.ReadTimeout):
         await client.post(script, timeout_s=0.5)
@@ -212,8 +212,8 @@ async def test_waiting_too_long_is_the_librarys_read_timeout(client: Client) -> 
     assert served.token_ns == (served.accepted_ns + 10 * MS,)
 
 
-async def test_connecting_too_long_is_the_librarys_connect_timeout(client: Client) -> None:
-    """Nothing was sent."""
+async def test_a_long_connect_raises_the_librarys_connect_timeout(client: Client) -> None:
+    """No request was sent."""
     with pytest.raises(client.library.ConnectTimeout):
         await client.post(Script.chat(), timeout_s=0.001, net=NET)
 
@@ -221,15 +221,15 @@ async def test_connecting_too_long_is_the_librarys_connect_timeout(client: Clien
     assert client.served_requests() == []
 
 
-async def test_a_refused_connection_is_the_librarys_connect_error(client: Client) -> None:
-    """The attempt took its time all the same."""
+async def test_a_refused_connection_raises_the_librarys_connect_error(client: Client) -> None:
+    """The attempt takes its scripted time."""
     with pytest.raises(client.library.ConnectError):
         await client.post(Script.unreachable_server(), net={"connect_ns": 4 * MS})
 
     assert client.clock.monotonic_ns() == 1_000 + 4 * MS
 
 
-async def test_a_reset_comes_after_what_was_written_before(client: Client) -> None:
+async def test_a_reset_arrives_after_all_written_chunks(client: Client) -> None:
     """Every chunk is read, then the library's read error is raised."""
     script = Script.chat(tokens=2, gap_ms=10, ending=Ending.RESET)
     with pytest.raises(client.library.ReadError):
@@ -238,14 +238,14 @@ async def test_a_reset_comes_after_what_was_written_before(client: Client) -> No
     assert b"text1" in client.reads[-1][1]
 
 
-async def test_a_cut_body_is_the_librarys_protocol_error(client: Client) -> None:
+async def test_a_truncated_body_raises_the_librarys_protocol_error(client: Client) -> None:
     """The connection ends inside the body."""
     with pytest.raises(client.library.RemoteProtocolError):
         await client.post(Script.chat(tokens=2, ending=Ending.CUT))
 
 
-async def test_the_server_hears_one_way_later_that_the_client_left(client: Client) -> None:
-    """What it would have written after that was never written."""
+async def test_the_server_sees_a_close_after_one_network_delay(client: Client) -> None:
+    """It does not write the chunks that would follow."""
     script = Script.chat(tokens=9, prefill_ms=10, gap_ms=10)
     await client.post(script, leave_after=2, net={"network_ns": 3 * MS})
 
@@ -257,7 +257,7 @@ async def test_the_server_hears_one_way_later_that_the_client_left(client: Clien
 
 
 async def test_comments_and_empty_deltas_arrive_during_the_prefill(client: Client) -> None:
-    """What comes first need not be a token."""
+    """The first bytes need not contain a token."""
     script = Script(
         prefill_ns=50 * MS,
         lead=(
@@ -277,15 +277,15 @@ async def test_comments_and_empty_deltas_arrive_during_the_prefill(client: Clien
     ]
 
 
-async def test_what_is_no_chat_request_is_answered_with_its_error(client: Client) -> None:
-    """The scripted far end is as strict as the scripted server."""
+async def test_an_invalid_request_gets_its_error_status(client: Client) -> None:
+    """The transport is as strict as the scripted server."""
     assert await client.post(Script.chat(), url="http://model/elsewhere") == [404]
 
 
 async def test_a_patched_method_of_the_librarys_class_sees_the_request(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Instrumentation patches the class, and the scripted transport inherits from it."""
+    """Instrumentations patch the class, and the scripted transport inherits from it."""
     seen: list[object] = []
     kind = (
         client.library.AsyncHTTPTransport if client.asynchronous else client.library.HTTPTransport
@@ -304,10 +304,10 @@ async def test_a_patched_method_of_the_librarys_class_sees_the_request(
 
 
 @pytest.mark.parametrize("name", ["httpx", "httpx2"])
-def test_a_missing_library_is_named_with_its_extra(
+def test_a_missing_library_raises_an_error_that_names_the_extra(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The message says what to install."""
+    """The message contains the extra to install."""
     monkeypatch.delitem(sys.modules, f"latspan.testing._transport_{name}", raising=False)
     monkeypatch.setitem(sys.modules, name, None)
 
@@ -316,7 +316,7 @@ def test_a_missing_library_is_named_with_its_extra(
 
 
 def test_negative_times_are_refused() -> None:
-    """A network cannot be faster than none."""
+    """A network delay cannot be negative."""
     pytest.importorskip("httpx", reason="httpx is not installed")
     with pytest.raises(ValueError, match="at least 0 ns"):
         make_transport(Script.chat(), ManualClock(), library="httpx", network_ns=-1)

@@ -1,4 +1,4 @@
-"""Anthropic's messages are typed events around blocks, and count their tokens unasked."""
+"""Anthropic's messages are typed events for blocks, and always include usage."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ EVERY_KIND = Script.chat(
 
 
 def test_blocks_open_and_close_around_their_deltas() -> None:
-    """Thinking is signed before it closes."""
+    """Thinking is signed before its block ends."""
     events = _play(EVERY_KIND, stream=True).events
 
     assert [event["type"] for event in events] == [
@@ -55,8 +55,8 @@ def test_blocks_open_and_close_around_their_deltas() -> None:
     assert [event["index"] for event in events if "index" in event] == [0] * 4 + [1] * 3 + [2] * 4
 
 
-def test_every_event_is_named_for_its_type() -> None:
-    """The client library reads the name and not the type."""
+def test_every_event_is_named_after_its_type() -> None:
+    """The client library reads the name, not the type."""
     played = _play(EVERY_KIND, stream=True)
     names = [
         line.removeprefix(b"event: ").decode()
@@ -67,8 +67,8 @@ def test_every_event_is_named_for_its_type() -> None:
     assert names == [event["type"] for event in played.events]
 
 
-def test_input_tokens_leave_the_cache_out() -> None:
-    """The three add up to the prompt; the output is counted at the end."""
+def test_input_tokens_exclude_the_cache() -> None:
+    """The three input counts add up to the prompt; the output is counted at the end."""
     start, *_, delta, _ = _play(EVERY_KIND, stream=True).events
 
     assert start["message"]["usage"] == {
@@ -82,8 +82,8 @@ def test_input_tokens_leave_the_cache_out() -> None:
     assert delta["delta"]["stop_reason"] == "tool_use"
 
 
-def test_the_pieces_mean_what_they_mean_in_a_chat() -> None:
-    """One script, one account of what was written, whatever the API."""
+def test_a_script_has_the_same_schedule_as_in_a_chat() -> None:
+    """A script yields the same pieces at the same times for every API."""
     messages = _play(EVERY_KIND, stream=True)
     chat = play(EVERY_KIND, messages=[], stream=True)
 
@@ -93,8 +93,8 @@ def test_the_pieces_mean_what_they_mean_in_a_chat() -> None:
     ]
 
 
-def test_a_ping_bears_nothing() -> None:
-    """It may come before the message starts, and a token starts what is not started."""
+def test_a_ping_contains_no_token() -> None:
+    """It may precede the start of the message; a token starts the message if necessary."""
     script = Script(
         prefill_ns=5,
         lead=(Step(PayloadPart.EMPTY),),
@@ -115,12 +115,12 @@ def test_a_ping_bears_nothing() -> None:
     ],
 )
 def test_endings(ending: Ending, last: str) -> None:
-    """Each way to end leaves its own last event."""
+    """Each ending has its own last event."""
     assert _play(Script.chat(tokens=1, ending=ending), stream=True).events[-1]["type"] == last
 
 
-def test_a_whole_message_holds_its_blocks() -> None:
-    """Arguments are parsed, and those that are no JSON are kept as text."""
+def test_a_whole_message_contains_its_blocks() -> None:
+    """Arguments are parsed, and kept as text if they are not valid JSON."""
     body = _play(EVERY_KIND).body
     thinking, text, call = body["content"]
 
@@ -135,14 +135,14 @@ def test_a_whole_message_holds_its_blocks() -> None:
     ("reason", "stop_reason"),
     [("stop", "end_turn"), ("length", "max_tokens"), ("pause_turn", "pause_turn")],
 )
-def test_why_it_stops_is_said_in_its_own_words(reason: str, stop_reason: str) -> None:
-    """What is Anthropic's own already stays."""
+def test_finish_reasons_are_translated(reason: str, stop_reason: str) -> None:
+    """Anthropic's own reasons are not changed."""
     script = replace(EVERY_KIND, finish_reason=reason)
     assert _play(script).body["stop_reason"] == stop_reason
 
 
-def test_too_much_to_do_is_a_status_of_its_own() -> None:
-    """529 is in no standard."""
+def test_overload_has_its_own_status() -> None:
+    """Status 529 is not standardised."""
     played = _play(Script.refused(529))
 
     assert played.written.startswith(b"HTTP/1.1 529 \r\n")

@@ -1,4 +1,4 @@
-"""Text completions have nothing but text, and llama.cpp's timings as chats have."""
+"""Text completions contain only text, and the same llama.cpp timings as chats."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ PATH = "/v1/completions"
 
 
 def test_every_token_is_text() -> None:
-    """There is no place for a role, and none for reasoning beside the text."""
+    """The API has neither roles nor separate reasoning."""
     script = Script.chat(tokens=1, reasoning_tokens=1)
     events = play(script, path=PATH, prompt="hello", stream=True).events
 
@@ -19,8 +19,8 @@ def test_every_token_is_text() -> None:
     assert events[-1]["timings"]["predicted_n"] == 2
 
 
-def test_a_whole_completion_holds_the_whole_text() -> None:
-    """Usage comes with it."""
+def test_a_whole_completion_contains_the_whole_text() -> None:
+    """It includes usage."""
     body = play(Script.chat(tokens=2), path=PATH, prompt="hello").body
 
     assert body["choices"][0]["text"] == "text0 text1 "

@@ -1,4 +1,4 @@
-"""OpenAI's responses are typed events around items, and the last one holds the whole."""
+"""OpenAI's responses are typed events for items, and the last event has the whole response."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ EVERY_KIND = Script.chat(tokens=2, reasoning_tokens=1, tool_call_tokens=1, cache
 
 
 def test_items_open_and_close_around_their_deltas() -> None:
-    """The order is that of the documentation, and the numbers run through."""
+    """The order is the documented one, and the sequence numbers are consecutive."""
     events = _play(EVERY_KIND, stream=True).events
 
     assert [event["type"].removeprefix("response.") for event in events] == [
@@ -47,8 +47,8 @@ def test_items_open_and_close_around_their_deltas() -> None:
     assert [event["sequence_number"] for event in events] == list(range(len(events)))
 
 
-def test_the_last_event_holds_what_a_whole_answer_is() -> None:
-    """Streamed or not, it is the same response."""
+def test_the_last_event_contains_the_unstreamed_response() -> None:
+    """It is the same response, streamed or not."""
     streamed = _play(EVERY_KIND, stream=True).events[-1]["response"]
     whole = _play(EVERY_KIND).body
 
@@ -61,8 +61,8 @@ def test_the_last_event_holds_what_a_whole_answer_is() -> None:
 @pytest.mark.parametrize(
     ("reason", "status"), [("stop", "completed"), ("length", "incomplete"), ("error", "failed")]
 )
-def test_why_it_ends_is_its_status(reason: str, status: str) -> None:
-    """And the event that says so is named for it."""
+def test_the_finish_reason_sets_the_status(reason: str, status: str) -> None:
+    """The last event is named after the status."""
     last = _play(replace(EVERY_KIND, finish_reason=reason), stream=True).events[-1]
 
     assert (last["type"], last["response"]["status"]) == (f"response.{status}", status)
@@ -78,12 +78,12 @@ def test_why_it_ends_is_its_status(reason: str, status: str) -> None:
     ],
 )
 def test_endings(ending: Ending, last: str) -> None:
-    """Each way to end leaves its own last event."""
+    """Each ending has its own last event."""
     assert _play(Script.chat(tokens=1, ending=ending), stream=True).events[-1]["type"] == last
 
 
-def test_a_refusal_is_a_part_of_a_message() -> None:
-    """It has events of its own."""
+def test_a_refusal_is_part_of_a_message() -> None:
+    """It has its own events."""
     script = Script(steps=(Step(PayloadPart.REFUSAL, text="no", tokens=1),))
     types = [event["type"] for event in _play(script, stream=True).events]
 
@@ -91,8 +91,8 @@ def test_a_refusal_is_a_part_of_a_message() -> None:
     assert _play(script).body["output"][0]["content"] == [{"type": "refusal", "refusal": "no"}]
 
 
-def test_a_word_of_progress_holds_no_token() -> None:
-    """What is empty elsewhere says here that the response is in progress."""
+def test_an_empty_step_becomes_a_progress_event() -> None:
+    """It contains no token."""
     script = Script(
         lead=(Step(PayloadPart.EMPTY),), steps=(Step(PayloadPart.TEXT, text="hi", tokens=1),)
     )

@@ -1,4 +1,4 @@
-"""The end of its path says which API a request is for."""
+"""The end of its path selects the API of a request."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from support.answers import as_request, play
         (as_request({"messages": []}, path="/v1/completions"), 400),
     ],
 )
-def test_what_is_no_request_to_an_api_is_named(http_request: HttpRequest, status: int) -> None:
-    """The status says whether path, method or body was wrong."""
+def test_an_invalid_request_gets_the_right_status(http_request: HttpRequest, status: int) -> None:
+    """The status shows whether the path, the method or the body was wrong."""
     with pytest.raises(InvalidRequestError) as caught:
         read_request(http_request)
 
@@ -34,7 +34,7 @@ def test_what_is_no_request_to_an_api_is_named(http_request: HttpRequest, status
 
 
 def test_an_error_has_the_shape_of_its_api() -> None:
-    """Each client library reads its own, and what is nobody's is OpenAI's."""
+    """Each client library reads its own shape; for unknown paths it is OpenAI's."""
     payloads = {}
     for path in ("/v1/messages", "/v1/responses", "/nothing"):
         with pytest.raises(InvalidRequestError) as caught:
@@ -47,15 +47,15 @@ def test_an_error_has_the_shape_of_its_api() -> None:
     assert payloads["/nothing"]["error"]["code"] == 404
 
 
-def test_a_deployments_own_path_may_stand_before_it() -> None:
-    """As with Azure; and chat completions are not the older completions."""
+def test_a_deployments_prefix_may_precede_the_path() -> None:
+    """As on Azure; chat completions are distinguished from the older completions."""
     path = "/openai/deployments/m/chat/completions"
     assert read_request(as_request({"messages": []}, path=path)).api is OpenAIChat
     assert read_request(as_request({"prompt": ""}, path="/completions")).api is OpenAICompletions
 
 
 def test_a_list_of_models_needs_no_script() -> None:
-    """It comes at once, holds no slot, and both client libraries find their fields."""
+    """It is sent immediately, takes no slot, and has the fields of both client libraries."""
     played = play(Script(), path="/v1/models", method="GET")
 
     assert played.pieces == [PayloadPart.HEADERS, PayloadPart.BODY]
