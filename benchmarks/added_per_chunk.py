@@ -47,6 +47,7 @@ from _openai import MESSAGES, async_client, client, stream_of
 from latspan import _runtime
 from latspan._clock import SystemClock
 from latspan._instrument import aiterate, iterate, open_call, watch
+from latspan._operations import ModelCall
 from latspan._recording import Recorder
 from latspan._runtime import Runtime
 from latspan._spans import NoSink
@@ -257,7 +258,7 @@ def _watched() -> tuple[Any, _Stream]:
     call = open_call(
         operation="chat", provider="openai", model="m", dialect=OPENAI_CHAT, streamed=True
     )
-    assert call is not None  # noqa: S101 - configured above
+    assert isinstance(call, ModelCall)  # noqa: S101 - configured above
     call.returned()
     stream = _Stream()
     return watch(call, OPENAI_CHAT, stream), stream

@@ -51,7 +51,8 @@ from _series import METRICS, VALUES, EncodingExporter, fill, lognormal_ns, new_r
 from latspan._export import OtlpMetrics, metrics_parts
 from latspan._export._points import attributes_of
 from latspan._recording import Recorder, SeriesKey
-from latspan.histogram import HIGHEST_NS, Histogram, encode
+from latspan.histogram import Histogram, encode
+from latspan.histogram._buckets import HIGHEST_NS
 
 __all__ = ["measure"]
 

@@ -115,18 +115,61 @@ def promises_its_value(attribute: griffe.Attribute) -> bool:
 
 
 def of_class(path: str, cls: griffe.Class) -> Iterator[str]:
-    """Yield the lines of a class and its public members, inherited ones of ours included."""
+    """
+    Yield the lines of a class and its public members.
+
+    The line of the class has its arguments: of a dataclass or named tuple its fields, and of an
+    enumeration its members. A member that a public base class lists with the same signature is not
+    repeated.
+    """
     made_by = [
         f"@{decorator.value} "
         for decorator in cls.decorators
         if "dataclass" in str(decorator.value)
     ]
-    bases = ", ".join(str(base) for base in cls.bases)
-    yield f"{''.join(made_by)}class {path}({bases})"
+    bases = [str(base) for base in cls.bases]
+    fields = fields_of(cls, bases)
+    line = f"{''.join(made_by)}class {path}"
+    if fields and "dataclass" not in cls.labels:
+        line += f"({', '.join(fields.values())})"
+    elif isinstance(made := cls.all_members.get("__init__"), griffe.Function | griffe.Alias):
+        line += made.signature(name="_").removeprefix("_").removesuffix(" -> None")
+    yield f"{line} extends {', '.join(bases)}" if bases else line
     for name, member in sorted(cls.all_members.items()):
-        if name in INTERNAL or (name.startswith("_") and not name.endswith("__")):
+        if name in fields or not is_listed(name):
             continue
-        yield from of_name(f"{path}.{name}", member)
+        lines = list(of_name(f"{path}.{name}", member))
+        if lines not in inherited(path, name, cls):
+            yield from lines
+
+
+def is_listed(name: str) -> bool:
+    """Return whether a member of a class has a line of its own if it is defined there."""
+    is_private = name.startswith("_") and not name.endswith("__")
+    return not (is_private or name in INTERNAL or name == "__init__")
+
+
+def fields_of(cls: griffe.Class, bases: list[str]) -> dict[str, str]:
+    """Return the fields of a dataclass or named tuple, or the members of an enumeration."""
+    one_line = "NamedTuple" in bases or any(base.endswith(("Enum", "Flag")) for base in bases)
+    initial = {parameter.name for parameter in cls.parameters}
+    return {
+        name: of_attribute(name, member)
+        for name, member in cls.members.items()
+        if isinstance(member, griffe.Attribute)
+        and "property" not in member.labels
+        and not name.startswith("_")
+        and (one_line or ("dataclass" in cls.labels and name in initial))
+    }
+
+
+def inherited(path: str, name: str, cls: griffe.Class) -> list[list[str]]:
+    """Return how the base classes that are public themselves list the member ``name``."""
+    return [
+        list(of_name(f"{path}.{name}", base.all_members[name]))
+        for base in cls.mro()
+        if not base.name.startswith("_") and name in base.all_members
+    ]
 
 
 def difference(held: list[str], found: list[str]) -> list[str]:

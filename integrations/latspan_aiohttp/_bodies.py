@@ -10,13 +10,7 @@ from typing import Any, Final
 
 from aiohttp import ClientResponse, StreamReader, client
 
-from latspan.integrations import (
-    BodyTracker,
-    Exchange,
-    Patches,
-    body_tracker,
-    handle_internal_errors,
-)
+from latspan._instrument import BodyTracker, Exchange, Patches, body_tracker, handle_internal_errors
 
 __all__ = ["follow_content", "followed", "patch_bodies"]
 

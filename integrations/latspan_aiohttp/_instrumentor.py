@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from latspan.integrations import Instrumentor, Patches
+from latspan._instrument import Instrumentor, Patches
 
 __all__ = ["AiohttpInstrumentor"]
 

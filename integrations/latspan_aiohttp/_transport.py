@@ -10,16 +10,16 @@ from typing import Any, Final
 
 from aiohttp import BaseConnector, ClientRequest, ClientResponse, ClientSession, TCPConnector
 
-from latspan.integrations import (
+from latspan._instrument import (
     Exchange,
     Patches,
-    SegmentName,
     SentRequest,
     handle_internal_errors,
     impersonate,
     is_excluded,
     port_of,
 )
+from latspan._segments import SegmentName
 from latspan_aiohttp import _try
 from latspan_aiohttp._bodies import follow_content
 from latspan_aiohttp._try import Try

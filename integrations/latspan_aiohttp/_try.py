@@ -8,7 +8,8 @@ from typing import Any, Final, cast
 from aiohttp import ClientSession, TraceConfig
 from aiohttp.tracing import Trace
 
-from latspan.integrations import Exchange, SegmentName
+from latspan._instrument import Exchange
+from latspan._segments import SegmentName
 
 __all__ = ["Try", "of", "put"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterator, Mapping, MutableMapping
 from typing import Any, Final
 
-from latspan.integrations import ServerRequest, ServerTimingHeader, handle_internal_errors
+from latspan._instrument import ServerRequest, ServerTimingHeader, handle_internal_errors
 from latspan_asgi._headers import as_text
 
 __all__ = ["Answer"]

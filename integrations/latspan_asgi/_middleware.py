@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection, MutableMapping
 from typing import Any, Final
 
-from latspan.integrations import (
+from latspan._instrument import (
     ServerRequest,
     ServerTimingHeader,
     handle_internal_errors,

@@ -12,7 +12,7 @@ from contextlib import (
 )
 from typing import Any
 
-from latspan.integrations import (
+from latspan._instrument import (
     BODIES_ARE_FOLLOWED,
     BodyTracker,
     Patches,

@@ -20,7 +20,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from latspan.integrations import Attempt, Exchange, SegmentName
+from latspan._instrument import Attempt, Exchange
+from latspan._segments import SegmentName
 
 __all__ = ["Listener"]
 

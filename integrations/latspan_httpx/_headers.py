@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from latspan.integrations import Exchange
+from latspan._instrument import Exchange
 
 __all__ = ["Loan"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any, ClassVar
 
-from latspan.integrations import Instrumentor, Patches, Warmer
+from latspan._instrument import Instrumentor, Patches, Warmer
 
 __all__ = ["HTTPX2Instrumentor", "HTTPXInstrumentor"]
 

@@ -12,7 +12,7 @@ import functools
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from latspan.integrations import Patches, log_internal_error
+from latspan._instrument import Patches, log_internal_error
 from latspan_httpx._sending import Send, Sending
 
 __all__ = ["patch_pools"]

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from contextvars import ContextVar, Token
 from typing import Any
 
-from latspan.integrations import Exchange, body_tracker, handle_internal_errors, log_internal_error
+from latspan._instrument import Exchange, body_tracker, handle_internal_errors, log_internal_error
 from latspan_httpx._events import Listener
 from latspan_httpx._headers import Loan
 

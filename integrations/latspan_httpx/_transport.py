@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from importlib import import_module
 from typing import Any
 
-from latspan.integrations import (
+from latspan._instrument import (
     Exchange,
     is_excluded,
     is_switched_on,

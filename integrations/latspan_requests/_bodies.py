@@ -8,7 +8,7 @@ from typing import Any
 
 from urllib3.response import HTTPResponse
 
-from latspan.integrations import Patches, body_tracker, closing_of, iter_tracked_body
+from latspan._instrument import Patches, body_tracker, closing_of, iter_tracked_body
 
 __all__ = ["at_its_end", "entering", "patch_bodies"]
 

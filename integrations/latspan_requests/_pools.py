@@ -8,7 +8,7 @@ from typing import Any
 
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 
-from latspan.integrations import Patches
+from latspan._instrument import Patches
 from latspan_requests._sending import Sending, is_open
 
 __all__ = ["patch_pools"]

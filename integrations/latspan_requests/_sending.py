@@ -11,10 +11,8 @@ from typing import Any, Final
 from urllib3 import exceptions
 from urllib3.util import parse_url
 
-from latspan.integrations import (
+from latspan._instrument import (
     Exchange,
-    Outcome,
-    SegmentName,
     SentRequest,
     body_tracker,
     handle_internal_errors,
@@ -23,6 +21,7 @@ from latspan.integrations import (
     outcome_of_status,
     port_of,
 )
+from latspan._segments import Outcome, SegmentName
 from latspan_requests._bodies import at_its_end
 
 __all__ = ["Sending", "is_open"]

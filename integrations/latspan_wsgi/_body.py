@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from latspan.integrations import ServerRequest
+from latspan._instrument import ServerRequest
 
 __all__ = ["Body", "SizedBody"]
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Sized
 from typing import Any, Final
 from wsgiref.util import request_uri
 
-from latspan.integrations import (
+from latspan._instrument import (
     ServerRequest,
     ServerTimingHeader,
     handle_internal_errors,

@@ -1,4 +1,4 @@
-"""Hostile text in any field of a client, a server or a caller costs nothing beside itself."""
+"""Hostile text in any field of a client, a server or a caller affects only this field."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor
 import latspan
 from latspan._instrument import open_call
 from latspan._instrument._hooks import open_exchange
+from latspan._operations import ModelCall
 from latspan._recording import read_snapshots
 from latspan._segments import Outcome
 from latspan._wire.openai_chat import OPENAI_CHAT
@@ -32,18 +33,18 @@ anthropic = pytest.importorskip("anthropic", reason="the anthropic client is not
 httpx2 = pytest.importorskip("httpx2", reason="httpx2 is not installed")
 
 OWN: Final = 20
-"""Spans of the application's own, ended beside the hostile ones."""
+"""Number of the application's own spans, ended next to the hostile ones."""
 LONGEST: Final = {"name": 256, "text": 16_384}
 
 
 class Colour(Enum):
-    """Is no text."""
+    """An enum whose members are not strings."""
 
     RED = "red"
 
 
 class Mute:
-    """Has no text."""
+    """An object whose ``str`` raises."""
 
     def __str__(self) -> str:
         raise RuntimeError("not a word")
@@ -62,14 +63,14 @@ HOSTILE: Final = {
     "5 MB, not ASCII": "é" * 5_000_000,
 }
 TEXTS: Final = ("lone surrogate", "zero byte", "5 MB", "5 MB, not ASCII")
-"""Those that may come over a network."""
+"""Values that can be sent over a network."""
 
 
 @pytest.fixture(params=["private", "application's"])
 def exporting(
     request: pytest.FixtureRequest, tmp_path: Path
 ) -> Iterator[Callable[[], tuple[Receiver, Path]]]:
-    """Switch latspan on, and return what leaves: spans, metrics, payloads and a log."""
+    """Configure latspan, and return a function that returns all exports and the log directory."""
     with receiving() as receiver:
         provider: TracerProvider | None = None
         if request.param != "private":
@@ -105,7 +106,7 @@ def exporting(
 
 
 def check(receiver: Receiver, logs: Path, *, spans: int, requests: int) -> None:
-    """Check that all arrived, and nothing is longer than the documents have it."""
+    """Check that everything was exported, and that no text exceeds the documented limits."""
     ours = [span for span in receiver.all_spans if span.name != "its own"]
     roots = [span for span in ours if not span.parent_span_id]
     assert len(roots) == spans
@@ -138,8 +139,10 @@ def labels_of(receiver: Receiver) -> Iterator[list[KeyValue]]:
 
 
 @pytest.mark.parametrize("what", HOSTILE)
-def test_what_a_caller_says(exporting: Callable[[], tuple[Receiver, Path]], what: str) -> None:
-    """Names of requests, stages, functions and models, and what requests are about."""
+def test_hostile_values_from_a_caller_lose_no_telemetry(
+    exporting: Callable[[], tuple[Receiver, Path]], what: str
+) -> None:
+    """Names of requests, stages, functions and models, and the attributes of requests."""
     odd: Any = HOSTILE[what]
     with latspan.request(odd):
         with latspan.stage(odd):
@@ -152,18 +155,18 @@ def test_what_a_caller_says(exporting: Callable[[], tuple[Receiver, Path]], what
             pass
         latspan.handoff().headers()
     with suppress(TypeError):
-        # What is no text is not a name of a function's span either; whatever happens, no other
-        # span is lost.
+        # A value that is not text is not a valid span name either; in any case, no other span is
+        # lost.
         latspan.traced(name=odd)(int)()
 
     check(*exporting(), spans=4, requests=3)
 
 
 @pytest.mark.parametrize("what", HOSTILE)
-def test_what_a_client_library_says(
+def test_hostile_values_from_a_client_library_lose_no_telemetry(
     exporting: Callable[[], tuple[Receiver, Path]], what: str
 ) -> None:
-    """A model's name, parameters of a request, headers and an answer, of any type."""
+    """The model's name, request parameters, headers and a response, with values of any type."""
     odd: Any = HOSTILE[what]
     call = open_call(
         operation="chat",
@@ -173,7 +176,7 @@ def test_what_a_client_library_says(
         server=(odd, odd),
         attributes={"gen_ai.request.stop_sequences": [odd, "b"], "gen_ai.request.seed": odd},
     )
-    assert call is not None
+    assert isinstance(call, ModelCall)
     call.headers = {"server-timing": odd, "openai-processing-ms": odd}
     call.answered(
         {
@@ -204,7 +207,7 @@ def odd_name(odd: Any) -> Any:
 
 @contextmanager
 def answering(body: bytes, headers: dict[str, str]) -> Generator[str]:
-    """Run a model server that answers anything with these bytes."""
+    """Run a model server that sends the same response to every request."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
@@ -231,8 +234,10 @@ def answering(body: bytes, headers: dict[str, str]) -> Generator[str]:
 
 
 @pytest.mark.parametrize("what", TEXTS)
-def test_what_a_server_answers(exporting: Callable[[], tuple[Receiver, Path]], what: str) -> None:
-    """In any field that a span or a series reads, through a real client of either kind."""
+def test_hostile_text_from_a_server_loses_no_telemetry(
+    exporting: Callable[[], tuple[Receiver, Path]], what: str
+) -> None:
+    """In any field that a span or a series uses, through both real clients."""
     odd = HOSTILE[what]
     answer: dict[str, Any] = {
         "id": odd,
@@ -263,7 +268,7 @@ def test_what_a_server_answers(exporting: Callable[[], tuple[Receiver, Path]], w
                 asked: Any = {"messages": [{"role": "user", "content": "hi"}]}
                 client.chat.completions.create(model="m", **asked)
                 with suppress(UnicodeError):
-                    # The client cannot send such a thing, and says so itself.
+                    # The client cannot send such a name, and raises an error.
                     client.chat.completions.create(model=odd, **asked)
             with anthropic.Anthropic(base_url=url, api_key="none", max_retries=0) as claude:
                 claude.messages.create(model="m", max_tokens=1, **asked)
@@ -276,7 +281,7 @@ def test_what_a_server_answers(exporting: Callable[[], tuple[Receiver, Path]], w
 
 
 @pytest.mark.parametrize("what", TEXTS)
-def test_what_a_client_asks_of_a_server(
+def test_hostile_text_from_a_client_loses_no_telemetry(
     exporting: Callable[[], tuple[Receiver, Path]], what: str
 ) -> None:
     """Method, path, host, route and headers, over ASGI and over WSGI."""

@@ -8,6 +8,7 @@ import pytest
 
 import latspan
 from latspan._instrument import open_call
+from latspan._operations import ModelCall
 from latspan._segments import Kind, Outcome
 from latspan._wire.openai_chat import OPENAI_CHAT
 from latspan.testing import Captured, Script
@@ -188,7 +189,7 @@ def test_what_a_call_sends_to_another_port_is_no_try_of_it(driver: Driver, seen:
             dialect=OPENAI_CHAT,
             server=("model.test", 8000),
         )
-        assert call is not None
+        assert isinstance(call, ModelCall)
         with call.active():
             sent = client._client.get("https://model.test:9000/token")
             if driver.asynchronous:

@@ -1,4 +1,4 @@
-// Prints what HdrHistogram in JavaScript reads in a log: one line of JSON an interval.
+// Prints what HdrHistogram in JavaScript reads from a log: one line of JSON per interval.
 "use strict";
 const { readFileSync } = require("node:fs");
 const { HistogramLogReader } = require("hdr-histogram-js");

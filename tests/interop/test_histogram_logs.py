@@ -12,14 +12,8 @@ import pytest
 from hdrh.histogram import HdrHistogram
 
 from latspan.errors import HistogramFormatError
-from latspan.histogram import (
-    HIGHEST_NS,
-    Histogram,
-    HistogramLogWriter,
-    LogTotals,
-    Precision,
-    read_log,
-)
+from latspan.histogram import Histogram, HistogramLogWriter, LogTotals, Precision, read_log
+from latspan.histogram._buckets import HIGHEST_NS
 
 DATA = Path(__file__).parents[1] / "data"
 PERCENTILES = (50.0, 90.0, 99.0, 100.0)

@@ -1,4 +1,4 @@
-// Writes a log with HdrHistogram in JavaScript: the values of each tag from a JSON document.
+// Writes a log with HdrHistogram in JavaScript from a JSON document with the values of each tag.
 "use strict";
 const { readFileSync, writeFileSync } = require("node:fs");
 const { build, HistogramLogWriter } = require("hdr-histogram-js");

@@ -5,7 +5,8 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Sequence
 
-from latspan.histogram import Histogram, lowest_value_of
+from latspan.histogram import Histogram
+from latspan.histogram._buckets import lowest_value_of
 
 __all__ = ["explicit_counts"]
 

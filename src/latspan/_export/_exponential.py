@@ -17,7 +17,8 @@ from typing import Final
 
 from latspan._units import to_seconds
 from latspan.errors import ConfigError
-from latspan.histogram import HIGHEST_NS, Histogram, index_of, middle_value_of
+from latspan.histogram import Histogram
+from latspan.histogram._buckets import HIGHEST_NS, index_of, middle_value_of
 
 __all__ = [
     "DEFAULT_MAX_BUCKETS",

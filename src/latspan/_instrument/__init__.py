@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         track_body,
     )
     from latspan._instrument._body_iterators import aiter_tracked_body, iter_tracked_body
+    from latspan._instrument._call import Call
     from latspan._instrument._close_hooks import aclosing_of, closing_of
     from latspan._instrument._coexistence import is_instrumented
     from latspan._instrument._coroutines import impersonate
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
     from latspan._instrument._excluded_urls import is_excluded
     from latspan._instrument._hooks import (
         Attempt,
-        Call,
         SentRequest,
         active_call,
         asks_for_usage,
@@ -137,7 +137,7 @@ _FOR_INTEGRATIONS = {
     "Attempt": "_hooks",
     "BodyTracker": "_bodies",
     "UnderlyingClient": "_warmer",
-    "Call": "_hooks",
+    "Call": "_call",
     "Exchange": "_exchange",
     "Instrumentor": "_instrumentor",
     "Patches": "_patching",

@@ -12,13 +12,12 @@ from latspan._instrument._bodies import track_body
 from latspan._instrument._coexistence import is_instrumented
 from latspan._instrument._hooks import (
     Attempt,
-    Call,
     active_call,
     adopt_llm_span,
     open_exchange,
 )
 from latspan._instrument._outcomes import error_type_of, is_error, outcome_of
-from latspan._operations import Entered, SentRequest, propagates_here
+from latspan._operations import Entered, ModelCall, SentRequest, propagates_here
 from latspan._segments import Outcome
 from latspan._timeline import answering
 
@@ -58,7 +57,7 @@ class Exchange:
 
     def __init__(
         self,
-        call: Call,
+        call: ModelCall,
         attempt: Attempt,
         sent: SentRequest,
         *,
@@ -130,7 +129,7 @@ class Exchange:
         call.own_requests.under_way = exchange
         return exchange
 
-    def active(self) -> Entered[Call | None] | None:
+    def active(self) -> Entered[ModelCall | None] | None:
         """
         Make this the active call of this context, until the result is left.
 

@@ -10,14 +10,14 @@ from opentelemetry import context
 from opentelemetry.context import Context
 
 from latspan import _runtime, semconv
+from latspan._instrument._call import Call
 from latspan._instrument._coexistence import (
     ending_beside,
     llm_span_around,
     metrics_emitted_by_other,
 )
 from latspan._instrument._server_address import sent_request
-from latspan._operations import ModelCall as Call
-from latspan._operations import SentRequest, inside
+from latspan._operations import ModelCall, SentRequest, inside
 from latspan._operations import active_call as _active_call
 from latspan._segments import Kind
 from latspan._spans import AttributeValue, EnrichingSink, NoSink
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Attempt",
-    "Call",
     "SentRequest",
     "active_call",
     "asks_for_usage",
@@ -133,7 +132,7 @@ def open_call(
         if streamed:
             known[semconv.GEN_AI_REQUEST_STREAM] = True
         beside = llm_span_around(around)
-        call = Call(
+        call = ModelCall(
             runtime,
             around,
             kind=Kind.CALL,
@@ -164,7 +163,7 @@ def open_exchange(
     server: tuple[str, int],
     attributes: Mapping[str, AttributeValue],
     spanned_elsewhere: bool = False,
-) -> Call | None:
+) -> ModelCall | None:
     """
     Open one HTTP exchange outside any call.
 
@@ -186,7 +185,7 @@ def open_exchange(
     if _suppressed(around, _HTTP_SUPPRESSION_KEYS):
         return None
     with _runtime.handle_internal_errors("the start of an HTTP exchange"):
-        return Call(
+        return ModelCall(
             runtime,
             around,
             kind=Kind.HTTP,
@@ -199,7 +198,7 @@ def open_exchange(
     return None
 
 
-def adopt_llm_span(call: Call) -> None:
+def adopt_llm_span(call: ModelCall) -> None:
     """Attach the span that another instrumentation opened inside ``call``, which has no span."""
     runtime = _runtime.current()
     span = llm_span_around(context.get_current())
@@ -219,7 +218,7 @@ def asks_for_usage() -> bool:
     return not _suppressed(context.get_current(), _SUPPRESSION_KEYS)
 
 
-def active_call() -> Call | None:
+def active_call() -> ModelCall | None:
     """Return the call open in this context, ``None`` if HTTP instrumentation is suppressed."""
     call = _active_call()
     if call is None or _suppressed(context.get_current(), _HTTP_SUPPRESSION_KEYS):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from latspan._instrument._bodies import follows_bodies, track_body
+from latspan._instrument._call import Call
 from latspan._instrument._coroutines import impersonate
 from latspan._instrument._outcomes import error_type_of, outcome_of
 from latspan._instrument._stream_classes import follow
@@ -19,7 +20,7 @@ _RAW: Final = "x-stainless-raw-response"
 _INSIDE_WITH: Final = "stream"
 """Value of the header ``_RAW`` for raw responses that are only available inside ``with``."""
 
-CallFactory = Callable[[Any, Mapping[str, Any]], ModelCall | None]
+CallFactory = Callable[[Any, Mapping[str, Any]], Call | None]
 """Opens a call, given the object that the method belongs to and the keyword arguments."""
 
 RequestRewriter = Callable[[dict[str, Any]], dict[str, Any]]
@@ -177,7 +178,8 @@ class Answers:
 
 def _opened(opener: CallFactory, instance: Any, kwargs: Mapping[str, Any]) -> ModelCall | None:
     try:
-        return opener(instance, kwargs)
+        # `open_call` is the only function that makes calls.
+        return cast("ModelCall | None", opener(instance, kwargs))
     except Exception as error:  # noqa: BLE001 - latspan's own
         log_internal_error(error, "the start of a call")
         return None

@@ -11,15 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from latspan._lazy import lazy_getattr
-from latspan.histogram._buckets import (
-    HIGHEST_NS,
-    highest_value_of,
-    index_of,
-    lowest_value_of,
-    middle_value_of,
-)
 from latspan.histogram._histogram import Histogram
-from latspan.histogram._numpy import loaded_numpy
 from latspan.histogram._rank import values_needed
 from latspan.histogram._spectrum import SpectrumPoint, percentile_spectrum
 
@@ -38,7 +30,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FULL_PRECISION",
-    "HIGHEST_NS",
     "Decoded",
     "Histogram",
     "HistogramLog",
@@ -51,11 +42,6 @@ __all__ = [
     "TruncatedInterval",
     "decode",
     "encode",
-    "highest_value_of",
-    "index_of",
-    "loaded_numpy",
-    "lowest_value_of",
-    "middle_value_of",
     "percentile_spectrum",
     "read_log",
     "values_needed",

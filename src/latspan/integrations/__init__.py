@@ -1,48 +1,33 @@
-"""Hooks for integrations: the only package of latspan, besides ``semconv``, that they import."""
+"""
+Functions and classes for integrations of model SDKs.
+
+An integration of an SDK imports this package and ``latspan.semconv``, and nothing else of latspan.
+The integrations of HTTP clients and servers are part of latspan and use private modules too.
+"""
 
 from __future__ import annotations
 
 from latspan._instrument import (
-    BODIES_ARE_FOLLOWED,
     Answers,
-    Attempt,
-    BodyTracker,
     Call,
-    Exchange,
     Instrumentor,
     Patches,
-    SentRequest,
-    ServerRequest,
-    ServerTimingHeader,
     UnderlyingClient,
     Warmer,
-    aclosing_of,
-    aiter_tracked_body,
     asks_for_usage,
     body_asked,
-    body_tracker,
-    closing_of,
-    handle_internal_errors,
     impersonate,
     inside,
-    is_excluded,
     is_instrumented,
-    is_switched_on,
-    iter_tracked_body,
-    log_internal_error,
     open_call,
-    outcome_of,
-    outcome_of_status,
     patch_request_builder,
     patch_stream_classes,
     patch_stream_wrappers,
-    port_of,
-    sent_request,
     server_of,
     unless_inside,
     with_names,
 )
-from latspan._segments import Outcome, SegmentName
+from latspan._segments import Outcome
 from latspan._wire import ApiFormat, at, choices_asked
 from latspan._wire.anthropic_messages import ANTHROPIC_MESSAGES
 from latspan._wire.openai_chat import OPENAI_CHAT
@@ -52,7 +37,6 @@ from latspan._wire.openai_responses import OPENAI_RESPONSES, OPENAI_RESPONSES_FE
 
 __all__ = [
     "ANTHROPIC_MESSAGES",
-    "BODIES_ARE_FOLLOWED",
     "OPENAI_CHAT",
     "OPENAI_COMPLETIONS",
     "OPENAI_EMBEDDINGS",
@@ -60,43 +44,23 @@ __all__ = [
     "OPENAI_RESPONSES_FETCHED",
     "Answers",
     "ApiFormat",
-    "Attempt",
-    "BodyTracker",
     "Call",
-    "Exchange",
     "Instrumentor",
     "Outcome",
     "Patches",
-    "SegmentName",
-    "SentRequest",
-    "ServerRequest",
-    "ServerTimingHeader",
     "UnderlyingClient",
     "Warmer",
-    "aclosing_of",
-    "aiter_tracked_body",
     "asks_for_usage",
     "at",
     "body_asked",
-    "body_tracker",
     "choices_asked",
-    "closing_of",
-    "handle_internal_errors",
     "impersonate",
     "inside",
-    "is_excluded",
     "is_instrumented",
-    "is_switched_on",
-    "iter_tracked_body",
-    "log_internal_error",
     "open_call",
-    "outcome_of",
-    "outcome_of_status",
     "patch_request_builder",
     "patch_stream_classes",
     "patch_stream_wrappers",
-    "port_of",
-    "sent_request",
     "server_of",
     "unless_inside",
     "with_names",

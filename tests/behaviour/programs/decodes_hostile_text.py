@@ -1,4 +1,4 @@
-"""Decodes damaged and hostile text, with little memory."""
+"""Decodes damaged and hostile text with limited memory."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import sys
 import zlib
 
 from latspan.errors import HistogramFormatError
-from latspan.histogram import HIGHEST_NS, Histogram, decode, encode
+from latspan.histogram import Histogram, decode, encode
+from latspan.histogram._buckets import HIGHEST_NS
 
 MEMORY_BYTES = 512 << 20
 BOMB_BYTES = 256 << 20
@@ -33,7 +34,7 @@ def cut(text: str, random_: random.Random) -> str:
 
 
 def random_counts(text: str, random_: random.Random) -> str:
-    """Return counts of random bytes under a header that is valid, or nearly."""
+    """Return random counts with a header that is valid or nearly so."""
     counts = random_.randbytes(random_.randint(0, 400))
     digits, lowest = random_.randint(0, 5), random_.choice([1, 1, 1000, 1 << 40])
     highest = random_.choice([2, HIGHEST_NS, (1 << 63) - 1])

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from latspan._export._exponential import ExponentialBuckets, exponential_buckets
 from latspan._units import NS_PER_S
 from latspan.errors import ConfigError
-from latspan.histogram import HIGHEST_NS, Histogram, values_needed
+from latspan.histogram import Histogram, values_needed
+from latspan.histogram._buckets import HIGHEST_NS
 
 durations = st.lists(st.integers(0, HIGHEST_NS) | st.integers(0, 5_000), min_size=1)
 

@@ -13,7 +13,8 @@ from opentelemetry.sdk.resources import Resource
 
 from latspan._export import MetricsPart, metrics_parts
 from latspan._recording import Exemplar, Series, SeriesKey, Snapshot
-from latspan.histogram import HIGHEST_NS, Histogram
+from latspan.histogram import Histogram
+from latspan.histogram._buckets import HIGHEST_NS
 
 RESOURCE = Resource({"service.name": "test"})
 

@@ -12,8 +12,9 @@ from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ALWAYS_ON, Sampler
 
 import latspan
 from latspan import _runtime
-from latspan._instrument import Call, open_call, watch
+from latspan._instrument import open_call, watch
 from latspan._instrument._hooks import open_exchange
+from latspan._operations import ModelCall
 from latspan._recording import Recorder, RequestRecord
 from latspan._recording._recorder import PENDING_LIMIT
 from latspan._runtime import Runtime
@@ -41,7 +42,7 @@ def _open(
     model: str | None = "m",
     server: tuple[str, int] | None = None,
     streamed: bool = False,
-) -> Call:
+) -> ModelCall:
     call = open_call(
         operation="chat",
         provider="openai",
@@ -50,7 +51,7 @@ def _open(
         server=server,
         streamed=streamed,
     )
-    assert call is not None
+    assert isinstance(call, ModelCall)
     return call
 
 

@@ -8,7 +8,7 @@ from hdrh.histogram import HdrHistogram
 from hypothesis import given
 from hypothesis import strategies as st
 
-from latspan.histogram import (
+from latspan.histogram._buckets import (
     HIGHEST_NS,
     highest_value_of,
     index_of,

@@ -13,16 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from latspan.errors import HistogramFormatError
-from latspan.histogram import (
-    FULL_PRECISION,
-    HIGHEST_NS,
-    Histogram,
-    Precision,
-    decode,
-    encode,
-    highest_value_of,
-    index_of,
-)
+from latspan.histogram import FULL_PRECISION, Histogram, Precision, decode, encode
+from latspan.histogram._buckets import HIGHEST_NS, highest_value_of, index_of
 from latspan.histogram._varints import pack, unpack
 
 counts = st.integers(1, 100) | st.integers(1, (1 << 62) - 1)

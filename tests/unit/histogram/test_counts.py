@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from latspan.histogram import HIGHEST_NS, Histogram, index_of
+from latspan.histogram import Histogram
+from latspan.histogram._buckets import HIGHEST_NS, index_of
 from latspan.histogram._numpy import PAYS_FROM
 
 numpy = pytest.importorskip("numpy")

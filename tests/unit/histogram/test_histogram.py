@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from latspan.errors import ConfigError, EmptyHistogramError, InvalidValueError
-from latspan.histogram import HIGHEST_NS, Histogram, index_of
+from latspan.histogram import Histogram
+from latspan.histogram._buckets import HIGHEST_NS, index_of
 
 durations = st.integers(0, HIGHEST_NS) | st.integers(0, 5_000)
 any_values = st.lists(st.integers(-10, 2 * HIGHEST_NS) | durations)

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 
 from latspan.errors import HistogramFormatError
 from latspan.histogram import (
-    HIGHEST_NS,
     Histogram,
     HistogramLogWriter,
     LoggedInterval,
@@ -23,12 +22,15 @@ from latspan.histogram import (
     LogTotals,
     Precision,
     encode,
+    read_log,
+)
+from latspan.histogram._buckets import (
+    HIGHEST_NS,
     highest_value_of,
     index_of,
     lowest_value_of,
-    read_log,
+    lowest_values,
 )
-from latspan.histogram._buckets import lowest_values
 
 HEAD = "#[Histogram log format version 1.3]\n"
 OURS = f"{HEAD}#[latspan log 1]\n"

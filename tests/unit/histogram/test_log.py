@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 from latspan.errors import HistogramFormatError, HistogramPrecisionError, HistogramWriteError
 from latspan.histogram import (
     FULL_PRECISION,
-    HIGHEST_NS,
     Histogram,
     HistogramLogWriter,
     LoggedInterval,
@@ -28,6 +27,7 @@ from latspan.histogram import (
     encode,
     read_log,
 )
+from latspan.histogram._buckets import HIGHEST_NS
 
 START_NS = 1_763_733_000_123_456_789
 SECOND_NS = 10**9

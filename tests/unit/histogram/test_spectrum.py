@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from latspan.errors import ConfigError, EmptyHistogramError
-from latspan.histogram import HIGHEST_NS, Histogram, SpectrumPoint, percentile_spectrum
+from latspan.histogram import Histogram, SpectrumPoint, percentile_spectrum
+from latspan.histogram._buckets import HIGHEST_NS
 
 
 def histogram_of(values: list[int]) -> Histogram:

@@ -1,4 +1,4 @@
-"""The slow requests are told apart, and one plain sentence says what their time went to."""
+"""The slow requests are selected, and one sentence describes where their time went."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from latspan._recording import RequestRecord
 from latspan._segments import Kind, Outcome, Source
-from latspan.report import calls_of, median_of, sentence, slowest_of, slowest_tenth
+from latspan.report._slow import calls_of, median_of, sentence, slowest_of, slowest_tenth
 
 MakeCall = Callable[..., RequestRecord]
 
@@ -18,7 +18,7 @@ def measured(**parts_ms: float) -> list[tuple[str, float, Source]]:
 
 
 @pytest.mark.parametrize(("number", "slow"), [(1, 1), (9, 1), (10, 1), (19, 1), (20, 2), (40, 4)])
-def test_the_slowest_tenth_is_rounded_down_but_never_nobody(
+def test_the_slowest_tenth_is_rounded_down_but_never_empty(
     call: MakeCall, number: int, slow: int
 ) -> None:
     """A tenth of nineteen is one, and of one is one."""
@@ -28,16 +28,15 @@ def test_the_slowest_tenth_is_rounded_down_but_never_nobody(
     assert number * 1_000_000 == parts.slow[0].duration_ns
 
 
-def test_the_median_is_a_request_that_happened(call: MakeCall) -> None:
-    """Of four the second quickest is shown, not a mean of two."""
+def test_the_median_is_an_existing_request(call: MakeCall) -> None:
+    """Of four, the second fastest is returned, not the mean of two."""
     calls = [call(measured(decode=length)) for length in (40, 10, 30, 20)]
 
     assert calls[3] is median_of(calls)
     assert calls[0] is slowest_of(calls)
 
 
-def test_nothing_recorded_has_no_median_and_no_slowest() -> None:
-    """Without calls there is no request to show."""
+def test_an_empty_report_has_no_median_and_no_slowest() -> None:
     assert median_of([]) is None
     assert slowest_of([]) is None
     assert slowest_tenth([]).share("queue") is None
@@ -46,8 +45,8 @@ def test_nothing_recorded_has_no_median_and_no_slowest() -> None:
     )
 
 
-def test_only_calls_are_compared_and_in_their_order(call: MakeCall) -> None:
-    """A request around calls would count their time twice."""
+def test_only_calls_are_compared_in_their_order(call: MakeCall) -> None:
+    """A request around the calls would count their time twice."""
     later = call(measured(decode=1), order=2)
     earlier = call(measured(decode=1), order=1)
     around = call(measured(call=2), kind=Kind.REQUEST)
@@ -55,10 +54,10 @@ def test_only_calls_are_compared_and_in_their_order(call: MakeCall) -> None:
     assert (earlier, later) == calls_of([later, around, earlier])
 
 
-def test_one_cost_that_leads_is_named_beside_the_others(
+def test_a_leading_cost_is_named(
     forty_calls: tuple[RequestRecord, ...],
 ) -> None:
-    """The leading cost, the next one worth naming, that it is an estimate, and the rest."""
+    """The sentence has the leading cost, its source, the next cost, and the other requests."""
     assert sentence(forty_calls) == (
         "The slowest 4 of 40 requests spent 79 % of their time in queue (waiting for the server"
         " to start; estimated) and 16 % in prefill (reading the prompt); the other 36 spent 2 %"
@@ -66,8 +65,8 @@ def test_one_cost_that_leads_is_named_beside_the_others(
     )
 
 
-def test_two_costs_close_together_are_no_single_cost(call: MakeCall) -> None:
-    """Five points apart is not a lead."""
+def test_two_similar_costs_are_not_a_single_cost(call: MakeCall) -> None:
+    """A lead of five points is not enough."""
     calls = [call(measured(prefill=45, decode=50, send=5)), call(measured(prefill=1, decode=3))]
 
     assert sentence(calls) == (
@@ -77,8 +76,8 @@ def test_two_costs_close_together_are_no_single_cost(call: MakeCall) -> None:
     )
 
 
-def test_costs_spread_over_many_segments_are_no_single_cost(call: MakeCall) -> None:
-    """Even where each is below a tenth, the first is not said to lead."""
+def test_costs_spread_over_many_segments_are_not_a_single_cost(call: MakeCall) -> None:
+    """If each is below a tenth, the first does not lead."""
     stages = {f"stage_{letter}": 5.0 for letter in "abcdefghijklmnopqrst"}
 
     assert sentence([call(measured(**stages))]) == (
@@ -87,8 +86,8 @@ def test_costs_spread_over_many_segments_are_no_single_cost(call: MakeCall) -> N
     )
 
 
-def test_a_slow_request_that_failed_is_said_to_have_failed(call: MakeCall) -> None:
-    """A time-out is no slow answer."""
+def test_the_outcome_of_a_failed_slow_request_is_shown(call: MakeCall) -> None:
+    """A timeout is not a slow response."""
     calls = [
         call(measured(server_wait=100), outcome=Outcome.TIMEOUT),
         *(call(measured(decode=1)) for _ in range(9)),

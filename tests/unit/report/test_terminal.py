@@ -1,4 +1,4 @@
-"""What a person sees, as plain text: wide and narrow, with few values, in ASCII, without rich."""
+"""The terminal report as plain text: any width, few values, ASCII, and without rich."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ TakeSnapshot = Callable[[Iterable[RequestRecord]], Snapshot]
 
 
 def drawn(renderable: RenderableType, *, width: int = 80, encoding: str = "utf-8") -> str:
-    """Return what a console of that width, which is no terminal, is given."""
+    """Return the output on a console of that width that is not a terminal."""
     raw = io.BytesIO()
     file = io.TextIOWrapper(raw, encoding=encoding, newline="\n")
     Console(file=file, width=width, highlight=False).print(renderable, crop=False)
@@ -44,17 +44,17 @@ def drawn(renderable: RenderableType, *, width: int = 80, encoding: str = "utf-8
 def test_the_whole_report_of_forty_calls(
     forty_calls: tuple[RequestRecord, ...], snapshot_of: TakeSnapshot, width: int
 ) -> None:
-    """It is what was looked at and found good, to the letter."""
+    """The output equals the reviewed file exactly."""
     expected = (GOLDEN / f"forty_calls_{width}.txt").read_text(encoding="utf-8")
 
     assert expected == drawn(CallsReport(snapshot_of(forty_calls)), width=width)
 
 
 @pytest.mark.parametrize("width", [80, 120])
-def test_nothing_is_wider_than_the_terminal_or_ends_in_blanks(
+def test_no_line_is_too_wide_or_ends_in_spaces(
     forty_calls: tuple[RequestRecord, ...], snapshot_of: TakeSnapshot, width: int
 ) -> None:
-    """A line that wraps would break the picture."""
+    """A wrapped line would break the layout."""
     lines = drawn(CallsReport(snapshot_of(forty_calls)), width=width).splitlines()
 
     assert all(len(line) <= width for line in lines)
@@ -64,7 +64,7 @@ def test_nothing_is_wider_than_the_terminal_or_ends_in_blanks(
 def test_one_call_has_one_waterfall_and_no_percentiles(
     call: MakeCall, snapshot_of: TakeSnapshot
 ) -> None:
-    """Every percentile says how many values it needs."""
+    """Every percentile shows how many values it needs."""
     only = call([("send", 1, Source.MEASURED), ("server_wait", 99, Source.UNKNOWN)])
     text = drawn(CallsReport(snapshot_of([only])))
 
@@ -75,13 +75,13 @@ def test_one_call_has_one_waterfall_and_no_percentiles(
     assert "tokens unknown" in text
 
 
-def test_nothing_recorded_is_said_in_words(snapshot_of: TakeSnapshot) -> None:
-    """An empty report has no tables of nothing."""
+def test_an_empty_report_is_one_sentence(snapshot_of: TakeSnapshot) -> None:
+    """It has no empty tables."""
     assert drawn(CallsReport(snapshot_of([]))) == "no request was recorded\n"
 
 
-def test_the_pieces_of_a_name_share_a_row_each_in_its_place(call: MakeCall) -> None:
-    """A reader that is slow in the middle is seen there, and quick pauses stay thin."""
+def test_the_pieces_of_a_segment_share_a_row(call: MakeCall) -> None:
+    """A slow reader in the middle is visible, and short pauses stay thin."""
     parts = [("send", 1, Source.MEASURED), ("server_wait", 199, Source.MEASURED)]
     for number in range(20):
         parts.append(("decode", 18, Source.MEASURED))
@@ -104,8 +104,8 @@ a slow reader · chat smollm2 · closed_early
     )
 
 
-def test_patterns_letters_and_words_agree(call: MakeCall) -> None:
-    """Each source has its own pattern and letter, and the legend spells both out."""
+def test_patterns_letters_and_legend_agree(call: MakeCall) -> None:
+    """Each source has its own pattern and letter, and the legend explains both."""
     record = call([(source.value, 25, source) for source in Source])
 
     assert (
@@ -127,8 +127,7 @@ sources · chat smollm2 · completed
     )
 
 
-def test_a_terminal_without_unicode_gets_ascii(call: MakeCall) -> None:
-    """The bars are drawn with letters that every terminal has."""
+def test_a_console_without_unicode_gets_ascii(call: MakeCall) -> None:
     record = call([(source.value, 25, source) for source in Source])
     text = drawn(Waterfall(record, "sources"), encoding="ascii")
 
@@ -136,8 +135,8 @@ def test_a_terminal_without_unicode_gets_ascii(call: MakeCall) -> None:
     assert "  # m measured   = s reported by the server   ~ e estimated   . ? unknown\n" in text
 
 
-def test_segments_that_do_not_sum_are_not_said_to_sum() -> None:
-    """The sum line is an equation that was checked."""
+def test_a_wrong_sum_of_segments_is_shown() -> None:
+    """The sum line is checked, not assumed."""
     record = RequestRecord(
         name="chat x",
         kind=Kind.CALL,
@@ -153,16 +152,16 @@ def test_segments_that_do_not_sum_are_not_said_to_sum() -> None:
 
 
 def test_a_request_without_duration_is_drawn(call: MakeCall) -> None:
-    """There is an axis, and no bar and no share of nothing."""
+    """It has an axis, but neither bars nor shares."""
     text = drawn(Waterfall(call([("send", 0, Source.MEASURED)]), "x", legend=False))
 
     assert "  send   <0.1 ms        m\n  total  <0.1 ms = sum of segments\n" in text
 
 
-def test_colour_says_nothing_that_text_does_not(
+def test_colour_adds_no_information(
     forty_calls: tuple[RequestRecord, ...], snapshot_of: TakeSnapshot
 ) -> None:
-    """A terminal's text is the same once its colours are taken away."""
+    """Without its colour codes, the output for a terminal is the same text."""
     report = CallsReport(snapshot_of(forty_calls))
     file = io.StringIO()
     terminal = Console(
@@ -175,16 +174,16 @@ def test_colour_says_nothing_that_text_does_not(
 
 
 @pytest.mark.parametrize("table", [SegmentsTable, MetricsTable, FeltTable, TokensTable])
-def test_tables_of_nothing_stand(
+def test_tables_of_an_empty_snapshot_can_be_drawn(
     snapshot_of: TakeSnapshot,
     table: type[SegmentsTable | MetricsTable | FeltTable | TokensTable],
 ) -> None:
-    """Each table alone can be drawn of a snapshot that holds nothing."""
+    """Each table on its own."""
     assert drawn(table(snapshot_of([])))
 
 
-def test_without_stalls_it_says_so(call: MakeCall, snapshot_of: TakeSnapshot) -> None:
-    """None is said with the number of requests that had gaps at all."""
+def test_the_absence_of_stalls_is_shown(call: MakeCall, snapshot_of: TakeSnapshot) -> None:
+    """With the number of requests that had gaps."""
     calm = call([("decode", 30, Source.MEASURED)], gaps_ms=[10, 20])
 
     assert "stalls: none, no gap over 500 ms in 1 request\n" in drawn(
@@ -192,8 +191,8 @@ def test_without_stalls_it_says_so(call: MakeCall, snapshot_of: TakeSnapshot) ->
     )
 
 
-def test_felt_speed_is_told_from_best_to_worst(call: MakeCall, snapshot_of: TakeSnapshot) -> None:
-    """Of fluidity the lowest is the worst; what nobody could tell has no number."""
+def test_felt_speed_is_shown_from_best_to_worst(call: MakeCall, snapshot_of: TakeSnapshot) -> None:
+    """The lowest fluidity is the worst; unknown values are not counted."""
     tokens = TokenCounts(output=3, source=TokenSource.PROVIDER)
     calls = [
         call([("decode", 30, Source.MEASURED)], tokens=tokens, first_token_ms=first, gaps_ms=gaps)
@@ -218,7 +217,7 @@ felt speed, tokens due after 500 ms, then each 200 ms; read at 12.5/s
 
 
 def test_an_estimated_token_count_is_marked(call: MakeCall, snapshot_of: TakeSnapshot) -> None:
-    """Two who counted are both named."""
+    """If there are two sources, both are named."""
     calls = [
         call([("decode", 1, Source.MEASURED)], tokens=TokenCounts(input=7, source=source))
         for source in (TokenSource.ESTIMATED, TokenSource.PROVIDER)
@@ -229,14 +228,14 @@ def test_an_estimated_token_count_is_marked(call: MakeCall, snapshot_of: TakeSna
     )
 
 
-def test_without_rich_the_missing_extra_is_named() -> None:
-    """What draws asks for the extra; the sentence and the document need nothing."""
+def test_the_extra_is_named_if_rich_is_missing() -> None:
+    """Only the drawing code needs rich; the sentence and the document do not."""
     script = """
 import sys
 sys.modules["rich"] = None
 sys.modules["rich.console"] = None
 from latspan.errors import MissingExtraError
-from latspan.report import demo_document, sentence
+from latspan.report import demo_document
 try:
     from latspan.report import CallsReport
 except MissingExtraError as error:

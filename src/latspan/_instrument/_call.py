@@ -1,0 +1,50 @@
+"""A call in flight, as the integration that opened it holds it."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+from latspan._segments import Outcome
+
+__all__ = ["Call"]
+
+
+class Call(Protocol):
+    """
+    One logical call of a model's client library, from :func:`open_call` to its end.
+
+    :class:`Answers` records the response of a call and ends it. An integration that does not use
+    :class:`Answers` runs the client's method in :meth:`active` and ends the call itself.
+    """
+
+    def active(self) -> AbstractContextManager[object]:
+        """Return a context in which requests are attempts of this call, and spans its children."""
+        ...
+
+    def returned(self) -> None:
+        """Record that the client library has returned the stream or the response."""
+        ...
+
+    def answered(self, answer: Any) -> None:
+        """Record a complete response and end the call; ``answer`` is the object or its bytes."""
+        ...
+
+    def finish(
+        self,
+        outcome: Outcome,
+        *,
+        done_ns: int | None = None,
+        error_type: str | None = None,
+        finalizing: bool = False,
+    ) -> None:
+        """
+        End the call. Only the first call of this method has an effect.
+
+        Args:
+            outcome: How the call ended.
+            done_ns: Instant of the end, on latspan's clock; now if not given.
+            error_type: ``error.type`` of the span.
+            finalizing: Whether a finaliser ends the call: then nothing may wait for a lock.
+        """
+        ...
