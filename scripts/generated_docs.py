@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import fields
 from pathlib import Path
 
+from latspan import Config
 from latspan._metrics import (
     CONVENTION_METRICS,
     EVIDENCE_METRICS,
@@ -24,7 +25,6 @@ from latspan._metrics import (
     TOKEN_METRICS,
     Metric,
 )
-from latspan._sdk import Config
 
 
 def row(*cells: str) -> str:

@@ -6,19 +6,15 @@ Importing this package does not import the OpenTelemetry SDK; calling ``configur
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from latspan._sdk._config import Config, expectations, read_config
 from latspan._sdk._lifecycle import configure, force_flush, shutdown, snapshot
 
-if TYPE_CHECKING:
-    from latspan._sdk._config import Config
-
-__all__ = ["Config", "configure", "force_flush", "shutdown", "snapshot"]
-
-
-def __getattr__(name: str) -> object:
-    if name == "Config":
-        from latspan._sdk._config import Config
-
-        return Config
-    raise AttributeError(f"module 'latspan._sdk' has no attribute '{name}'")
+__all__ = [
+    "Config",
+    "configure",
+    "expectations",
+    "force_flush",
+    "read_config",
+    "shutdown",
+    "snapshot",
+]

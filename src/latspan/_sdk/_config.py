@@ -2,84 +2,46 @@
 
 from __future__ import annotations
 
-import math
+import inspect
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypedDict, get_args
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING, Any, Final, Literal, ParamSpec, TypeVar, cast, get_args
 
 from latspan._metrics import Expectations
-from latspan._sdk._checks import (
-    check_base,
-    check_choice,
-    check_endpoint,
-    check_folder,
-    check_integer,
-    check_number,
-    check_provider,
-    check_ratio,
-    check_servers,
-    check_switch,
-    check_text,
+from latspan._sdk._endpoints import OtlpTarget, Signal, is_switched_off, target_for
+from latspan._sdk._settings import (
+    addresses,
+    choice,
+    endpoint,
+    folder,
+    fraction,
+    integer,
+    kind_of,
+    number,
+    provider,
+    switch,
+    text,
 )
 from latspan._units import NS_PER_S, from_unit
-from latspan._warn_once import warn_once
-from latspan.errors import ConfigError, UnknownNameError
+from latspan.errors import UnknownNameError
 
 if TYPE_CHECKING:
     from opentelemetry.trace import TracerProvider
 
-__all__ = ["Config", "ConfigFields", "Protocol", "Signal"]
-
-Protocol = Literal["http/protobuf", "grpc"]
-Signal = Literal["traces", "metrics", "logs"]
+__all__ = [
+    "Config",
+    "default_attributes",
+    "expectations",
+    "is_exported",
+    "otlp_target",
+    "read_config",
+    "with_parameters_of",
+]
 
 _PREFIX: Final = "LATSPAN_"
-_GRPC_PORT: Final = 4317
-_DEFAULT_ENDPOINTS: Final[Mapping[Protocol, str]] = {
-    "http/protobuf": "http://localhost:4318",
-    "grpc": "http://localhost:4317",
-}
-_TRUE: Final = frozenset({"true", "1", "yes", "on"})
-_FALSE: Final = frozenset({"false", "0", "no", "off"})
-_SWITCHES: Final = (
-    "export_enabled",
-    "propagate",
-    "monitor_host",
-    "set_global_provider",
-    "export_raw_histograms",
-    "count_tokens",
-    "capture_media",
-    "request_stream_usage",
-    "emit_gen_ai_latency",
-)
-_NUMBERS: Final[Mapping[str, tuple[float, float]]] = {
-    "metrics_interval_s": (0.001, 1e9),
-    "series_idle_s": (0.001, 1e9),
-    "stall_threshold_ms": (1e-9, 1e12),
-    "first_token_target_ms": (1e-9, 1e12),
-    "token_target_ms": (1e-9, 1e12),
-    "reading_tokens_per_s": (1e-9, 1e12),
-    "scrape_interval_s": (0.001, 1e9),
-    "tail_sampling_slow_ms": (1e-9, 1e12),
-}
-"""Numeric settings and their ranges; no value computed from them overflows."""
-
-_UNLESS_UNSET: Final = frozenset({"metrics_interval_s", "tail_sampling_slow_ms"})
-"""Numeric settings that may be ``None``: OpenTelemetry's variable applies, or no limit does."""
-
-_INTEGERS: Final[Mapping[str, tuple[int, float, str]]] = {
-    "metrics_scale": (-10, 20, ""),
-    "metrics_max_buckets": (2, math.inf, ""),
-    "cardinality_limit": (1, math.inf, ""),
-    "keep_records": (0, math.inf, "to keep all"),
-}
-"""Integer settings, their ranges, and the meaning of ``None`` if it is allowed."""
-
-_TEXTS: Final = ("service_name", "inference_path", "route", "traffic_class")
-
-_CODE_ONLY: Final = frozenset({"tracer_provider"})
+_Parameters = ParamSpec("_Parameters")
+_Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,69 +114,37 @@ class Config:
             histograms; ``None`` keeps all of them. For demonstrations and tests, not production.
     """
 
-    endpoint: str | None = None
-    protocol: Protocol | None = None
-    service_name: str | None = None
-    export_enabled: bool = True
-    metrics_interval_s: float | None = None
-    metrics_scale: int = 8
-    metrics_max_buckets: int = 4096
-    cardinality_limit: int = 2000
-    series_idle_s: float = 3600.0
-    histogram_log_dir: str | None = None
-    export_raw_histograms: bool = False
-    propagate: bool = True
-    count_tokens: bool = False
-    capture_media: bool = False
-    request_stream_usage: bool = False
-    emit_gen_ai_latency: bool = False
-    set_global_provider: bool = False
-    tracer_provider: TracerProvider | None = None
-    inference_path: str | None = None
-    route: str | None = None
-    traffic_class: str | None = None
-    stall_threshold_ms: float = 500.0
-    first_token_target_ms: float = 500.0
-    token_target_ms: float = 200.0
-    reading_tokens_per_s: float = 5.0
-    scrape_servers: Sequence[str] = ()
-    monitor_host: bool = False
-    scrape_interval_s: float = 0.5
-    tail_sampling_ratio: float = 1.0
-    tail_sampling_slow_ms: float | None = None
-    keep_records: int | None = 0
-
-    @classmethod
-    def of(
-        cls, settings: Mapping[str, object], environment: Mapping[str, str] = os.environ
-    ) -> Self:
-        """
-        Return the validated configuration that ``settings`` and the environment define.
-
-        Args:
-            settings: Settings given in code, by field.
-            environment: Source of the ``LATSPAN_*`` variables.
-
-        Raises:
-            UnknownNameError: ``settings`` has a name that is not a field.
-            ConfigError: A value is not valid.
-        """
-        names = {field.name for field in fields(cls)}
-        for name in settings:
-            if name not in names:
-                raise UnknownNameError(
-                    f"no setting '{name}'", hint=f"one of {', '.join(sorted(names))}"
-                )
-        merged: dict[str, Any] = {}
-        for field in fields(cls):
-            variable = _PREFIX + field.name.upper()
-            if field.name in settings:
-                merged[field.name] = settings[field.name]
-            elif environment.get(variable) and field.name not in _CODE_ONLY:
-                merged[field.name] = _parsed(field.name, variable, environment[variable])
-        config = cls(**merged)
-        config.validate(environment)
-        return config
+    endpoint: str | None = endpoint()
+    protocol: Literal["http/protobuf", "grpc"] | None = choice(None, "http/protobuf", "grpc")
+    service_name: str | None = text()
+    export_enabled: bool = switch(True)
+    metrics_interval_s: float | None = number(None, least=0.001, most=1e9)
+    metrics_scale: int = integer(8, least=-10, most=20)
+    metrics_max_buckets: int = integer(4096, least=2)
+    cardinality_limit: int = integer(2000, least=1)
+    series_idle_s: float = number(3600.0, least=0.001, most=1e9)
+    histogram_log_dir: str | None = folder()
+    export_raw_histograms: bool = switch(False)
+    propagate: bool = switch(True)
+    count_tokens: bool = switch(False)
+    capture_media: bool = switch(False)
+    request_stream_usage: bool = switch(False)
+    emit_gen_ai_latency: bool = switch(False)
+    set_global_provider: bool = switch(False)
+    tracer_provider: TracerProvider | None = provider()  # noqa: RUF009, a field, not a value
+    inference_path: str | None = text()
+    route: str | None = text()
+    traffic_class: str | None = text()
+    stall_threshold_ms: float = number(500.0, least=1e-9, most=1e12)
+    first_token_target_ms: float = number(500.0, least=1e-9, most=1e12)
+    token_target_ms: float = number(200.0, least=1e-9, most=1e12)
+    reading_tokens_per_s: float = number(5.0, least=1e-9, most=1e12)
+    scrape_servers: Sequence[str] = addresses()
+    monitor_host: bool = switch(False)
+    scrape_interval_s: float = number(0.5, least=0.001, most=1e9)
+    tail_sampling_ratio: float = fraction(1.0)
+    tail_sampling_slow_ms: float | None = number(None, least=1e-9, most=1e12)
+    keep_records: int | None = integer(0, least=0, word_for_none="all")
 
     def validate(self, environment: Mapping[str, str] = os.environ) -> None:
         """
@@ -226,181 +156,100 @@ class Config:
         Raises:
             ConfigError: A value is not valid; the message has the value and a hint.
         """
-        if self.endpoint is not None:
-            check_base("endpoint", self.endpoint)
-        check_choice("protocol", self.protocol, get_args(Protocol))
-        for name, (least, most) in _NUMBERS.items():
-            value = getattr(self, name)
-            if value is not None or name not in _UNLESS_UNSET:
-                check_number(name, value, least, most)
-        for name, (least, most, unset) in _INTEGERS.items():
-            check_integer(name, getattr(self, name), least, most, unset=unset)
-        check_ratio("tail_sampling_ratio", self.tail_sampling_ratio)
-        check_folder("histogram_log_dir", self.histogram_log_dir)
-        check_servers("scrape_servers", self.scrape_servers)
-        check_provider("tracer_provider", self.tracer_provider)
-        for name in _TEXTS:
-            check_text(name, getattr(self, name))
-        for name in _SWITCHES:
-            check_switch(name, getattr(self, name))
+        for field in fields(self):
+            kind_of(field).check(field.name, getattr(self, field.name))
         for signal in get_args(Signal):
-            used = signal != "logs" or self.export_raw_histograms
-            if used and self.exports(signal, environment):
-                self.protocol_of(signal, environment)
-
-    @property
-    def expected(self) -> Expectations:
-        """Expectations that streams are measured against, in nanoseconds."""
-        return Expectations(
-            stall_ns=from_unit(self.stall_threshold_ms, "ms"),
-            first_token_ns=from_unit(self.first_token_target_ms, "ms"),
-            token_ns=max(1, from_unit(self.token_target_ms, "ms")),
-            reading_ns=round(NS_PER_S / self.reading_tokens_per_s),
-        )
-
-    @property
-    def slow_ns(self) -> int | None:
-        """``tail_sampling_slow_ms`` in nanoseconds."""
-        return (
-            None
-            if self.tail_sampling_slow_ms is None
-            else from_unit(self.tail_sampling_slow_ms, "ms")
-        )
-
-    @property
-    def defaults(self) -> dict[str, str]:
-        """Attributes of requests that do not set their own."""
-        said = {
-            "inference_path": self.inference_path,
-            "route": self.route,
-            "traffic_class": self.traffic_class,
-        }
-        return {name: value for name, value in said.items() if value is not None}
-
-    def exports(self, signal: Signal, environment: Mapping[str, str] = os.environ) -> bool:
-        """Return whether ``signal`` may be exported, if there is any data for it."""
-        exporter = environment.get(f"OTEL_{signal.upper()}_EXPORTER", "").strip().lower()
-        return self.export_enabled and exporter != "none"
-
-    def protocol_of(self, signal: Signal, environment: Mapping[str, str] = os.environ) -> Protocol:
-        """
-        Return the OTLP protocol in use for ``signal``.
-
-        Raises:
-            ConfigError: The endpoint of ``signal`` is not a valid address.
-        """
-        endpoints = _said(environment, signal, "ENDPOINT")
-        variable, where = next(endpoints, ("", _DEFAULT_ENDPOINTS["http/protobuf"]))
-        protocol = self.protocol or _protocol_said(environment, signal)
-        if self.endpoint is not None:
-            where = self.endpoint
-        else:
-            check_endpoint(variable, where, protocol or "http/protobuf")
-        if protocol is not None:
-            return protocol
-        return "grpc" if urlsplit(where).port == _GRPC_PORT else "http/protobuf"
-
-    def endpoint_of(
-        self, signal: Signal, environment: Mapping[str, str] = os.environ
-    ) -> str | None:
-        """
-        Return the endpoint for an OTLP exporter; ``None`` if it reads the environment itself.
-
-        An exporter for HTTP uses the address it receives unchanged, including its path.
-        """
-        endpoint = self.endpoint
-        protocol = self.protocol_of(signal, environment)
-        if endpoint is None:
-            if any(_said(environment, signal, "ENDPOINT")):
-                return None
-            endpoint = _DEFAULT_ENDPOINTS[protocol]
-        if protocol == "grpc":
-            return endpoint
-        return f"{endpoint.rstrip('/')}/v1/{signal}"
+            is_used = signal != "logs" or self.export_raw_histograms
+            if is_used and is_exported(self, signal, environment):
+                otlp_target(self, signal, environment)
 
 
-class ConfigFields(TypedDict, total=False):
-    """Fields of :class:`Config` as keyword arguments, for functions that pass them on."""
-
-    endpoint: str | None
-    protocol: Protocol | None
-    service_name: str | None
-    export_enabled: bool
-    metrics_interval_s: float | None
-    metrics_scale: int
-    metrics_max_buckets: int
-    cardinality_limit: int
-    series_idle_s: float
-    histogram_log_dir: str | None
-    export_raw_histograms: bool
-    propagate: bool
-    count_tokens: bool
-    capture_media: bool
-    request_stream_usage: bool
-    emit_gen_ai_latency: bool
-    set_global_provider: bool
-    tracer_provider: TracerProvider | None
-    inference_path: str | None
-    route: str | None
-    traffic_class: str | None
-    stall_threshold_ms: float
-    first_token_target_ms: float
-    token_target_ms: float
-    reading_tokens_per_s: float
-    scrape_servers: Sequence[str]
-    monitor_host: bool
-    scrape_interval_s: float
-    tail_sampling_ratio: float
-    tail_sampling_slow_ms: float | None
-    keep_records: int | None
-
-
-def _said(environment: Mapping[str, str], signal: Signal, what: str) -> Iterator[tuple[str, str]]:
-    """Yield the OTLP variables that are set, with their values; the signal's own comes first."""
-    for whose in (f"{signal.upper()}_", ""):
-        variable = f"OTEL_EXPORTER_OTLP_{whose}{what}"
-        value = environment.get(variable, "").strip()
-        if value:
-            yield variable, value
-
-
-def _protocol_said(environment: Mapping[str, str], signal: Signal) -> Protocol | None:
+def read_config(
+    settings: Mapping[str, object], environment: Mapping[str, str] = os.environ
+) -> Config:
     """
-    Return the protocol that OpenTelemetry's variables set; ``None`` if they do not set one.
+    Return the validated configuration that ``settings`` and the environment define.
 
-    Source: OpenTelemetry specification, "Environment Variable Specification", Enum: an unknown
-    value is ignored with a warning.
+    Args:
+        settings: Settings given in code, by field.
+        environment: Source of the ``LATSPAN_*`` and ``OTEL_*`` variables.
+
+    Raises:
+        UnknownNameError: ``settings`` has a name that is not a field.
+        ConfigError: A value is not valid.
     """
-    for variable, value in _said(environment, signal, "PROTOCOL"):
-        if value == "grpc" or value == "http/protobuf":
-            return value
-        warn_once(
-            f"{variable} is '{value}', not one of {', '.join(get_args(Protocol))}: it is ignored"
-        )
-    return None
+    by_name = {field.name: field for field in fields(Config)}
+    for name in settings:
+        if name not in by_name:
+            raise UnknownNameError(
+                f"no setting '{name}'", hint=f"one of {', '.join(sorted(by_name))}"
+            )
+    merged: dict[str, Any] = {}
+    for name, field in by_name.items():
+        variable = _PREFIX + name.upper()
+        parse = kind_of(field).parse
+        if name in settings:
+            merged[name] = settings[name]
+        elif parse is not None and environment.get(variable):
+            merged[name] = parse(variable, environment[variable].strip())
+    config = Config(**merged)
+    config.validate(environment)
+    return config
 
 
-def _parsed(name: str, variable: str, text: str) -> Any:
-    """Return the value of a ``LATSPAN_*`` variable, converted to the type of its field."""
-    text = text.strip()
-    if name in _SWITCHES:
-        lowered = text.lower()
-        if lowered in _TRUE | _FALSE:
-            return lowered in _TRUE
-        raise ConfigError(f"{variable} is '{text}'", hint="use true or false")
-    if name in _NUMBERS or name == "tail_sampling_ratio":
-        return _number(float, variable, text)
-    if name in _INTEGERS and not (name == "keep_records" and text.lower() == "all"):
-        return _number(int, variable, text)
-    if name == "scrape_servers":
-        return tuple(address.strip() for address in text.split(",") if address.strip())
-    if name == "keep_records":
-        return None
-    return text
+def is_exported(
+    config: Config, signal: Signal, environment: Mapping[str, str] = os.environ
+) -> bool:
+    """Return whether ``signal`` may be exported, if there is any data for it."""
+    return config.export_enabled and not is_switched_off(signal, environment)
 
 
-def _number(kind: type[int | float], variable: str, text: str) -> float:
-    try:
-        return kind(text)
-    except ValueError:
-        raise ConfigError(f"{variable} is '{text}'", hint="use a number") from None
+def otlp_target(
+    config: Config, signal: Signal, environment: Mapping[str, str] = os.environ
+) -> OtlpTarget:
+    """
+    Return the protocol and the address that ``signal`` is sent with.
+
+    Raises:
+        ConfigError: The address in an ``OTEL_*`` variable is not valid.
+    """
+    return target_for(signal, config.endpoint, config.protocol, environment)
+
+
+def expectations(config: Config) -> Expectations:
+    """Return the expectations that streams are measured against, in nanoseconds."""
+    return Expectations(
+        stall_ns=from_unit(config.stall_threshold_ms, "ms"),
+        first_token_ns=from_unit(config.first_token_target_ms, "ms"),
+        token_ns=max(1, from_unit(config.token_target_ms, "ms")),
+        reading_ns=round(NS_PER_S / config.reading_tokens_per_s),
+    )
+
+
+def default_attributes(config: Config) -> dict[str, str]:
+    """Return the attributes of requests that do not set their own."""
+    values = {
+        "inference_path": config.inference_path,
+        "route": config.route,
+        "traffic_class": config.traffic_class,
+    }
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def with_parameters_of(
+    source: Callable[_Parameters, object],
+) -> Callable[[Callable[..., _Result]], Callable[_Parameters, _Result]]:
+    """
+    Return a decorator that gives a function the parameters of ``source``.
+
+    Type checkers, editors and ``help`` show them. The function receives only the arguments that
+    the caller has passed, so an omitted one differs from one that equals the default.
+    """
+
+    def decorate(function: Callable[..., _Result]) -> Callable[_Parameters, _Result]:
+        parameters = tuple(inspect.signature(source).parameters.values())
+        signature = inspect.signature(function).replace(parameters=parameters)
+        setattr(function, "__signature__", signature)  # noqa: B010, no function declares it
+        return cast("Callable[_Parameters, _Result]", function)
+
+    return decorate

@@ -32,7 +32,8 @@ from latspan._export import (
     otlp_span_exporter,
     resource_of,
 )
-from latspan._sdk._config import Config, Protocol, Signal
+from latspan._sdk._config import Config, is_exported, otlp_target
+from latspan._sdk._endpoints import Protocol, Signal
 from latspan._shown import address as shown_address
 from latspan._shown import foreign
 
@@ -108,8 +109,8 @@ _Send = Callable[[Config, Protocol, str | None], bool]
 
 
 def _delivery(config: Config, signal: Signal, send: _Send, timeout_s: float) -> Delivery:
-    protocol, endpoint = config.protocol_of(signal), config.endpoint_of(signal)
-    address = endpoint or _address_in_environment(signal, protocol)
+    target = otlp_target(config, signal)
+    protocol, address = target.protocol, target.address
 
     def told(arrived: bool | None, answer: str, hint: str | None = None) -> Delivery:
         return Delivery(signal, shown_address(address), protocol, arrived, answer, hint)
@@ -121,7 +122,7 @@ def _delivery(config: Config, signal: Signal, send: _Send, timeout_s: float) -> 
     if unreachable is not None:
         return told(False, *unreachable)
     with _heard() as words:
-        arrived = _within(timeout_s, lambda: send(config, protocol, endpoint))
+        arrived = _within(timeout_s, lambda: send(config, protocol, target.endpoint))
     if arrived:
         return told(True, "arrived")
     if words:
@@ -138,16 +139,7 @@ def _switched_off_by(config: Config, signal: Signal) -> str | None:
         return "OTEL_SDK_DISABLED is true"
     if not config.export_enabled:
         return "LATSPAN_EXPORT_ENABLED is false"
-    return None if config.exports(signal) else f"OTEL_{signal.upper()}_EXPORTER is none"
-
-
-def _address_in_environment(signal: Signal, protocol: Protocol) -> str:
-    """Return the address that an exporter uses if it reads the environment itself."""
-    own = os.environ.get(f"OTEL_EXPORTER_OTLP_{signal.upper()}_ENDPOINT", "").strip()
-    if own:
-        return own
-    shared = os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT", "").strip()
-    return shared if protocol == "grpc" else f"{shared.rstrip('/')}/v1/{signal}"
+    return None if is_exported(config, signal) else f"OTEL_{signal.upper()}_EXPORTER is none"
 
 
 def _unreachable(address: str, timeout_s: float) -> tuple[str, str] | None:

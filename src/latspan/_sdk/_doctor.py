@@ -14,7 +14,7 @@ from packaging.utils import canonicalize_name
 
 from latspan import _shown
 from latspan._instrument import Integration, IntegrationStatus, integrations
-from latspan._sdk._config import Config
+from latspan._sdk._config import Config, read_config
 from latspan._sdk._connectivity_probe import Delivery, deliveries
 from latspan._version import __version__
 
@@ -39,7 +39,7 @@ class Setting:
     A setting in effect.
 
     Args:
-        name: A field of :class:`latspan._sdk.Config`, or an OpenTelemetry variable.
+        name: A field of :class:`latspan.Config`, or an OpenTelemetry variable.
         value: Its value, secrets hidden.
         origin: The variable that set it, or ``default``. Code may override it.
     """
@@ -103,7 +103,7 @@ def examine(timeout_s: float) -> Examination:
     Raises:
         ConfigError: A setting in the environment is not valid.
     """
-    config = Config.of({})
+    config = read_config({})
     installed = list(distributions())
     ours = tuple(integrations())
     return Examination(

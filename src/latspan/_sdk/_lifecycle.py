@@ -5,15 +5,15 @@ from __future__ import annotations
 import atexit
 import os
 import threading
-from typing import TYPE_CHECKING, Final, Unpack
+from typing import TYPE_CHECKING, Final
 
 from latspan import _runtime
 from latspan._log import logger
+from latspan._sdk._config import Config, read_config, with_parameters_of
 
 if TYPE_CHECKING:
     # Importing `configure` must stay cheap; the assembled parts are imported when it runs.
     from latspan._recording import Snapshot
-    from latspan._sdk._config import ConfigFields
     from latspan._sdk._pipeline import Assembly
 
 __all__ = ["configure", "force_flush", "shutdown", "snapshot"]
@@ -37,7 +37,8 @@ def _unlock_in_child() -> None:
 os.register_at_fork(after_in_child=_unlock_in_child)
 
 
-def configure(**settings: Unpack[ConfigFields]) -> None:
+@with_parameters_of(Config)
+def configure(**settings: object) -> None:
     """
     Switch latspan on: ``latspan.configure(endpoint="http://localhost:4318")``.
 
@@ -48,8 +49,9 @@ def configure(**settings: Unpack[ConfigFields]) -> None:
     need not call this: it exports its own data, as a separate instance.
 
     Args:
-        settings: Fields of :class:`latspan._sdk.Config`. Omitted fields come from ``LATSPAN_*``
-            variables, then from defaults; ``OTEL_*`` variables keep their standard meaning.
+        settings: Fields of :class:`latspan.Config`, which describes each. Omitted ones come from
+            ``LATSPAN_*`` variables, then from defaults; ``OTEL_*`` variables keep their standard
+            meaning.
 
     Raises:
         ConfigError: A setting or an ``OTEL_*`` variable has an invalid value; the message has a
@@ -58,10 +60,9 @@ def configure(**settings: Unpack[ConfigFields]) -> None:
         MissingExtraError: A package that a setting needs is not installed.
     """
     global _live
-    from latspan._sdk._config import Config
     from latspan._sdk._pipeline import assemble
 
-    config = Config.of(settings)
+    config = read_config(settings)
     if os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         logger.info("OTEL_SDK_DISABLED is true: latspan stays off")
         return

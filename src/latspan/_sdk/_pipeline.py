@@ -14,7 +14,13 @@ from latspan._fork import this_process
 from latspan._operations import settle_left_calls
 from latspan._recording import Recorder
 from latspan._runtime import EmitEvent, Runtime, nobody_observes
-from latspan._sdk._config import Config
+from latspan._sdk._config import (
+    Config,
+    default_attributes,
+    expectations,
+    is_exported,
+    otlp_target,
+)
 from latspan._sdk._content import Capture, capture, token_counter
 from latspan._sdk._exit_hooks import run_before_a_child_ends
 from latspan._sdk._per_process import PerProcess
@@ -22,7 +28,7 @@ from latspan._sdk._propagation import propagates
 from latspan._sdk._span_routing import Sinks
 from latspan._sdk._worker import Worker
 from latspan._spans import NoSink, SpanSink
-from latspan._units import NS_PER_S
+from latspan._units import NS_PER_S, from_unit
 from latspan.errors import ConfigError, LatspanError
 
 if TYPE_CHECKING:
@@ -218,8 +224,8 @@ def _assembled(config: Config, at_end: Callable[[], None], undo: ExitStack) -> A
         settle=worker.submit,
         drain=drain,
         propagate=config.propagate and propagates(),
-        defaults=config.defaults,
-        expected=config.expected,
+        defaults=default_attributes(config),
+        expected=expectations(config),
         count_tokens=_token_counter(config, worker),
         captures_content=captured.on_spans,
         captures_media=config.capture_media,
@@ -311,19 +317,19 @@ def _private_spans(
     undo: ExitStack,
 ) -> tuple[SpanSink, SpanExport | None, TracerProvider | None]:
     """Return the sink for spans if the application has no provider, and what exports them."""
-    if not config.exports("traces"):
+    if not is_exported(config, "traces"):
         return NoSink(), None, None
     from opentelemetry.sdk.trace import TracerProvider
 
     from latspan._export import PrivateSink, otlp_spans
     from latspan._sdk._span_export import SpanExport
 
-    protocol, endpoint = config.protocol_of("traces"), config.endpoint_of("traces")
+    target = otlp_target(config, "traces")
     # Only a global provider's users hold it after this: in a forked child, a provider looks up its
     # resource on threads, immediately.
     provider = TracerProvider(resource=resource(), shutdown_on_exit=False)
     spans = SpanExport(
-        lambda: otlp_spans(protocol, endpoint),
+        lambda: otlp_spans(target.protocol, target.endpoint),
         resource=resource,
         on_start=lambda: run_before_a_child_ends(at_end),
     )
@@ -343,14 +349,14 @@ def _events(
         return None, None
     from latspan._sdk._events import Events
 
-    if not config.exports("logs"):
+    if not is_exported(config, "logs"):
         return Events(None), None
     from latspan._export import event_batches, event_record, otlp_events
     from latspan._sdk._span_export import SpanExport
 
-    protocol, endpoint = config.protocol_of("logs"), config.endpoint_of("logs")
+    target = otlp_target(config, "logs")
     export = SpanExport(
-        lambda: otlp_events(protocol, endpoint),
+        lambda: otlp_events(target.protocol, target.endpoint),
         on_start=lambda: run_before_a_child_ends(at_end),
         batches=event_batches(),
         signal="events",
@@ -365,7 +371,9 @@ def _sampling(config: Config, private: SpanSink) -> SamplingSink | None:
         return None
     from latspan._sampling import SamplingSink
 
-    return SamplingSink(private, config.tail_sampling_ratio, config.slow_ns)
+    slow_ms = config.tail_sampling_slow_ms
+    slow_ns = None if slow_ms is None else from_unit(slow_ms, "ms")
+    return SamplingSink(private, config.tail_sampling_ratio, slow_ns)
 
 
 def _readings(
@@ -406,8 +414,8 @@ def _intervals(
     undo: ExitStack,
 ) -> PerProcess[IntervalExport] | None:
     """Return what exports the recorder's intervals; ``None`` if no export of them is configured."""
-    metrics = config.exports("metrics")
-    payloads = config.export_raw_histograms and config.exports("logs")
+    metrics = is_exported(config, "metrics")
+    payloads = config.export_raw_histograms and is_exported(config, "logs")
     folder = config.histogram_log_dir
     if not metrics and not payloads and folder is None:
         return None
@@ -420,11 +428,11 @@ def _intervals(
             yield _export.HistogramLogs(folder)
         exact = _payloads(config, resource) if payloads else None
         if metrics:
-            protocol = config.protocol_of("metrics")
-            session = None if protocol == "grpc" else _export.http_session("METRICS")
+            target = otlp_target(config, "metrics")
+            session = None if target.protocol == "grpc" else _export.http_session("METRICS")
             yield _export.OtlpMetrics(
                 recorder,
-                _export.otlp_metric_exporter(protocol, config.endpoint_of("metrics"), session),
+                _export.otlp_metric_exporter(target.protocol, target.endpoint, session),
                 session=session,
                 resource=resource,
                 about=lambda: (*readings(), *(() if exact is None else exact.readings())),
@@ -457,7 +465,7 @@ def _intervals(
 def _payloads(config: Config, resource: Callable[[], Resource]) -> OtlpPayloads:
     from latspan import _export
 
-    protocol = config.protocol_of("logs")
-    session = None if protocol == "grpc" else _export.http_session("LOGS")
-    exporter = _export.otlp_log_exporter(protocol, config.endpoint_of("logs"), session)
+    target = otlp_target(config, "logs")
+    session = None if target.protocol == "grpc" else _export.http_session("LOGS")
+    exporter = _export.otlp_log_exporter(target.protocol, target.endpoint, session)
     return _export.OtlpPayloads(exporter, session=session, resource=resource)

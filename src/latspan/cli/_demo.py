@@ -187,14 +187,14 @@ def _printer() -> Callable[[Snapshot], None]:
     except MissingExtraError as error:
         # The demo needs more than the drawing package: its own extra includes all of them.
         raise MissingExtraError(error.package, extra="demo") from error
-    from latspan._sdk import Config
+    from latspan._sdk import expectations, read_config
 
     def show(snapshot: Snapshot) -> None:
         from rich.console import Console
 
         with output() as out:
             console = Console(highlight=False, file=out)
-            console.print(CallsReport(snapshot, Config.of({}).expected), crop=False)
+            console.print(CallsReport(snapshot, expectations(read_config({}))), crop=False)
 
     return show
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from dataclasses import fields
 from typing import Any
@@ -10,8 +11,8 @@ import pytest
 from opentelemetry.sdk.trace import TracerProvider
 
 from latspan._metrics import Expectations
-from latspan._sdk import Config
-from latspan._sdk._config import ConfigFields
+from latspan._sdk import Config, configure, expectations, read_config
+from latspan._sdk._config import default_attributes, otlp_target
 from latspan.errors import ConfigError, UnknownNameError
 
 FROM_ENVIRONMENT: dict[str, tuple[str, Any]] = {
@@ -53,7 +54,7 @@ def test_every_field_has_a_variable(field: str) -> None:
     """``LATSPAN_`` and the field's name in upper case; spaces around the value are ignored."""
     text, value = FROM_ENVIRONMENT[field]
 
-    config = Config.of({}, {f"LATSPAN_{field.upper()}": f" {text} "})
+    config = read_config({}, {f"LATSPAN_{field.upper()}": f" {text} "})
 
     assert getattr(config, field) == value
     assert getattr(Config(), field) != value
@@ -69,7 +70,7 @@ def test_arguments_take_priority_over_the_environment(field: str) -> None:
     """Even if the argument equals the default, and even if the variable is invalid."""
     default = getattr(Config(), field)
 
-    config = Config.of({field: default}, {f"LATSPAN_{field.upper()}": "\0"})
+    config = read_config({field: default}, {f"LATSPAN_{field.upper()}": "\0"})
 
     assert config == Config()
 
@@ -77,20 +78,20 @@ def test_arguments_take_priority_over_the_environment(field: str) -> None:
 @pytest.mark.parametrize("field", FROM_ENVIRONMENT)
 def test_an_empty_variable_counts_as_unset(field: str) -> None:
     """This is also the rule for ``OTEL_*`` variables."""
-    assert Config.of({}, {f"LATSPAN_{field.upper()}": ""}) == Config()
+    assert read_config({}, {f"LATSPAN_{field.upper()}": ""}) == Config()
 
 
 def test_a_provider_cannot_be_set_by_a_variable() -> None:
     """It can only be an argument."""
     provider = TracerProvider(shutdown_on_exit=False)
 
-    assert Config.of({}, {"LATSPAN_TRACER_PROVIDER": "x"}).tracer_provider is None
-    assert Config.of({"tracer_provider": provider}, {}).tracer_provider is provider
+    assert read_config({}, {"LATSPAN_TRACER_PROVIDER": "x"}).tracer_provider is None
+    assert read_config({"tracer_provider": provider}, {}).tracer_provider is provider
 
 
 def test_all_records_can_be_kept() -> None:
     """``None`` as an argument is ``all`` in the environment."""
-    assert Config.of({}, {"LATSPAN_KEEP_RECORDS": "all"}).keep_records is None
+    assert read_config({}, {"LATSPAN_KEEP_RECORDS": "all"}).keep_records is None
 
 
 @pytest.mark.parametrize(
@@ -164,7 +165,7 @@ def test_an_endpoint_with_a_query_is_refused_without_showing_the_query(endpoint:
 def test_an_impossible_value_is_refused(field: str, value: object) -> None:
     """The message names the field and the value, and has a hint."""
     with pytest.raises(ConfigError) as caught:
-        Config.of({field: value}, {})
+        read_config({field: value}, {})
 
     assert field in caught.value.message
     assert str(value) in caught.value.message
@@ -174,7 +175,7 @@ def test_an_impossible_value_is_refused(field: str, value: object) -> None:
 def test_a_directory_name_with_a_null_character_is_refused() -> None:
     """The message shows it escaped."""
     with pytest.raises(ConfigError, match=r"histogram_log_dir is 'logs\\x00'"):
-        Config.of({"histogram_log_dir": "logs\0"}, {})
+        read_config({"histogram_log_dir": "logs\0"}, {})
 
 
 def test_the_largest_and_smallest_numbers_do_not_overflow() -> None:
@@ -186,8 +187,8 @@ def test_the_largest_and_smallest_numbers_do_not_overflow() -> None:
         "tail_sampling_slow_ms",
     )
     for value in (1e-9, 1e12):
-        config = Config.of({**dict.fromkeys(times, value), "reading_tokens_per_s": value}, {})
-        assert config.expected.stall_ns == config.slow_ns == round(value * 1e6)
+        config = read_config({**dict.fromkeys(times, value), "reading_tokens_per_s": value}, {})
+        assert expectations(config).stall_ns == round(value * 1e6)
 
 
 @pytest.mark.parametrize(
@@ -216,7 +217,7 @@ def test_the_endpoint_of_every_signal_is_checked(
 ) -> None:
     """The message names the variable."""
     with pytest.raises(ConfigError) as caught:
-        Config.of(settings, environment)
+        read_config(settings, environment)
 
     assert caught.value.message.startswith(f"{refused} is '{environment[refused]}'")
     assert caught.value.hint
@@ -236,14 +237,14 @@ def test_an_unused_endpoint_or_a_grpc_target_is_not_refused(
     settings: dict[str, Any], environment: dict[str, str]
 ) -> None:
     """Only endpoints that an exporter would use are checked, by the rules of its protocol."""
-    Config.of(settings, environment)
+    read_config(settings, environment)
 
 
 def test_an_unknown_protocol_is_ignored_with_a_warning(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """As the specification requires; one warning for all signals."""
-    Config.of({}, {"OTEL_EXPORTER_OTLP_PROTOCOL": "http/jason"})
+    read_config({}, {"OTEL_EXPORTER_OTLP_PROTOCOL": "http/jason"})
 
     assert caplog.messages == [
         "OTEL_EXPORTER_OTLP_PROTOCOL is 'http/jason', not one of http/protobuf, grpc: it is ignored"
@@ -269,7 +270,7 @@ def test_an_unreadable_variable_is_refused(field: str, text: str) -> None:
     variable = f"LATSPAN_{field.upper()}"
 
     with pytest.raises(ConfigError) as caught:
-        Config.of({}, {variable: text})
+        read_config({}, {variable: text})
 
     assert caught.value.message == f"{variable} is '{text}'"
     assert caught.value.hint
@@ -278,7 +279,7 @@ def test_an_unreadable_variable_is_refused(field: str, text: str) -> None:
 def test_an_unknown_setting_is_refused() -> None:
     """The hint lists all settings."""
     with pytest.raises(UnknownNameError) as caught:
-        Config.of({"endpont": "http://localhost:4318"}, {})
+        read_config({"endpont": "http://localhost:4318"}, {})
 
     assert caught.value.message == "no setting 'endpont'"
     assert caught.value.hint is not None
@@ -312,7 +313,7 @@ def test_the_protocol_follows_from_setting_variable_and_port(
     config: Config, environment: dict[str, str], protocol: str
 ) -> None:
     """The setting has priority over OpenTelemetry's variables, and these over the port."""
-    assert config.protocol_of("traces", environment) == protocol
+    assert otlp_target(config, "traces", environment).protocol == protocol
 
 
 @pytest.mark.parametrize(
@@ -342,23 +343,28 @@ def test_the_endpoint_for_traces(
     config: Config, environment: dict[str, str], endpoint: str | None
 ) -> None:
     """``None`` means that the exporter reads the same variables itself."""
-    assert config.endpoint_of("traces", environment) == endpoint
+    assert otlp_target(config, "traces", environment).endpoint == endpoint
 
 
 def test_metrics_have_their_own_path() -> None:
     """One endpoint serves both signals."""
-    assert Config(endpoint="http://c").endpoint_of("metrics", {}) == "http://c/v1/metrics"
+    assert otlp_target(Config(endpoint="http://c"), "metrics", {}).endpoint == "http://c/v1/metrics"
 
 
-def test_configure_accepts_every_field() -> None:
-    """The typed keyword arguments of ``configure`` are the fields of a configuration."""
-    assert set(ConfigFields.__annotations__) == {field.name for field in fields(Config)}
+def test_configure_shows_every_field_in_its_signature() -> None:
+    """``help(latspan.configure)`` shows keyword-only parameters with the defaults."""
+    shown = inspect.signature(configure)
+
+    assert shown.parameters == inspect.signature(Config).parameters
+    assert shown.parameters["metrics_scale"].kind is inspect.Parameter.KEYWORD_ONLY
+    assert shown.parameters["metrics_scale"].default == 8
+    assert shown.return_annotation == "None"
 
 
 def test_default_request_attributes() -> None:
     """Only those that are set."""
-    assert Config().defaults == {}
-    assert Config(inference_path="a", traffic_class="b").defaults == {
+    assert default_attributes(Config()) == {}
+    assert default_attributes(Config(inference_path="a", traffic_class="b")) == {
         "inference_path": "a",
         "traffic_class": "b",
     }
@@ -372,7 +378,7 @@ def test_stream_expectations_are_converted_to_nanoseconds() -> None:
         token_target_ms=1e-9,
         reading_tokens_per_s=12.5,
     )
-    assert config.expected == Expectations(
+    assert expectations(config) == Expectations(
         stall_ns=500_000, first_token_ns=800_000_000, token_ns=1, reading_ns=80_000_000
     )
-    assert Config().expected == Expectations()
+    assert expectations(Config()) == Expectations()

@@ -1,0 +1,261 @@
+"""Kinds of settings: how a ``LATSPAN_*`` variable is parsed, and which values are valid."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple, TypeVar, cast
+
+from latspan._scraping import address_of
+from latspan._sdk._endpoints import check_base
+from latspan.errors import ConfigError
+
+__all__ = [
+    "SettingKind",
+    "addresses",
+    "choice",
+    "endpoint",
+    "folder",
+    "fraction",
+    "integer",
+    "kind_of",
+    "number",
+    "provider",
+    "switch",
+    "text",
+]
+
+_METADATA: Final = "latspan.kind"
+_TRUE: Final = frozenset({"true", "1", "yes", "on"})
+_FALSE: Final = frozenset({"false", "0", "no", "off"})
+
+_Value = TypeVar("_Value")
+
+
+class SettingKind(NamedTuple):
+    """
+    Kind of a setting. Both functions raise ``ConfigError`` with a hint.
+
+    Args:
+        check: Called with the name of the setting and its value; raises if the value is not valid.
+            Not every caller is type-checked, so it accepts any object.
+        parse: Called with the name of the variable and its text, which is not empty; returns the
+            value, or raises if the text cannot be converted. ``None`` if there is no variable.
+    """
+
+    check: Callable[[str, object], None]
+    parse: Callable[[str, str], object] | None
+
+
+def kind_of(field: dataclasses.Field[Any]) -> SettingKind:
+    """Return the kind of a field that one of the functions below has created."""
+    return field.metadata[_METADATA]
+
+
+def _field(
+    default: _Value,
+    check: Callable[[str, object], None],
+    parse: Callable[[str, str], object] | None,
+) -> _Value:
+    metadata = {_METADATA: SettingKind(check, parse)}
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+def text(default: str | None = None) -> str | None:
+    """Return a field for a string; ``None`` means that it is not set."""
+    return _field(default, _check_text, _parse_text)
+
+
+def choice(default: _Value, *choices: str) -> _Value:
+    """Return a field for one of ``choices``; ``None`` means that it is not set."""
+
+    def check(name: str, value: object) -> None:
+        if value is not None and value not in choices:
+            raise ConfigError(f"{name} is '{value}'", hint=f"use one of {', '.join(choices)}")
+
+    return _field(default, check, _parse_text)
+
+
+def switch(default: bool) -> bool:
+    """Return a field for a boolean."""
+    return _field(default, _check_switch, _parse_switch)
+
+
+def number(default: _Value, *, least: float, most: float) -> _Value:
+    """
+    Return a field for a number in [least, most].
+
+    Args:
+        default: Default; if it is ``None``, the setting may be ``None``.
+        least: Minimum, greater than 0.
+        most: Maximum. No value computed from a valid setting overflows.
+    """
+
+    def check(name: str, value: object) -> None:
+        if default is None and value is None:
+            return
+        if not (_is_number(value) and least <= cast("float", value) <= most):
+            raise ConfigError(
+                f"{name} is {value!r}",
+                hint=f"use a number greater than 0, from {least:g} to {most:g}",
+            )
+
+    return _field(default, check, _parse_number)
+
+
+def fraction(default: float) -> float:
+    """Return a field for a fraction in (0, 1]."""
+    return _field(default, _check_fraction, _parse_number)
+
+
+def integer(
+    default: int, *, least: int, most: float = math.inf, word_for_none: str | None = None
+) -> int:
+    """
+    Return a field for an integer in [least, most].
+
+    Args:
+        default: Default.
+        least: Minimum.
+        most: Maximum.
+        word_for_none: Text of the variable that stands for ``None``, if ``None`` is valid.
+    """
+
+    def check(name: str, value: object) -> None:
+        if value is None and word_for_none:
+            return
+        if not (type(value) is int and least <= value <= min(most, sys.maxsize)):
+            reach = f"of {least} or more" if most == math.inf else f"from {least} to {most}"
+            other = f", or None for {word_for_none}" if word_for_none else ""
+            raise ConfigError(f"{name} is {value!r}", hint=f"use an integer {reach}{other}")
+
+    def parse(variable: str, text: str) -> int | None:
+        if word_for_none and text.lower() == word_for_none:
+            return None
+        return _converted(int, variable, text)
+
+    return _field(default, check, parse)
+
+
+def endpoint() -> str | None:
+    """Return a field for the address of an OTLP collector; ``None`` means that it is not set."""
+
+    def check(name: str, value: object) -> None:
+        if value is not None:
+            check_base(name, value)
+
+    return _field(None, check, _parse_text)
+
+
+def folder() -> str | None:
+    """Return a field for the path of a folder; ``None`` means that it is not set."""
+    return _field(None, _check_folder, _parse_text)
+
+
+def addresses() -> Sequence[str]:
+    """Return a field for a list of server addresses; commas separate them in the variable."""
+    return _field((), _check_addresses, _parse_list)
+
+
+def provider() -> Any:
+    """Return a field for a tracer provider; ``None`` means that it is not set."""
+    return _field(None, _check_provider, None)
+
+
+def _check_text(name: str, value: object) -> None:
+    if value is not None and not isinstance(value, str):
+        raise ConfigError(f"{name} is {value!r}, which is not a string", hint="use a str, or None")
+
+
+def _check_switch(name: str, value: object) -> None:
+    if not isinstance(value, bool):
+        raise ConfigError(f"{name} is {value!r}", hint="use True or False")
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _check_fraction(name: str, value: object) -> None:
+    if not (_is_number(value) and 0 < cast("float", value) <= 1):
+        raise ConfigError(
+            f"{name} is {value!r}",
+            hint="use a number greater than 0 and at most 1, for example 0.05 for one trace in"
+            " twenty; OTEL_TRACES_EXPORTER=none exports no spans",
+        )
+
+
+def _check_folder(name: str, value: object) -> None:
+    """Raise if ``value`` can never be a folder; a missing folder is created later."""
+    if value is None:
+        return
+    try:
+        path = Path(cast("str", value))
+        nearest = next(each for each in (path, *path.parents) if each.exists())
+        usable = nearest.is_dir() and "\0" not in str(path)
+    except (OSError, TypeError):
+        # It is not a path, or a parent folder is not accessible.
+        usable = False
+    if not usable:
+        raise ConfigError(
+            f"{name} is '{value}', which is not a folder",
+            hint="use the path of a folder; each process creates its own file in it",
+        )
+
+
+def _check_addresses(name: str, value: object) -> None:
+    hint = "for example ['http://127.0.0.1:8080']; http:// or https://, without a user name"
+    # A string is a sequence too: of characters.
+    if isinstance(value, str) or not isinstance(value, Sequence):
+        # The value is not shown, here and below, because it may contain a password.
+        raise ConfigError(f"{name} is not a list of addresses", hint=hint)
+    for position, address in enumerate(cast("Sequence[object]", value), start=1):
+        try:
+            address_of(str(address))
+        except ValueError:
+            raise ConfigError(f"{name}: item {position} is not an address", hint=hint) from None
+
+
+def _check_provider(name: str, value: object) -> None:
+    if value is None:
+        return
+    from opentelemetry.trace import TracerProvider
+
+    if not isinstance(value, TracerProvider):
+        raise ConfigError(
+            f"{name} is {value!r}, which is not a TracerProvider",
+            hint="use an instance of opentelemetry.trace.TracerProvider, for example"
+            " opentelemetry.sdk.trace.TracerProvider()",
+        )
+
+
+def _parse_text(_variable: str, text: str) -> str:
+    return text
+
+
+def _parse_list(_variable: str, text: str) -> tuple[str, ...]:
+    return tuple(each.strip() for each in text.split(",") if each.strip())
+
+
+def _parse_switch(variable: str, text: str) -> bool:
+    lowered = text.lower()
+    if lowered in _TRUE | _FALSE:
+        return lowered in _TRUE
+    raise ConfigError(f"{variable} is '{text}'", hint="use true or false")
+
+
+def _parse_number(variable: str, text: str) -> float:
+    return _converted(float, variable, text)
+
+
+_Number = TypeVar("_Number", int, float)
+
+
+def _converted(to: type[_Number], variable: str, text: str) -> _Number:
+    try:
+        return to(text)
+    except ValueError:
+        raise ConfigError(f"{variable} is '{text}'", hint="use a number") from None
