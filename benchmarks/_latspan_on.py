@@ -53,7 +53,7 @@ def own_provider() -> Generator[On]:
     exporter = InMemorySpanExporter()
     spans = SpanExport(lambda: OtlpSpans(exporter))
     sink = PrivateSink(TracerProvider(shutdown_on_exit=False), spans.take)
-    worker = Worker(patient=True)
+    worker = Worker(polling=True)
     runtime = _runtime_of(worker, lambda: sink)
     try:
         yield On(runtime, runtime.recorder, spans, exporter)
@@ -69,7 +69,7 @@ def application_provider() -> Generator[On]:
     processor = BatchSpanProcessor(exporter)
     provider = TracerProvider(shutdown_on_exit=False)
     provider.add_span_processor(processor)
-    worker = Worker(patient=True)
+    worker = Worker(polling=True)
     runtime = _runtime_of(worker, Sinks(NoSink(), provider))
     try:
         yield On(runtime, runtime.recorder, processor, exporter)
@@ -83,6 +83,6 @@ def _runtime_of(worker: Worker, sink: Callable[[], SpanSink]) -> Runtime:
         clock=SystemClock(),
         recorder=Recorder(SystemClock()),
         sink=sink,
-        settle=worker.submit,
+        enqueue=worker.submit,
         drain=worker.drain,
     )

@@ -197,7 +197,7 @@ class _Patient:
 
 def _by_end(openai: OpenAI, on: On) -> Callable[[], float]:
     ends: list[Callable[[], None]] = []
-    runtime = replace(on.runtime, sink=lambda: _Patient(on.runtime.sink()), settle=ends.append)
+    runtime = replace(on.runtime, sink=lambda: _Patient(on.runtime.sink()), enqueue=ends.append)
 
     def measured() -> float:
         _runtime.install(runtime)

@@ -46,7 +46,7 @@ from _bench import Row, Scale, Target, added, figure, interleaved, scattered_hea
 from _openai import MESSAGES, async_client, client, stream_of
 from latspan import _runtime
 from latspan._clock import SystemClock
-from latspan._instrument import aiterate, iterate, open_call, watch
+from latspan._instrument import aiter_tracked, iter_tracked, open_call, track_stream
 from latspan._operations import ModelCall
 from latspan._recording import Recorder
 from latspan._runtime import Runtime
@@ -232,7 +232,7 @@ def _after_the_end(chunks: list[Any], repeats: int) -> Row:
         with _runtime.overridden(concluding):
             watching, stream = _watched()
             before = 0
-            for _ in iterate(iter(chunks), watching, stream):
+            for _ in iter_tracked(iter(chunks), watching, stream):
                 before = time.thread_time_ns()
             recorder.swap_interval()
             return _us_a_chunk(before, time.thread_time_ns())
@@ -256,12 +256,12 @@ class _Stream:
 
 def _watched() -> tuple[Any, _Stream]:
     call = open_call(
-        operation="chat", provider="openai", model="m", dialect=OPENAI_CHAT, streamed=True
+        operation="chat", provider="openai", model="m", api_format=OPENAI_CHAT, streamed=True
     )
     assert isinstance(call, ModelCall)  # noqa: S101 - configured above
     call.returned()
     stream = _Stream()
-    return watch(call, OPENAI_CHAT, stream), stream
+    return track_stream(call, OPENAI_CHAT, stream), stream
 
 
 def _plain_loop(chunks: list[Any]) -> Callable[[], float]:
@@ -276,7 +276,7 @@ def _plain_loop(chunks: list[Any]) -> Callable[[], float]:
 
 def _hooked_loop(chunks: list[Any]) -> Callable[[], float]:
     def measured() -> float:
-        hooked = iterate(iter(chunks), *_watched())
+        hooked = iter_tracked(iter(chunks), *_watched())
         before = time.thread_time_ns()
         for _ in islice(hooked, _LOOP):
             pass
@@ -307,4 +307,4 @@ def _plain_async_loop(chunks: list[Any], runner: asyncio.Runner) -> Callable[[],
 
 
 def _hooked_async_loop(chunks: list[Any], runner: asyncio.Runner) -> Callable[[], float]:
-    return lambda: runner.run(_timed(aiterate(_served(chunks), *_watched())))
+    return lambda: runner.run(_timed(aiter_tracked(_served(chunks), *_watched())))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from collections.abc import Callable, Sequence
@@ -70,6 +71,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         (kept if runs_alone is (phase == "alone") else left_out).append(item)
     items[:] = kept
     config.hook.pytest_deselected(items=left_out)
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """
+    Exempt what exists before the first test from garbage collection.
+
+    Many tests collect garbage. All libraries and test modules are imported by now, and looking
+    through their objects takes 0.3 s each time.
+    """
+    del session
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_terminal_summary(

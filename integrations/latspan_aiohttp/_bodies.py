@@ -66,16 +66,16 @@ def follow_content(response: ClientResponse, exchange: Exchange) -> None:
     """
     content = response.content
     content.on_eof(functools.partial(_received, exchange))
-    watching = body_tracker(response)
-    if watching is None:
+    tracker = body_tracker(response)
+    if tracker is None:
         return
     if content.at_eof() or response.status == _SWITCHING_PROTOCOLS:
         # There is nothing to read. Several responses may share one reader for an empty body, so
         # it must not be an entry of `followed`.
-        watching.ended(watching.call.now())
+        tracker.ended(tracker.call.now())
         return
     key = id(content)
-    followed[key] = watching, weakref.ref(response)
+    followed[key] = tracker, weakref.ref(response)
     weakref.finalize(response, followed.pop, key, None).atexit = False
 
 
@@ -84,7 +84,7 @@ def _received(exchange: Exchange) -> None:
     exchange.attempt.body_end_ns = exchange.call.now()
 
 
-def _watching(content: StreamReader) -> BodyTracker | None:
+def _tracker(content: StreamReader) -> BodyTracker | None:
     found = followed.get(id(content))
     return None if found is None else found[0]
 
@@ -94,16 +94,16 @@ def _reading_of(original: Callable[..., Awaitable[bytes]]) -> Callable[..., Awai
 
     @functools.wraps(original)
     async def read(self: StreamReader, *args: Any, **kwargs: Any) -> bytes:
-        watching = _watching(self)
-        if watching is None:
+        tracker = _tracker(self)
+        if tracker is None:
             return await original(self, *args, **kwargs)
-        before = watching.call.now()
+        before = tracker.call.now()
         try:
             data = await original(self, *args, **kwargs)
         except BaseException as error:
-            _failed(watching, self, before, error)
+            _failed(tracker, self, before, error)
             raise
-        _heard(watching, self, before, data)
+        _heard(tracker, self, before, data)
         return data
 
     return read
@@ -131,16 +131,16 @@ def _readchunk_of(
 
     @functools.wraps(original)
     async def readchunk(self: StreamReader) -> tuple[bytes, bool]:
-        watching = _watching(self)
-        if watching is None:
+        tracker = _tracker(self)
+        if tracker is None:
             return await original(self)
-        before = watching.call.now()
+        before = tracker.call.now()
         try:
             chunk = await original(self)
         except BaseException as error:
-            _failed(watching, self, before, error)
+            _failed(tracker, self, before, error)
             raise
-        _heard(watching, self, before, chunk[0])
+        _heard(tracker, self, before, chunk[0])
         return chunk
 
     return readchunk
@@ -151,33 +151,33 @@ def _read_nowait_of(original: Callable[..., bytes]) -> Callable[..., bytes]:
 
     @functools.wraps(original)
     def read_nowait(self: StreamReader, n: int = -1) -> bytes:
-        watching = _watching(self)
-        if watching is None:
+        tracker = _tracker(self)
+        if tracker is None:
             return original(self, n)
-        before = watching.call.now()
+        before = tracker.call.now()
         data = original(self, n)
-        _heard(watching, self, before, data)
+        _heard(tracker, self, before, data)
         return data
 
     return read_nowait
 
 
-def _heard(watching: BodyTracker, content: StreamReader, before_ns: int, data: bytes) -> None:
+def _heard(tracker: BodyTracker, content: StreamReader, before_ns: int, data: bytes) -> None:
     """Record a read that did not fail."""
     if data:
-        watching.read(before_ns, data)
+        tracker.read(before_ns, data)
     elif content.at_eof():
-        watching.ended(before_ns)
+        tracker.ended(before_ns)
 
 
 def _failed(
-    watching: BodyTracker, content: StreamReader, before_ns: int, error: BaseException
+    tracker: BodyTracker, content: StreamReader, before_ns: int, error: BaseException
 ) -> None:
     """Record a failed read; after a cancelled or refused read the body can still be read."""
     if isinstance(error, asyncio.CancelledError | GeneratorExit):
-        watching.interrupted(before_ns, error)
+        tracker.interrupted(before_ns, error)
     elif not (isinstance(error, RuntimeError) and _is_waited_for(content)):
-        watching.failed(before_ns, error)
+        tracker.failed(before_ns, error)
 
 
 def _is_waited_for(content: StreamReader) -> bool:
@@ -195,30 +195,30 @@ class _Iterated:
         read: A method of the reader.
         content: The reader.
         response: The response, kept alive while its body is iterated.
-        watching: The tracker of its body.
+        tracker: The tracker of its body.
     """
 
-    __slots__ = ("__weakref__", "_content", "_iterator", "_read", "_response", "_watching")
+    __slots__ = ("__weakref__", "_content", "_iterator", "_read", "_response", "_tracker")
 
     def __init__(
         self,
         read: Callable[[], Awaitable[Any]],
         content: StreamReader,
         response: ClientResponse,
-        watching: BodyTracker,
+        tracker: BodyTracker,
     ) -> None:
         self._read = read
         self._content = content
         self._response = response
-        self._watching = watching
+        self._tracker = tracker
         self._iterator = object()
-        weakref.finalize(self, watching.left, self._iterator).atexit = False
+        weakref.finalize(self, tracker.left, self._iterator).atexit = False
 
     def __call__(self) -> Awaitable[Any]:
         if not _is_waited_for(self._content):
             # If another read is waiting, aiohttp refuses this one, so it does not count as the
             # start of an iteration, and dropping this iterator does not leave the body unread.
-            self._watching.begins(self._iterator)
+            self._tracker.begins(self._iterator)
         return self._read()
 
     readchunk = __call__
@@ -249,20 +249,20 @@ def _closing_of(original: Callable[[ClientResponse], Any]) -> Callable[[ClientRe
 
     @functools.wraps(original)
     def close(self: ClientResponse) -> Any:
-        watching = body_tracker(self)
-        if watching is None:
+        tracker = body_tracker(self)
+        if tracker is None:
             return original(self)
         # A body counts as complete if nothing is left of it, even if the caller has not read the
         # end mark. The content of a redirect is in its headers, and aiohttp drops its body unread.
         whole = self.content.at_eof() or self.status in _REDIRECTS
-        watching.closing()
+        tracker.closing()
         try:
             return original(self)
         finally:
             if whole:
-                watching.ended(watching.call.now())
+                tracker.ended(tracker.call.now())
             else:
-                watching.closed()
+                tracker.closed()
 
     return close
 
@@ -273,9 +273,9 @@ def _entering_of(original: Callable[[Any], Awaitable[Any]]) -> Callable[[Any], A
     @functools.wraps(original)
     async def enter(self: Any) -> Any:
         entered = await original(self)
-        watching = body_tracker(entered)
-        if watching is not None:
-            watching.entered()
+        tracker = body_tracker(entered)
+        if tracker is not None:
+            tracker.entered()
         return entered
 
     return enter

@@ -20,9 +20,9 @@ from latspan._instrument import (
     port_of,
 )
 from latspan._segments import SegmentName
-from latspan_aiohttp import _try
+from latspan_aiohttp import _attempt
+from latspan_aiohttp._attempt import Try
 from latspan_aiohttp._bodies import follow_content
-from latspan_aiohttp._try import Try
 
 __all__ = ["patch_transport"]
 
@@ -130,7 +130,7 @@ async def _connect(
 
 def _begin(request: Any) -> Try | None:
     # A request that is sent again is a new attempt, so the previous one is removed.
-    if not _try.put(request, None):
+    if not _attempt.put(request, None):
         return None
     with handle_internal_errors("the start of a request"):
         url = request.url
@@ -151,7 +151,7 @@ def _begin(request: Any) -> Try | None:
         )
         if exchange is not None:
             tried = Try(exchange, secure=secure)
-            _try.put(request, tried)
+            _attempt.put(request, tried)
             return tried
     return None
 
@@ -196,7 +196,7 @@ def _wrap_create_connection(
     wrapped: Wrapped, instance: Any, args: Positional, kwargs: Named
 ) -> Awaitable[Any]:
     """Replace ``TCPConnector._wrap_create_connection``, which opens a socket, then TLS."""
-    tried = _try.of(kwargs.get("req"))
+    tried = _attempt.of(kwargs.get("req"))
     # An event loop calls the protocol factory when the socket is connected. If the loop opens the
     # socket itself, as with aiohttp before 3.10, only asyncio's own loop is known to do so.
     if tried is None or not ("addr_infos" in kwargs or _is_asyncios(instance)):
@@ -216,7 +216,7 @@ def _is_asyncios(connector: Any) -> bool:
 
 async def _send(wrapped: Wrapped, instance: Any, args: Positional, kwargs: Named) -> Any:
     """Replace ``ClientRequest.send``, which writes the headers."""
-    tried = _try.of(instance)
+    tried = _attempt.of(instance)
     if tried is None:
         return await wrapped(*args, **kwargs)
     attempt = tried.exchange.attempt
@@ -226,7 +226,7 @@ async def _send(wrapped: Wrapped, instance: Any, args: Positional, kwargs: Named
         response = await wrapped(*args, **kwargs)
     if not tried.writes_body:
         tried.sent()
-    _try.put(response, tried)
+    _attempt.put(response, tried)
     return response
 
 
@@ -254,7 +254,7 @@ def _write_bytes(
     wrapped: Wrapped, instance: Any, args: Positional, kwargs: Named
 ) -> Awaitable[Any]:
     """Replace ``ClientRequest.write_bytes``, which aiohttp runs as a task."""
-    tried = _try.of(instance)
+    tried = _attempt.of(instance)
     written = wrapped(*args, **kwargs)
     if tried is None:
         return written
@@ -270,7 +270,7 @@ async def _written(written: Awaitable[Any], tried: Try) -> Any:
 
 async def _start(wrapped: Wrapped, instance: Any, args: Positional, kwargs: Named) -> Any:
     """Replace ``ClientResponse.start``, which waits for the response headers."""
-    tried = _try.of(instance)
+    tried = _attempt.of(instance)
     if tried is None:
         return await wrapped(*args, **kwargs)
     with _failing(tried):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from latspan.integrations import (
-    Answers,
     Instrumentor,
+    MethodWrappers,
     Patches,
     UnderlyingClient,
     patch_request_builder,
@@ -36,7 +36,7 @@ class AnthropicInstrumentor(Instrumentor):
 
         from latspan_anthropic import _messages
 
-        answers = Answers(streams=(Stream, AsyncStream))
+        answers = MethodWrappers(streams=(Stream, AsyncStream))
         patches.wrap_innermost(SyncAPIClient, "request", _messages.request(answers))
         patches.wrap_innermost(AsyncAPIClient, "request", _messages.async_request(answers))
         patch_request_builder(patches, BaseClient)

@@ -9,8 +9,8 @@ from typing import Any, Final, cast
 from latspan import semconv
 from latspan.integrations import (
     ANTHROPIC_MESSAGES,
-    Answers,
     Call,
+    MethodWrappers,
     at,
     body_asked,
     open_call,
@@ -41,12 +41,12 @@ _PROVIDERS: Final = {"Bedrock": "aws.bedrock", "Vertex": "gcp.vertex_ai"}
 """Names of the providers, by a word in the name of the client's class."""
 
 
-def request(answers: Answers) -> Callable[..., Any]:
+def request(answers: MethodWrappers) -> Callable[..., Any]:
     """Return the replacement for ``SyncAPIClient.request``."""
     return _unseen(answers.wrapper(open_messages), hide_current_span)
 
 
-def async_request(answers: Answers) -> Callable[..., Any]:
+def async_request(answers: MethodWrappers) -> Callable[..., Any]:
     """Return the replacement for ``AsyncAPIClient.request``."""
     return _unseen(answers.async_wrapper(open_messages), out_of_its_sight_async)
 
@@ -80,7 +80,7 @@ def open_messages(client: Any, kwargs: Mapping[str, Any]) -> Call | None:
         operation=ANTHROPIC_MESSAGES.operation,
         provider=_provider_of(client.__class__),
         model=model if isinstance(model, str) else None,
-        dialect=ANTHROPIC_MESSAGES,
+        api_format=ANTHROPIC_MESSAGES,
         server=server_of(client),
         client=client,
         streamed=bool(kwargs.get("stream")),

@@ -11,8 +11,8 @@ from latspan._instrument import (
     handle_internal_errors,
     is_excluded,
 )
-from latspan_asgi._answer import Answer
 from latspan_asgi._headers import as_text
+from latspan_asgi._response import TrackedResponse
 from latspan_asgi._routes import route_of
 
 __all__ = ["LatspanMiddleware"]
@@ -76,7 +76,7 @@ class LatspanMiddleware:
             await self.app(scope, receive, send)
             return
         scope[_SEEN] = True
-        answer = Answer(served, send, self._timings, hold_headers=self._hold_headers)
+        answer = TrackedResponse(served, send, self._timings, hold_headers=self._hold_headers)
 
         async def receive_and_hear() -> Message:
             message = await receive()

@@ -43,9 +43,9 @@ def _iter_raw_of(
 ) -> Callable[..., Generator[bytes]]:
     @functools.wraps(original)
     def iter_raw(self: Any, *args: Any, **kwargs: Any) -> Generator[bytes]:
-        watching = body_tracker(self)
+        tracker = body_tracker(self)
         source = original(self, *args, **kwargs)
-        return source if watching is None else iter_tracked_body(source, watching)
+        return source if tracker is None else iter_tracked_body(source, tracker)
 
     return iter_raw
 
@@ -55,9 +55,9 @@ def _aiter_raw_of(
 ) -> Callable[..., AsyncGenerator[bytes]]:
     @functools.wraps(original)
     def aiter_raw(self: Any, *args: Any, **kwargs: Any) -> AsyncGenerator[bytes]:
-        watching = body_tracker(self)
+        tracker = body_tracker(self)
         source = original(self, *args, **kwargs)
-        return source if watching is None else aiter_tracked_body(source, watching)
+        return source if tracker is None else aiter_tracked_body(source, tracker)
 
     return aiter_raw
 
@@ -68,26 +68,26 @@ class _FollowedDecoder:
 
     Args:
         decoder: The library's own decoder.
-        watching: The tracker of the body.
+        tracker: The tracker of the body.
     """
 
-    __slots__ = ("_decoder", "_watching")
+    __slots__ = ("_decoder", "_tracker")
 
-    def __init__(self, decoder: Any, watching: BodyTracker) -> None:
+    def __init__(self, decoder: Any, tracker: BodyTracker) -> None:
         self._decoder = decoder
-        self._watching = watching
+        self._tracker = tracker
 
     def decode(self, data: bytes) -> bytes | Iterator[bytes]:
         """Return ``data`` without its content coding: as bytes in httpx, in parts in httpx2."""
-        self._watching.decoding = True
+        self._tracker.decoding = True
         try:
             decoded: bytes | Iterable[bytes] = self._decoder.decode(data)
         except BaseException as error:
-            _undecodable(self._watching, error)
+            _undecodable(self._tracker, error)
             raise
         if not isinstance(decoded, bytes):
             return self._parts(decoded)
-        self._watching.decoded(decoded)
+        self._tracker.decoded(decoded)
         return decoded
 
     def flush(self) -> bytes | Iterator[bytes]:
@@ -95,32 +95,32 @@ class _FollowedDecoder:
         try:
             decoded: bytes | Iterable[bytes] = self._decoder.flush()
         except BaseException as error:
-            _undecodable(self._watching, error)
+            _undecodable(self._tracker, error)
             raise
         if not isinstance(decoded, bytes):
             return self._parts(decoded, last=True)
-        self._watching.decoded(decoded)
-        self._watching.flushed()
+        self._tracker.decoded(decoded)
+        self._tracker.flushed()
         return decoded
 
     def _parts(self, decoded: Iterable[bytes], *, last: bool = False) -> Iterator[bytes]:
         try:
             for part in decoded:
-                self._watching.decoded(part)
+                self._tracker.decoded(part)
                 yield part
         except GeneratorExit:
             # The caller stopped reading between two parts, which is not a decoding error.
             raise
         except BaseException as error:
-            _undecodable(self._watching, error)
+            _undecodable(self._tracker, error)
             raise
         if last:
-            self._watching.flushed()
+            self._tracker.flushed()
 
 
-def _undecodable(watching: BodyTracker, error: BaseException) -> None:
+def _undecodable(tracker: BodyTracker, error: BaseException) -> None:
     """Record an exception of the decoder, raised after the read that returned the data."""
-    watching.failed(watching.call.now(), error)
+    tracker.failed(tracker.call.now(), error)
 
 
 def _decoder_of(original: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -133,25 +133,25 @@ def _decoder_of(original: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
     @functools.wraps(original)
     def get_content_decoder(self: Any) -> Any:
-        watching = body_tracker(self)
+        tracker = body_tracker(self)
         try:
             decoder = original(self)
         except BaseException as error:
             # httpx2 raises here for a body with too many content codings.
-            if watching is not None:
-                _undecodable(watching, error)
+            if tracker is not None:
+                _undecodable(tracker, error)
             raise
-        if watching is None or not watching.coded:
+        if tracker is None or not tracker.coded:
             return decoder
-        return _FollowedDecoder(decoder, watching)
+        return _FollowedDecoder(decoder, tracker)
 
     return get_content_decoder
 
 
 def _entered(response: Any) -> None:
-    watching = body_tracker(response)
-    if watching is not None:
-        watching.entered()
+    tracker = body_tracker(response)
+    if tracker is not None:
+        tracker.entered()
 
 
 def _stream_of(

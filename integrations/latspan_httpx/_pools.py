@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from latspan._instrument import Patches, log_internal_error
-from latspan_httpx._sending import Send, Sending
+from latspan_httpx._sending import Send, TransportSend
 
 __all__ = ["patch_pools"]
 
@@ -61,7 +61,7 @@ def _handle_async_request_of(
 
 
 def _begin(request: Any, *, asynchronous: bool) -> Send | None:
-    sending = Sending.current()
+    sending = TransportSend.current()
     if sending is None:
         return None
     try:

@@ -10,12 +10,12 @@ from latspan._instrument import Exchange, body_tracker, handle_internal_errors, 
 from latspan_httpx._events import Listener
 from latspan_httpx._headers import Loan
 
-__all__ = ["Aside", "Send", "Sending"]
+__all__ = ["Aside", "Send", "TransportSend"]
 
-_current: ContextVar[Sending | None] = ContextVar("latspan_httpx_sending", default=None)
+_current: ContextVar[TransportSend | None] = ContextVar("latspan_httpx_sending", default=None)
 
 
-def _undo(token: Token[Sending | None]) -> None:
+def _undo(token: Token[TransportSend | None]) -> None:
     # Written out, because `suppress` costs three function calls per request. A coroutine that is
     # not awaited to its end may be closed from another context.
     try:  # noqa: SIM105
@@ -50,7 +50,7 @@ class Aside:
         _undo(self._token)
 
 
-class Sending:
+class TransportSend:
     """
     One request in a transport, from construction until it fails or is answered.
 
@@ -75,7 +75,7 @@ class Sending:
         self._active = exchange.active()
 
     @staticmethod
-    def current() -> Sending | None:
+    def current() -> TransportSend | None:
         """
         Return the request that is being sent in this context, if any.
 
@@ -115,11 +115,11 @@ class Sending:
                 # events are no longer needed.
                 for send in self._sends:
                     send.silence()
-            watching = body_tracker(response)
-            if watching is not None and response.is_closed:
+            tracker = body_tracker(response)
+            if tracker is not None and response.is_closed:
                 # A mock or a cache made the response in memory, so its body was complete before
                 # the caller could read it.
-                watching.ended(watching.reading())
+                tracker.ended(tracker.reading())
         except Exception as error:  # noqa: BLE001 - latspan's own
             log_internal_error(error, "the response headers")
 

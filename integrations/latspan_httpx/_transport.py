@@ -15,7 +15,7 @@ from latspan._instrument import (
     log_internal_error,
     sent_request,
 )
-from latspan_httpx._sending import Aside, Sending
+from latspan_httpx._sending import Aside, TransportSend
 
 __all__ = ["send", "send_async"]
 
@@ -82,7 +82,7 @@ def send_async(official: str, core: str) -> Callable[..., Awaitable[Any]]:
 
 def _begin(
     request: Any, official: str, start_up: Callable[[], None] | None = None
-) -> Sending | Aside | None:
+) -> TransportSend | Aside | None:
     try:
         if not is_excluded(lambda: str(request.url), "HTTPX"):
             exchange = Exchange.begin(
@@ -91,8 +91,8 @@ def _begin(
                 start_up=start_up,
             )
             if exchange is not None:
-                return Sending(exchange, request)
-        return None if Sending.current() is None else Aside()
+                return TransportSend(exchange, request)
+        return None if TransportSend.current() is None else Aside()
     except Exception as error:  # noqa: BLE001 - latspan's own
         log_internal_error(error, "the start of a request")
         return None

@@ -45,18 +45,18 @@ class Endpoint:
     One endpoint of the API.
 
     Args:
-        dialect: The format of its responses.
+        api_format: The format of its responses.
         said_by: Triples of an argument's name, the attribute of the span that it sets, and the
             function that reads its value; the later wins if two set the same attribute.
         attributes: The attributes of every call of the endpoint.
-        asking: Returns the arguments to send if ``request_stream_usage`` is configured. If
+        rewrite_request: Returns the arguments to send if ``request_stream_usage`` is configured. If
             ``None``, the caller's arguments are sent.
     """
 
-    dialect: ApiFormat
+    api_format: ApiFormat
     said_by: Sequence[tuple[str, str, Reading]]
     attributes: Mapping[str, str] = field(default_factory=dict[str, str])
-    asking: Callable[[dict[str, Any]], dict[str, Any]] | None = None
+    rewrite_request: Callable[[dict[str, Any]], dict[str, Any]] | None = None
     _arguments: frozenset[str] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -92,10 +92,10 @@ class Endpoint:
         if isinstance(choices, int) and choices != 1:
             attributes[semconv.GEN_AI_REQUEST_CHOICE_COUNT] = choices
         return open_call(
-            operation=self.dialect.operation,
+            operation=self.api_format.operation,
             provider=provider_of(client.__class__),
             model=model if isinstance(model, str) else None,
-            dialect=self.dialect,
+            api_format=self.api_format,
             server=server_of(client),
             client=client,
             streamed=bool(kwargs.get("stream")),
@@ -134,7 +134,7 @@ CHAT: Final = Endpoint(
         ("response_format", semconv.GEN_AI_OUTPUT_TYPE, of_format),
     ),
     attributes={semconv.OPENAI_API_TYPE: "chat_completions"},
-    asking=with_usage,
+    rewrite_request=with_usage,
 )
 
 RESPONSES: Final = Endpoint(
@@ -161,7 +161,7 @@ FETCHED_RESPONSES: Final = Endpoint(
     attributes={semconv.OPENAI_API_TYPE: "responses"},
 )
 
-COMPLETIONS: Final = Endpoint(OPENAI_COMPLETIONS, _OF_COMPLETIONS, asking=with_usage)
+COMPLETIONS: Final = Endpoint(OPENAI_COMPLETIONS, _OF_COMPLETIONS, rewrite_request=with_usage)
 
 EMBEDDINGS: Final = Endpoint(
     OPENAI_EMBEDDINGS,

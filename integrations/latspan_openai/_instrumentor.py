@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from latspan.integrations import (
-    Answers,
     Instrumentor,
+    MethodWrappers,
     Patches,
     UnderlyingClient,
     patch_request_builder,
@@ -44,7 +44,7 @@ class OpenAIInstrumentor(Instrumentor):
             RESPONSES,
         )
 
-        answers = Answers(streams=(Stream, AsyncStream))
+        answers = MethodWrappers(streams=(Stream, AsyncStream))
         for endpoint, resource, async_resource, methods in (
             (CHAT, Completions, AsyncCompletions, ("create", "parse")),
             (RESPONSES, Responses, AsyncResponses, ("create", "parse")),
@@ -52,7 +52,7 @@ class OpenAIInstrumentor(Instrumentor):
             (EMBEDDINGS, Embeddings, AsyncEmbeddings, ("create",)),
         ):
             for method in methods:
-                asked = endpoint.open, endpoint.asking
+                asked = endpoint.open, endpoint.rewrite_request
                 patches.wrap_innermost(resource, method, answers.wrapper(*asked))
                 patches.wrap_innermost(async_resource, method, answers.async_wrapper(*asked))
         for resource, wrapper in (

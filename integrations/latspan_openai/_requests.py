@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final, cast
 
-from latspan.integrations import Answers, Call, body_asked, unless_inside, with_names
+from latspan.integrations import Call, MethodWrappers, body_asked, unless_inside, with_names
 from latspan_openai._endpoints import CHAT, COMPLETIONS, EMBEDDINGS, RESPONSES, Endpoint
 
 __all__ = ["async_request", "request"]
@@ -27,12 +27,12 @@ _BY_PATH: Final = {
 }
 
 
-def request(answers: Answers) -> Callable[..., Any]:
+def request(answers: MethodWrappers) -> Callable[..., Any]:
     """Return the replacement for ``SyncAPIClient.request``."""
     return unless_inside(with_names(answers.wrapper(_open, _asking), *_BY_POSITION))
 
 
-def async_request(answers: Answers) -> Callable[..., Any]:
+def async_request(answers: MethodWrappers) -> Callable[..., Any]:
     """Return the replacement for ``AsyncAPIClient.request``."""
     return unless_inside(with_names(answers.async_wrapper(_open, _asking), *_BY_POSITION))
 
@@ -45,10 +45,10 @@ def _open(client: Any, kwargs: Mapping[str, Any]) -> Call | None:
 def _asking(kwargs: dict[str, Any]) -> dict[str, Any]:
     """Return the arguments of a request, with token counts requested for its stream."""
     endpoint = _endpoint_of(kwargs)
-    if endpoint is None or endpoint.asking is None:
+    if endpoint is None or endpoint.rewrite_request is None:
         return kwargs
     asked = _asked(kwargs)
-    more = endpoint.asking(asked)
+    more = endpoint.rewrite_request(asked)
     options = kwargs["options"]
     sent: object = options.json_data
     if more is asked or not isinstance(sent, Mapping):

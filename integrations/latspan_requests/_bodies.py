@@ -46,9 +46,9 @@ def entering(original: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(original)
     def enter(self: Any) -> Any:
-        watching = body_tracker(getattr(self, "raw", self))
-        if watching is not None:
-            watching.entered()
+        tracker = body_tracker(getattr(self, "raw", self))
+        if tracker is not None:
+            tracker.entered()
         return original(self)
 
     return enter
@@ -65,21 +65,21 @@ def _reading(*, gives_all: bool) -> Callable[[Callable[..., Any]], Callable[...,
     def impersonate(original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
         def read(self: Any, amt: int | None = None, *args: Any, **kwargs: Any) -> Any:
-            watching = body_tracker(self)
-            if watching is None or watching.in_read or watching.call.finished or amt == 0:
+            tracker = body_tracker(self)
+            if tracker is None or tracker.in_read or tracker.call.finished or amt == 0:
                 return original(self, amt, *args, **kwargs)
-            before = watching.reading()
+            before = tracker.reading()
             try:
                 data = original(self, amt, *args, **kwargs)
             except BaseException as error:
-                watching.failed(before, error)
+                tracker.failed(before, error)
                 raise
             if not data:
-                watching.ended(before)
+                tracker.ended(before)
                 return data
-            watching.read(before, data)
+            tracker.read(before, data)
             if (gives_all and (amt is None or amt < 0)) or at_its_end(self):
-                watching.ended(watching.reading())
+                tracker.ended(tracker.reading())
             return data
 
         return read
@@ -97,10 +97,10 @@ def _iterating(original: Callable[..., Generator[bytes]]) -> Callable[..., Gener
     @functools.wraps(original)
     def iterating(self: Any, *args: Any, **kwargs: Any) -> Generator[bytes]:
         source = original(self, *args, **kwargs)
-        watching = body_tracker(self)
-        if watching is None or watching.in_read or watching.call.finished:
+        tracker = body_tracker(self)
+        if tracker is None or tracker.in_read or tracker.call.finished:
             return source
-        return iter_tracked_body(source, watching)
+        return iter_tracked_body(source, tracker)
 
     return iterating
 
@@ -108,16 +108,16 @@ def _iterating(original: Callable[..., Generator[bytes]]) -> Callable[..., Gener
 def _drain_conn_of(original: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(original)
     def drain_conn(self: Any) -> None:
-        watching = body_tracker(self)
-        if watching is None or watching.in_read or watching.call.finished:
+        tracker = body_tracker(self)
+        if tracker is None or tracker.in_read or tracker.call.finished:
             original(self)
             return
-        watching.closing()
-        watching.reading()
+        tracker.closing()
+        tracker.reading()
         try:
             original(self)
         finally:
-            watching.discarded()
+            tracker.discarded()
 
     return drain_conn
 
@@ -125,10 +125,10 @@ def _drain_conn_of(original: Callable[..., None]) -> Callable[..., None]:
 def _release_conn_of(original: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(original)
     def release_conn(self: Any) -> None:
-        watching = body_tracker(self)
+        tracker = body_tracker(self)
         # A read that reaches the end releases the connection itself, and the read is recorded.
-        if watching is not None and not watching.in_read:
-            watching.released()
+        if tracker is not None and not tracker.in_read:
+            tracker.released()
         original(self)
 
     return release_conn
@@ -143,9 +143,9 @@ def _close_of(original: Callable[..., None]) -> Callable[..., None]:
         if not getattr(self, "_finalizing", False):
             heard(self)
             return
-        watching = body_tracker(self)
-        if watching is not None:
-            watching.dropped()
+        tracker = body_tracker(self)
+        if tracker is not None:
+            tracker.dropped()
         original(self)
 
     return close

@@ -11,7 +11,7 @@ from urllib3.response import HTTPResponse
 from urllib3.util import connection as sockets
 
 from latspan._instrument import Patches, handle_internal_errors
-from latspan_requests._sending import Sending
+from latspan_requests._sending import UrlopenCall
 
 __all__ = ["patch_connections"]
 
@@ -30,7 +30,7 @@ def patch_connections(patches: Patches) -> None:
 def _set_socket_options_of(original: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(original)
     def set_socket_options(*args: Any, **kwargs: Any) -> None:
-        sending = Sending.current()
+        sending = UrlopenCall.current()
         if sending is not None:
             sending.resolved()
         original(*args, **kwargs)
@@ -41,7 +41,7 @@ def _set_socket_options_of(original: Callable[..., None]) -> Callable[..., None]
 def _new_conn_of(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def new_conn(self: Any) -> Any:
-        sending = Sending.current()
+        sending = UrlopenCall.current()
         if sending is None:
             return original(self)
         try:
@@ -58,7 +58,7 @@ def _new_conn_of(original: Callable[..., Any]) -> Callable[..., Any]:
 def _tunnel_of(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def tunnel(self: Any) -> Any:
-        sending = Sending.current()
+        sending = UrlopenCall.current()
         if sending is None:
             return original(self)
         sending.tunnelling()
@@ -73,7 +73,7 @@ def _send_of(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def send(self: Any, data: Any) -> Any:
         if self.sock is None and self.auto_open:
-            sending = Sending.current()
+            sending = UrlopenCall.current()
             if sending is not None:
                 # `send` would connect first anyway. Connecting here separates the time to connect
                 # from the time to send, for every kind of connection.
@@ -87,7 +87,7 @@ def _send_of(original: Callable[..., Any]) -> Callable[..., Any]:
 def _getresponse_of(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def getresponse(self: Any, *args: Any, **kwargs: Any) -> Any:
-        sending = Sending.current()
+        sending = UrlopenCall.current()
         if sending is not None:
             sending.sent()
         return original(self, *args, **kwargs)
@@ -100,7 +100,7 @@ def _response_of(original: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(original)
     def init(self: Any, *args: Any, **kwargs: Any) -> None:
-        sending = Sending.current()
+        sending = UrlopenCall.current()
         if sending is None:
             original(self, *args, **kwargs)
             return

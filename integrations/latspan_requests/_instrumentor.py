@@ -11,7 +11,7 @@ class URLLib3Instrumentor(Instrumentor):
     """Instrumentor that switches urllib3, and requests with it, on and off."""
 
     requires = ("urllib3 >= 1.26, < 3",)
-    begins = False
+    triggers_start = False
 
     def patch(self, patches: Patches) -> None:
         """Patch the pools that send requests, their connections, and their responses."""
@@ -31,7 +31,7 @@ class RequestsInstrumentor(Instrumentor):
     """
 
     requires = ("requests >= 2.25, < 3",)
-    begins = False
+    triggers_start = False
 
     def patch(self, patches: Patches) -> None:
         """Patch ``__enter__`` of a response."""

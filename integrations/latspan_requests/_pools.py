@@ -9,7 +9,7 @@ from typing import Any
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 
 from latspan._instrument import Patches
-from latspan_requests._sending import Sending, is_open
+from latspan_requests._sending import UrlopenCall, is_open
 
 __all__ = ["patch_pools"]
 
@@ -33,16 +33,16 @@ def _urlopen(
     method = _argument(args, kwargs, 0, "method")
     url = _argument(args, kwargs, 1, "url")
     body = _argument(args, kwargs, 2, "body")
-    outer = Sending.current()
+    outer = UrlopenCall.current()
     if outer is not None and outer.calls_itself_again(instance):
         if outer.again(method, url, body):
             args, kwargs = _propagating(outer, instance, args, kwargs)
         return wrapped(*args, **kwargs)
-    sending = Sending.begin(instance, method, url, body)
+    sending = UrlopenCall.begin(instance, method, url, body)
     if sending is None and outer is None:
         return wrapped(*args, **kwargs)
     if sending is None:
-        with Sending.aside():
+        with UrlopenCall.aside():
             return wrapped(*args, **kwargs)
     try:
         args, kwargs = _propagating(sending, instance, args, kwargs)
@@ -58,7 +58,7 @@ def _urlopen(
 
 
 def _propagating(
-    sending: Sending, pool: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    sending: UrlopenCall, pool: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Return the arguments of ``urlopen`` with latspan's trace context added to the headers."""
     given = _argument(args, kwargs, 3, "headers")
@@ -79,7 +79,7 @@ def _argument(args: tuple[Any, ...], kwargs: dict[str, Any], at: int, name: str)
 def _get_conn_of(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def get_conn(self: Any, *args: Any, **kwargs: Any) -> Any:
-        sending = Sending.current()
+        sending = UrlopenCall.current()
         if sending is None:
             return original(self, *args, **kwargs)
         try:
@@ -96,7 +96,7 @@ def _get_conn_of(original: Callable[..., Any]) -> Callable[..., Any]:
 def _make_request_of(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def make_request(self: Any, conn: Any, *args: Any, **kwargs: Any) -> Any:
-        sending = Sending.current()
+        sending = UrlopenCall.current()
         if sending is None:
             return original(self, conn, *args, **kwargs)
         # A pool that gets its connections from elsewhere did not call the hooked `_get_conn`.
@@ -115,7 +115,7 @@ def _connecting(original: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(original)
     def connecting(self: Any, conn: Any, *args: Any, **kwargs: Any) -> Any:
-        sending = Sending.current()
+        sending = UrlopenCall.current()
         if sending is None or is_open(conn):
             return original(self, conn, *args, **kwargs)
         try:

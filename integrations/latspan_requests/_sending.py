@@ -24,14 +24,14 @@ from latspan._instrument import (
 from latspan._segments import Outcome, SegmentName
 from latspan_requests._bodies import at_its_end
 
-__all__ = ["Sending", "is_open"]
+__all__ = ["UrlopenCall", "is_open"]
 
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 
-_sending: ContextVar[Sending | None] = ContextVar("latspan_requests_sending", default=None)
+_sending: ContextVar[UrlopenCall | None] = ContextVar("latspan_requests_sending", default=None)
 
 
-class Sending:
+class UrlopenCall:
     """
     One call of a pool's ``urlopen``, including its recursive calls.
 
@@ -76,13 +76,13 @@ class Sending:
         self._preloaded = self._try_over = self._tunnelled = False
 
     @staticmethod
-    def current() -> Sending | None:
+    def current() -> UrlopenCall | None:
         """Return the request that is being sent in this context, if any."""
         sending = _sending.get()
         return None if sending is None or sending.over else sending
 
     @classmethod
-    def begin(cls, pool: Any, method: object, url: object, body: object) -> Sending | None:
+    def begin(cls, pool: Any, method: object, url: object, body: object) -> UrlopenCall | None:
         """Begin to track a call of ``urlopen``; return ``None`` if it is not to be tracked."""
         with handle_internal_errors("the start of a request"):
             # The body of a request may be read from another response, so another request may be
@@ -196,14 +196,14 @@ class Sending:
             request_body=exchange.sent.body,
             decoded=True,
         )
-        watching = body_tracker(response)
-        if watching is None or watching.call is not exchange.call:
+        tracker = body_tracker(response)
+        if tracker is None or tracker.call is not exchange.call:
             return
         if self._preloaded and response.tell():
             headers_ns = exchange.attempt.headers_ns
-            watching.read(headers_ns or watching.reading(), response.data)
+            tracker.read(headers_ns or tracker.reading(), response.data)
         if at_end or self._preloaded:
-            watching.ended(watching.reading())
+            tracker.ended(tracker.reading())
 
     def failed(self, error: BaseException) -> None:
         """Record that ``urlopen`` raises ``error``."""

@@ -40,7 +40,7 @@ __all__ = [
     "handle_internal_errors",
     "install",
     "log_internal_error",
-    "nobody_observes",
+    "no_observation",
     "overridden",
     "start_if_expected",
 ]
@@ -92,15 +92,15 @@ class EmitEvent(Protocol):
         ...
 
 
-def _saw_nothing(
+def _observe_nothing(
     _start_ns: int, _done_ns: int, _server: tuple[str, int] | None, _side: Side
 ) -> Mapping[str, AttributeValue]:
     return {}
 
 
-def nobody_observes() -> Observation:
+def no_observation() -> Observation:
     """Return an observation that observes nothing."""
-    return _saw_nothing
+    return _observe_nothing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,13 +113,13 @@ class Runtime:
         recorder: Receives finished requests.
         sink: Returns the sink of spans; called for each request, because an application may set
             its provider at any time.
-        settle: Runs the computations for a finished request: immediately, or on latspan's thread.
+        enqueue: Runs the computations for a finished request: immediately, or on latspan's thread.
         propagate: Whether ``traceparent`` is added to requests.
         defaults: Attributes of every request: ``inference_path``, ``route``, ``traffic_class``,
             ``tenant``.
         expected: Expectations that streams are measured against.
         strict: Whether latspan's own bugs are raised instead of logged; for tests of latspan.
-        drain: Waits until everything passed to ``settle`` so far is done, at most the given
+        drain: Waits until everything passed to ``enqueue`` so far is done, at most the given
             number of seconds; ``None`` waits without limit.
         count_tokens: Counts tokens that a provider did not report, from content and model; ``None``
             if counting is off.
@@ -135,7 +135,7 @@ class Runtime:
     clock: Clock
     recorder: Recorder
     sink: Callable[[], SpanSink]
-    settle: Callable[[Callable[[], None]], None] = _run_now
+    enqueue: Callable[[Callable[[], None]], None] = _run_now
     propagate: bool = True
     defaults: Mapping[str, str] = field(default_factory=dict[str, str])
     expected: Expectations = DEFAULT_EXPECTATIONS
@@ -148,10 +148,10 @@ class Runtime:
     captures_in_events: bool = False
     request_stream_usage: bool = False
     emit_gen_ai_latency: bool = False
-    observe: Callable[[], Observation] = nobody_observes
+    observe: Callable[[], Observation] = no_observation
     reads_content: bool = field(init=False)
     """Whether the content of requests and responses is gathered, for any purpose."""
-    concludes_apart: bool = field(init=False)
+    ends_on_worker: bool = field(init=False)
     """Whether requests always end on latspan's thread: content is read, or events are emitted."""
     excluded_urls: dict[tuple[str, ...], tuple[re.Pattern[str], ...]] = field(
         init=False,
@@ -164,7 +164,7 @@ class Runtime:
         captures = self.captures_content or self.captures_in_events
         reads_content = captures or self.count_tokens is not None
         object.__setattr__(self, "reads_content", reads_content)
-        object.__setattr__(self, "concludes_apart", reads_content or self.emit is not None)
+        object.__setattr__(self, "ends_on_worker", reads_content or self.emit is not None)
 
     def record(self, record: RequestRecord, span: OpenSpan) -> None:
         """
@@ -194,10 +194,10 @@ class Runtime:
             _run_guarded(doing, conclude, *observed)
             # Otherwise the caller whose record fills the buffer would count all queued records.
             if self.recorder.fills_up():
-                self.settle(self.recorder.drain)
+                self.enqueue(self.recorder.drain)
         else:
             # A closure would give the garbage collector ten more objects per queued job.
-            self.settle(partial(_run_guarded, doing, conclude, *observed))
+            self.enqueue(partial(_run_guarded, doing, conclude, *observed))
 
 
 def _run_guarded(doing: str, conclude: Callable[..., None], *observed: Any) -> None:

@@ -153,7 +153,7 @@ METRIC_BUFFER_NEEDED: Final = "latspan.buffer_needed"
 # latspan's self-metrics, and its own spans and events.
 DOCTOR: Final = "latspan.doctor"
 METRIC_DROPPED: Final = "latspan.dropped"
-METRIC_TRACES_LEFT_OUT: Final = "latspan.traces.sampled_out"
+METRIC_TRACES_SAMPLED_OUT: Final = "latspan.traces.sampled_out"
 METRIC_CLAMPED: Final = "latspan.clamped"
 METRIC_QUEUE_SIZE: Final = "latspan.queue.size"
 METRIC_SERIES_OVERFLOW: Final = "latspan.series.overflow"

@@ -71,7 +71,7 @@ def test_leaving_the_context_ends_requests_in_flight() -> None:
     """The client does not wait for a response that would take a minute."""
     request = b'{"messages": [], "stream": true}'
     head = b"POST /v1/chat/completions HTTP/1.1\r\ncontent-length: %d\r\n\r\n" % len(request)
-    with ScriptedServer(Script.chat(dialect="plain", queue_ms=60_000)) as server:
+    with ScriptedServer(Script.chat(flavor="plain", queue_ms=60_000)) as server:
         port = int(server.url.rpartition(":")[2])
         connection = socket.create_connection(("127.0.0.1", port))
         connection.sendall(head + request)

@@ -18,7 +18,7 @@ from opentelemetry.sdk.metrics.export import (
 from opentelemetry.sdk.resources import Resource
 
 from latspan._clock import SystemClock
-from latspan._export import HistogramLogs, IntervalExport, OtlpMetrics
+from latspan._export import HistogramLogs, OtlpMetrics, PeriodicExport
 from latspan._metrics import MetricValue
 from latspan._recording import Recorder, RequestRecord, Snapshot, read_snapshots
 from latspan._segments import Kind, Outcome, Segment
@@ -85,7 +85,7 @@ def test_concurrent_threads_and_tasks_neither_lose_nor_duplicate_values(tmp_path
     delta = OtlpMetrics(
         recorder, backend, resource=Resource({}), temporality=AggregationTemporality.DELTA
     )
-    export = IntervalExport(recorder, [HistogramLogs(tmp_path), delta], interval_s=0.02)
+    export = PeriodicExport(recorder, [HistogramLogs(tmp_path), delta], interval_s=0.02)
     over = threading.Event()
     recorded = [0] * WRITERS * 2
 

@@ -172,7 +172,7 @@ def test_hostile_values_from_a_client_library_lose_no_telemetry(
         operation="chat",
         provider=odd,
         model=odd,
-        dialect=OPENAI_CHAT,
+        api_format=OPENAI_CHAT,
         server=(odd, odd),
         attributes={"gen_ai.request.stop_sequences": [odd, "b"], "gen_ai.request.seed": odd},
     )

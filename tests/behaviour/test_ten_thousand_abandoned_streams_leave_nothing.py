@@ -27,7 +27,7 @@ from latspan.testing import Script, ScriptedServer
 _instrumented = conftest._instrumented  # pyright: ignore[reportPrivateUsage]
 driver = conftest.driver
 
-SCRIPT = Script.chat(tokens=3, prefill_ms=20, gap_ms=10, dialect="plain")
+SCRIPT = Script.chat(tokens=3, prefill_ms=20, gap_ms=10, flavor="plain")
 BATCHES = 24
 ROUNDS = 30
 """Streams per way and batch; with both kinds of client, 10,080 in total."""

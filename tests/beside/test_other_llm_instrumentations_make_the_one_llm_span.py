@@ -21,7 +21,7 @@ from latspan.testing import Captured, Script, spans_as_dict
 from tests.clients.conftest import Driver, Leave
 from tests.support.traces import OUTCOME
 
-SCRIPT = Script.chat(tokens=5, prefill_ms=60, gap_ms=10, dialect="plain")
+SCRIPT = Script.chat(tokens=5, prefill_ms=60, gap_ms=10, flavor="plain")
 
 PATCHED = [
     *[(cls, "create") for cls in (Completions, AsyncCompletions)],

@@ -22,7 +22,7 @@ official: Any = pytest.importorskip(
     reason="the official instrumentation of the openai client is not installed",
 )
 
-SCRIPT = Script.chat(tokens=5, prefill_ms=60, gap_ms=10, dialect="plain")
+SCRIPT = Script.chat(tokens=5, prefill_ms=60, gap_ms=10, flavor="plain")
 
 
 @pytest.fixture

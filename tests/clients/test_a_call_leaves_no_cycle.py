@@ -12,7 +12,7 @@ import pytest
 from latspan.testing import Captured, Script
 from tests.clients.conftest import Driver, with_every_sdk
 
-SCRIPT = Script.chat(tokens=3, prefill_ms=1, gap_ms=1, dialect="plain")
+SCRIPT = Script.chat(tokens=3, prefill_ms=1, gap_ms=1, flavor="plain")
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from latspan.testing import Captured, Script
 from tests.clients.conftest import Driver, Leave, with_anthropic
 
 MS = 1_000_000
-SCRIPT = Script.chat(tokens=5, prefill_ms=60, gap_ms=10, dialect="plain")
+SCRIPT = Script.chat(tokens=5, prefill_ms=60, gap_ms=10, flavor="plain")
 
 
 def _traced(driver: Driver, script: Script, ask: Any) -> tuple[ReadableSpan, bytes]:

@@ -19,7 +19,7 @@ from latspan.testing import Captured, Script
 from tests.clients.conftest import LIBRARY, Driver, Leave, with_every_sdk
 
 MS = 1_000_000
-SCRIPT = Script.chat(tokens=5, prefill_ms=60, gap_ms=10, dialect="plain")
+SCRIPT = Script.chat(tokens=5, prefill_ms=60, gap_ms=10, flavor="plain")
 
 
 def _leave(_: Any) -> None:
@@ -256,7 +256,7 @@ def test_the_failure_of_an_iterator_counts_after_another_was_left(
         await _peek(driver, stream)
         await _read_on(driver, first)
 
-    cut = Script.chat(tokens=5, prefill_ms=60, gap_ms=10, dialect="plain", ending="reset")
+    cut = Script.chat(tokens=5, prefill_ms=60, gap_ms=10, flavor="plain", ending="reset")
     # Older SDKs hand on what the HTTP library raises in a stream.
     with pytest.raises((driver.errors.APIConnectionError, driver.http.ReadError)):
         driver.run(driver.transport(cut), program)

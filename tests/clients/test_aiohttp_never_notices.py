@@ -242,9 +242,9 @@ async def test_a_request_that_takes_no_attribute_is_sent_unfollowed() -> None:
 
 def test_a_fake_that_has_every_attribute_is_not_followed() -> None:
     """What it gives under our name is not ours."""
-    from latspan_aiohttp import _try
+    from latspan_aiohttp import _attempt
 
-    assert _try.of(Mock()) is None
+    assert _attempt.of(Mock()) is None
 
 
 async def test_a_body_that_is_cancelled_before_it_is_written_warns_of_nothing() -> None:

@@ -15,7 +15,7 @@ from latspan._spans import NoSink
 from latspan.testing import Captured, Script
 from tests.clients.conftest import Driver, with_every_sdk
 
-SCRIPT = Script.chat(tokens=5, prefill_ms=60, gap_ms=10, dialect="plain")
+SCRIPT = Script.chat(tokens=5, prefill_ms=60, gap_ms=10, flavor="plain")
 
 
 def _spoil(value: Any) -> None:
@@ -79,7 +79,7 @@ def test_an_answer_that_is_changed_before_it_is_read_is_recorded_as_it_came(
         clock=driver.clock,
         recorder=Recorder(driver.clock, keep=None),
         sink=NoSink,
-        settle=jobs.append,
+        enqueue=jobs.append,
         strict=True,
     )
 

@@ -23,7 +23,7 @@ official: Any = pytest.importorskip(
     reason="the official instrumentation of the openai client is not installed",
 )
 
-SCRIPT = Script.chat(tokens=3, tool_call_tokens=1, prefill_ms=1, gap_ms=1, dialect="plain")
+SCRIPT = Script.chat(tokens=3, tool_call_tokens=1, prefill_ms=1, gap_ms=1, flavor="plain")
 CONTENT = ("gen_ai.input.messages", "gen_ai.output.messages", "gen_ai.tool.definitions")
 CONVERSATION: Any = [
     {"role": "system", "content": "Be brief."},

@@ -16,7 +16,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 import latspan
 from latspan import _runtime
-from latspan._operations import abandon_open_calls, active_work, settle_left_calls
+from latspan._operations import abandon_open_calls, active_scope, settle_left_calls
 from latspan._recording import Recorder, RequestRecord
 from latspan._runtime import Runtime
 from latspan._segments import Outcome
@@ -25,7 +25,7 @@ from latspan.testing import Captured, Script
 from tests.clients.conftest import MESSAGES, Driver, Leave, with_every_sdk
 
 MS = 1_000_000
-SCRIPT = Script.chat(tokens=5, prefill_ms=60, gap_ms=10, dialect="plain")
+SCRIPT = Script.chat(tokens=5, prefill_ms=60, gap_ms=10, flavor="plain")
 
 
 def _only(seen: Captured) -> RequestRecord:
@@ -184,7 +184,7 @@ def test_a_finaliser_leaves_the_spans_to_latspans_thread(driver: Driver) -> None
         clock=driver.clock,
         recorder=Recorder(driver.clock, keep=None),
         sink=lambda: ApiSink(provider.get_tracer("application")),
-        settle=jobs.append,
+        enqueue=jobs.append,
         strict=True,
     )
 
@@ -215,7 +215,7 @@ def test_a_call_that_waits_for_its_end_holds_no_text(driver: Driver) -> None:
         clock=driver.clock,
         recorder=Recorder(driver.clock, keep=None),
         sink=NoSink,
-        settle=jobs.append,
+        enqueue=jobs.append,
         strict=True,
     )
     texts: list[weakref.ref[Any]] = []
@@ -277,7 +277,7 @@ def test_an_error_in_the_loop_inside_with_is_the_callers_own(
 @with_every_sdk
 def test_a_body_without_its_end_mark_is_truncated(driver: Driver, seen: Captured) -> None:
     """The client saw nothing wrong; there was no finish reason."""
-    script = Script.chat(tokens=5, ending="truncated", dialect="plain")
+    script = Script.chat(tokens=5, ending="truncated", flavor="plain")
 
     async def program(client: Any) -> None:
         await driver.read(await driver.create(client, stream=True))
@@ -296,7 +296,7 @@ def test_a_stream_that_breaks_off_is_an_error(
     driver: Driver, seen: Captured, ending: str, outcome: Outcome
 ) -> None:
     """A reset, a cut and an error's payload inside a stream whose status was 200."""
-    script = Script.chat(tokens=5, prefill_ms=60, ending=ending, dialect="plain")
+    script = Script.chat(tokens=5, prefill_ms=60, ending=ending, flavor="plain")
 
     async def program(client: Any) -> None:
         stream = await driver.create(client, stream=True)
@@ -389,7 +389,7 @@ def test_what_is_read_after_a_left_call_was_counted_is_no_part_of_it(
         clock=driver.clock,
         recorder=seen.recorder,
         sink=NoSink,
-        settle=jobs.append,
+        enqueue=jobs.append,
         strict=True,
     )
 
@@ -467,7 +467,7 @@ def test_a_task_begun_inside_a_request_outlives_it_alone(driver: Driver, seen: C
         async def background() -> None:
             await over.wait()
             await driver.read(await driver.create(client, stream=True))
-            assert active_work() is None
+            assert active_scope() is None
 
         with latspan.request("answer"):
             task = asyncio.create_task(background())

@@ -20,7 +20,7 @@ SCRIPT = Script.chat(
     reasoning_tokens=2,
     prefill_ms=60,
     gap_ms=10,
-    dialect="plain",
+    flavor="plain",
     cached_tokens=3,
     cache_write_tokens=2,
 )
@@ -269,7 +269,7 @@ def test_the_span_says_what_was_asked_and_what_it_cost(driver: Driver, seen: Cap
 @with_anthropic
 def test_arguments_of_a_tool_call_are_tokens(driver: Driver, seen: Captured) -> None:
     """An answer may have no text at all."""
-    script = Script.chat(tokens=0, tool_call_tokens=3, prefill_ms=60, gap_ms=10, dialect="plain")
+    script = Script.chat(tokens=0, tool_call_tokens=3, prefill_ms=60, gap_ms=10, flavor="plain")
 
     driver.run(driver.transport(script), lambda client: _created(driver, client))
     (record,) = seen.records

@@ -16,7 +16,7 @@ from latspan.testing import Captured, Script
 from tests.clients.conftest import MESSAGES, Driver
 
 MS = 1_000_000
-SCRIPT = Script.chat(tokens=4, prefill_ms=60, gap_ms=10, dialect="plain")
+SCRIPT = Script.chat(tokens=4, prefill_ms=60, gap_ms=10, flavor="plain")
 
 Way = Callable[[Driver, Any], Awaitable[None]]
 

@@ -13,7 +13,7 @@ from latspan._segments import Kind, Outcome
 from latspan.testing import Captured, Script
 from tests.clients.conftest import OPENAI, Driver, asked_for, with_every_sdk
 
-SCRIPT = Script.chat(tokens=5, prefill_ms=60, gap_ms=10, dialect="plain")
+SCRIPT = Script.chat(tokens=5, prefill_ms=60, gap_ms=10, flavor="plain")
 
 
 @pytest.fixture

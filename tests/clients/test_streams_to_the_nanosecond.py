@@ -87,7 +87,7 @@ def test_a_stream_from_llama_cpp(driver: Driver, seen: Captured) -> None:
 
 def test_a_stream_from_a_server_that_says_nothing(driver: Driver, seen: Captured) -> None:
     """Without evidence the wait is one composite segment and the generation is measured."""
-    _stream(driver, Script.chat(tokens=5, queue_ms=40, prefill_ms=60, gap_ms=10, dialect="plain"))
+    _stream(driver, Script.chat(tokens=5, queue_ms=40, prefill_ms=60, gap_ms=10, flavor="plain"))
 
     assert _totals(_only(seen)) == {
         "connect": (7 * MS, "measured"),
@@ -100,7 +100,7 @@ def test_a_stream_from_a_server_that_says_nothing(driver: Driver, seen: Captured
 
 def test_a_role_that_comes_early_is_a_chunk_and_no_token(driver: Driver, seen: Captured) -> None:
     """The first chunk and the first token are different instants."""
-    _stream(driver, Script.chat(tokens=3, prefill_ms=50, role_ms=10, dialect="plain"))
+    _stream(driver, Script.chat(tokens=3, prefill_ms=50, role_ms=10, flavor="plain"))
 
     metrics = _only(seen).metrics
     assert metrics["time_to_first_chunk"].value == (7 + 11 + 3 + 2 + 10 + 2) * MS
@@ -111,7 +111,7 @@ def test_reasoning_is_told_from_the_answer(driver: Driver, seen: Captured) -> No
     """The user waits for the first visible token; the model's first is earlier."""
     _stream(
         driver,
-        Script.chat(tokens=3, reasoning_tokens=4, prefill_ms=50, gap_ms=10, dialect="plain"),
+        Script.chat(tokens=3, reasoning_tokens=4, prefill_ms=50, gap_ms=10, flavor="plain"),
     )
 
     record = _only(seen)
@@ -125,7 +125,7 @@ def test_tool_call_arguments_are_tokens(driver: Driver, seen: Captured) -> None:
     """An answer may have no text at all."""
     _stream(
         driver,
-        Script.chat(tokens=0, tool_call_tokens=4, prefill_ms=50, gap_ms=10, dialect="plain"),
+        Script.chat(tokens=0, tool_call_tokens=4, prefill_ms=50, gap_ms=10, flavor="plain"),
     )
 
     record = _only(seen)
@@ -135,7 +135,7 @@ def test_tool_call_arguments_are_tokens(driver: Driver, seen: Captured) -> None:
 
 def test_the_pace_of_tokens_that_came_at_once_is_not_known(driver: Driver, seen: Captured) -> None:
     """A gateway that buffers leaves nothing between the first token and the last: no zero."""
-    _stream(driver, Script.chat(tokens=6, tokens_per_chunk=6, dialect="plain"))
+    _stream(driver, Script.chat(tokens=6, tokens_per_chunk=6, flavor="plain"))
     assert "time_per_output_token" not in _only(seen).metrics
 
 
@@ -147,7 +147,7 @@ def test_what_rests_on_an_unknown_arrival_is_estimated_on_the_span_too(
     def hold(chunk: Any) -> None:
         driver.clock.advance(700 * MS)
 
-    _stream(driver, Script.chat(tokens=25, dialect="plain"), visit=hold)
+    _stream(driver, Script.chat(tokens=25, flavor="plain"), visit=hold)
     (span,) = [span for span in seen.spans if span.name == "chat m"]
     estimated = set(
         cast("tuple[str, ...]", (span.attributes or {})["latspan.estimated_attributes"])
@@ -181,7 +181,7 @@ def test_a_late_first_token_misses_every_deadline_that_passed(
     driver: Driver, seen: Captured
 ) -> None:
     """Due at 500 ms and each 200 ms from there: it came at 925, so it missed three."""
-    _stream(driver, Script.chat(tokens=5, prefill_ms=900, gap_ms=10, dialect="plain"))
+    _stream(driver, Script.chat(tokens=5, prefill_ms=900, gap_ms=10, flavor="plain"))
 
     fluidity = _only(seen).metrics["fluidity"]
     assert fluidity == MetricValue(round(BILLIONTHS * 4 / 7), Source.MEASURED)
@@ -191,7 +191,7 @@ def test_a_stall_costs_what_was_not_banked(driver: Driver, seen: Captured) -> No
     """Four early tokens put off the next deadline to 1,300 ms; it came at 1,785, then on time."""
     _stream(
         driver,
-        Script.chat(tokens=7, prefill_ms=40, gap_ms=20, stalls_ms={4: 1_640}, dialect="plain"),
+        Script.chat(tokens=7, prefill_ms=40, gap_ms=20, stalls_ms={4: 1_640}, flavor="plain"),
     )
 
     metrics = _only(seen).metrics
@@ -207,7 +207,7 @@ def test_tokens_that_share_a_chunk_are_spread_and_said_to_be(
     """Six tokens in two chunks, three a chunk: due from the chunk's arrival on."""
     _stream(
         driver,
-        Script.chat(tokens=6, tokens_per_chunk=3, prefill_ms=40, gap_ms=700, dialect="plain"),
+        Script.chat(tokens=6, tokens_per_chunk=3, prefill_ms=40, gap_ms=700, flavor="plain"),
     )
 
     metrics = _only(seen).metrics
@@ -226,7 +226,7 @@ def test_reasoning_is_on_schedule_and_nobody_reads_it(driver: Driver, seen: Capt
             prefill_ms=50,
             gap_ms=10,
             stalls_ms={2: 2_000, 5: 300},
-            dialect="plain",
+            flavor="plain",
         ),
     )
 
@@ -247,7 +247,7 @@ def test_what_takes_a_count_of_tokens_is_not_there_without(
         with contextlib.suppress(Exception):
             await driver.read(stream)
 
-    script = Script.chat(tokens=4, dialect="plain", **unknown)
+    script = Script.chat(tokens=4, flavor="plain", **unknown)
     driver.run(driver.transport(script, **NETWORK), program)
 
     metrics = _only(seen).metrics
@@ -281,7 +281,7 @@ def test_a_slow_reader_is_told_from_a_slow_stream(
 
     _stream(
         driver,
-        Script.chat(tokens=40, prefill_ms=100, gap_ms=20, dialect=dialect),
+        Script.chat(tokens=40, prefill_ms=100, gap_ms=20, flavor=dialect),
         visit=hold,
     )
 
@@ -344,7 +344,7 @@ def test_retries_are_inside_the_call(
     _back_off_on(driver, monkeypatch, ms=300)
     _stream(
         driver,
-        [Script.refused(429, after_ms=20), Script.chat(tokens=3, dialect="plain")],
+        [Script.refused(429, after_ms=20), Script.chat(tokens=3, flavor="plain")],
         max_retries=2,
     )
 

@@ -186,7 +186,7 @@ def test_what_a_call_sends_to_another_port_is_no_try_of_it(driver: Driver, seen:
             operation="chat",
             provider="openai",
             model="m",
-            dialect=OPENAI_CHAT,
+            api_format=OPENAI_CHAT,
             server=("model.test", 8000),
         )
         assert isinstance(call, ModelCall)

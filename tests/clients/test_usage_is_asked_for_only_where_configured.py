@@ -12,7 +12,7 @@ from tests.clients.conftest import Driver, asked_for, openai
 
 usage: Any = pytest.importorskip("latspan_openai._usage", reason="no openai client")
 
-PLAIN = Script.chat(tokens=5, prefill_ms=1, gap_ms=1, dialect="plain")
+PLAIN = Script.chat(tokens=5, prefill_ms=1, gap_ms=1, flavor="plain")
 ASKED: dict[str, Any] = {"stream": True, "stream_options": {"include_usage": True}}
 
 

@@ -23,7 +23,7 @@ from support.encodings import BYTES
 from tests.clients.conftest import MESSAGES, Driver, Leave, asked_for
 
 MS = 1_000_000
-PLAIN = Script.chat(tokens=5, prefill_ms=60, gap_ms=10, dialect="plain")
+PLAIN = Script.chat(tokens=5, prefill_ms=60, gap_ms=10, flavor="plain")
 TOOLS: Any = [{"type": "function", "function": {"name": "look_up", "parameters": {}}}]
 CONTENT = (
     "gen_ai.input.messages",
@@ -148,7 +148,7 @@ def test_by_default_nothing_is_kept_counted_or_captured(driver: Driver, seen: Ca
 def test_a_span_says_what_was_said(driver: Driver, seen: Captured, *, stream: bool) -> None:
     """In the shape of the conventions, streamed or not."""
     script = Script.chat(
-        tokens=2, reasoning_tokens=1, tool_call_tokens=1, prefill_ms=1, gap_ms=1, dialect="plain"
+        tokens=2, reasoning_tokens=1, tool_call_tokens=1, prefill_ms=1, gap_ms=1, flavor="plain"
     )
 
     async def program(client: Any) -> None:
@@ -203,7 +203,7 @@ def test_under_an_applications_provider_it_is_done_on_latspans_thread(driver: Dr
 
     with (
         capture(clock=driver.clock) as seen,
-        asked_for(captures_content=True, sink=lambda: sink, settle=worker.submit),
+        asked_for(captures_content=True, sink=lambda: sink, enqueue=worker.submit),
     ):
         driver.run(driver.transport(PLAIN), program)
         assert worker.stop(30)

@@ -111,9 +111,9 @@ def test_every_delta_of_a_response_bears_a_token() -> None:
         name = _type_of(model)
         kind = ChunkKind.REASONING if "reasoning" in name else ChunkKind.VISIBLE
         event = model.construct(type=name, delta="x")
-        assert OPENAI_RESPONSES.kind_of(event) == kind, name
+        assert OPENAI_RESPONSES.classify_chunk(event) == kind, name
         in_bytes = json.dumps({"type": name, "delta": "x"}).encode()
-        assert stream.kind_of(b"data: " + in_bytes) == kind, name
+        assert stream.classify_chunk(b"data: " + in_bytes) == kind, name
 
 
 WITHOUT_TOKENS = {
@@ -137,4 +137,4 @@ def test_every_delta_of_a_message_is_known() -> None:
         texts = {field: "x" for field in model.model_fields if field != "type"}
         delta = model.construct(type=name, **texts)
         event = type("Event", (), {"type": "content_block_delta", "delta": delta})
-        assert bool(ANTHROPIC_MESSAGES.kind_of(event)) is (name not in WITHOUT_TOKENS), name
+        assert bool(ANTHROPIC_MESSAGES.classify_chunk(event)) is (name not in WITHOUT_TOKENS), name

@@ -16,7 +16,7 @@ MS = 1_000_000
 
 TIMES = {"connect_ns": 5 * MS, "send_ns": 1 * MS, "network_ns": 1 * MS}
 ANSWER = Script.chat(tokens=3, queue_ms=20, prefill_ms=50, gap_ms=10)
-PLAIN = Script.chat(tokens=3, prefill_ms=50, gap_ms=10, dialect="plain")
+PLAIN = Script.chat(tokens=3, prefill_ms=50, gap_ms=10, flavor="plain")
 
 
 def test_a_streamed_chat_of_openai(driver: Driver, seen: Captured) -> None:
@@ -381,7 +381,7 @@ def test_a_stream_whose_body_is_cut(driver: Driver, seen: Captured) -> None:
         with pytest.raises((driver.errors.APIConnectionError, driver.http.RemoteProtocolError)):
             await driver.read(await driver.create(client, stream=True))
 
-    script = Script.chat(tokens=3, prefill_ms=50, gap_ms=10, dialect="plain", ending="cut")
+    script = Script.chat(tokens=3, prefill_ms=50, gap_ms=10, flavor="plain", ending="cut")
     (trace,) = _in_after(driver, seen, leave, script)
     # The SDKs differ in which exception they raise, and so do their releases.
     error_type = trace["attributes"]["error.type"]
@@ -401,7 +401,7 @@ def test_a_stream_without_its_end_mark(driver: Driver, seen: Captured) -> None:
         del visit
         await driver.read(await driver.create(client, stream=True))
 
-    script = Script.chat(tokens=3, prefill_ms=50, gap_ms=10, dialect="plain", ending="truncated")
+    script = Script.chat(tokens=3, prefill_ms=50, gap_ms=10, flavor="plain", ending="truncated")
     assert _in_after(driver, seen, leave, script) == [
         call(
             0,
@@ -424,7 +424,7 @@ def test_a_stream_that_ends_in_an_error(driver: Driver, seen: Captured) -> None:
             await driver.read(await driver.create(client, stream=True))
         error_types.append(f"{driver.sdk.name}.{raised.type.__name__}")
 
-    script = Script.chat(tokens=3, prefill_ms=50, gap_ms=10, dialect="plain", ending="error")
+    script = Script.chat(tokens=3, prefill_ms=50, gap_ms=10, flavor="plain", ending="error")
     trace = _in_after(driver, seen, leave, script)
     (error_type,) = error_types
     assert trace == [

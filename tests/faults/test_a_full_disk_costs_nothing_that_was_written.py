@@ -36,11 +36,11 @@ def ids_in(line: str) -> set[str]:
     return {span["spanId"] for scope in scopes for span in scope["spans"]}
 
 
-def ids_behind_a_torn_line(lines: list[str]) -> Iterator[set[str]]:
+def ids_behind_a_truncated_line(lines: list[str]) -> Iterator[set[str]]:
     """Yield what stands behind a line that was never ended."""
     for line in lines:
-        torn, _, behind = line.rpartition(BEGINS)
-        if torn:
+        truncated, _, behind = line.rpartition(BEGINS)
+        if truncated:
             yield ids_in(BEGINS + behind)
 
 
@@ -80,7 +80,7 @@ def test_the_collectors(
         (file,) = disk.folder.glob("spans-*.jsonl")
         lines = file.read_text("utf-8").splitlines()
 
-    behind = list(ids_behind_a_torn_line(lines))
+    behind = list(ids_behind_a_truncated_line(lines))
     assert len(behind) == 1
     whole = [ids_in(line) for line in lines if BEGINS not in line[1:]]
     assert set[str]().union(*whole, *behind) == set(report["ended"])
@@ -152,9 +152,9 @@ def calls_and_flush(app: Driven, unharmed: Unharmed) -> bool:
 
 
 def calls_in(folder: Path) -> int:
-    """Return how many calls the one log holds, of which no interval is torn."""
+    """Return how many calls the one log holds, of which no interval is truncated."""
     (path,) = folder.glob("*.hlog")
     log = read_log(path)
     assert list(log)
-    assert log.torn == []
+    assert log.truncated == []
     return reduce(Snapshot.merge, read_snapshots(path)).count(kind="call")

@@ -114,7 +114,7 @@ def test_without_it_the_wait_for_llama_cpps_headers_is_called_its_queue(
         assert source_of(each.record, "prefill") == "server_reported"
 
 
-PLAIN: Final = Script.chat(tokens=TOKENS, prefill_ms=40, gap_ms=5, dialect="plain")
+PLAIN: Final = Script.chat(tokens=TOKENS, prefill_ms=40, gap_ms=5, flavor="plain")
 """Of a server that sends its headers at once and says nothing of its time."""
 
 

@@ -21,7 +21,7 @@ import pytest
 
 import latspan
 from latspan import _runtime
-from latspan._operations import LiveWork
+from latspan._operations import LocalScope
 from latspan._operations._contents import KEPT_ONE_BY_ONE
 from latspan._recording import RequestRecord
 from latspan._segments import Kind, Outcome, Segment, Side, Source
@@ -454,7 +454,7 @@ def test_what_cannot_be_text_is_carried_as_far_as_it_can(server: Server) -> None
 
 
 def _works() -> int:
-    return sum(isinstance(each, LiveWork) for each in gc.get_objects())
+    return sum(isinstance(each, LocalScope) for each in gc.get_objects())
 
 
 @pytest.mark.parametrize("headers", [None, {"latspan-side": "server"}])

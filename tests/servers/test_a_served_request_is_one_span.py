@@ -298,7 +298,7 @@ def test_a_call_inside_is_beneath_it_and_of_its_route(server: Server) -> None:
     async def app(scope: Any, receive: Any, send: Any) -> None:
         scope["route"] = Route()
         server.clock.advance(2 * MS)
-        call = open_call(operation="chat", provider="p", model="m", dialect=OPENAI_CHAT)
+        call = open_call(operation="chat", provider="p", model="m", api_format=OPENAI_CHAT)
         assert call is not None
         server.clock.advance(7 * MS)
         call.returned()

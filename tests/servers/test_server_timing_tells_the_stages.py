@@ -123,13 +123,13 @@ def test_a_stage_that_is_still_open_is_not_told(server: Server) -> None:
 def test_a_client_reads_it_as_evidence(server: Server) -> None:
     """The same names on both sides."""
     from latspan import _evidence as evidence
-    from latspan._wire import Answer
+    from latspan._wire import ResponseMetadata
 
     client = server.serve(
         _staged(server, _streaming(server)), server_timing=["queue", "prefill"], hold_headers=True
     )
     headers = {name.decode(): value.decode() for name, value in client.headers.items()}
-    (reported,) = evidence.read(Answer(streamed=True, headers=headers))
+    (reported,) = evidence.read(ResponseMetadata(streamed=True, headers=headers))
     assert (reported.queue_ns, reported.prefill_ns, reported.decode_ns) == (20 * MS, 30 * MS, None)
 
 

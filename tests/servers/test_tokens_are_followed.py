@@ -374,7 +374,7 @@ def test_tokens_after_the_end_are_none_of_the_requests(server: Server) -> None:
     assert runtime is not None
     later: list[Callable[[], None]] = []
     model = Model(server.clock)
-    with _runtime.overridden(replace(runtime, settle=later.append)):
+    with _runtime.overridden(replace(runtime, enqueue=later.append)):
         with latspan.request("answer"):
             given = latspan.track_tokens(model.tokens("a", "b"))
         assert [*given] == ["a", "b"]

@@ -13,7 +13,7 @@ import pytest
 from opentelemetry import trace
 
 import latspan
-from latspan._operations import Handoff, LiveWork, active_work
+from latspan._operations import Handoff, LocalScope, active_scope
 from latspan._segments import Kind, Outcome
 from tests.servers.conftest import MS, App, Client, Server, answering
 
@@ -103,7 +103,7 @@ def test_each_ends_in_one_span_and_is_gone(
     for _ in range(REQUESTS):
         with suppress(LookupError, OSError, asyncio.CancelledError):
             server.serve(app, Client(server.clock, leaves_after=leaves_after))
-        assert active_work() is None
+        assert active_scope() is None
         assert not trace.get_current_span().get_span_context().is_valid
     gc.collect()
     assert _living() == before
@@ -119,4 +119,4 @@ def test_each_ends_in_one_span_and_is_gone(
 
 
 def _living() -> int:
-    return sum(isinstance(each, (LiveWork, Handoff)) for each in gc.get_objects())
+    return sum(isinstance(each, (LocalScope, Handoff)) for each in gc.get_objects())

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from latspan.testing import PayloadPart, Script
-from latspan.testing._answer import Answer
 from latspan.testing._http import HttpRequest, parse_request
 from latspan.testing._payloads import read_request
+from latspan.testing._scripted_response import ScriptedResponse
 from latspan.testing._served import Ledger, WriteRecord
 
 __all__ = ["Played", "as_request", "play"]
@@ -37,7 +37,7 @@ class Played:
 
     pieces: list[PayloadPart]
     frames: tuple[bytes, ...]
-    answer: Answer
+    answer: ScriptedResponse
 
     @property
     def written(self) -> bytes:
@@ -75,7 +75,7 @@ def play(
         asked: Fields of the request's body, except the model's name.
     """
     request = as_request({"model": "m", **asked}, path=path, method=method)
-    answer = Answer(script, read_request(request), number=7, created_s=1)
+    answer = ScriptedResponse(script, read_request(request), number=7, created_s=1)
     ledger = Ledger(0, 0, request, accepted_ns=0, slot_ns=script.queue_ns)
     frames: list[bytes] = []
     for frame in (*answer.greeting, *answer.frames):

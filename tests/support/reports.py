@@ -16,7 +16,7 @@ from typing import Any, cast
 from latspan._segments import ReportedTimings
 from latspan._timeline import Attempt, CallObservation, Reads
 from latspan._units import NS_PER_MS
-from latspan._wire import Answer, ChunkKind
+from latspan._wire import ChunkKind, ResponseMetadata
 
 MS = NS_PER_MS
 
@@ -42,12 +42,12 @@ class Said:
     needs: tuple[tuple[str, ...], ...] = ()
     streamed: bool = False
 
-    def answer(self) -> Answer:
+    def answer(self) -> ResponseMetadata:
         """Return the response; a stream has one more chunk before and one after the times."""
         if not self.streamed:
-            return Answer(False, (self.body,), self.headers)
+            return ResponseMetadata(False, (self.body,), self.headers)
         chunk = {"choices": [{"delta": {"content": "word"}}]}
-        return Answer(True, (chunk, self.body, {"choices": []}), self.headers)
+        return ResponseMetadata(True, (chunk, self.body, {"choices": []}), self.headers)
 
     def reported(self, raw: Mapping[str, float]) -> ReportedTimings:
         """Return the expected timings."""
@@ -288,7 +288,7 @@ def name_of(said: Said) -> str:
     return f"{said.system}-{'stream' if said.streamed else 'whole'}"
 
 
-def observed(answer: Answer, *reported: ReportedTimings) -> CallObservation:
+def observed(answer: ResponseMetadata, *reported: ReportedTimings) -> CallObservation:
     """Return the client's view: sent at 10 ms, head at 980, first token at 1,000, end at 2,000."""
     attempt = Attempt(0)
     for mark, at_ms in (("pool_acquired", 2), ("connected", 5), ("sent", 10)):

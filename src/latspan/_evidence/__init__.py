@@ -1,7 +1,7 @@
 """
 Timings that servers and gateways report about themselves, with one small adapter per source.
 
-An adapter is a function that takes an :class:`~latspan._wire.Answer` and returns
+An adapter is a function that takes an :class:`~latspan._wire.ResponseMetadata` and returns
 :class:`~latspan._segments.ReportedTimings`, or ``None`` if the response is not from its system.
 An adapter only reads. Another module checks, for all sources, if the reported parts fit the times
 that the client measured. To add a source, write ``_evidence/<system>.py`` and list it here.
@@ -30,28 +30,28 @@ from latspan._evidence import (
     vllm,
 )
 from latspan._segments import ReportedTimings
-from latspan._wire import Answer
+from latspan._wire import ResponseMetadata
 
-__all__ = ["GATEWAYS", "SERVERS", "Adapter", "Source", "read"]
+__all__ = ["GATEWAYS", "SERVERS", "Adapter", "EvidenceSource", "read"]
 
-Adapter = Callable[[Answer], ReportedTimings | None]
+Adapter = Callable[[ResponseMetadata], ReportedTimings | None]
 
 
-class Source(NamedTuple):
+class EvidenceSource(NamedTuple):
     """
     A system that reports its own timings.
 
     Args:
-        told_by: Body fields and headers; a response with its timings has at least one of them.
+        markers: Body fields and headers; a response with its timings has at least one of them.
         read: Adapter that reads the timings.
     """
 
-    told_by: frozenset[str]
+    markers: frozenset[str]
     read: Adapter
 
 
 SERVERS: Final = tuple(
-    Source(each.TOLD_BY, each.read)
+    EvidenceSource(each.MARKERS, each.read)
     for each in (
         llama_cpp,
         vllm,
@@ -74,16 +74,16 @@ systems that report only a total.
 """
 
 GATEWAYS: Final = (
-    Source(server_timing.TOLD_BY, server_timing.read_gateway),
-    Source(litellm.TOLD_BY, litellm.read),
-    Source(envoy.TOLD_BY, envoy.read),
+    EvidenceSource(server_timing.MARKERS, server_timing.read_gateway),
+    EvidenceSource(litellm.MARKERS, litellm.read),
+    EvidenceSource(envoy.MARKERS, envoy.read),
 )
 """Gateways in front of a model server, tried in the same way and in addition to ``SERVERS``."""
 
-_ANYTHING: Final = frozenset[str]().union(*(each.told_by for each in (*SERVERS, *GATEWAYS)))
+_ANYTHING: Final = frozenset[str]().union(*(each.markers for each in (*SERVERS, *GATEWAYS)))
 
 
-def read(answer: Answer) -> tuple[ReportedTimings, ...]:
+def read(answer: ResponseMetadata) -> tuple[ReportedTimings, ...]:
     """Return the reported timings of a response, gateway first; empty if there are none."""
     # Most responses report no timings, and most of the others have one source.
     there = _ANYTHING.intersection(chain(answer.headers, *answer.bodies))
@@ -99,12 +99,12 @@ def read(answer: Answer) -> tuple[ReportedTimings, ...]:
 def _adapters_for(there: frozenset[str]) -> tuple[tuple[Adapter, ...], ...]:
     """Return the adapters to try for a response with these fields, those of gateways first."""
     return tuple(
-        tuple(adapter for told_by, adapter in sources if not told_by.isdisjoint(there))
+        tuple(adapter for markers, adapter in sources if not markers.isdisjoint(there))
         for sources in (GATEWAYS, SERVERS)
     )
 
 
-def _first(adapters: tuple[Adapter, ...], answer: Answer) -> ReportedTimings | None:
+def _first(adapters: tuple[Adapter, ...], answer: ResponseMetadata) -> ReportedTimings | None:
     for adapter in adapters:
         reported = adapter(answer)
         if reported is not None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final, cast
 
 from latspan._units import TimeUnit, from_unit
-from latspan._wire import Answer, as_number, at
+from latspan._wire import ResponseMetadata, as_number, at
 
 __all__ = ["in_body", "in_head", "in_header", "ns", "number", "numbers_in"]
 
@@ -60,7 +60,7 @@ def numbers_in(fields: Mapping[str, Any]) -> dict[str, float]:
     return found
 
 
-def in_body(answer: Answer, *path: str) -> Mapping[str, Any] | None:
+def in_body(answer: ResponseMetadata, *path: str) -> Mapping[str, Any] | None:
     """Return the last mapping at ``path`` in the bodies of a response."""
     first = path[0]
     for body in reversed(answer.bodies):
@@ -72,7 +72,7 @@ def in_body(answer: Answer, *path: str) -> Mapping[str, Any] | None:
     return None
 
 
-def in_header(answer: Answer, name: str) -> float | None:
+def in_header(answer: ResponseMetadata, name: str) -> float | None:
     """
     Return the number in a header, ``None`` if the header is missing or is not a number.
 
@@ -84,7 +84,7 @@ def in_header(answer: Answer, name: str) -> float | None:
     return None if value is None else as_number(value)
 
 
-def in_head(answer: Answer, length_ns: int | None) -> tuple[int | None, int | None]:
+def in_head(answer: ResponseMetadata, length_ns: int | None) -> tuple[int | None, int | None]:
     """
     Return a header's duration as the time to the head, and as the time of the whole response.
 

@@ -18,9 +18,9 @@ from typing import Final
 
 from latspan._evidence._numbers import in_body, in_head, in_header, ns, number, numbers_in
 from latspan._segments import ReportedTimings
-from latspan._wire import Answer
+from latspan._wire import ResponseMetadata
 
-__all__ = ["TOLD_BY", "read"]
+__all__ = ["MARKERS", "read"]
 
 _HEADER: Final = "x-amzn-bedrock-invocation-latency"
 _IN_BODIES: Final = (
@@ -30,11 +30,11 @@ _IN_BODIES: Final = (
 )
 _TIMES: Final = ("latencyMs", "invocationLatency", "firstByteLatency")
 
-TOLD_BY: Final = frozenset({_HEADER, *(path[0] for path, _ in _IN_BODIES)})
+MARKERS: Final = frozenset({_HEADER, *(path[0] for path, _ in _IN_BODIES)})
 """Body fields and headers; a response with Bedrock's latency has at least one of them."""
 
 
-def read(answer: Answer) -> ReportedTimings | None:
+def read(answer: ResponseMetadata) -> ReportedTimings | None:
     """Return the time of the service, or ``None`` if the response does not report it."""
     for path, name in _IN_BODIES:
         said = in_body(answer, *path)

@@ -14,17 +14,17 @@ from typing import Final
 
 from latspan._evidence._numbers import in_body, ns, number, numbers_in
 from latspan._segments import ReportedTimings
-from latspan._wire import Answer
+from latspan._wire import ResponseMetadata
 
-__all__ = ["TOLD_BY", "read"]
+__all__ = ["MARKERS", "read"]
 
 _TIMES: Final = ("queue_time", "prompt_time", "completion_time", "total_time")
 
-TOLD_BY: Final = frozenset({"time_info"})
+MARKERS: Final = frozenset({"time_info"})
 """Body fields and headers; a response with Cerebras's times has at least one of them."""
 
 
-def read(answer: Answer) -> ReportedTimings | None:
+def read(answer: ResponseMetadata) -> ReportedTimings | None:
     """Return the times of Cerebras, or ``None`` if the response does not have all of them."""
     said = in_body(answer, "time_info")
     if said is None or any(number(said.get(name)) is None for name in _TIMES):

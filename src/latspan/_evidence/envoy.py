@@ -15,17 +15,17 @@ from typing import Final
 
 from latspan._evidence._numbers import in_head, in_header, ns
 from latspan._segments import ReportedTimings
-from latspan._wire import Answer
+from latspan._wire import ResponseMetadata
 
-__all__ = ["TOLD_BY", "read"]
+__all__ = ["MARKERS", "read"]
 
 _HEADER: Final = "x-envoy-upstream-service-time"
 
-TOLD_BY: Final = frozenset({_HEADER})
+MARKERS: Final = frozenset({_HEADER})
 """Body fields and headers; a response with Envoy's time has at least one of them."""
 
 
-def read(answer: Answer) -> ReportedTimings | None:
+def read(answer: ResponseMetadata) -> ReportedTimings | None:
     """Return the time behind Envoy, or ``None`` if the header does not report it."""
     said = in_header(answer, _HEADER)
     if said is None:

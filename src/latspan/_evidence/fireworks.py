@@ -20,20 +20,20 @@ from typing import Final
 
 from latspan._evidence._numbers import in_body, in_header, ns, number, numbers_in
 from latspan._segments import ReportedTimings
-from latspan._wire import Answer, as_number
+from latspan._wire import ResponseMetadata, as_number
 
-__all__ = ["TOLD_BY", "read"]
+__all__ = ["MARKERS", "read"]
 
 _FIRST_TOKEN: Final = "server-time-to-first-token"
 _TOTAL: Final = "server-processing-time"
 _TIMES: Final = (_FIRST_TOKEN, _TOTAL, "prefill-queue-duration", "prefill-duration")
 _HEADERS: Final = {name: f"fireworks-{name}" for name in _TIMES}
 
-TOLD_BY: Final = frozenset({"perf_metrics", *_HEADERS.values()})
+MARKERS: Final = frozenset({"perf_metrics", *_HEADERS.values()})
 """Body fields and headers; a response with Fireworks's times has at least one of them."""
 
 
-def read(answer: Answer) -> ReportedTimings | None:
+def read(answer: ResponseMetadata) -> ReportedTimings | None:
     """Return the times of Fireworks, or ``None`` if it has no total and no first token."""
     in_headers = {name: in_header(answer, header) for name, header in _HEADERS.items()}
     in_last_chunk = in_body(answer, "perf_metrics") or {}

@@ -16,18 +16,18 @@ from typing import Final
 
 from latspan._evidence._numbers import in_body, ns, number, numbers_in
 from latspan._segments import ReportedTimings
-from latspan._wire import Answer
+from latspan._wire import ResponseMetadata
 
-__all__ = ["TOLD_BY", "read"]
+__all__ = ["MARKERS", "read"]
 
 _REQUIRED: Final = ("prompt_time", "completion_time", "total_time")
 _TIMES: Final = (*_REQUIRED, "queue_time")
 
-TOLD_BY: Final = frozenset({"x_groq", "usage"})
+MARKERS: Final = frozenset({"x_groq", "usage"})
 """Body fields and headers; a response with Groq's times has at least one of them."""
 
 
-def read(answer: Answer) -> ReportedTimings | None:
+def read(answer: ResponseMetadata) -> ReportedTimings | None:
     """Return Groq's times, or ``None`` if the usage does not have the required ones."""
     for path in (("x_groq", "usage"), ("usage",)):
         usage = in_body(answer, *path)

@@ -18,18 +18,18 @@ from typing import Final
 
 from latspan._evidence._numbers import in_head, in_header, ns
 from latspan._segments import ReportedTimings
-from latspan._wire import Answer
+from latspan._wire import ResponseMetadata
 
-__all__ = ["TOLD_BY", "read"]
+__all__ = ["MARKERS", "read"]
 
 _OVERHEAD: Final = "x-litellm-overhead-duration-ms"
 _TOTAL: Final = "x-litellm-response-duration-ms"
 
-TOLD_BY: Final = frozenset({_OVERHEAD, _TOTAL})
+MARKERS: Final = frozenset({_OVERHEAD, _TOTAL})
 """Body fields and headers; a response with LiteLLM's times has at least one of them."""
 
 
-def read(answer: Answer) -> ReportedTimings | None:
+def read(answer: ResponseMetadata) -> ReportedTimings | None:
     """Return the proxy's times, or ``None`` if the headers report none."""
     said = {
         name: value

@@ -17,17 +17,17 @@ from typing import Final
 
 from latspan._evidence._numbers import in_body, ns, number, numbers_in
 from latspan._segments import ReportedTimings
-from latspan._wire import Answer
+from latspan._wire import ResponseMetadata
 
-__all__ = ["TOLD_BY", "read"]
+__all__ = ["MARKERS", "read"]
 
 _REQUIRED: Final = ("prompt_n", "prompt_ms", "predicted_n", "predicted_ms")
 
-TOLD_BY: Final = frozenset({"timings"})
+MARKERS: Final = frozenset({"timings"})
 """Body fields and headers; a response with llama.cpp's timings has at least one of them."""
 
 
-def read(answer: Answer) -> ReportedTimings | None:
+def read(answer: ResponseMetadata) -> ReportedTimings | None:
     """Return the slot's timings, or ``None`` if the response does not have llama.cpp's."""
     timings = in_body(answer, "timings")
     if timings is None:

@@ -18,17 +18,17 @@ from typing import Final
 
 from latspan._evidence._numbers import ns, number, numbers_in
 from latspan._segments import ReportedTimings
-from latspan._wire import Answer
+from latspan._wire import ResponseMetadata
 
-__all__ = ["TOLD_BY", "read"]
+__all__ = ["MARKERS", "read"]
 
 _FIELDS: Final = ("total_duration", "load_duration", "prompt_eval_duration", "eval_duration")
 
-TOLD_BY: Final = frozenset({"total_duration"})
+MARKERS: Final = frozenset({"total_duration"})
 """Body fields and headers; a response with Ollama's durations has at least one of them."""
 
 
-def read(answer: Answer) -> ReportedTimings | None:
+def read(answer: ResponseMetadata) -> ReportedTimings | None:
     """Return Ollama's durations, or ``None`` if the response lacks the total or the load."""
     for body in reversed(answer.bodies):
         if "total_duration" not in body:

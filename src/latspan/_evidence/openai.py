@@ -16,18 +16,18 @@ from typing import Final
 
 from latspan._evidence._numbers import in_head, in_header, ns
 from latspan._segments import ReportedTimings
-from latspan._wire import Answer
+from latspan._wire import ResponseMetadata
 
-__all__ = ["TOLD_BY", "read"]
+__all__ = ["MARKERS", "read"]
 
 _HEADER: Final = "openai-processing-ms"
 _BEHIND_LITELLM: Final = f"llm_provider-{_HEADER}"
 
-TOLD_BY: Final = frozenset({_HEADER, _BEHIND_LITELLM})
+MARKERS: Final = frozenset({_HEADER, _BEHIND_LITELLM})
 """Body fields and headers; a response with the time of processing has at least one of them."""
 
 
-def read(answer: Answer) -> ReportedTimings | None:
+def read(answer: ResponseMetadata) -> ReportedTimings | None:
     """Return the time of processing, or ``None`` if the header does not report it."""
     said = in_header(answer, _HEADER)
     if said is None:

@@ -28,19 +28,19 @@ from typing import Final
 
 from latspan._evidence._numbers import in_head, ns, numbers_in
 from latspan._segments import ReportedTimings
-from latspan._wire import Answer, server_timing
+from latspan._wire import ResponseMetadata, server_timing
 
-__all__ = ["TOLD_BY", "read", "read_gateway"]
+__all__ = ["MARKERS", "read", "read_gateway"]
 
 _STAGES: Final = ("queue", "model_load", "prefill", "decode")
 _GATEWAY: Final = "gateway"
 _NETWORK: Final = "send_stream"
 
-TOLD_BY: Final = frozenset({server_timing.HEADER, server_timing.FIELD})
+MARKERS: Final = frozenset({server_timing.HEADER, server_timing.FIELD})
 """Body fields and headers; a response with these timings has at least one of them."""
 
 
-def read(answer: Answer) -> ReportedTimings | None:
+def read(answer: ResponseMetadata) -> ReportedTimings | None:
     """Return the model's stages in the header or the body, ``None`` if there are none."""
     in_body = _in_body(answer)
     said = _entries(_in_header(answer) if in_body is None else in_body)
@@ -66,7 +66,7 @@ def read(answer: Answer) -> ReportedTimings | None:
     )
 
 
-def read_gateway(answer: Answer) -> ReportedTimings | None:
+def read_gateway(answer: ResponseMetadata) -> ReportedTimings | None:
     """Return the time that gateways report for themselves, ``None`` if none does."""
     said = _entries(_in_header(answer)).get(_GATEWAY)
     if said is None:
@@ -76,11 +76,11 @@ def read_gateway(answer: Answer) -> ReportedTimings | None:
     )
 
 
-def _in_header(answer: Answer) -> str:
+def _in_header(answer: ResponseMetadata) -> str:
     return answer.headers.get(server_timing.HEADER, "")
 
 
-def _in_body(answer: Answer) -> str | None:
+def _in_body(answer: ResponseMetadata) -> str | None:
     for body in reversed(answer.bodies):
         said = body.get(server_timing.FIELD)
         if isinstance(said, str):

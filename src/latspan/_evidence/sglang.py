@@ -20,15 +20,15 @@ from typing import Any, Final
 
 from latspan._evidence._numbers import in_body, ns, number, numbers_in
 from latspan._segments import ReportedTimings
-from latspan._wire import Answer
+from latspan._wire import ResponseMetadata
 
-__all__ = ["TOLD_BY", "read"]
+__all__ = ["MARKERS", "read"]
 
-TOLD_BY: Final = frozenset({"meta_info"})
+MARKERS: Final = frozenset({"meta_info"})
 """Body fields and headers; a response with SGLang's times has at least one of them."""
 
 
-def read(answer: Answer) -> ReportedTimings | None:
+def read(answer: ResponseMetadata) -> ReportedTimings | None:
     """Return SGLang's times, or ``None`` if the response has no ``e2e_latency``."""
     said = in_body(answer, "meta_info")
     if said is None or number(said.get("e2e_latency")) is None:

@@ -17,17 +17,17 @@ from typing import Final
 
 from latspan._evidence._numbers import in_head, in_header, ns
 from latspan._segments import ReportedTimings
-from latspan._wire import Answer
+from latspan._wire import ResponseMetadata
 
-__all__ = ["TOLD_BY", "read"]
+__all__ = ["MARKERS", "read"]
 
 _TIMES: Final = ("x-total-time", "x-validation-time", "x-queue-time", "x-inference-time")
 
-TOLD_BY: Final = frozenset({"x-inference-time"})
+MARKERS: Final = frozenset({"x-inference-time"})
 """Body fields and headers; a response with the router's times has at least one of them."""
 
 
-def read(answer: Answer) -> ReportedTimings | None:
+def read(answer: ResponseMetadata) -> ReportedTimings | None:
     """Return the router's times, or ``None`` if the response does not have all its headers."""
     if "x-inference-time" not in answer.headers:
         return None

@@ -23,15 +23,15 @@ from typing import Final
 
 from latspan._evidence._numbers import in_body, ns, number, numbers_in
 from latspan._segments import ReportedTimings
-from latspan._wire import Answer
+from latspan._wire import ResponseMetadata
 
-__all__ = ["TOLD_BY", "read"]
+__all__ = ["MARKERS", "read"]
 
-TOLD_BY: Final = frozenset({"metrics"})
+MARKERS: Final = frozenset({"metrics"})
 """Body fields and headers; a response with vLLM's times has at least one of them."""
 
 
-def read(answer: Answer) -> ReportedTimings | None:
+def read(answer: ResponseMetadata) -> ReportedTimings | None:
     """Return the engine's times, or ``None`` if the response does not have vLLM's."""
     metrics = in_body(answer, "metrics")
     if metrics is None:

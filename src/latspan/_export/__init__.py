@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Final
 from latspan._export._application_sink import application_sink
 from latspan._export._back_off import BackOff
 from latspan._export._environment import SpanBatches, event_batches, span_batches
-from latspan._export._interval_export import IntervalExport, Outlet
+from latspan._export._interval_export import IntervalExporter, PeriodicExport
 from latspan._export._metrics import MetricsPart, metrics_parts
 from latspan._export._otlp import otlp_log_exporter, otlp_metric_exporter, otlp_span_exporter
 from latspan._export._otlp_metrics import MetricsExporter, OtlpMetrics
 from latspan._export._otlp_spans import OtlpSpans, otlp_events, otlp_spans
 from latspan._export._private_spans import PrivateSink
 from latspan._export._resource import resource_of, resource_of_child
-from latspan._export._self_metrics import Reading, readings_of
+from latspan._export._self_metrics import SelfMetric, readings_of
 from latspan._export._sending import SpanAnswer
 from latspan._lazy import lazy_getattr
 
@@ -32,15 +32,15 @@ if TYPE_CHECKING:
 __all__ = [
     "BackOff",
     "HistogramLogs",
-    "IntervalExport",
+    "IntervalExporter",
     "MetricsExporter",
     "MetricsPart",
     "OtlpMetrics",
     "OtlpPayloads",
     "OtlpSpans",
-    "Outlet",
+    "PeriodicExport",
     "PrivateSink",
-    "Reading",
+    "SelfMetric",
     "SpanAnswer",
     "SpanBatches",
     "application_sink",

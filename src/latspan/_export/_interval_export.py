@@ -1,11 +1,12 @@
 """
-Worker thread that takes a recorder's intervals, one after the other, and passes them to outlets.
+Worker thread that takes a recorder's intervals, one after the other, and passes them to exporters.
 
 Threads: the export thread takes and sends all intervals. A thread that calls `force_flush` only
 wakes it and waits. A thread that calls `shutdown` wakes it, waits for its end, and shuts the
-outlets down. If the time is up while the export thread still sends, the calling thread first takes
-the last interval itself and passes it to the local outlets, which need no network. `_turn` is held
-while local outlets receive an interval, so that the two threads never send to one at the same time.
+exporters down. If the time is up while the export thread still sends, the calling thread first
+takes the last interval itself and passes it to the local exporters, which need no network. `_turn`
+is held while local exporters receive an interval, so that the two threads never send to one at the
+same time.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from latspan._recording import Recorder, Snapshot
 from latspan._units import from_unit
 from latspan.errors import ConfigError
 
-__all__ = ["DEFAULT_IDLE_S", "IntervalExport", "Outlet"]
+__all__ = ["DEFAULT_IDLE_S", "IntervalExporter", "PeriodicExport"]
 
 
 _T = TypeVar("_T")
@@ -34,7 +35,7 @@ DEFAULT_IDLE_S: Final = 3600.0
 """Time after which a series without new values is forgotten: one hour."""
 
 
-class Outlet(Protocol):
+class IntervalExporter(Protocol):
     """
     Destination of intervals, which keeps what it could not deliver until the next interval.
 
@@ -66,17 +67,17 @@ def _do_nothing() -> None:
     pass
 
 
-class IntervalExport:
+class PeriodicExport:
     """
-    Periodic export: swaps a recorder's interval and passes it to outlets, on a daemon thread.
+    Periodic export: swaps a recorder's interval and passes it to exporters, on a daemon thread.
 
-    The thread starts at once. It sends to one outlet after the other, with OpenTelemetry
-    instrumentation suppressed. An exception of an outlet is logged once per exception type and is
+    The thread starts at once. It sends to one exporter after the other, with OpenTelemetry
+    instrumentation suppressed. An exception of an exporter is logged once per exception type and is
     not propagated. A forked child does not have the thread and needs an object of its own.
 
     Args:
         recorder: Source of the intervals; only this object may swap them.
-        outlets: Destinations of the intervals; shut down together with this object.
+        exporters: Destinations of the intervals; shut down together with this object.
         before: Called on the thread before each interval is taken.
         interval_s: Time between two exports in seconds, greater than 0;
             ``OTEL_METRIC_EXPORT_INTERVAL`` unless given.
@@ -89,7 +90,7 @@ class IntervalExport:
     def __init__(
         self,
         recorder: Recorder,
-        outlets: Sequence[Outlet],
+        exporters: Sequence[IntervalExporter],
         *,
         before: Callable[[], None] = _do_nothing,
         interval_s: float | None = None,
@@ -101,7 +102,7 @@ class IntervalExport:
                 f"metrics cannot be exported every {interval_s} s", hint="use more than 0 s"
             )
         self._recorder = recorder
-        self._outlets = tuple(outlets)
+        self._exporters = tuple(exporters)
         self._before = before
         self._interval_s = min(interval_s, threading.TIMEOUT_MAX)
         self._idle_ns = from_unit(idle_s, "s")
@@ -116,7 +117,7 @@ class IntervalExport:
         self._exported = True
         self._stopping = False
         self._finished = False
-        # Held while local outlets receive an interval: by the export thread or, after the timeout
+        # Held while local exporters receive an interval: by the export thread or, after the timeout
         # of a shutdown, by the thread that called it.
         self._turn = threading.Lock()
 
@@ -146,7 +147,7 @@ class IntervalExport:
 
     def shutdown(self, timeout_s: float = 30.0) -> bool:
         """
-        Export once more, end the thread and shut the outlets down.
+        Export once more, end the thread and shut the exporters down.
 
         Args:
             timeout_s: Longest time to wait, in seconds.
@@ -163,18 +164,18 @@ class IntervalExport:
         if first:
             if self._thread.is_alive():
                 self._save()
-            for outlet in self._outlets:
+            for exporter in self._exporters:
                 left_s = max(deadline_s - time.monotonic(), 0)
-                self._guarded(outlet, partial(outlet.shutdown, left_s))
+                self._guarded(exporter, partial(exporter.shutdown, left_s))
         return self._finished and self._exported
 
     def _save(self) -> None:
-        """Pass the last interval to the local outlets, while the export thread still sends."""
+        """Pass the last interval to the local exporters, while the export thread still sends."""
         if self._turn.acquire(timeout=_SAVING_S):
             try:
                 interval = self._guarded(self, self._recorder.swap_interval)
                 if interval is not None:
-                    local = [outlet for outlet in self._outlets if outlet.local]
+                    local = [exporter for exporter in self._exporters if exporter.local]
                     self._send(interval, local, last=True)
             finally:
                 self._turn.release()
@@ -196,10 +197,10 @@ class IntervalExport:
     def _export(self, *, last: bool) -> bool:
         self._before()
         interval = self._recorder.swap_interval()
-        local = [outlet for outlet in self._outlets if outlet.local]
+        local = [exporter for exporter in self._exporters if exporter.local]
         with self._turn:
             saved = self._send(interval, local, last=last)
-        others = [outlet for outlet in self._outlets if not outlet.local]
+        others = [exporter for exporter in self._exporters if not exporter.local]
         sent = self._send(interval, others, last=last)
         if sent and others:
             self._deliveries.arrived()
@@ -207,10 +208,12 @@ class IntervalExport:
             self._recorder.forget_idle(interval.end_epoch_ns - self._idle_ns)
         return saved and sent
 
-    def _send(self, interval: Snapshot, outlets: Sequence[Outlet], *, last: bool) -> bool:
+    def _send(
+        self, interval: Snapshot, exporters: Sequence[IntervalExporter], *, last: bool
+    ) -> bool:
         sent = [
-            self._guarded(outlet, partial(outlet.send, interval, last=last)) or False
-            for outlet in outlets
+            self._guarded(exporter, partial(exporter.send, interval, last=last)) or False
+            for exporter in exporters
         ]
         return all(sent)
 

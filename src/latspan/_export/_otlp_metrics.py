@@ -19,7 +19,7 @@ from latspan._export._environment import export_timeout_s, exports_exemplars, hi
 from latspan._export._exponential import DEFAULT_MAX_BUCKETS, DEFAULT_SCALE, check_resolution
 from latspan._export._metrics import metrics_parts
 from latspan._export._pending import Unsent
-from latspan._export._self_metrics import About, Reading, refused
+from latspan._export._self_metrics import About, SelfMetric, refused
 from latspan._export._sending import Sending
 from latspan._recording import Exemplar, Recorder, SeriesKey, Snapshot
 
@@ -76,7 +76,7 @@ class OtlpMetrics:
         *,
         resource: Resource | Callable[[], Resource],
         temporality: AggregationTemporality | None = None,
-        about: Callable[[], Iterable[Reading]] = tuple,
+        about: Callable[[], Iterable[SelfMetric]] = tuple,
         scale: int = DEFAULT_SCALE,
         max_buckets: int = DEFAULT_MAX_BUCKETS,
         session: HttpSession | None = None,
@@ -155,7 +155,7 @@ class OtlpMetrics:
         result = self._exporter.export(data, timeout_millis=self._timeout_ms)
         return result is MetricExportResult.SUCCESS
 
-    def readings(self) -> Sequence[Reading]:
+    def readings(self) -> Sequence[SelfMetric]:
         """Return the number of data points that the receiver refused permanently."""
         return refused("data_points", self._refused)
 

@@ -14,7 +14,7 @@ from opentelemetry.sdk.resources import Resource
 from latspan import semconv
 from latspan._export._metrics import PART_BYTES, SCOPE
 from latspan._export._pending import Unsent
-from latspan._export._self_metrics import Reading, refused
+from latspan._export._self_metrics import SelfMetric, refused
 from latspan._export._sending import Sending
 from latspan._recording import Series, SeriesKey, Snapshot, tag_of
 from latspan._spans import size_of_attributes
@@ -77,7 +77,7 @@ class OtlpPayloads:
     def _taken(self, records: Sequence[ReadableLogRecord]) -> bool:
         return self._exporter.export(records) is LogRecordExportResult.SUCCESS
 
-    def readings(self) -> Sequence[Reading]:
+    def readings(self) -> Sequence[SelfMetric]:
         """Return the number of payloads that the receiver refused permanently."""
         return refused("payloads", self._refused)
 

@@ -18,11 +18,11 @@ from opentelemetry.sdk.metrics.export import (
 from latspan import semconv
 from latspan._recording import Recorder
 
-__all__ = ["About", "Reading", "readings_of", "refused"]
+__all__ = ["About", "SelfMetric", "readings_of", "refused"]
 
 _DESCRIPTIONS: Final[Mapping[str, tuple[str, str]]] = {
     semconv.METRIC_DROPPED: ("Telemetry that was lost, by what it was and why", "{item}"),
-    semconv.METRIC_TRACES_LEFT_OUT: ("Traces that were not among those to keep", "{trace}"),
+    semconv.METRIC_TRACES_SAMPLED_OUT: ("Traces that were not among those to keep", "{trace}"),
     semconv.METRIC_CLAMPED: ("Values above 24 hours, which count as 24 hours", "{value}"),
     semconv.METRIC_SERIES_OVERFLOW: (
         "Values of series above the limit, which are counted together",
@@ -33,7 +33,7 @@ _DESCRIPTIONS: Final[Mapping[str, tuple[str, str]]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class SelfMetric:
     """
     One number about latspan itself.
 
@@ -48,28 +48,28 @@ class Reading:
     attributes: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
-def refused(signal: str, count: int) -> Sequence[Reading]:
+def refused(signal: str, count: int) -> Sequence[SelfMetric]:
     """Return a reading for ``count`` items that a receiver refused permanently; none for 0."""
     attributes = {semconv.LATSPAN_SIGNAL: signal, semconv.LATSPAN_REASON: "not_taken"}
-    return (Reading(semconv.METRIC_DROPPED, count, attributes),) if count else ()
+    return (SelfMetric(semconv.METRIC_DROPPED, count, attributes),) if count else ()
 
 
-def readings_of(recorder: Recorder) -> Iterable[Reading]:
+def readings_of(recorder: Recorder) -> Iterable[SelfMetric]:
     """Yield the readings about values that a recorder rejected, clamped or merged."""
     tally = recorder.tally()
-    yield Reading(
+    yield SelfMetric(
         semconv.METRIC_DROPPED,
         tally.rejected,
         {semconv.LATSPAN_SIGNAL: "values", semconv.LATSPAN_REASON: "negative"},
     )
-    yield Reading(
+    yield SelfMetric(
         semconv.METRIC_DROPPED,
         tally.unreadable,
         {semconv.LATSPAN_SIGNAL: "records", semconv.LATSPAN_REASON: "unreadable"},
     )
-    yield Reading(semconv.METRIC_CLAMPED, tally.clamped)
+    yield SelfMetric(semconv.METRIC_CLAMPED, tally.clamped)
     for metric, count in tally.overflowed.items():
-        yield Reading(semconv.METRIC_SERIES_OVERFLOW, count, {semconv.LATSPAN_METRIC: metric})
+        yield SelfMetric(semconv.METRIC_SERIES_OVERFLOW, count, {semconv.LATSPAN_METRIC: metric})
 
 
 class About:
@@ -84,7 +84,7 @@ class About:
 
     def __init__(
         self,
-        read: Callable[[], Iterable[Reading]],
+        read: Callable[[], Iterable[SelfMetric]],
         *,
         start_epoch_ns: int,
         temporality: AggregationTemporality,

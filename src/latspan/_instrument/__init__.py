@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from latspan._instrument._decorators import Scope
+from latspan._instrument._decorators import ScopeManager
 from latspan._instrument._discovery import (
     Integration,
     IntegrationStatus,
@@ -20,7 +20,7 @@ from latspan._instrument._discovery import (
     integrations,
     uninstrument,
 )
-from latspan._instrument._manual import WorkScope, attributes, request
+from latspan._instrument._manual import OperationScope, attributes, request
 from latspan._instrument._outcomes import error_type_of, outcome_of, outcome_of_status
 from latspan._instrument._traced import traced
 from latspan._lazy import lazy_getattr
@@ -51,23 +51,22 @@ if TYPE_CHECKING:
         patch_request_builder,
     )
     from latspan._instrument._instrumentor import Instrumentor
-    from latspan._instrument._method_wrappers import Answers, unless_inside, with_names
+    from latspan._instrument._method_wrappers import MethodWrappers, unless_inside, with_names
     from latspan._instrument._patching import Patches
     from latspan._instrument._served import ServerRequest
     from latspan._instrument._server_address import body_asked, port_of, sent_request, server_of
     from latspan._instrument._stream_classes import (
-        follow,
         patch_stream_classes,
         patch_stream_wrappers,
+        track_stream,
     )
-    from latspan._instrument._streams import StreamTracker, aiterate, iterate, watch
+    from latspan._instrument._streams import StreamTracker, aiter_tracked, iter_tracked
     from latspan._instrument._timings import ServerTimingHeader
     from latspan._instrument._warm import WarmupResult, warm
     from latspan._instrument._warmer import UnderlyingClient, Warmer
 
 __all__ = [
     "BODIES_ARE_FOLLOWED",
-    "Answers",
     "Attempt",
     "BodyTracker",
     "Call",
@@ -75,8 +74,10 @@ __all__ = [
     "Instrumentor",
     "Integration",
     "IntegrationStatus",
+    "MethodWrappers",
+    "OperationScope",
     "Patches",
-    "Scope",
+    "ScopeManager",
     "SentRequest",
     "ServerRequest",
     "ServerTimingHeader",
@@ -84,11 +85,10 @@ __all__ = [
     "UnderlyingClient",
     "Warmer",
     "WarmupResult",
-    "WorkScope",
     "aclosing_of",
     "active_call",
+    "aiter_tracked",
     "aiter_tracked_body",
-    "aiterate",
     "asks_for_usage",
     "attributes",
     "auto_instrument",
@@ -97,7 +97,6 @@ __all__ = [
     "closing_of",
     "disabled_by",
     "error_type_of",
-    "follow",
     "handle_internal_errors",
     "impersonate",
     "inside",
@@ -106,8 +105,8 @@ __all__ = [
     "is_excluded",
     "is_instrumented",
     "is_switched_on",
+    "iter_tracked",
     "iter_tracked_body",
-    "iterate",
     "log_internal_error",
     "open_call",
     "outcome_of",
@@ -121,10 +120,10 @@ __all__ = [
     "server_of",
     "traced",
     "track_body",
+    "track_stream",
     "uninstrument",
     "unless_inside",
     "warm",
-    "watch",
     "with_names",
 ]
 
@@ -132,7 +131,7 @@ __all__ = [
 # and an application that only decorates its own functions needs none of those until it is
 # configured.
 _FOR_INTEGRATIONS = {
-    "Answers": "_method_wrappers",
+    "MethodWrappers": "_method_wrappers",
     "BODIES_ARE_FOLLOWED": "_bodies",
     "Attempt": "_hooks",
     "BodyTracker": "_bodies",
@@ -148,17 +147,17 @@ _FOR_INTEGRATIONS = {
     "Warmer": "_warmer",
     "StreamTracker": "_streams",
     "active_call": "_hooks",
-    "aiterate": "_streams",
+    "aiter_tracked": "_streams",
     "aiter_tracked_body": "_body_iterators",
     "asks_for_usage": "_hooks",
     "body_asked": "_server_address",
     "body_tracker": "_bodies",
-    "follow": "_stream_classes",
+    "track_stream": "_stream_classes",
     "inside": "_hooks",
     "is_excluded": "_excluded_urls",
     "is_instrumented": "_coexistence",
     "is_switched_on": "_hooks",
-    "iterate": "_streams",
+    "iter_tracked": "_streams",
     "iter_tracked_body": "_body_iterators",
     "open_call": "_hooks",
     "patch_request_builder": "_hooks",
@@ -171,7 +170,6 @@ _FOR_INTEGRATIONS = {
     "port_of": "_server_address",
     "impersonate": "_coroutines",
     "warm": "_warm",
-    "watch": "_streams",
     "track_body": "_bodies",
     "unless_inside": "_method_wrappers",
     "with_names": "_method_wrappers",

@@ -38,7 +38,7 @@ __all__ = [
 BODIES_ARE_FOLLOWED: Final = "_latspan_follows_bodies"
 """Attribute that marks a response class whose bodies are tracked."""
 
-_WATCH: Final = "_latspan_body"
+_TRACKER: Final = "_latspan_body"
 """Attribute of a response that holds the tracker of its body."""
 
 _LONGEST_ANSWER: Final = 1 << 20
@@ -106,7 +106,7 @@ class BodyTracker:
         if call.reads is not None or _is_event_stream(call.headers):
             self._events = EventReader(dialects_of(call), self._keep)
             call.reads = call.reads or Reads()
-        self._whole = None if call.dialect is None or call.reads is not None else _Whole()
+        self._whole = None if call.api_format is None or call.reads is not None else _Whole()
 
     def __reduce__(self) -> tuple[type[None], tuple[()]]:
         # A response may be pickled or copied; its tracker is not copied with it.
@@ -176,8 +176,8 @@ class BodyTracker:
         self._kept, over = False, events.done
         with _runtime.handle_internal_errors("the events of a body"):
             kind = events.feed(data)
-            if call.dialect is None and events.dialect is not None:
-                recognised(call, events.dialect, self._request_body)
+            if call.api_format is None and events.api_format is not None:
+                recognised(call, events.api_format, self._request_body)
                 self._request_body = None
             elif events.foreign:
                 self._events = call.reads = None
@@ -411,11 +411,11 @@ def track_body(
         request_body: The request's body, if it is available.
         decoded: Whether reads return the body without its content coding.
     """
-    watching = BodyTracker(call, attempt, request_body, decoded=decoded)
-    setattr(response, _WATCH, watching)
+    tracker = BodyTracker(call, attempt, request_body, decoded=decoded)
+    setattr(response, _TRACKER, tracker)
     # At exit `shutdown` ends open calls; a finaliser would run later and have less information.
-    weakref.finalize(response, watching.dropped).atexit = False
-    return watching
+    weakref.finalize(response, tracker.dropped).atexit = False
+    return tracker
 
 
 def follows_bodies(response: object) -> bool:
@@ -425,8 +425,8 @@ def follows_bodies(response: object) -> bool:
 
 def body_tracker(response: object) -> BodyTracker | None:
     """Return the tracker of the body of ``response``, ``None`` if the body is not tracked here."""
-    watching: BodyTracker | None = getattr(response, _WATCH, None)
-    return None if watching is None or watching.silent else watching
+    tracker: BodyTracker | None = getattr(response, _TRACKER, None)
+    return None if tracker is None or tracker.silent else tracker
 
 
 def claim_body(response: object) -> ModelCall | None:
@@ -437,8 +437,8 @@ def claim_body(response: object) -> ModelCall | None:
         The call that the body belongs to; ``None`` if the body is not tracked, was already read,
         or belongs to an exchange that is not a call.
     """
-    watching = body_tracker(response)
-    if watching is None or watching.call.kind is not Kind.CALL or watching.begun:
+    tracker = body_tracker(response)
+    if tracker is None or tracker.call.kind is not Kind.CALL or tracker.begun:
         return None
-    watching.silent = True
-    return watching.call
+    tracker.silent = True
+    return tracker.call

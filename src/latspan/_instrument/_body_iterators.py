@@ -13,62 +13,62 @@ __all__ = ["aiter_tracked_body", "iter_tracked_body"]
 _T = TypeVar("_T", bound=bytes)
 
 
-def iter_tracked_body(source: Generator[_T], watching: BodyTracker) -> Generator[_T]:
+def iter_tracked_body(source: Generator[_T], tracker: BodyTracker) -> Generator[_T]:
     """
     Yield the items of ``source`` and record each read. Exceptions propagate unchanged.
 
     Args:
         source: The client library's own iteration over the body.
-        watching: Tracker of the body.
+        tracker: Tracker of the body.
     """
     iterator = object()
-    watching.begins(iterator)
-    before, fresh = watching.reading(), True
+    tracker.begins(iterator)
+    before, fresh = tracker.reading(), True
     try:
         for data in source:
-            watching.read(before, data)
+            tracker.read(before, data)
             fresh = False
             yield data
-            before = watching.reading()
-        watching.ended(before)
+            before = tracker.reading()
+        tracker.ended(before)
     except GeneratorExit:
-        watching.left(iterator)
-        with watching.closing_itself():
+        tracker.left(iterator)
+        with tracker.closing_itself():
             source.close()
         raise
     except BaseException as error:
-        watching.failed(before, error, iterator if fresh else None)
+        tracker.failed(before, error, iterator if fresh else None)
         raise
 
 
-def aiter_tracked_body(source: AsyncGenerator[_T], watching: BodyTracker) -> AsyncGenerator[_T]:
+def aiter_tracked_body(source: AsyncGenerator[_T], tracker: BodyTracker) -> AsyncGenerator[_T]:
     """Yield the same asynchronously, and record a ``break`` immediately; see ``aiterate``."""
     iterator = object()
-    generator = _aiterate_body(source, watching, iterator)
-    weakref.finalize(generator, watching.left, iterator).atexit = False
+    generator = _aiterate_body(source, tracker, iterator)
+    weakref.finalize(generator, tracker.left, iterator).atexit = False
     return generator
 
 
 async def _aiterate_body(
-    source: AsyncGenerator[_T], watching: BodyTracker, iterator: object
+    source: AsyncGenerator[_T], tracker: BodyTracker, iterator: object
 ) -> AsyncGenerator[_T]:
-    watching.begins(iterator)
-    before, fresh = watching.reading(), True
+    tracker.begins(iterator)
+    before, fresh = tracker.reading(), True
     try:
         async for data in source:
-            watching.read(before, data)
+            tracker.read(before, data)
             fresh = False
             yield data
-            before = watching.reading()
-        watching.ended(before)
+            before = tracker.reading()
+        tracker.ended(before)
     except GeneratorExit:
-        watching.left(iterator)
-        with watching.closing_itself():
+        tracker.left(iterator)
+        with tracker.closing_itself():
             await source.aclose()
         raise
     except BaseException as error:
         # A stopping event loop cancels the tasks that close dropped iterators; such a
         # cancellation is not a failed read.
-        if watching.in_read:
-            watching.failed(before, error, iterator if fresh else None)
+        if tracker.in_read:
+            tracker.failed(before, error, iterator if fresh else None)
         raise

@@ -14,8 +14,8 @@ class Call(Protocol):
     """
     One logical call of a model's client library, from :func:`open_call` to its end.
 
-    :class:`Answers` records the response of a call and ends it. An integration that does not use
-    :class:`Answers` runs the client's method in :meth:`active` and ends the call itself.
+    :class:`MethodWrappers` records the response of a call and ends it. An integration that does not
+    use it runs the client's method in :meth:`active` and ends the call itself.
     """
 
     def active(self) -> AbstractContextManager[object]:

@@ -31,14 +31,14 @@ def closing_of(watch_of: _WatchOf) -> Callable[[Callable[..., Any]], Callable[..
     def replacing(original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
         def close(self: Any, *args: Any) -> Any:
-            watching = watch_of(self)
-            if watching is None:
+            tracker = watch_of(self)
+            if tracker is None:
                 return original(self, *args)
-            watching.closing()
+            tracker.closing()
             try:
                 return original(self, *args)
             finally:
-                watching.closed()
+                tracker.closed()
 
         return close
 
@@ -53,14 +53,14 @@ def aclosing_of(
     def replacing(original: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
         @functools.wraps(original)
         async def close(self: Any, *args: Any) -> Any:
-            watching = watch_of(self)
-            if watching is None:
+            tracker = watch_of(self)
+            if tracker is None:
                 return await original(self, *args)
-            watching.closing()
+            tracker.closing()
             try:
                 return await original(self, *args)
             finally:
-                watching.closed()
+                tracker.closed()
 
         return close
 

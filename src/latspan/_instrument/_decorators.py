@@ -10,7 +10,7 @@ from contextvars import ContextVar, Token
 from types import TracebackType
 from typing import Any, Final, Generic, ParamSpec, Protocol, TypeVar, cast
 
-__all__ = ["Run", "Scope", "wrapped"]
+__all__ = ["Run", "ScopeManager", "wrapped"]
 
 _T = TypeVar("_T")
 _V = TypeVar("_V")
@@ -78,7 +78,7 @@ class _Entry(Generic[_T]):
 _innermost: Final[ContextVar[_Entry[Any] | None]] = ContextVar("latspan_scope", default=None)
 
 
-class Scope(Generic[_T]):
+class ScopeManager(Generic[_T]):
     """
     Reusable scope for the body of a ``with`` statement or for each run of a decorated function.
 
@@ -96,14 +96,14 @@ class Scope(Generic[_T]):
         self._open: list[_Entry[_T]] = []
 
     @staticmethod
-    def of(current: Callable[[], AbstractContextManager[_V]]) -> Scope[_V]:
+    def of(current: Callable[[], AbstractContextManager[_V]]) -> ScopeManager[_V]:
         """
         Return a scope that enters a context manager.
 
         Args:
             current: Returns a new context manager for each block and each step of a generator.
         """
-        return Scope(lambda: _Steps(current))
+        return ScopeManager(lambda: _Steps(current))
 
     def __call__(self, function: Callable[_P, _R]) -> Callable[_P, _R]:
         return wrapped(function, self._begin)

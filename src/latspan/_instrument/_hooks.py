@@ -75,7 +75,7 @@ def open_call(
     operation: str,
     provider: str,
     model: str | None,
-    dialect: ApiFormat,
+    api_format: ApiFormat,
     server: tuple[str, int] | None = None,
     client: object = None,
     streamed: bool = False,
@@ -91,7 +91,7 @@ def open_call(
         operation: Operation name of the GenAI conventions, for example ``chat``.
         provider: Provider name of the GenAI conventions, for example ``openai``.
         model: The requested model, ``None`` if the request does not name one.
-        dialect: API format of the response.
+        api_format: API format of the response.
         server: Host and port of the server, if known.
         client: The client library's client, if :func:`patch_request_builder` records the requests
             that it builds: then no other request is an attempt of the call.
@@ -141,7 +141,7 @@ def open_call(
             series=series,
             server=server,
             client=client,
-            dialect=dialect,
+            api_format=api_format,
             streamed=streamed,
             choices=choices,
             convention_metrics=not metrics_emitted_by_other(beside, around),
@@ -151,9 +151,9 @@ def open_call(
     except Exception as error:  # noqa: BLE001 - latspan's own
         _runtime.log_internal_error(error, "the start of a call")
         return None
-    if call.gathered is not None and request is not None and dialect.content is not None:
+    if call.gathered is not None and request is not None and api_format.content is not None:
         with _runtime.handle_internal_errors("the content of a request"):
-            call.request = copy_fields(request, dialect.content.request_fields)
+            call.request = copy_fields(request, api_format.content.request_fields)
     return call
 
 

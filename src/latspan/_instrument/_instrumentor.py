@@ -40,7 +40,7 @@ class Instrumentor(BaseInstrumentor):
     library: ClassVar[str] = ""
     """Import package whose import triggers the patches; the first requirement's name if empty."""
 
-    begins: ClassVar[bool] = True
+    triggers_start: ClassVar[bool] = True
     """Whether the import starts latspan if a start is expected; false if exporters import it."""
 
     _patches: Patches | None = None
@@ -112,7 +112,7 @@ class Instrumentor(BaseInstrumentor):
             warn_once(f"{self._awaited()} stays uninstrumented: its integration failed", error)
             return
         self._patches = patches
-        if self.begins:
+        if self.triggers_start:
             _runtime.start_if_expected()
 
     def _instrument(self, **kwargs: Any) -> None:

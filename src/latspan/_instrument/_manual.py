@@ -7,19 +7,19 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 from latspan import _runtime
-from latspan._instrument._decorators import Scope
+from latspan._instrument._decorators import ScopeManager
 from latspan._instrument._outcomes import error_type_of, outcome_of
 from latspan._segments import Kind, Outcome
 from latspan._text import text_of
 
 if TYPE_CHECKING:
-    from latspan._operations import LiveWork
+    from latspan._operations import LocalScope
     from latspan._spans import AttributeValue
 
-__all__ = ["WorkScope", "attributes", "request"]
+__all__ = ["OperationScope", "attributes", "request"]
 
 
-def request(name: str) -> WorkScope:
+def request(name: str) -> OperationScope:
     """
     Open one user-visible unit of work: ``with latspan.request("answer a question"):``.
 
@@ -32,7 +32,7 @@ def request(name: str) -> WorkScope:
         name: The span's name, for example the use case. Use one name for many requests, without
             identifiers of a user or a conversation.
     """
-    return WorkScope(Kind.REQUEST, name)
+    return OperationScope(Kind.REQUEST, name)
 
 
 def attributes(
@@ -41,7 +41,7 @@ def attributes(
     route: str | None = None,
     traffic_class: str | None = None,
     tenant: str | None = None,
-) -> Scope[None]:
+) -> ScopeManager[None]:
     """
     Set attributes of the requests inside: ``with latspan.attributes(inference_path="chat"):``.
 
@@ -65,12 +65,12 @@ def attributes(
         "tenant": tenant,
     }
     given = {name: text_of(value) for name, value in said.items() if value is not None}
-    return Scope.of(functools.partial(with_attributes, given))
+    return ScopeManager.of(functools.partial(with_attributes, given))
 
 
-class WorkScope(Scope[None]):
+class OperationScope(ScopeManager[None]):
     """
-    Scope that makes a ``with`` block, or each run of a decorated function, a request or a stage.
+    Context manager and decorator that makes a block, or each run of a function, a request or stage.
 
     It has no effect until latspan is configured.
 
@@ -97,10 +97,10 @@ def _begin(
     runtime = _runtime.current()
     if runtime is None:
         return None
-    from latspan._operations import LiveWork
+    from latspan._operations import LocalScope
 
     with _runtime.handle_internal_errors("the start of a unit of work"):
-        work = LiveWork(runtime, kind=kind, name=name, attributes=span_attributes, current=False)
+        work = LocalScope(runtime, kind=kind, name=name, attributes=span_attributes, current=False)
         return _Work(work)
     return None
 
@@ -110,7 +110,7 @@ class _Work:
 
     __slots__ = ("_work",)
 
-    def __init__(self, work: LiveWork) -> None:
+    def __init__(self, work: LocalScope) -> None:
         self._work = work
 
     def current(self) -> AbstractContextManager[None]:

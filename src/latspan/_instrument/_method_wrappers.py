@@ -9,12 +9,12 @@ from latspan._instrument._bodies import follows_bodies, track_body
 from latspan._instrument._call import Call
 from latspan._instrument._coroutines import impersonate
 from latspan._instrument._outcomes import error_type_of, outcome_of
-from latspan._instrument._stream_classes import follow
+from latspan._instrument._stream_classes import track_stream
 from latspan._operations import ModelCall, active_call
 from latspan._runtime import current, handle_internal_errors, log_internal_error
 from latspan._segments import Outcome
 
-__all__ = ["Answers", "CallFactory", "RequestRewriter", "unless_inside", "with_names"]
+__all__ = ["CallFactory", "MethodWrappers", "RequestRewriter", "unless_inside", "with_names"]
 
 _RAW: Final = "x-stainless-raw-response"
 _INSIDE_WITH: Final = "stream"
@@ -77,7 +77,7 @@ def unless_inside(wrapper: Callable[..., Any]) -> Callable[..., Any]:
     return call_method
 
 
-class Answers:
+class MethodWrappers:
     """
     Wrappers of the methods of one SDK that return a model's response.
 
@@ -89,14 +89,14 @@ class Answers:
         self._streams = streams
 
     def wrapper(
-        self, opener: CallFactory, asking: RequestRewriter | None = None
+        self, call_factory: CallFactory, rewrite_request: RequestRewriter | None = None
     ) -> Callable[..., Any]:
         """
         Return the replacement of a synchronous method, with the signature that wrapt uses.
 
         Args:
-            opener: Opens the calls of the method.
-            asking: Returns the keyword arguments to send if ``request_stream_usage`` is
+            call_factory: Opens the calls of the method.
+            rewrite_request: Returns the keyword arguments to send if ``request_stream_usage`` is
                 configured; if not given, the caller's own arguments are sent.
         """
 
@@ -109,9 +109,9 @@ class Answers:
             runtime = current()
             if runtime is None:
                 return wrapped(*args, **kwargs)
-            if asking is not None and runtime.request_stream_usage:
-                kwargs = asking(kwargs)
-            call = _opened(opener, instance, kwargs)
+            if rewrite_request is not None and runtime.request_stream_usage:
+                kwargs = rewrite_request(kwargs)
+            call = _opened(call_factory, instance, kwargs)
             if call is None:
                 return wrapped(*args, **kwargs)
             inside = call.active()
@@ -122,18 +122,18 @@ class Answers:
                 _fail(call, error)
                 raise
             inside.leave()
-            self._hand_over(call, answer)
+            self._track_response(call, answer)
             return answer
 
         return call_method
 
     def async_wrapper(
-        self, opener: CallFactory, asking: RequestRewriter | None = None
+        self, call_factory: CallFactory, rewrite_request: RequestRewriter | None = None
     ) -> Callable[..., Awaitable[Any]]:
         """Return the replacement of an asynchronous method; a call begins when it is awaited."""
 
         async def await_method(begun: Awaitable[Any], instance: Any, kwargs: dict[str, Any]) -> Any:
-            call = _opened(opener, instance, kwargs)
+            call = _opened(call_factory, instance, kwargs)
             if call is None:
                 return await begun
             inside = call.active()
@@ -144,7 +144,7 @@ class Answers:
                 _fail(call, error)
                 raise
             inside.leave()
-            self._hand_over(call, answer)
+            self._track_response(call, answer)
             return answer
 
         def call_method(
@@ -156,30 +156,32 @@ class Answers:
             runtime = current()
             if runtime is None:
                 return wrapped(*args, **kwargs)
-            if asking is not None and runtime.request_stream_usage:
-                kwargs = asking(kwargs)
+            if rewrite_request is not None and runtime.request_stream_usage:
+                kwargs = rewrite_request(kwargs)
             # An SDK raises for wrong arguments here, and starts nothing before it is awaited.
             begun = wrapped(*args, **kwargs)
             return impersonate(await_method(begun, instance, kwargs), begun)
 
         return call_method
 
-    def _hand_over(self, call: ModelCall, answer: Any) -> None:
+    def _track_response(self, call: ModelCall, answer: Any) -> None:
         """End the call if its response is complete, or track it if it is a stream."""
         call.returned()
         try:
             if not isinstance(answer, self._streams):
                 _end_or_follow(call, answer)
-            elif call.dialect is not None:
-                follow(call, call.dialect, answer)
+            elif call.api_format is not None:
+                track_stream(call, call.api_format, answer)
         except Exception as error:  # noqa: BLE001 - latspan's own
             log_internal_error(error, "the answer of a call")
 
 
-def _opened(opener: CallFactory, instance: Any, kwargs: Mapping[str, Any]) -> ModelCall | None:
+def _opened(
+    call_factory: CallFactory, instance: Any, kwargs: Mapping[str, Any]
+) -> ModelCall | None:
     try:
         # `open_call` is the only function that makes calls.
-        return cast("ModelCall | None", opener(instance, kwargs))
+        return cast("ModelCall | None", call_factory(instance, kwargs))
     except Exception as error:  # noqa: BLE001 - latspan's own
         log_internal_error(error, "the start of a call")
         return None

@@ -35,23 +35,23 @@ _LAST: Final = re.compile(_NAME + rb"\s*\}\s*$")
 
 def dialects_of(call: ModelCall) -> Sequence[ApiFormat]:
     """Return the API formats that the response stream of a call or an exchange may have."""
-    if call.dialect is not None:
-        return (call.dialect,)
+    if call.api_format is not None:
+        return (call.api_format,)
     return _FETCHED if call.method.upper() == "GET" else _ASKED
 
 
-def recognised(call: ModelCall, dialect: ApiFormat, request_body: bytes | None) -> None:
+def recognised(call: ModelCall, api_format: ApiFormat, request_body: bytes | None) -> None:
     """
     Promote the exchange to a call: a plain HTTP client is calling a model server.
 
     Args:
         call: The exchange.
-        dialect: API format of the response.
+        api_format: API format of the response.
         request_body: The request's body, if it is available.
     """
     if call.gathered is not None:
         call.request = request_body
-    stream = dialect.stream
+    stream = api_format.stream
     host = "" if call.server is None else call.server[0]
     provider = _PROVIDERS.get(host) or ("" if stream is None else stream.provider)
     asked = _asked_in(request_body)
@@ -60,10 +60,10 @@ def recognised(call: ModelCall, dialect: ApiFormat, request_body: bytes | None) 
     call.choices = choices_asked(asked)
     named = {} if model is None else {"model": model}
     call.becomes_call(
-        dialect,
-        name=dialect.operation if model is None else f"{dialect.operation} {model}",
+        api_format,
+        name=api_format.operation if model is None else f"{api_format.operation} {model}",
         attributes={
-            semconv.GEN_AI_OPERATION_NAME: dialect.operation,
+            semconv.GEN_AI_OPERATION_NAME: api_format.operation,
             semconv.GEN_AI_PROVIDER_NAME: provider,
             semconv.GEN_AI_REQUEST_STREAM: True,
             **({} if model is None else {semconv.GEN_AI_REQUEST_MODEL: model}),

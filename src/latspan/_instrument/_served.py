@@ -14,11 +14,11 @@ from latspan import _runtime, semconv
 from latspan._instrument._hooks import is_suppressed
 from latspan._instrument._outcomes import error_type_of, outcome_of, outcome_of_status
 from latspan._metrics import MetricValue
-from latspan._operations import Known, LiveWork, is_left_over, with_attribute_of
+from latspan._operations import Known, LocalScope, is_left_over, with_attribute_of
 from latspan._runtime import Runtime, handle_internal_errors
 from latspan._segments import Kind, Outcome, Side, Stage
 from latspan._spans import AttributeValue, EnrichingSink
-from latspan._timeline import Interval
+from latspan._timeline import ChildInterval
 from latspan._units import NS_PER_MS
 
 __all__ = ["ServerRequest"]
@@ -50,7 +50,7 @@ class ServerRequest:
 
     def __init__(
         self,
-        work: LiveWork,
+        work: LocalScope,
         around: ExitStack,
         *,
         method: str,
@@ -158,8 +158,8 @@ class ServerRequest:
         if begins_a_stream and self._first_ns is None:
             self._first_ns = after_ns
         if after_ns - before_ns > _HELD_UP_NS:
-            written = Interval(Stage.SEND_STREAM.value, before_ns, after_ns, own=True)
-            self._work.holds_stage(written)
+            written = ChildInterval(Stage.SEND_STREAM.value, before_ns, after_ns, own=True)
+            self._work.add_stage(written)
 
     def took_ns(self) -> list[tuple[str, int]]:
         """Return the duration of each ended stage, and the total so far, in nanoseconds."""
@@ -253,9 +253,9 @@ def _work(
     method: str,
     attributes: Mapping[str, AttributeValue],
     beside: trace.Span | None,
-) -> LiveWork:
+) -> LocalScope:
     sink = runtime.sink()
-    return LiveWork(
+    return LocalScope(
         runtime,
         kind=Kind.REQUEST,
         name=method,

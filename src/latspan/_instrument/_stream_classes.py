@@ -15,13 +15,13 @@ from typing import Any, Final
 from latspan._instrument._bodies import claim_body
 from latspan._instrument._close_hooks import aclosing_of, closing_of
 from latspan._instrument._patching import Patches
-from latspan._instrument._streams import StreamTracker, aiterate, iterate
+from latspan._instrument._streams import StreamTracker, aiter_tracked, iter_tracked
 from latspan._operations import ModelCall
 from latspan._wire import ApiFormat
 
-__all__ = ["follow", "patch_stream_classes", "patch_stream_wrappers"]
+__all__ = ["patch_stream_classes", "patch_stream_wrappers", "track_stream"]
 
-_WATCH: Final = "_latspan_watch"
+_TRACKER: Final = "_latspan_tracker"
 """Attribute of a stream that holds its tracker."""
 
 
@@ -37,7 +37,7 @@ def patch_stream_classes(patches: Patches, stream: type, async_stream: type) -> 
         stream: Class that iterates synchronously.
         async_stream: Class that iterates asynchronously.
     """
-    closing, aclosing = closing_of(_watch_of), aclosing_of(_watch_of)
+    closing, aclosing = closing_of(_tracker_of), aclosing_of(_tracker_of)
     patches.replace(stream, "__iter__", _iter_of)
     _replace(patches, stream, __next__=_next_of, __enter__=_enter_of)
     # If the class has a `close`, the exit of `with` calls it.
@@ -66,22 +66,22 @@ def patch_stream_wrappers(patches: Patches, wrapper: type, async_wrapper: type) 
         wrapper: Class that holds a stream in ``_raw_stream`` and has a ``close``.
         async_wrapper: The same with an asynchronous ``close``.
     """
-    patches.replace(wrapper, "close", closing_of(_watch_inside))
-    patches.replace(async_wrapper, "close", aclosing_of(_watch_inside))
+    patches.replace(wrapper, "close", closing_of(_tracker_inside))
+    patches.replace(async_wrapper, "close", aclosing_of(_tracker_inside))
 
 
-def follow(call: ModelCall, dialect: ApiFormat, stream: Any) -> StreamTracker:
+def track_stream(call: ModelCall, api_format: ApiFormat, stream: Any) -> StreamTracker:
     """
     Track ``stream``, the response of ``call``, to its end.
 
     Args:
         call: The call.
-        dialect: API format of the stream's chunks.
+        api_format: API format of the stream's chunks.
         stream: Instance of a patched class.
     """
-    watching = _HeldByItsStream(call, dialect)
-    setattr(stream, _WATCH, watching)
-    return watching
+    tracker = _HeldByItsStream(call, api_format)
+    setattr(stream, _TRACKER, tracker)
+    return tracker
 
 
 class _HeldByItsStream(StreamTracker):
@@ -95,18 +95,18 @@ class _HeldByItsStream(StreamTracker):
             self.dropped()
 
 
-def _watch_of(stream: Any) -> StreamTracker | None:
-    watching: StreamTracker | None = getattr(stream, _WATCH, None)
-    if watching is None:
+def _tracker_of(stream: Any) -> StreamTracker | None:
+    tracker: StreamTracker | None = getattr(stream, _TRACKER, None)
+    if tracker is None:
         # The caller made this stream from a raw response, whose body was tracked so far.
         call = claim_body(getattr(stream, "response", None))
-        if call is not None and call.dialect is not None:
-            return follow(call, call.dialect, stream)
-    return watching
+        if call is not None and call.api_format is not None:
+            return track_stream(call, call.api_format, stream)
+    return tracker
 
 
-def _watch_inside(wrapper: Any) -> StreamTracker | None:
-    return _watch_of(getattr(wrapper, "_raw_stream", None))
+def _tracker_inside(wrapper: Any) -> StreamTracker | None:
+    return _tracker_of(getattr(wrapper, "_raw_stream", None))
 
 
 def _iter_of(original: Callable[[Any], Iterator[Any]]) -> Callable[[Any], Iterator[Any]]:
@@ -114,25 +114,25 @@ def _iter_of(original: Callable[[Any], Iterator[Any]]) -> Callable[[Any], Iterat
 
     @functools.wraps(original)
     def iter_stream(self: Any) -> Iterator[Any]:
-        watching = _watch_of(self)
+        tracker = _tracker_of(self)
         source = original(self)
         if source is self:
             # The stream is its own iterator: each read goes through `__next__`.
             return source
-        return _late(source, self) if watching is None else iterate(source, watching, self)
+        return _late(source, self) if tracker is None else iter_tracked(source, tracker, self)
 
     return iter_stream
 
 
 def _late(source: Iterator[Any], stream: Any) -> Generator[Any]:
     """Iterate a stream whose iteration another instrumentation began before it was tracked."""
-    watching = _watch_of(stream)
-    yield from source if watching is None else iterate(source, watching, stream)
+    tracker = _tracker_of(stream)
+    yield from source if tracker is None else iter_tracked(source, tracker, stream)
 
 
 async def _alate(source: AsyncGenerator[Any], stream: Any) -> AsyncGenerator[Any]:
-    watching = _watch_of(stream)
-    async for chunk in source if watching is None else aiterate(source, watching, stream):
+    tracker = _tracker_of(stream)
+    async for chunk in source if tracker is None else aiter_tracked(source, tracker, stream):
         yield chunk
 
 
@@ -141,19 +141,19 @@ def _next_of(original: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
     @functools.wraps(original)
     def next_chunk(self: Any) -> Any:
-        watching = _watch_of(self)
-        if watching is None:
+        tracker = _tracker_of(self)
+        if tracker is None:
             return original(self)
-        before = watching.call.now()
+        before = tracker.call.now()
         try:
             chunk = original(self)
         except StopIteration:
-            watching.ended(before)
+            tracker.ended(before)
             raise
         except BaseException as error:
-            watching.failed(before, error)
+            tracker.failed(before, error)
             raise
-        watching.read(before, chunk)
+        tracker.read(before, chunk)
         return chunk
 
     return next_chunk
@@ -164,9 +164,9 @@ def _enter_of(original: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
     @functools.wraps(original)
     def enter(self: Any) -> Any:
-        watching = _watch_of(self)
-        if watching is not None:
-            watching.entered()
+        tracker = _tracker_of(self)
+        if tracker is not None:
+            tracker.entered()
         return original(self)
 
     return enter
@@ -179,11 +179,11 @@ def _aiter_of(
 
     @functools.wraps(original)
     def aiter_stream(self: Any) -> AsyncGenerator[Any]:
-        watching = _watch_of(self)
+        tracker = _tracker_of(self)
         source = original(self)
         if source is self:
             return source
-        return _alate(source, self) if watching is None else aiterate(source, watching, self)
+        return _alate(source, self) if tracker is None else aiter_tracked(source, tracker, self)
 
     return aiter_stream
 
@@ -195,19 +195,19 @@ def _anext_of(
 
     @functools.wraps(original)
     async def next_chunk(self: Any) -> Any:
-        watching = _watch_of(self)
-        if watching is None:
+        tracker = _tracker_of(self)
+        if tracker is None:
             return await original(self)
-        before = watching.call.now()
+        before = tracker.call.now()
         try:
             chunk = await original(self)
         except StopAsyncIteration:
-            watching.ended(before)
+            tracker.ended(before)
             raise
         except BaseException as error:
-            watching.failed(before, error)
+            tracker.failed(before, error)
             raise
-        watching.read(before, chunk)
+        tracker.read(before, chunk)
         return chunk
 
     return next_chunk
@@ -218,9 +218,9 @@ def _aenter_of(original: Callable[[Any], Awaitable[Any]]) -> Callable[[Any], Awa
 
     @functools.wraps(original)
     async def enter(self: Any) -> Any:
-        watching = _watch_of(self)
-        if watching is not None:
-            watching.entered()
+        tracker = _tracker_of(self)
+        if tracker is not None:
+            tracker.entered()
         return await original(self)
 
     return enter

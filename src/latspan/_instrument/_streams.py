@@ -28,7 +28,7 @@ from latspan._operations import ModelCall
 from latspan._segments import Outcome
 from latspan._wire import ApiFormat, ContentShape
 
-__all__ = ["StreamTracker", "aiterate", "iterate", "watch"]
+__all__ = ["StreamTracker", "aiter_tracked", "iter_tracked"]
 
 _T = TypeVar("_T")
 
@@ -42,23 +42,23 @@ class StreamTracker:
 
     Args:
         call: The call that the stream belongs to.
-        dialect: API format of its chunks.
+        api_format: API format of its chunks.
     """
 
     __slots__ = ("_dialect", "_entered", "_readers", "call", "first_look", "only_text")
 
-    def __init__(self, call: ModelCall, dialect: ApiFormat) -> None:
+    def __init__(self, call: ModelCall, api_format: ApiFormat) -> None:
         self.call = call
-        self._dialect = dialect
+        self._dialect = api_format
         self._entered = False
         self._readers: set[object] = set()
-        self.only_text = dialect.only_text or _never
+        self.only_text = api_format.only_text or _never
         """Returns the kind of a chunk that holds only text, and 0 for every other."""
         self.first_look: Callable[[Any], int] = _never
         """The same for a stream's first chunk, which is never skipped."""
-        if call.gathered is not None and dialect.content is not None:
+        if call.gathered is not None and api_format.content is not None:
             self.only_text, self.first_look = (
-                _gathering(call.gathered, dialect.content, look)
+                _gathering(call.gathered, api_format.content, look)
                 for look in (self.only_text, self.first_look)
             )
 
@@ -69,13 +69,13 @@ class StreamTracker:
 
     def look_closer(self, chunk: Any) -> int:
         """Copy the fields of a chunk that holds more than text, and return its kind."""
-        dialect, tail = self._dialect, self.call.tail
+        api_format, tail = self._dialect, self.call.tail
         if not self.call.finished:
             is_first = tail.first is None
-            self.call.take_down(dialect, chunk)
-            if is_first and tail.first is not None and dialect.continuous_usage(tail.first):
+            self.call.take_down(api_format, chunk)
+            if is_first and tail.first is not None and api_format.continuous_usage(tail.first):
                 self.only_text = self.first_look
-        return dialect.kind_of(chunk)
+        return api_format.classify_chunk(chunk)
 
     def begins(self, reader: object) -> None:
         """Record that an iterator begins to read, possibly after the caller left another one."""
@@ -186,24 +186,9 @@ def _gathering(
     return look_and_gather
 
 
-def watch(call: ModelCall, dialect: ApiFormat, stream: object) -> StreamTracker:
-    """
-    Track ``stream``, the response of ``call``, to its end.
-
-    Args:
-        call: The call.
-        dialect: API format of the stream's chunks.
-        stream: The client library's own object; it is not changed, and is not kept alive.
-    """
-    watching = StreamTracker(call, dialect)
-    # At exit `shutdown` ends open calls; a finaliser would run later and have less information.
-    weakref.finalize(stream, watching.dropped).atexit = False
-    return watching
-
-
-def iterate(
+def iter_tracked(
     source: Iterator[_T],
-    watching: StreamTracker,
+    tracker: StreamTracker,
     stream: object,  # noqa: ARG001 - kept alive
 ) -> Generator[_T]:
     """
@@ -214,36 +199,36 @@ def iterate(
 
     Args:
         source: The client library's own iteration over the stream.
-        watching: Tracker of the stream.
+        tracker: Tracker of the stream.
         stream: Kept alive while it is iterated: in ``for chunk in create(...)`` there is no other
             reference to it, and its finaliser would run before its end.
     """
-    now, reads = watching.call.now, watching.call.reads
-    if reads is None or watching.call.finished:
+    now, reads = tracker.call.now, tracker.call.reads
+    if reads is None or tracker.call.finished:
         yield from source
         return
-    stamp, look_closer = reads.stamps.extend, watching.look_closer
-    look = watching.look
+    stamp, look_closer = reads.stamps.extend, tracker.look_closer
+    look = tracker.look
     reader = object()
-    watching.begins(reader)
+    tracker.begins(reader)
     before = now()
     try:
         for chunk in source:
             stamp((before, now(), look(chunk) or look_closer(chunk)))
             yield chunk
-            look = watching.only_text
+            look = tracker.only_text
             before = now()
-        watching.ended(before)
+        tracker.ended(before)
     except GeneratorExit:
-        watching.left(reader)
+        tracker.left(reader)
         raise
     except BaseException as error:
-        watching.failed(before, error, reader)
+        tracker.failed(before, error, reader)
         raise
 
 
-def aiterate(
-    source: AsyncIterator[_T], watching: StreamTracker, stream: object
+def aiter_tracked(
+    source: AsyncIterator[_T], tracker: StreamTracker, stream: object
 ) -> AsyncGenerator[_T]:
     """
     Yield the items of ``source``, record each read, and record a ``break`` immediately.
@@ -253,39 +238,39 @@ def aiterate(
     those of :func:`iterate`.
     """
     reader = object()
-    generator = _aiterate(source, watching, stream, reader)
-    weakref.finalize(generator, watching.left, reader).atexit = False
+    generator = _aiterate(source, tracker, stream, reader)
+    weakref.finalize(generator, tracker.left, reader).atexit = False
     return generator
 
 
 async def _aiterate(
     source: AsyncIterator[_T],
-    watching: StreamTracker,
+    tracker: StreamTracker,
     stream: object,  # noqa: ARG001 - kept alive
     reader: object,
 ) -> AsyncGenerator[_T]:
-    now, reads = watching.call.now, watching.call.reads
-    if reads is None or watching.call.finished:
+    now, reads = tracker.call.now, tracker.call.reads
+    if reads is None or tracker.call.finished:
         async for chunk in source:
             yield chunk
         return
-    stamp, look_closer = reads.stamps.extend, watching.look_closer
-    look = watching.look
-    watching.begins(reader)
+    stamp, look_closer = reads.stamps.extend, tracker.look_closer
+    look = tracker.look
+    tracker.begins(reader)
     before = now()
     try:
         async for chunk in source:
             stamp((before, now(), look(chunk) or look_closer(chunk)))
             yield chunk
-            look = watching.only_text
+            look = tracker.only_text
             before = now()
-        watching.ended(before)
+        tracker.ended(before)
     except GeneratorExit:
-        watching.left(reader)
+        tracker.left(reader)
         raise
     except BaseException as error:
         # A stopping event loop cancels the tasks that close dropped iterators; such a
         # cancellation is not a failed read.
-        if watching.is_read_by(reader):
-            watching.failed(before, error, reader)
+        if tracker.is_read_by(reader):
+            tracker.failed(before, error, reader)
         raise

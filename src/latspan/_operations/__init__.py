@@ -2,7 +2,7 @@
 Live requests, stages and calls: the only code that joins timeline, spans and recorder.
 
 While one is open, the caller's thread only reads clocks and appends. At its end the observations
-are passed to the runtime's ``settle``, which runs the code that creates the evidence, the
+are passed to the runtime's ``enqueue``, which runs the code that creates the evidence, the
 timeline, the spans and the record.
 """
 
@@ -18,11 +18,11 @@ from latspan._operations._context import (
     with_attribute_of,
     with_attributes,
 )
-from latspan._operations._enclosing import active_work, enclosing_works, is_left_over
+from latspan._operations._enclosing import active_scope, enclosing_scopes, is_left_over
 from latspan._operations._handoff import Handoff
 from latspan._operations._open_calls import abandon_open_calls, active_call, settle_left_calls
 from latspan._operations._own_requests import SentRequest
-from latspan._operations._work import Known, LiveWork
+from latspan._operations._scope import Known, LocalScope
 
 __all__ = [
     "Annotations",
@@ -30,14 +30,14 @@ __all__ = [
     "Generation",
     "Handoff",
     "Known",
-    "LiveWork",
+    "LocalScope",
     "ModelCall",
     "SentRequest",
     "abandon_open_calls",
     "active_call",
-    "active_work",
+    "active_scope",
     "ambient_attributes",
-    "enclosing_works",
+    "enclosing_scopes",
     "inside",
     "is_left_over",
     "propagates_here",

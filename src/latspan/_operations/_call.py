@@ -8,17 +8,17 @@ from typing import Any
 from opentelemetry.context import Context
 from opentelemetry.trace import SpanKind
 
-from latspan._operations._conclusion import Conclusion, Ending, ObservedCall
+from latspan._operations._call_end import CallEnd, ObservedCall, TentativeEnd
 from latspan._operations._context import Entered, series_attributes, span_attributes
-from latspan._operations._enclosing import current_unit, enclosing_works
+from latspan._operations._enclosing import current_scope, enclosing_scopes
 from latspan._operations._last_chunks import LastChunks
 from latspan._operations._open_calls import current_call, is_first_to_end, opened
 from latspan._operations._own_requests import OwnRequests
-from latspan._runtime import Runtime, handle_internal_errors, log_internal_error, nobody_observes
+from latspan._runtime import Runtime, handle_internal_errors, log_internal_error, no_observation
 from latspan._segments import Kind, Mark, Outcome, Source
 from latspan._spans import AttributeValue, NoSink, SpanSink
 from latspan._text import text_of
-from latspan._timeline import Attempt, Interval, Reads, Timeline, answering
+from latspan._timeline import Attempt, ChildInterval, Reads, Timeline, answering
 from latspan._wire import ApiFormat, copied
 
 __all__ = ["ModelCall"]
@@ -37,7 +37,7 @@ class ModelCall:
         series: Series attributes of the call, in addition to those of the surrounding code.
         server: Host and port of the server, ``None`` if unknown.
         client: Client object of the client library; the requests it builds belong to this call.
-        dialect: API format of the response; ``None`` if the response is not read.
+        api_format: API format of the response; ``None`` if the response is not read.
         streamed: Whether the response is a stream of chunks.
         choices: Number of choices requested.
         convention_metrics: Whether the call is recorded in the metrics of the GenAI conventions.
@@ -61,9 +61,9 @@ class ModelCall:
         "_start_ns",
         "_started_with",
         "_timeline",
+        "api_format",
         "attempts",
         "choices",
-        "dialect",
         "end_marked",
         "finished",
         "gathered",
@@ -96,7 +96,7 @@ class ModelCall:
         series: Mapping[str, str],
         server: tuple[str, int] | None = None,
         client: object = None,
-        dialect: ApiFormat | None = None,
+        api_format: ApiFormat | None = None,
         streamed: bool = False,
         choices: int = 1,
         convention_metrics: bool = False,
@@ -117,7 +117,7 @@ class ModelCall:
         self.kind = kind
         self.name = text_of(name)
         self.server = server
-        self.dialect = dialect
+        self.api_format = api_format
         self.choices = choices
         self.series = series_attributes(runtime, series)
         self.attempts: list[Attempt] = []
@@ -136,11 +136,11 @@ class ModelCall:
         """Whether ``traceparent`` is added to the call's requests."""
         self.returned_ns: int | None = None
         self._close_started_ns: int | None = None
-        self._left: Ending | None = None
+        self._left: TentativeEnd | None = None
         self._timeline: Timeline | None = None
         self._convention_metrics = convention_metrics
         self._started_with = {**attributes, **span_attributes(kind, self.series)}
-        if kind is Kind.CALL and current_unit.get() is not None:
+        if kind is Kind.CALL and current_scope.get() is not None:
             self._join_enclosing_work()
         self._awaits_span = awaits_span
         if sink is None:
@@ -149,8 +149,8 @@ class ModelCall:
         self._handle = opened(self)
 
     def _join_enclosing_work(self) -> None:
-        for work in enclosing_works():
-            work.holds_call(self.interval)
+        for work in enclosing_scopes():
+            work.add_call(self.interval)
 
     def _open_span(self, sink: SpanSink, around: Context) -> None:
         self._inline = sink.inline
@@ -166,7 +166,7 @@ class ModelCall:
 
     def becomes_call(
         self,
-        dialect: ApiFormat,
+        api_format: ApiFormat,
         *,
         name: str,
         attributes: Mapping[str, AttributeValue],
@@ -176,12 +176,12 @@ class ModelCall:
         Turn an HTTP exchange into a call, because its response comes from a model.
 
         Args:
-            dialect: API format of the response.
+            api_format: API format of the response.
             name: New name of the span.
             attributes: Additional attributes of the span.
             series: Series attributes of the call, in addition to those of the surrounding code.
         """
-        self.kind, self.dialect, self.name = Kind.CALL, dialect, text_of(name)
+        self.kind, self.api_format, self.name = Kind.CALL, api_format, text_of(name)
         self.series = series_attributes(self._runtime, series)
         self._started_with = {
             **self._started_with,
@@ -249,26 +249,26 @@ class ModelCall:
         Args:
             answer: Response object of the client library, or the bytes of the body.
         """
-        dialect = self.dialect
-        if dialect is None:
+        api_format = self.api_format
+        if api_format is None:
             return
-        self.take_down(dialect, answer)
-        if self.gathered is not None and dialect.content is not None:
+        self.take_down(api_format, answer)
+        if self.gathered is not None and api_format.content is not None:
             with handle_internal_errors("the text of an answer"):
                 whole = isinstance(answer, bytes)
-                self.gathered.extend((answer,) if whole else dialect.content.fragments(answer))
+                self.gathered.extend((answer,) if whole else api_format.content.fragments(answer))
 
-    def take_down(self, dialect: ApiFormat, answer: Any) -> None:
+    def take_down(self, api_format: ApiFormat, answer: Any) -> None:
         """
         Keep a copy of the fields of a chunk or a response, except its text.
 
         Args:
-            dialect: API format of the response.
+            api_format: API format of the response.
             answer: Object of the client library, or bytes, which are read when the call has ended.
         """
         # Not `with handle_internal_errors(…)`: it would cost half as much as several chunks.
         try:
-            part = answer if isinstance(answer, bytes) else dialect.body_of(answer)
+            part = answer if isinstance(answer, bytes) else api_format.to_mapping(answer)
             if not isinstance(answer, bytes) and not hasattr(answer, "model_dump"):
                 # The application may change a mapping that the SDK returns, so a copy is kept.
                 part = copied(part)
@@ -294,7 +294,7 @@ class ModelCall:
             error_type: Status code or name of an exception type.
             last_read: Start and end of the read that returned no chunk, if there was one.
         """
-        self._left = Ending(outcome, done_ns, error_type, last_read)
+        self._left = TentativeEnd(outcome, done_ns, error_type, last_read)
 
     def resume(self) -> None:
         """Record that the caller has resumed reading."""
@@ -383,10 +383,10 @@ class ModelCall:
     def _conclude_later(self, *, inline: bool) -> None:
         # Content is read and events are emitted on the worker thread even if the span would
         # otherwise end inline, because an application's log exporter may send synchronously.
-        inline = inline and not self._runtime.concludes_apart
+        inline = inline and not self._runtime.ends_on_worker
         self._runtime.conclude("the end of a call", self._conclude, inline=inline)
 
-    def interval(self, until_ns: int) -> Interval:
+    def interval(self, until_ns: int) -> ChildInterval:
         """Return the interval of the call in a request or stage that ended at ``until_ns``."""
         timeline, left = self._timeline, self._left
         if timeline is None and left is not None:
@@ -395,9 +395,9 @@ class ModelCall:
             observed = self._observed()
             timeline = observed.timeline(observed.said(), left.outcome, left.done_ns)
         if timeline is None:
-            return Interval(self.name, self._start_ns, until_ns)
+            return ChildInterval(self.name, self._start_ns, until_ns)
         visible = timeline.metrics.get("time_to_first_visible_token")
-        return Interval(
+        return ChildInterval(
             name=self.name,
             start_ns=timeline.start_ns,
             done_ns=timeline.done_ns,
@@ -414,7 +414,7 @@ class ModelCall:
             start_ns=self._start_ns,
             offset_ns=self._offset_ns,
             server=self.server,
-            dialect=self.dialect,
+            api_format=self.api_format,
             choices=self.choices,
             series=self.series,
             started_with=self._started_with,
@@ -426,7 +426,7 @@ class ModelCall:
             returned_ns=self.returned_ns,
             close_started_ns=self._close_started_ns,
             # Without an API format the stream is not a model's, and its reads have no meaning.
-            reads=None if self.dialect is None else self.reads,
+            reads=None if self.api_format is None else self.reads,
             end_marked=self.end_marked,
             parts=self.tail.parts(),
             request=self.request,
@@ -441,7 +441,7 @@ class ModelCall:
             ending = self._ending.pop()
         except IndexError:
             return
-        conclusion = Conclusion(self._observed(), *ending)
+        conclusion = CallEnd(self._observed(), *ending)
         self._timeline = conclusion.timeline
         conclusion.publish()
         # An enclosing request or stage may hold the call; it needs only the timeline.
@@ -450,4 +450,4 @@ class ModelCall:
         self.headers = {}
         self._started_with = {}
         # The event loop is monitored as long as the observation is referenced.
-        self._observation = nobody_observes()
+        self._observation = no_observation()

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from latspan._segments import Source, totals
-from latspan._timeline import Interval, merged, work_timeline
+from latspan._timeline import ChildInterval, merged, scope_timeline
 
 __all__ = ["KEPT_ONE_BY_ONE", "Contents", "Inside", "Place"]
 
-Inside = Interval | Callable[[int], Interval]
+Inside = ChildInterval | Callable[[int], ChildInterval]
 """
 Call or stage inside a request or stage.
 
@@ -48,10 +48,10 @@ class Place:
         self.source = Source.MEASURED
         """Source of the stage's times."""
 
-    def __call__(self, until_ns: int) -> Interval:
+    def __call__(self, until_ns: int) -> ChildInterval:
         """Return the interval of the stage in a scope that ended at ``until_ns``."""
         done_ns = until_ns if self.done_ns is None else self.done_ns
-        return Interval(self._name, self._start_ns, done_ns, source=self.source)
+        return ChildInterval(self._name, self._start_ns, done_ns, source=self.source)
 
 
 class Contents:
@@ -64,13 +64,13 @@ class Contents:
     are exchanged or copied.
 
     Args:
-        settle: Function that runs a merge, inline or on the worker thread.
+        enqueue: Function that runs a merge, inline or on the worker thread.
     """
 
-    __slots__ = ("_calls", "_exchange", "_merge_from", "_merging", "_settle", "_stages")
+    __slots__ = ("_calls", "_enqueue", "_exchange", "_merge_from", "_merging", "_stages")
 
-    def __init__(self, settle: Callable[[Callable[[], None]], None]) -> None:
-        self._settle = settle
+    def __init__(self, enqueue: Callable[[Callable[[], None]], None]) -> None:
+        self._enqueue = enqueue
         self._calls: list[Inside] = []
         self._stages: list[Inside] = []
         self._merge_from = KEPT_ONE_BY_ONE
@@ -81,15 +81,15 @@ class Contents:
         """Add a call that has just started."""
         self._calls.append(call)
         if len(self._calls) >= self._merge_from:
-            self._settle(self._merge)
+            self._enqueue(self._merge)
 
     def add_stage(self, stage: Inside) -> None:
         """Add a stage that has just started."""
         self._stages.append(stage)
         if len(self._stages) >= self._merge_from:
-            self._settle(self._merge)
+            self._enqueue(self._merge)
 
-    def intervals(self, until_ns: int) -> tuple[list[Interval], list[Interval]]:
+    def intervals(self, until_ns: int) -> tuple[list[ChildInterval], list[ChildInterval]]:
         """Return the calls and the stages; the open ones end at ``until_ns``."""
         calls, stages = self._held()
         return _intervals(calls, until_ns), _intervals(stages, until_ns)
@@ -101,7 +101,7 @@ class Contents:
         if not over:
             return []
         begun_ns = min(stage.start_ns for stage in over)
-        work = work_timeline(begun_ns, max(stage.done_ns for stage in over), stages=over)
+        work = scope_timeline(begun_ns, max(stage.done_ns for stage in over), stages=over)
         names = {stage.name for stage in over}
         return [
             (name, duration_ns)
@@ -147,16 +147,16 @@ class Contents:
             self._merging.release()
 
 
-def _intervals(held: Iterable[Inside], until_ns: int) -> list[Interval]:
-    return [each if isinstance(each, Interval) else each(until_ns) for each in held]
+def _intervals(held: Iterable[Inside], until_ns: int) -> list[ChildInterval]:
+    return [each if isinstance(each, ChildInterval) else each(until_ns) for each in held]
 
 
-def _parted(held: Iterable[Inside]) -> tuple[list[Interval], list[Inside]]:
+def _parted(held: Iterable[Inside]) -> tuple[list[ChildInterval], list[Inside]]:
     """Return the intervals of the ended entries, and the open entries."""
-    over: list[Interval] = []
+    over: list[ChildInterval] = []
     still_open: list[Inside] = []
     for each in held:
-        interval = each if isinstance(each, Interval) else each(_STILL_OPEN)
+        interval = each if isinstance(each, ChildInterval) else each(_STILL_OPEN)
         if interval.done_ns == _STILL_OPEN:
             still_open.append(each)
         else:

@@ -9,28 +9,28 @@ from latspan._operations._contents import Contents, Inside
 from latspan._segments import Side
 
 __all__ = [
-    "Elsewhere",
-    "Unit",
-    "active_work",
-    "current_unit",
-    "enclosing_works",
+    "RemoteScope",
+    "Scope",
+    "active_scope",
+    "current_scope",
+    "enclosing_scopes",
     "is_left_over",
 ]
 
 
-class Unit(Protocol):
+class Scope(Protocol):
     """A scope that contains calls and stages."""
 
-    def holds_call(self, call: Inside) -> None:
+    def add_call(self, call: Inside) -> None:
         """Add a call that is made inside it."""
         ...
 
-    def holds_stage(self, stage: Inside) -> None:
+    def add_stage(self, stage: Inside) -> None:
         """Add a stage inside it."""
         ...
 
     @property
-    def outer(self) -> Unit | None:
+    def outer(self) -> Scope | None:
         """Enclosing scope, ``None`` if there is none."""
         ...
 
@@ -49,17 +49,17 @@ class Unit(Protocol):
         ...
 
 
-current_unit: ContextVar[Unit | None] = ContextVar("latspan_work", default=None)
+current_scope: ContextVar[Scope | None] = ContextVar("latspan_work", default=None)
 """Innermost scope of the context, ended or not."""
 
 
-def active_work() -> Unit | None:
+def active_scope() -> Scope | None:
     """
     Return the innermost open scope of this context, if any.
 
     A task that was started inside a scope has it in its context even after the scope has ended.
     """
-    unit = current_unit.get()
+    unit = current_scope.get()
     while unit is not None and unit.finished:
         unit = unit.outer
     return unit
@@ -67,14 +67,14 @@ def active_work() -> Unit | None:
 
 def is_left_over() -> bool:
     """Return whether an ended scope is still current, because it was not left in this context."""
-    unit = current_unit.get()
+    unit = current_scope.get()
     return unit is not None and unit.finished
 
 
-def enclosing_works() -> tuple[Unit, ...]:
+def enclosing_scopes() -> tuple[Scope, ...]:
     """Return all open scopes of this context, innermost first."""
-    units: list[Unit] = []
-    unit = current_unit.get()
+    units: list[Scope] = []
+    unit = current_scope.get()
     while unit is not None:
         if not unit.finished:
             units.append(unit)
@@ -82,7 +82,7 @@ def enclosing_works() -> tuple[Unit, ...]:
     return tuple(units)
 
 
-class Elsewhere:
+class RemoteScope:
     """
     A request of another process, of which this process executes a part.
 
@@ -96,10 +96,10 @@ class Elsewhere:
         self._side = side
         self._contents = Contents(lambda merge: merge())
 
-    def holds_call(self, call: Inside) -> None:
+    def add_call(self, call: Inside) -> None:
         """Do nothing: the call is in the trace, and this process has no timeline of the request."""
 
-    def holds_stage(self, stage: Inside) -> None:
+    def add_stage(self, stage: Inside) -> None:
         """Add a stage inside it."""
         self._contents.add_stage(stage)
 

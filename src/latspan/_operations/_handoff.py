@@ -15,15 +15,15 @@ from latspan._fork import this_process
 from latspan._metrics import MetricValue
 from latspan._operations._context import Entered, ambient_attributes, only_said
 from latspan._operations._enclosing import (
-    Elsewhere,
-    Unit,
-    active_work,
-    current_unit,
-    enclosing_works,
+    RemoteScope,
+    Scope,
+    active_scope,
+    current_scope,
+    enclosing_scopes,
 )
-from latspan._operations._work import LiveWork
+from latspan._operations._scope import LocalScope
 from latspan._segments import Kind, Outcome, Side, Source
-from latspan._timeline import Interval, fits
+from latspan._timeline import ChildInterval, fits
 from latspan._units import from_unit
 from latspan._wire import server_timing
 
@@ -54,7 +54,7 @@ class Handoff:
 
     def __init__(
         self,
-        unit: Unit | None,
+        unit: Scope | None,
         around: Context,
         said: Mapping[str, str],
         *,
@@ -79,7 +79,7 @@ class Handoff:
     @classmethod
     def here(cls, waits: str | None = None) -> Handoff:
         """Return a handoff of the innermost open scope of this context."""
-        return cls(active_work(), context.get_current(), ambient_attributes(), waits=waits)
+        return cls(active_scope(), context.get_current(), ambient_attributes(), waits=waits)
 
     @classmethod
     def received(cls, headers: Mapping[str, str]) -> Handoff:
@@ -102,8 +102,8 @@ class Handoff:
                 name: unquote(found[header]) for name, header in _SAID.items() if header in found
             }
             side = Side.CLIENT if found.get(_SIDE) == Side.CLIENT.value else Side.SERVER
-            return cls(Elsewhere(side), propagate.extract(found, Context()), said)
-        return cls(Elsewhere(Side.SERVER), Context(), {})
+            return cls(RemoteScope(side), propagate.extract(found, Context()), said)
+        return cls(RemoteScope(Side.SERVER), Context(), {})
 
     def headers(self) -> dict[str, str]:
         """Return the handoff as text by name, names in lower case, for a message or a request."""
@@ -132,7 +132,7 @@ class Handoff:
             with _runtime.handle_internal_errors("going on with a unit of work"):
                 if self._process is not this_process():
                     # A forked child has a copy of the object, but the scope belongs to the parent.
-                    self._unit = Elsewhere(Side.CLIENT if self._unit is None else self._unit.side)
+                    self._unit = RemoteScope(Side.CLIENT if self._unit is None else self._unit.side)
                     self._process = this_process()
                     self._waiting.clear()
                 inside.enter_context(self._entered())
@@ -144,11 +144,11 @@ class Handoff:
         unit, around = self._unit, self._around
         while unit is not None and unit.finished:
             unit = unit.outer
-        if unit is not self._unit and isinstance(unit, LiveWork):
+        if unit is not self._unit and isinstance(unit, LocalScope):
             # The handoff was created in a stage that has ended; what follows is not part of it.
             around = trace.set_span_in_context(unit.span, around)
         # A generator may be closed in another context than the one in which it was started.
-        with only_said(self._said), Entered(current_unit, unit, around):
+        with only_said(self._said), Entered(current_scope, unit, around):
             yield
 
     def server_timing(self) -> str:
@@ -186,18 +186,18 @@ class Handoff:
             self._waiting.clear()
             request = _request_around(self._unit)
             if request is not None:
-                request.remarks.metrics["evidence_rejected"] = MetricValue(1)
+                request.annotations.metrics["evidence_rejected"] = MetricValue(1)
             return
         at_ns = max(self._carried_ns, now_ns - took_ns)
         with self._entered():
             if not self._waited(Outcome.COMPLETED, at_ns, Source.ESTIMATED):
                 return
-            enclosing = enclosing_works()
+            enclosing = enclosing_scopes()
         for name, duration_ns in took:
             until_ns = min(now_ns, at_ns + duration_ns)
-            stage = Interval(name, at_ns, until_ns, source=Source.SERVER_REPORTED)
+            stage = ChildInterval(name, at_ns, until_ns, source=Source.SERVER_REPORTED)
             for each in enclosing:
-                each.holds_stage(stage)
+                each.add_stage(stage)
             at_ns = until_ns
 
     def _dropped(self) -> None:
@@ -232,7 +232,7 @@ class Handoff:
                 # Otherwise a request with many handoffs would hold each of them until its end.
                 request.waits.remove(self._dropped)
         if runtime is not None:
-            wait = LiveWork(
+            wait = LocalScope(
                 runtime,
                 kind=Kind.STAGE,
                 name=name,
@@ -243,8 +243,8 @@ class Handoff:
         return True
 
 
-def _request_around(unit: Unit | None) -> LiveWork | None:
+def _request_around(unit: Scope | None) -> LocalScope | None:
     """Return the request around ``unit``, which outlives its stages, if it is of this process."""
-    while isinstance(unit, LiveWork) and unit.kind is Kind.STAGE and unit.outer is not None:
+    while isinstance(unit, LocalScope) and unit.kind is Kind.STAGE and unit.outer is not None:
         unit = unit.outer
-    return unit if isinstance(unit, LiveWork) else None
+    return unit if isinstance(unit, LocalScope) else None

@@ -10,7 +10,15 @@ from latspan import _runtime, semconv
 from latspan._segments import ReportedTimings
 from latspan._spans import AttributeValue
 from latspan._tokens import UNKNOWN_TOKENS, TokenCounts, counted_by_provider
-from latspan._wire import Answer, ApiFormat, Body, Content, choices_in, error_in, events_in
+from latspan._wire import (
+    ApiFormat,
+    Body,
+    Content,
+    ResponseMetadata,
+    choices_in,
+    error_in,
+    events_in,
+)
 
 __all__ = ["ResponseSummary", "summarize_response"]
 
@@ -76,7 +84,7 @@ def _known(reasons: Mapping[int, str | None]) -> dict[int, str]:
 
 
 def summarize_response(
-    dialect: ApiFormat, answers: Iterable[Any], headers: Mapping[str, str], *, streamed: bool
+    api_format: ApiFormat, answers: Iterable[Any], headers: Mapping[str, str], *, streamed: bool
 ) -> ResponseSummary:
     """
     Return the summary of a response; parts that cannot be read keep their defaults.
@@ -84,7 +92,7 @@ def summarize_response(
     A server may send anything. An unreadable part does not affect the other parts.
 
     Args:
-        dialect: API format of the response.
+        api_format: API format of the response.
         answers: Kept chunks of a stream, or the complete response, as objects of the client
             library or as bytes.
         headers: Response headers.
@@ -92,14 +100,14 @@ def summarize_response(
     """
     bodies: tuple[Body, ...] = ()
     with _runtime.handle_internal_errors("reading an answer"):
-        bodies = tuple(_bodies_of(dialect, answers))
+        bodies = tuple(_bodies_of(api_format, answers))
     readings: dict[str, Callable[[], Any]] = {
-        "ended": lambda: dialect.ended(bodies),
+        "ended": lambda: api_format.is_complete(bodies),
         "error_type": lambda: error_in(bodies),
-        "tokens": lambda: counted_by_provider(dialect.usage(bodies)),
-        "reported": lambda: evidence.read(Answer(streamed, bodies, _lowered(headers))),
-        "attributes": lambda: dialect.attributes(bodies),
-        "finish_reasons": lambda: dialect.finish_reasons(bodies),
+        "tokens": lambda: counted_by_provider(api_format.usage(bodies)),
+        "reported": lambda: evidence.read(ResponseMetadata(streamed, bodies, _lowered(headers))),
+        "attributes": lambda: api_format.attributes(bodies),
+        "finish_reasons": lambda: api_format.finish_reasons(bodies),
         "choices": lambda: choices_in(bodies),
     }
     said: dict[str, Any] = {}
@@ -111,7 +119,7 @@ def summarize_response(
     return ResponseSummary(**said)
 
 
-def _bodies_of(dialect: ApiFormat, answers: Iterable[Any]) -> list[Body]:
+def _bodies_of(api_format: ApiFormat, answers: Iterable[Any]) -> list[Body]:
     """Return the parts of a response that hold more than its text."""
     bodies: list[Body] = []
     for answer in answers:
@@ -119,7 +127,7 @@ def _bodies_of(dialect: ApiFormat, answers: Iterable[Any]) -> list[Body]:
             events = events_in(answer)
             # The same events that are kept of a stream that is read event by event.
             kept = events if len(events) <= _ENDS else (events[0], *events[1 - _ENDS :])
-            bodies += map(dialect.body_of, kept)
+            bodies += map(api_format.to_mapping, kept)
         else:
             # A mapping copied from an object of the client library is already a body.
             bodies.append(answer)

@@ -59,7 +59,7 @@ class Distribution:
         """Return the number of values that were above 24 hours, and are held as 24 hours."""
         return self.histogram.clamped
 
-    def shares(self) -> dict[Source | TokenSource, float]:
+    def source_fractions(self) -> dict[Source | TokenSource, float]:
         """Return the fraction of the values per source, in (0, 1], largest first."""
         whole = sum(self.sources.values())
         by_count = sorted(self.sources.items(), key=lambda item: -item[1])

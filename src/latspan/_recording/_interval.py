@@ -105,7 +105,7 @@ class Interval:
         """
         for key, histogram in self._histograms.items():
             # Settle now, so that later reads of the histogram change nothing.
-            histogram.settle()
+            histogram.compact()
             yield key, Series(histogram, self.start_epoch_ns, end_epoch_ns)
 
     def exemplars(self, key: SeriesKey) -> tuple[Exemplar, ...]:

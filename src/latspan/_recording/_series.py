@@ -202,7 +202,7 @@ class Series:
         """Return both merged, in a new histogram, with the later exemplars if there are any."""
         merged = self.histogram.copy()
         merged.merge(later.histogram)
-        merged.settle()
+        merged.compact()
         return Series(
             merged,
             min(self.start_epoch_ns, later.start_epoch_ns),

@@ -258,7 +258,7 @@ def _distribution(
         source = _source_of(key)
         if source is not None:
             sources[source] += histogram.count
-    merged.settle()
+    merged.compact()
     return Distribution(name, merged, unit=unit, sources=MappingProxyType(sources), hint=hint)
 
 

@@ -6,8 +6,8 @@ The decisions do not depend on the OpenTelemetry SDK: a held span is a callback 
 
 from __future__ import annotations
 
-from latspan._sampling._decisions import Ended, Verdicts
+from latspan._sampling._decisions import Decisions, Ended
 from latspan._sampling._sink import SamplingSink
 from latspan._sampling._trace_buffer import TraceBuffer
 
-__all__ = ["Ended", "SamplingSink", "TraceBuffer", "Verdicts"]
+__all__ = ["Decisions", "Ended", "SamplingSink", "TraceBuffer"]

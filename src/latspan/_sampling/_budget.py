@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["Credit"]
+__all__ = ["Budget"]
 
 _FREE: Final = 300
 """Number of first requests without a limit: too few durations are known to detect slow ones."""
@@ -16,7 +16,7 @@ _LONGEST: Final = 10_000
 """Maximum number of requests whose allowance adds up, to limit a burst after a quiet year."""
 
 
-class Credit:
+class Budget:
     """
     Number of traces that were allowed and not kept. Not thread-safe.
 

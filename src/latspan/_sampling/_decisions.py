@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from latspan._sampling._budget import Credit
+from latspan._sampling._budget import Budget
 from latspan._sampling._window import Window
 
-__all__ = ["Ended", "Verdicts"]
+__all__ = ["Decisions", "Ended"]
 
 # Fractions of the traces that may be kept. The rest is for failures and for unusual durations. The
 # fractions were chosen with the simulation in the tests.
@@ -52,7 +52,7 @@ class _Windows(NamedTuple):
     first_tokens: Window
 
 
-class Verdicts:
+class Decisions:
     """
     Decides, at the end of each trace, if it is kept. Not thread-safe.
 
@@ -71,7 +71,7 @@ class Verdicts:
         self._slowest = _SLOWEST * ratio
         self._latest_tokens = _LATEST_TOKENS * ratio
         self._unusual = _UNUSUAL * ratio
-        self._credit = Credit(ratio)
+        self._budget = Budget(ratio)
         self._least_random = round((1 - _BY_CHANCE * ratio) * (_RANDOM_BITS + 1))
         self._windows: dict[tuple[str, str], _Windows] = {}
 
@@ -81,8 +81,8 @@ class Verdicts:
 
     def keeps(self, ended: Ended) -> bool:
         """Return whether a trace is kept, and record its duration. Call it once per trace."""
-        credit = self._credit
-        credit.earn()
+        budget = self._budget
+        budget.earn()
         durations, first_tokens = self._windows_of(ended.key)
         kept = (
             ended.kept
@@ -92,15 +92,15 @@ class Verdicts:
         durations.add(ended.duration_ns)
         if ended.first_token_ns is not None:
             late = first_tokens.slower_share(ended.first_token_ns) < self._latest_tokens
-            kept = kept or (late and credit.is_left_over)
+            kept = kept or (late and budget.is_left_over)
             first_tokens.add(ended.first_token_ns)
         if kept:
-            credit.spend()
+            budget.spend()
         return kept
 
     def _is_slow(self, durations: Window, duration_ns: int) -> bool:
         unusual = durations.seen < _LITTLE or durations.is_unusual(duration_ns)
-        most = self._unusual if unusual and self._credit.suffices else self._slowest
+        most = self._unusual if unusual and self._budget.suffices else self._slowest
         return durations.slower_share(duration_ns) < most
 
     def _windows_of(self, key: tuple[str, str]) -> _Windows:

@@ -9,7 +9,7 @@ from opentelemetry.context import Context
 from opentelemetry.trace import SpanContext, SpanKind
 
 from latspan import semconv
-from latspan._sampling._decisions import Ended, Verdicts
+from latspan._sampling._decisions import Decisions, Ended
 from latspan._sampling._trace_buffer import HeldTrace, TraceBuffer
 from latspan._spans import (
     AttributeValue,
@@ -38,7 +38,7 @@ class SamplingSink:
 
     def __init__(self, sink: SpanSink, ratio: float, slow_ns: int | None = None) -> None:
         self._sink = sink
-        self.traces = TraceBuffer(lambda: Verdicts(ratio, slow_ns))
+        self.traces = TraceBuffer(lambda: Decisions(ratio, slow_ns))
         """Held traces, and counts of the dropped ones."""
 
     @property

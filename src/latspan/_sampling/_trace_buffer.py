@@ -18,7 +18,7 @@ from functools import partial
 from typing import Final
 
 from latspan._fork import register_after_fork
-from latspan._sampling._decisions import Ended, Verdicts
+from latspan._sampling._decisions import Decisions, Ended
 from latspan._units import NS_PER_S
 
 __all__ = ["HeldTrace", "TraceBuffer"]
@@ -87,11 +87,11 @@ class TraceBuffer:
     are queued, and the thread that gets the lock without waiting handles them.
 
     Args:
-        verdicts: Returns the object that decides; called again in each forked child.
+        decisions: Returns the object that decides; called again in each forked child.
     """
 
-    def __init__(self, verdicts: Callable[[], Verdicts]) -> None:
-        self._make_verdicts = verdicts
+    def __init__(self, decisions: Callable[[], Decisions]) -> None:
+        self._make_verdicts = decisions
         self._begin()
         register_after_fork(self._begin)
 
@@ -106,7 +106,7 @@ class TraceBuffer:
         self._left_out = self._lost = 0
 
     @property
-    def left_out(self) -> int:
+    def sampled_out(self) -> int:
         """Number of traces that this process did not keep."""
         return self._left_out
 

@@ -14,10 +14,10 @@ from latspan._scraping._addresses import Address, address_of
 
 if TYPE_CHECKING:
     from latspan._scraping._prometheus import require_parser
-    from latspan._scraping._sources import Surroundings
+    from latspan._scraping._sources import Monitor
 
-__all__ = ["Address", "Surroundings", "address_of", "require_parser"]
+__all__ = ["Address", "Monitor", "address_of", "require_parser"]
 
-_ON_REQUEST: Final = {"Surroundings": "_sources", "require_parser": "_prometheus"}
+_ON_REQUEST: Final = {"Monitor": "_sources", "require_parser": "_prometheus"}
 
 __getattr__ = lazy_getattr(__name__, _ON_REQUEST)

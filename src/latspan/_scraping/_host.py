@@ -8,7 +8,7 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 
 from latspan import semconv
-from latspan._scraping._sample_buffer import Reading
+from latspan._scraping._sample_buffer import Sample
 from latspan._units import NS_PER_S
 
 __all__ = ["Host"]
@@ -34,7 +34,7 @@ class Host:
         self._pressure = root / "proc/pressure/memory"
         self._cpu_stats = [path for path in _cpu_stats(root) if _THROTTLED.search(_text(path))]
 
-    def reading(self, at_ns: int) -> Reading:
+    def reading(self, at_ns: int) -> Sample:
         """
         Return the current values of the counters.
 
@@ -51,9 +51,9 @@ class Host:
             totals[semconv.LATSPAN_HOST_CPU_THROTTLED] = sum(throttled_ns) / NS_PER_S
         stalled = _STALLED.search(_text(self._pressure))
         if stalled is None:
-            return Reading(totals=totals)
+            return Sample(totals=totals)
         share = int(stalled[1]) * _NS_PER_US, at_ns
-        return Reading(totals=totals, shares={semconv.LATSPAN_HOST_MEMORY_PRESSURE: share})
+        return Sample(totals=totals, shares={semconv.LATSPAN_HOST_MEMORY_PRESSURE: share})
 
 
 def _major_faults() -> int | None:

@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import Final
 
 from latspan import semconv
-from latspan._scraping._sample_buffer import Reading
+from latspan._scraping._sample_buffer import Sample
 from latspan.errors import MissingExtraError
 
 __all__ = ["read_metrics", "require_parser"]
@@ -144,7 +144,7 @@ def require_parser() -> None:
         raise MissingExtraError("prometheus_client", extra="sampler") from error
 
 
-def read_metrics(text: str) -> Reading:
+def read_metrics(text: str) -> Sample:
     """
     Return the readings on a page of a known server; other metrics are ignored.
 
@@ -181,7 +181,7 @@ def read_metrics(text: str) -> Reading:
             wholes = [_counted(series, name) for name in whole]
             if None not in (*parts, *wholes):
                 shares[attribute] = sum(filter(None, parts)), sum(filter(None, wholes))
-    return Reading(gauges=gauges, shares=shares)
+    return Sample(gauges=gauges, shares=shares)
 
 
 def _parsed(lines: Iterable[str]) -> Iterator[tuple[str, float]]:

@@ -10,14 +10,14 @@ from typing import Final
 from latspan._scraping._newest import newest
 from latspan._units import NS_PER_S
 
-__all__ = ["Reading", "SampleBuffer"]
+__all__ = ["Sample", "SampleBuffer"]
 
 _KEPT_S: Final = 600
 _KEPT_AT_MOST: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
+class Sample:
     """
     Values of a source at one instant, by the attribute that they are recorded as.
 
@@ -36,10 +36,10 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class _Sample:
-    """Reading whose counts are differences from the previous reading."""
+    """Sample whose counts are differences from the previous reading."""
 
     at_ns: int
-    reading: Reading
+    reading: Sample
 
 
 class SampleBuffer:
@@ -57,9 +57,9 @@ class SampleBuffer:
         self._interval_ns = round(interval_s * NS_PER_S)
         kept = min(_KEPT_AT_MOST, max(1, round(_KEPT_S / interval_s)))
         self._samples: deque[_Sample] = deque(maxlen=kept)
-        self._before: Reading | None = None
+        self._before: Sample | None = None
 
-    def add(self, at_ns: int, reading: Reading) -> None:
+    def add(self, at_ns: int, reading: Sample) -> None:
         """
         Add a reading of the source.
 
@@ -110,10 +110,10 @@ class SampleBuffer:
         return {**found, **shares}
 
 
-def _since(before: Reading | None, now: Reading) -> Reading:
+def _since(before: Sample | None, now: Sample) -> Sample:
     """Return a reading whose counts are the differences from ``before``."""
     if before is None:
-        return Reading(gauges=now.gauges)
+        return Sample(gauges=now.gauges)
     shares = {
         name: (part - before.shares[name][0], whole - before.shares[name][1])
         for name, (part, whole) in now.shares.items()
@@ -124,7 +124,7 @@ def _since(before: Reading | None, now: Reading) -> Reading:
         for name, value in now.totals.items()
         if name in before.totals
     }
-    return Reading(
+    return Sample(
         gauges=now.gauges,
         # A counter that decreased was reset by a restart of the server or the process.
         shares={name: pair for name, pair in shares.items() if min(pair) >= 0},

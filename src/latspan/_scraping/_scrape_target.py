@@ -11,7 +11,7 @@ from typing import Final
 from urllib.error import HTTPError, URLError
 
 from latspan._scraping._prometheus import read_metrics
-from latspan._scraping._sample_buffer import Reading, SampleBuffer
+from latspan._scraping._sample_buffer import Sample, SampleBuffer
 from latspan._scraping._slots import read_slots
 from latspan._shown import address, foreign
 from latspan._units import NS_PER_S
@@ -121,7 +121,7 @@ class ScrapeTarget:
         self.trouble = f"{address(self._url)} {foreign(what, longest=_LONGEST_REASON)}"
 
 
-def _read(text: str) -> Reading:
+def _read(text: str) -> Sample:
     """Return the reading on a page, whether it contains slots or metrics."""
     return read_slots(text) if text.lstrip()[:1] in ("[", "{") else read_metrics(text)
 

@@ -6,12 +6,12 @@ import json
 from typing import Any
 
 from latspan import semconv
-from latspan._scraping._sample_buffer import Reading
+from latspan._scraping._sample_buffer import Sample
 
 __all__ = ["read_slots"]
 
 
-def read_slots(text: str) -> Reading:
+def read_slots(text: str) -> Sample:
     """
     Return the number of busy slots; the page does not list requests that wait for a slot.
 
@@ -30,4 +30,4 @@ def read_slots(text: str) -> Reading:
         raise ValueError("no list of slots") from error
     if not isinstance(slots, list) or not all(isinstance(each, bool) for each in working):
         raise ValueError("no list of slots")
-    return Reading(gauges={semconv.LATSPAN_REQUESTS_RUNNING: sum(working)})
+    return Sample(gauges={semconv.LATSPAN_REQUESTS_RUNNING: sum(working)})

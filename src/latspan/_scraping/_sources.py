@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from latspan._scraping._server import Server
     from latspan._spans import AttributeValue
 
-__all__ = ["Surroundings"]
+__all__ = ["Monitor"]
 
 
-class Surroundings:
+class Monitor:
     """
     Samples of servers and of this process for requests.
 
@@ -135,9 +135,7 @@ class _Observation:
 
     __slots__ = ("__weakref__", "_paused_before_ns", "_pauses", "_surroundings", "_ticks")
 
-    def __init__(
-        self, surroundings: Surroundings, lag: LoopLag | None, pauses: GcPauses | None
-    ) -> None:
+    def __init__(self, surroundings: Monitor, lag: LoopLag | None, pauses: GcPauses | None) -> None:
         self._surroundings = surroundings
         self._pauses = pauses
         self._paused_before_ns = 0 if pauses is None else pauses.total_ns

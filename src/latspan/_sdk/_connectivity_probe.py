@@ -40,7 +40,7 @@ from latspan._shown import foreign
 if TYPE_CHECKING:
     from latspan._export._http_session import HttpSession
 
-__all__ = ["Delivery", "deliveries"]
+__all__ = ["ProbeResult", "deliveries"]
 
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 _ELSEWHERE: Final = "that is a login page or a proxy: name the receiver itself"
@@ -72,7 +72,7 @@ _OTHER_PROTOCOL: Final = "look into the receiver's log; does it speak LATSPAN_PR
 
 
 @dataclass(frozen=True, slots=True)
-class Delivery:
+class ProbeResult:
     """
     Result of sending one piece of telemetry.
 
@@ -93,7 +93,7 @@ class Delivery:
     hint: str | None = None
 
 
-def deliveries(config: Config, timeout_s: float) -> Iterator[Delivery]:
+def deliveries(config: Config, timeout_s: float) -> Iterator[ProbeResult]:
     """
     Send a span and a metric to the endpoints of ``config``, and yield the result of each.
 
@@ -108,12 +108,12 @@ def deliveries(config: Config, timeout_s: float) -> Iterator[Delivery]:
 _Send = Callable[[Config, Protocol, str | None], bool]
 
 
-def _delivery(config: Config, signal: Signal, send: _Send, timeout_s: float) -> Delivery:
+def _delivery(config: Config, signal: Signal, send: _Send, timeout_s: float) -> ProbeResult:
     target = otlp_target(config, signal)
     protocol, address = target.protocol, target.address
 
-    def told(arrived: bool | None, answer: str, hint: str | None = None) -> Delivery:
-        return Delivery(signal, shown_address(address), protocol, arrived, answer, hint)
+    def told(arrived: bool | None, answer: str, hint: str | None = None) -> ProbeResult:
+        return ProbeResult(signal, shown_address(address), protocol, arrived, answer, hint)
 
     off = _switched_off_by(config, signal)
     if off is not None:

@@ -15,7 +15,7 @@ from packaging.utils import canonicalize_name
 from latspan import _shown
 from latspan._instrument import Integration, IntegrationStatus, integrations
 from latspan._sdk._config import Config, read_config
-from latspan._sdk._connectivity_probe import Delivery, deliveries
+from latspan._sdk._connectivity_probe import ProbeResult, deliveries
 from latspan._version import __version__
 
 __all__ = ["Conflict", "Examination", "Setting", "examine"]
@@ -82,7 +82,7 @@ class Examination:
     integrations: tuple[Integration, ...]
     conflicts: tuple[Conflict, ...]
     settings: tuple[Setting, ...]
-    deliveries: tuple[Delivery, ...]
+    deliveries: tuple[ProbeResult, ...]
 
     @property
     def fine(self) -> bool:

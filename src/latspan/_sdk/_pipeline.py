@@ -13,7 +13,7 @@ from latspan._clock import Clock, SystemClock
 from latspan._fork import this_process
 from latspan._operations import settle_left_calls
 from latspan._recording import Recorder
-from latspan._runtime import EmitEvent, Runtime, nobody_observes
+from latspan._runtime import EmitEvent, Runtime, no_observation
 from latspan._sdk._config import (
     Config,
     default_attributes,
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.trace import TracerProvider as ApiProvider
 
-    from latspan._export import IntervalExport, OtlpPayloads, Outlet, Reading
+    from latspan._export import IntervalExporter, OtlpPayloads, PeriodicExport, SelfMetric
     from latspan._sampling import SamplingSink, TraceBuffer
-    from latspan._scraping import Surroundings
+    from latspan._scraping import Monitor
     from latspan._sdk._span_export import SpanExport
     from latspan._tokens import TokenCounts
     from latspan._wire import Content
@@ -70,8 +70,8 @@ class Assembly:
     spans: SpanExport | None
     events: SpanExport | None
     sampling: SamplingSink | None
-    intervals: PerProcess[IntervalExport] | None
-    surroundings: Surroundings | None
+    intervals: PerProcess[PeriodicExport] | None
+    surroundings: Monitor | None
     provider: TracerProvider | None
 
     def begin(self) -> None:
@@ -192,14 +192,14 @@ def _assembled(config: Config, at_end: Callable[[], None], undo: ExitStack) -> A
         if intervals is not None:
             intervals()
 
-    worker = Worker(on_start=begin_with_a_request, patient=True)
+    worker = Worker(on_start=begin_with_a_request, polling=True)
 
     def drain(timeout_s: float | None) -> bool:
         # A caller that flushes expects calls whose streams are no longer read to count as ended.
         settle_left_calls()
         return worker.drain(timeout_s)
 
-    def readings() -> list[Reading]:
+    def readings() -> list[SelfMetric]:
         return _readings(recorder, worker, (spans, events), sampling)
 
     def application() -> ApiProvider | None:
@@ -221,7 +221,7 @@ def _assembled(config: Config, at_end: Callable[[], None], undo: ExitStack) -> A
         clock=clock,
         recorder=recorder,
         sink=sinks,
-        settle=worker.submit,
+        enqueue=worker.submit,
         drain=drain,
         propagate=config.propagate and propagates(),
         defaults=default_attributes(config),
@@ -233,7 +233,7 @@ def _assembled(config: Config, at_end: Callable[[], None], undo: ExitStack) -> A
         captures_in_events=captured.in_events,
         request_stream_usage=config.request_stream_usage,
         emit_gen_ai_latency=config.emit_gen_ai_latency,
-        observe=surroundings or nobody_observes,
+        observe=surroundings or no_observation,
     )
     return Assembly(
         runtime=runtime,
@@ -248,15 +248,15 @@ def _assembled(config: Config, at_end: Callable[[], None], undo: ExitStack) -> A
     )
 
 
-def _surroundings(config: Config, clock: Clock) -> Surroundings | None:
+def _surroundings(config: Config, clock: Clock) -> Monitor | None:
     """Return the sampler of servers and host; ``None`` if none is configured."""
     if not config.scrape_servers and not config.monitor_host:
         return None
-    from latspan._scraping import Surroundings, require_parser
+    from latspan._scraping import Monitor, require_parser
 
     if config.scrape_servers:
         require_parser()
-    return Surroundings(
+    return Monitor(
         clock.monotonic_ns,
         servers=config.scrape_servers,
         host=config.monitor_host,
@@ -381,25 +381,25 @@ def _readings(
     worker: Worker,
     exports: Iterable[SpanExport | None],
     sampling: SamplingSink | None,
-) -> list[Reading]:
+) -> list[SelfMetric]:
     """Return the current values of latspan's self-metrics."""
-    from latspan._export import Reading, readings_of
+    from latspan._export import SelfMetric, readings_of
 
     waiting = worker.waiting() + recorder.waiting()
     return [
         *readings_of(recorder),
         *(reading for export in exports if export is not None for reading in export.readings()),
         *(() if sampling is None else _of_traces(sampling.traces)),
-        Reading(semconv.METRIC_QUEUE_SIZE, waiting),
+        SelfMetric(semconv.METRIC_QUEUE_SIZE, waiting),
     ]
 
 
-def _of_traces(traces: TraceBuffer) -> Iterator[Reading]:
+def _of_traces(traces: TraceBuffer) -> Iterator[SelfMetric]:
     """Yield how many traces were sampled out, which is not a loss, and how many spans were lost."""
-    from latspan._export import Reading
+    from latspan._export import SelfMetric
 
-    yield Reading(semconv.METRIC_TRACES_LEFT_OUT, traces.left_out)
-    yield Reading(
+    yield SelfMetric(semconv.METRIC_TRACES_SAMPLED_OUT, traces.sampled_out)
+    yield SelfMetric(
         semconv.METRIC_DROPPED,
         traces.lost,
         {semconv.LATSPAN_SIGNAL: "spans", semconv.LATSPAN_REASON: "too_many_held"},
@@ -410,9 +410,9 @@ def _intervals(
     config: Config,
     resource: Callable[[], Resource],
     recorder: Recorder,
-    readings: Callable[[], Iterable[Reading]],
+    readings: Callable[[], Iterable[SelfMetric]],
     undo: ExitStack,
-) -> PerProcess[IntervalExport] | None:
+) -> PerProcess[PeriodicExport] | None:
     """Return what exports the recorder's intervals; ``None`` if no export of them is configured."""
     metrics = is_exported(config, "metrics")
     payloads = config.export_raw_histograms and is_exported(config, "logs")
@@ -420,7 +420,7 @@ def _intervals(
     if not metrics and not payloads and folder is None:
         return None
 
-    def outlets() -> Iterator[Outlet]:
+    def exporters() -> Iterator[IntervalExporter]:
         from latspan import _export
 
         # Files first: they do not delay the exporters that follow.
@@ -443,17 +443,17 @@ def _intervals(
             yield exact
 
     # Created now, so that an exporter that cannot be created fails before anything has begun.
-    first: list[Outlet] = []
-    for outlet in outlets():
-        first.append(outlet)
-        undo.callback(outlet.shutdown, 0)
+    first: list[IntervalExporter] = []
+    for exporter in exporters():
+        first.append(exporter)
+        undo.callback(exporter.shutdown, 0)
 
-    def begin(inherited: IntervalExport | None) -> IntervalExport:
-        from latspan._export import IntervalExport
+    def begin(inherited: PeriodicExport | None) -> PeriodicExport:
+        from latspan._export import PeriodicExport
 
-        return IntervalExport(
+        return PeriodicExport(
             recorder,
-            first if inherited is None else list(outlets()),
+            first if inherited is None else list(exporters()),
             before=lambda: settle_left_calls(_LEFT_FOR_GOOD_NS),
             interval_s=config.metrics_interval_s,
             idle_s=config.series_idle_s,

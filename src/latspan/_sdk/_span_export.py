@@ -11,7 +11,7 @@ from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor
 
 from latspan import semconv
 from latspan._clock import Clock, SystemClock
-from latspan._export import BackOff, OtlpSpans, Reading, SpanAnswer, SpanBatches, span_batches
+from latspan._export import BackOff, OtlpSpans, SelfMetric, SpanAnswer, SpanBatches, span_batches
 from latspan._export._sizes import size_of
 from latspan._fork import register_after_fork
 from latspan._log import logger
@@ -124,11 +124,11 @@ class SpanExport(SpanProcessor):
             self._woken = True
             self._worker.submit(self._send_if_time)
 
-    def readings(self) -> list[Reading]:
+    def readings(self) -> list[SelfMetric]:
         """Return how many spans this process lost, and why."""
         sent = {semconv.LATSPAN_SIGNAL: self._signal}
         return [
-            Reading(semconv.METRIC_DROPPED, count, {**sent, semconv.LATSPAN_REASON: reason})
+            SelfMetric(semconv.METRIC_DROPPED, count, {**sent, semconv.LATSPAN_REASON: reason})
             for reason, count in (("queue_full", self._queue.lost), ("not_taken", self._not_taken))
         ]
 

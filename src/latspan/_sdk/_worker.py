@@ -17,8 +17,8 @@ __all__ = ["Worker"]
 _LIMIT: Final = 10_000
 """Maximum number of queued jobs. Past it, ``submit`` runs the job on the caller's thread."""
 
-_NAP_S: Final = 0.1
-_NAPS: Final = 20
+_POLL_INTERVAL_S: Final = 0.1
+_POLLS: Final = 20
 """Number of polls a patient worker makes after a job before it sleeps until it is woken."""
 
 
@@ -49,13 +49,13 @@ class Worker:
         on_start: Callable[[], None] | None = None,
         when_idle: Callable[[], None] | None = None,
         idle_s: float | None = None,
-        patient: bool = False,
+        polling: bool = False,
     ) -> None:
         self._name = name
         self._on_start = on_start
         self._when_idle = when_idle
         self._idle_s = None if idle_s is None else min(idle_s, threading.TIMEOUT_MAX)
-        self._naps = _NAPS if patient else 0
+        self._polls = _POLLS if polling else 0
         self._stopped = False
         self._begin()
         register_after_fork(self._begin)
@@ -63,7 +63,7 @@ class Worker:
     def _begin(self) -> None:
         # A forked child has no thread, and the queued jobs are the parent's.
         self._jobs: deque[Callable[[], None]] = deque()
-        self._bell: SimpleQueue[None] = SimpleQueue()
+        self._wakeup: SimpleQueue[None] = SimpleQueue()
         self._asleep = False
         self._thread: threading.Thread | None = None
         self._starting = threading.Lock()
@@ -73,17 +73,17 @@ class Worker:
         if self._stopped or len(self._jobs) >= _LIMIT:
             _do(job)
             return
-        self._bring(job)
+        self._enqueue(job)
         if self._asleep:
-            self._bell.put(None)
+            self._wakeup.put(None)
         elif self._thread is None:
             self.start()
 
-    def _bring(self, job: Callable[[], None]) -> None:
+    def _enqueue(self, job: Callable[[], None]) -> None:
         self._jobs.append(job)
         if self._stopped:
             # Stopped in the meantime: the worker thread may not have seen the job.
-            self._do_what_waits()
+            self._run_jobs()
 
     @property
     def started(self) -> bool:
@@ -114,7 +114,7 @@ class Worker:
                 # From Python 3.12 on, no thread can start while the interpreter shuts down.
                 self._stopped = True
                 self._thread = None
-                self._do_what_waits()
+                self._run_jobs()
 
     def waiting(self) -> int:
         """Return the approximate number of queued jobs."""
@@ -133,34 +133,34 @@ class Worker:
         if self._stopped or self._thread is None or self.runs_here():
             return True
         done = threading.Event()
-        self._bring(done.set)
-        self._bell.put(None)
+        self._enqueue(done.set)
+        self._wakeup.put(None)
         return done.wait(timeout_s)
 
     def stop(self, timeout_s: float) -> bool:
         """Finish the queued jobs within ``timeout_s`` seconds, and end the thread."""
         drained = self.drain(timeout_s)
         self._stopped = True
-        self._bell.put(None)
+        self._wakeup.put(None)
         return drained
 
     def _run(self) -> None:
-        naps_left = 0
+        polls_left = 0
         while self._jobs or not self._stopped:
             try:
                 if self._jobs:
-                    naps_left = self._naps
-                    self._do_what_waits()
-                elif naps_left:
-                    naps_left -= 1
-                    self._rest(_NAP_S)
+                    polls_left = self._polls
+                    self._run_jobs()
+                elif polls_left:
+                    polls_left -= 1
+                    self._rest(_POLL_INTERVAL_S)
                 elif not self._sleep() and self._when_idle is not None:
                     _do(self._when_idle)
             except BaseException:
                 # On this thread it ends only the job; on a caller's thread it reaches the caller.
                 logger.exception(_LOST)
 
-    def _do_what_waits(self) -> None:
+    def _run_jobs(self) -> None:
         while True:
             try:
                 job = self._jobs.popleft()
@@ -180,12 +180,12 @@ class Worker:
     def _rest(self, longest_s: float | None) -> bool:
         """Wait for the bell, at most ``longest_s`` seconds, and return whether it rang."""
         try:
-            self._bell.get(timeout=longest_s)
+            self._wakeup.get(timeout=longest_s)
         except Empty:
             return False
         # A submitter adds its job before it rings, so all of those jobs are visible now.
-        while not self._bell.empty():
-            self._bell.get_nowait()
+        while not self._wakeup.empty():
+            self._wakeup.get_nowait()
         return True
 
 

@@ -6,7 +6,7 @@ from typing import Final, Literal, get_args
 
 from latspan import semconv
 from latspan._metrics import MetricValue
-from latspan._operations import Annotations, LiveWork, enclosing_works
+from latspan._operations import Annotations, LocalScope, enclosing_scopes
 from latspan._runtime import handle_internal_errors
 from latspan._segments import Kind, Outcome
 from latspan._text import text_of
@@ -30,10 +30,10 @@ def annotations_here() -> Annotations | None:
         Those of the stage in a process that handles only a part of the request; ``None`` if neither
         is open.
     """
-    works = [each for each in enclosing_works() if isinstance(each, LiveWork)]
+    works = [each for each in enclosing_scopes() if isinstance(each, LocalScope)]
     if not works:
         return None
-    return next((each for each in works if each.kind is Kind.REQUEST), works[0]).remarks
+    return next((each for each in works if each.kind is Kind.REQUEST), works[0]).annotations
 
 
 def annotate(

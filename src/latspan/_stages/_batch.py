@@ -8,8 +8,8 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
 from latspan import _runtime, semconv
-from latspan._instrument import Scope, error_type_of, outcome_of
-from latspan._operations import Handoff, LiveWork
+from latspan._instrument import ScopeManager, error_type_of, outcome_of
+from latspan._operations import Handoff, LocalScope
 from latspan._segments import Kind, Outcome
 from latspan._stages._stage import kind_of
 
@@ -25,7 +25,7 @@ def batch(
     *,
     kind: str | None = None,
     window_s: float | None = None,
-) -> Scope[None]:
+) -> ScopeManager[None]:
     """
     Mark a stage of many requests at once: ``with latspan.batch("prefill", carried):``.
 
@@ -42,7 +42,7 @@ def batch(
     Raises:
         UnknownNameError: ``kind`` is not a standard stage.
     """
-    return Scope(functools.partial(_begin, name, tuple(requests), kind_of(kind), window_s))
+    return ScopeManager(functools.partial(_begin, name, tuple(requests), kind_of(kind), window_s))
 
 
 def _begin(
@@ -54,7 +54,7 @@ def _begin(
     runtime = _runtime.current()
     if runtime is None:
         return None
-    stages: list[LiveWork] = []
+    stages: list[LocalScope] = []
     with _runtime.handle_internal_errors("the start of a batch"):
         said = {**attributes, semconv.LATSPAN_BATCH_SIZE: len(requests)}
         if window_s is not None:
@@ -63,7 +63,7 @@ def _begin(
         for carried in requests:
             with carried.resumed():
                 stages.append(
-                    LiveWork(
+                    LocalScope(
                         runtime,
                         kind=Kind.STAGE,
                         name=name,
@@ -80,7 +80,7 @@ class _Stages:
 
     __slots__ = ("_stages",)
 
-    def __init__(self, stages: Sequence[LiveWork]) -> None:
+    def __init__(self, stages: Sequence[LocalScope]) -> None:
         self._stages = stages
 
     def current(self) -> AbstractContextManager[None]:

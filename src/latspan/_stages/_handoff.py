@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from latspan._instrument import Scope
+from latspan._instrument import ScopeManager
 from latspan._operations import Handoff
 
 __all__ = ["Handoff", "attach", "handoff"]
@@ -24,7 +24,7 @@ def handoff(*, waits: str | None = "queue") -> Handoff:
     return Handoff.here(waits)
 
 
-def attach(carried: Handoff | Mapping[str, str]) -> Scope[Handoff]:
+def attach(carried: Handoff | Mapping[str, str]) -> ScopeManager[Handoff]:
     """
     Continue a request that was handed over: ``with latspan.attach(carried):``.
 
@@ -41,4 +41,4 @@ def attach(carried: Handoff | Mapping[str, str]) -> Scope[Handoff]:
     """
     if not isinstance(carried, Handoff):
         carried = Handoff.received(carried)
-    return Scope.of(carried.resumed)
+    return ScopeManager.of(carried.resumed)

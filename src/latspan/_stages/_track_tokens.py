@@ -7,7 +7,7 @@ from typing import Any, TypeVar, overload
 
 from latspan import _runtime
 from latspan._instrument import error_type_of, outcome_of
-from latspan._operations import Generation, Handoff, LiveWork
+from latspan._operations import Generation, Handoff, LocalScope
 from latspan._runtime import Runtime
 from latspan._segments import Kind, Outcome, Stage
 from latspan._stages._annotations import annotations_here
@@ -66,18 +66,18 @@ class _Following:
         stages: Whether to record the stages ``prefill`` and ``decode``.
     """
 
-    __slots__ = ("_carried", "_generation", "_now", "_runtime", "_stages")
+    __slots__ = ("_generation", "_handoff", "_now", "_runtime", "_stages")
 
     def __init__(self, runtime: Runtime, *, stages: bool) -> None:
         self._runtime = runtime
         self._now = runtime.clock.monotonic_ns
         self._stages = stages
         # The reader of the tokens may run in another context.
-        self._carried = Handoff.here()
+        self._handoff = Handoff.here()
         self._generation = Generation(self._now())
-        remarks = annotations_here()
-        if remarks is not None:
-            remarks.generations.append(self._generation)
+        annotations = annotations_here()
+        if annotations is not None:
+            annotations.generations.append(self._generation)
 
     @classmethod
     def here(cls, *, stages: bool) -> _Following | None:
@@ -133,9 +133,9 @@ class _Following:
             return
         with (
             _runtime.handle_internal_errors("a stage of an answer's tokens"),
-            self._carried.resumed(),
+            self._handoff.resumed(),
         ):
-            LiveWork(
+            LocalScope(
                 self._runtime,
                 kind=Kind.STAGE,
                 name=name.value,

@@ -9,17 +9,17 @@ tile the duration exactly.
 from __future__ import annotations
 
 from latspan._timeline._call import CallObservation, call_timeline
-from latspan._timeline._evidence import fits
 from latspan._timeline._marks import READER_BOUND_NS, Attempt, Reads, answering
 from latspan._timeline._merged import merged
+from latspan._timeline._reconcile import fits
+from latspan._timeline._scope import ChildInterval, WorkTimeline, scope_timeline
 from latspan._timeline._segment_builder import Timeline
-from latspan._timeline._work import Interval, WorkTimeline, work_timeline
 
 __all__ = [
     "READER_BOUND_NS",
     "Attempt",
     "CallObservation",
-    "Interval",
+    "ChildInterval",
     "Reads",
     "Timeline",
     "WorkTimeline",
@@ -27,5 +27,5 @@ __all__ = [
     "call_timeline",
     "fits",
     "merged",
-    "work_timeline",
+    "scope_timeline",
 ]

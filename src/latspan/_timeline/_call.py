@@ -42,10 +42,10 @@ from latspan._timeline._constants import (
     UNATTRIBUTED,
     UNKNOWN,
 )
-from latspan._timeline._evidence import Observed, fit
-from latspan._timeline._fitted import NO_EVIDENCE, Fitted, Part
 from latspan._timeline._marks import Attempt, Reads, answering
 from latspan._timeline._read_intervals import ReadInterval, ReadIntervals
+from latspan._timeline._reconcile import Observed, reconcile
+from latspan._timeline._reconciled import NO_EVIDENCE, Part, Reconciled
 from latspan._timeline._segment_builder import Tiling, Timeline
 from latspan._timeline._smoothness import felt_speed
 from latspan._timeline._stream import Stream, read_stream
@@ -164,16 +164,16 @@ def _whole_answer(
     begin, end = tiling.cursor_ns, tiling.clamp(body_end_ns)
     marks[STREAM_END] = end
     sending_ns = begin if attempt is None else attempt.sending_ns
-    fitted = fit(
+    reconciled = reconcile(
         seen.reported,
         Observed(sending_ns, begin, end, end, end, headers_ns=None, streamed=False),
     )
     if seen.body_is_the_callers and attempt is not None:
         tiling.until(attempt.headers_ns, SERVER_WAIT)
         tiling.until(end, UNATTRIBUTED, UNKNOWN)
-    _lay(tiling, fitted.first)
-    _lay(tiling, fitted.parts(end - tiling.cursor_ns))
-    return _timeline(seen, marks, tiling.finish(_after(attempt, seen.outcome)), fitted)
+    _lay(tiling, reconciled.first)
+    _lay(tiling, reconciled.parts(end - tiling.cursor_ns))
+    return _timeline(seen, marks, tiling.finish(_after(attempt, seen.outcome)), reconciled)
 
 
 def _streamed_answer(
@@ -189,11 +189,11 @@ def _streamed_answer(
     _mark_arrivals(marks, stream)
     if reads.end is not None:
         marks[STREAM_END] = reads.end[1]
-    fitted = _fit_stream(tiling, attempt, stream, seen)
-    buffered = is_buffered(stream, fitted.decode_ns)
+    reconciled = _fit_stream(tiling, attempt, stream, seen)
+    buffered = is_buffered(stream, reconciled.decode_ns)
     if buffered:
         stream = known_at_the_latest(stream)
-    _lay_stream(tiling, handed_over_ns, stream.flow, fitted, buffered=buffered)
+    _lay_stream(tiling, handed_over_ns, stream.flow, reconciled, buffered=buffered)
     tail = STREAM_CLOSE if seen.outcome in _WHOLE_ENDS else SERVER_WAIT
     for end_ns, held in stream.flow.tail:
         tiling.until(end_ns, CONSUMER if held else tail)
@@ -203,7 +203,7 @@ def _streamed_answer(
             seen.done_ns if seen.close_started_ns is None else seen.close_started_ns, CONSUMER
         )
     segments = tiling.finish(STREAM_CLOSE)
-    return _timeline(seen, marks, segments, fitted, stream=stream, buffered=buffered)
+    return _timeline(seen, marks, segments, reconciled, stream=stream, buffered=buffered)
 
 
 def _mark_arrivals(marks: dict[Mark, int], stream: Stream) -> None:
@@ -218,11 +218,11 @@ def _mark_arrivals(marks: dict[Mark, int], stream: Stream) -> None:
 
 def _fit_stream(
     tiling: Tiling, attempt: Attempt | None, stream: Stream, seen: CallObservation
-) -> Fitted:
+) -> Reconciled:
     if not stream.tokens or not seen.reported:
         return NO_EVIDENCE
     sent_ns = tiling.cursor_ns
-    return fit(
+    return reconcile(
         seen.reported,
         Observed(
             sending_ns=sent_ns if attempt is None else attempt.sending_ns,
@@ -237,16 +237,21 @@ def _fit_stream(
 
 
 def _lay_stream(
-    tiling: Tiling, handed_over_ns: int, flow: ReadIntervals, fitted: Fitted, *, buffered: bool
+    tiling: Tiling,
+    handed_over_ns: int,
+    flow: ReadIntervals,
+    reconciled: Reconciled,
+    *,
+    buffered: bool,
 ) -> None:
     """Lay everything from the last byte sent to the last token, or to the end if none came."""
-    _lay(tiling, fitted.first)
+    _lay(tiling, reconciled.first)
     _, _, wait_ns, reasoning_ns, decode_ns = flow
     wait_ns += tiling.clamp(handed_over_ns) - tiling.cursor_ns
-    if buffered and not fitted.covers:
+    if buffered and not reconciled.covers:
         # The burst is not generation, and it is unknown where in the wait the generation was.
         wait_ns, reasoning_ns, decode_ns = wait_ns + reasoning_ns + decode_ns, 0, 0
-    _lay_over(tiling, fitted.parts(wait_ns, reasoning_ns, decode_ns), flow.pieces)
+    _lay_over(tiling, reconciled.parts(wait_ns, reasoning_ns, decode_ns), flow.pieces)
 
 
 def _lay(tiling: Tiling, parts: Iterable[Part]) -> None:
@@ -276,21 +281,21 @@ def _timeline(
     seen: CallObservation,
     marks: dict[Mark, int],
     segments: tuple[Segment, ...],
-    fitted: Fitted = NO_EVIDENCE,
+    reconciled: Reconciled = NO_EVIDENCE,
     *,
     stream: Stream | None = None,
     buffered: bool = False,
 ) -> Timeline:
     done_ns = marks[DONE]
     metrics = {"duration": MetricValue(done_ns - seen.start_ns)}
-    if fitted.rejected:
-        metrics["evidence_rejected"] = MetricValue(len(fitted.rejected))
+    if reconciled.rejected:
+        metrics["evidence_rejected"] = MetricValue(len(reconciled.rejected))
     if buffered:
         metrics["buffered"] = MetricValue(1)
     gaps: tuple[MetricValue, ...] = ()
     if stream is not None:
         _measure_arrivals(metrics, stream, seen.start_ns)
-        pace = _pace(seen, stream, fitted)
+        pace = _pace(seen, stream, reconciled)
         if pace is not None:
             metrics["time_per_output_token"] = pace
         if not buffered:
@@ -301,7 +306,7 @@ def _timeline(
                 tokens=seen.output_tokens if seen.choices == 1 else None,
                 expected=seen.expected,
             )
-    return Timeline(seen.start_ns, done_ns, segments, metrics, marks, gaps, fitted.rejected)
+    return Timeline(seen.start_ns, done_ns, segments, metrics, marks, gaps, reconciled.rejected)
 
 
 def _measure_arrivals(metrics: dict[str, MetricValue], stream: Stream, start_ns: int) -> None:
@@ -313,7 +318,7 @@ def _measure_arrivals(metrics: dict[str, MetricValue], stream: Stream, start_ns:
         metrics["time_to_first_visible_token"] = stream.arrival(stream.first_visible, start_ns)
 
 
-def _pace(seen: CallObservation, stream: Stream, fitted: Fitted) -> MetricValue | None:
+def _pace(seen: CallObservation, stream: Stream, reconciled: Reconciled) -> MetricValue | None:
     """Return the time per output token, from the server's report if it was not measured here."""
     tokens = stream.tokens
     if not tokens or seen.choices != 1 or seen.output_tokens is None:
@@ -321,8 +326,8 @@ def _pace(seen: CallObservation, stream: Stream, fitted: Fitted) -> MetricValue 
     # All tokens came in one chunk, so their pace was not observed here.
     source = UNKNOWN if len(tokens) < 2 else stream.source(tokens[0], tokens[-1])
     generation_ns = stream.arrivals_ns[-1] - stream.arrivals_ns[0]
-    if source is not MEASURED and fitted.decode_ns is not None:
-        source, generation_ns = SERVER_REPORTED, fitted.decode_ns
+    if source is not MEASURED and reconciled.decode_ns is not None:
+        source, generation_ns = SERVER_REPORTED, reconciled.decode_ns
     if source is UNKNOWN:
         return None
     if seen.tokens_estimated:

@@ -16,7 +16,7 @@ from itertools import pairwise
 from typing import Final
 
 from latspan._segments import SegmentName, Source
-from latspan._timeline._work import Interval, innermost, last_of, states
+from latspan._timeline._scope import ChildInterval, innermost, last_of, states
 
 __all__ = ["merged"]
 
@@ -30,17 +30,17 @@ class _Cell:
     __slots__ = ("calls", "stages")
 
     def __init__(self) -> None:
-        self.calls: list[Interval] = []
-        self.stages: list[Interval] = []
+        self.calls: list[ChildInterval] = []
+        self.stages: list[ChildInterval] = []
 
 
 def merged(
-    calls: Iterable[Interval],
-    stages: Iterable[Interval],
+    calls: Iterable[ChildInterval],
+    stages: Iterable[ChildInterval],
     *,
-    open_calls: Iterable[Interval] = (),
-    open_stages: Iterable[Interval] = (),
-) -> tuple[list[Interval], list[Interval]]:
+    open_calls: Iterable[ChildInterval] = (),
+    open_stages: Iterable[ChildInterval] = (),
+) -> tuple[list[ChildInterval], list[ChildInterval]]:
     """
     Return calls and stages with the same sums, at most one of each per cell and name.
 
@@ -73,8 +73,8 @@ def merged(
             if not covered or covers[covered - 1] <= stage.start_ns:
                 cells[number].stages.append(part)
             # Otherwise an open stage began later, and hides this part of the stage.
-    kept_calls: list[Interval] = []
-    kept_stages: list[Interval] = []
+    kept_calls: list[ChildInterval] = []
+    kept_stages: list[ChildInterval] = []
     for _, cell in sorted(cells.items()):
         summed_calls, summed_stages = _summed(cell)
         kept_calls += summed_calls
@@ -82,7 +82,7 @@ def merged(
     return kept_calls if last is None else [*kept_calls, last], kept_stages
 
 
-def _cut(interval: Interval, cuts: Sequence[int]) -> Iterator[tuple[int, Interval]]:
+def _cut(interval: ChildInterval, cuts: Sequence[int]) -> Iterator[tuple[int, ChildInterval]]:
     """Yield the number of each cell that an interval reaches into, and its part in that cell."""
     first = bisect_right(cuts, interval.start_ns)
     inside = [cut for cut in cuts[first:] if cut < interval.done_ns]
@@ -97,7 +97,7 @@ def _cut(interval: Interval, cuts: Sequence[int]) -> Iterator[tuple[int, Interva
         counts = 0
 
 
-def _counts(interval: Interval) -> int:
+def _counts(interval: ChildInterval) -> int:
     return 1 if interval.merged is None else interval.merged
 
 
@@ -110,7 +110,7 @@ class _Sum:
     count: int = 0
 
 
-def _summed(cell: _Cell) -> tuple[list[Interval], list[Interval]]:
+def _summed(cell: _Cell) -> tuple[list[ChildInterval], list[ChildInterval]]:
     """Return a cell's calls and stages as one interval per name, laid end to end."""
     parts = [*cell.calls, *cell.stages]
     if len(parts) == 1:
@@ -130,21 +130,21 @@ def _summed(cell: _Cell) -> tuple[list[Interval], list[Interval]]:
     return _laid(begin_ns, sums, cell.calls)
 
 
-def _kind_of(stage: Interval) -> _Stage:
+def _kind_of(stage: ChildInterval) -> _Stage:
     return stage.name, stage.source, stage.own
 
 
 def _laid(
-    begin_ns: int, sums: dict[_Stage | None, _Sum], merged_calls: Sequence[Interval]
-) -> tuple[list[Interval], list[Interval]]:
-    calls: list[Interval] = []
-    stages: list[Interval] = []
+    begin_ns: int, sums: dict[_Stage | None, _Sum], merged_calls: Sequence[ChildInterval]
+) -> tuple[list[ChildInterval], list[ChildInterval]]:
+    calls: list[ChildInterval] = []
+    stages: list[ChildInterval] = []
     at_ns = begin_ns
     for kind, spent in sums.items():
         if kind is not None:
             name, source, own = kind
             stages.append(
-                Interval(
+                ChildInterval(
                     name,
                     at_ns,
                     at_ns + spent.total_ns,
@@ -154,7 +154,7 @@ def _laid(
                 )
             )
         if spent.in_calls_ns:
-            calls.append(Interval(_CALL, at_ns, at_ns + spent.in_calls_ns, merged=0))
+            calls.append(ChildInterval(_CALL, at_ns, at_ns + spent.in_calls_ns, merged=0))
         at_ns += spent.total_ns
     if merged_calls:
         visible = [
@@ -163,7 +163,7 @@ def _laid(
             if call.first_visible_ns is not None
         ]
         first_ns, source = min(visible, default=(None, Source.MEASURED))
-        first = calls[0] if calls else Interval(_CALL, begin_ns, begin_ns)
+        first = calls[0] if calls else ChildInterval(_CALL, begin_ns, begin_ns)
         calls[:1] = [
             replace(
                 first,

@@ -7,8 +7,7 @@ them. They do not depend on a client library, a clock or OpenTelemetry.
 
 from __future__ import annotations
 
-from latspan._wire._answer import Answer
-from latspan._wire._api_format import ApiFormat, Stream
+from latspan._wire._api_format import ApiFormat, StreamFormat
 from latspan._wire._body import DEEPEST, Body, copied, error_in, events_in, plain
 from latspan._wire._choices import choices_asked, choices_in
 from latspan._wire._chunk import ChunkKind
@@ -24,6 +23,7 @@ from latspan._wire._content import (
 )
 from latspan._wire._decimals import as_number
 from latspan._wire._events import EventReader
+from latspan._wire._response_metadata import ResponseMetadata
 from latspan._wire._serialized import LONGEST_CONTENT, as_data, as_json, written
 from latspan._wire._sse import DONE, encode_comment, encode_event
 from latspan._wire._usage import Usage, at
@@ -32,7 +32,6 @@ __all__ = [
     "DEEPEST",
     "DONE",
     "LONGEST_CONTENT",
-    "Answer",
     "ApiFormat",
     "Body",
     "ChunkKind",
@@ -43,7 +42,8 @@ __all__ = [
     "FragmentKind",
     "Message",
     "Part",
-    "Stream",
+    "ResponseMetadata",
+    "StreamFormat",
     "Usage",
     "as_data",
     "as_json",

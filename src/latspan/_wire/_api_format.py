@@ -11,27 +11,28 @@ from latspan._wire._body import Body, identity_in, plain
 from latspan._wire._content import ContentShape
 from latspan._wire._usage import Usage
 
-__all__ = ["ApiFormat", "FinishReasons", "Stream", "all_finished"]
+__all__ = ["ApiFormat", "FinishReasons", "StreamFormat", "all_finished"]
 
 FinishReasons = Mapping[int, str | None]
 """Finish reason per choice, by position; ``None`` for a choice that has none so far."""
 
 
 @dataclass(frozen=True, slots=True)
-class Stream:
+class StreamFormat:
     """
     Shape of one API's streams as bytes, as a plain HTTP client reads them.
 
     Args:
         opens: Matches the first event with content of such a stream, and of no other stream.
-        kind_of: Returns the :class:`~latspan._wire.ChunkKind` of an event, as a plain integer.
+        classify_chunk: Returns the :class:`~latspan._wire.ChunkKind` of an event, as a plain
+            integer.
         provider: Provider name that is assumed if no other source identifies the provider.
         closes: Matches the event that ends such a stream, and no other; ``None`` if ``[DONE]``
             ends it.
     """
 
     opens: re.Pattern[bytes]
-    kind_of: Callable[[bytes], int]
+    classify_chunk: Callable[[bytes], int]
     provider: str
     closes: re.Pattern[bytes] | None = None
 
@@ -49,18 +50,18 @@ class ApiFormat:
     Args:
         name: Name for log and error messages, for example ``openai.chat``.
         operation: The GenAI conventions' operation, for example ``chat``.
-        ended: Returns whether bodies contain the end of a response.
+        is_complete: Returns whether bodies contain the end of a response.
         finish_reasons: Returns the finish reasons in bodies, by choice; ``None`` for a choice
             without one.
         usage: Returns the provider's own token counts in bodies.
-        kind_of: Returns the :class:`~latspan._wire.ChunkKind` of a chunk object, as a plain
+        classify_chunk: Returns the :class:`~latspan._wire.ChunkKind` of a chunk object, as a plain
             integer. Never raises.
         only_text: Returns the same for a chunk object that holds text and no finish reason, and 0
             for every other. Called once per chunk on the caller's thread, so it must be fast and
-            never raise. ``None`` if all chunks need ``body_of``.
+            never raise. ``None`` if all chunks need ``to_mapping``.
         continuous_usage: Returns, from the body of a stream's first chunk, whether every chunk
-            has usage; then all chunks need ``body_of``.
-        body_of: Returns the fields of a chunk or response, object or bytes, as a plain mapping;
+            has usage; then all chunks need ``to_mapping``.
+        to_mapping: Returns the fields of a chunk or response, object or bytes, as a plain mapping;
             ``{}`` if it has none. Called on the caller's thread for each chunk for which
             ``only_text`` returns 0. It must copy the parts of an object that the application may
             change later.
@@ -71,14 +72,14 @@ class ApiFormat:
 
     name: str
     operation: str
-    ended: Callable[[Iterable[Body]], bool]
+    is_complete: Callable[[Iterable[Body]], bool]
     finish_reasons: Callable[[Iterable[Body]], FinishReasons]
     usage: Callable[[Iterable[Body]], Usage | None]
-    kind_of: Callable[[Any], int]
+    classify_chunk: Callable[[Any], int]
     only_text: Callable[[Any], int] | None = None
     continuous_usage: Callable[[Body], bool] = _never
-    body_of: Callable[[Any], Body] = plain
-    stream: Stream | None = None
+    to_mapping: Callable[[Any], Body] = plain
+    stream: StreamFormat | None = None
     content: ContentShape | None = None
     attributes: Callable[[Iterable[Body]], Mapping[str, str | int | bool]] = identity_in
 

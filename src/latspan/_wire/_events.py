@@ -67,7 +67,7 @@ class EventReader:
         "_length",
         "_parts",
         "_skipped",
-        "dialect",
+        "api_format",
         "done",
         "foreign",
     )
@@ -85,7 +85,7 @@ class EventReader:
         self.done = False
         """``True`` once the end mark has arrived."""
         self._kind_of: Callable[[bytes], int] | None = None
-        self.dialect: ApiFormat | None = None
+        self.api_format: ApiFormat | None = None
         """Format of the stream's API; ``None`` until an event identifies it."""
         self.foreign = False
         """``True`` if the stream belongs to none of the known APIs; further input is ignored."""
@@ -111,7 +111,7 @@ class EventReader:
         self._parts.append(data)
         self._length += len(data)
         if b"\n\n" not in joint:
-            if self._length > (_LONGEST_PREAMBLE if self.dialect is None else _LONGEST_EVENT):
+            if self._length > (_LONGEST_PREAMBLE if self.api_format is None else _LONGEST_EVENT):
                 self._give_up()
             return _EMPTY
         whole, _, rest = b"".join(self._parts).rpartition(b"\n\n")
@@ -143,7 +143,7 @@ class EventReader:
             # An application that reads by lines may stop before the last blank line.
             self._cut = False
             self.feed(b"\n")
-        stream = None if self.dialect is None else self.dialect.stream
+        stream = None if self.api_format is None else self.api_format.stream
         closes = None if stream is None else stream.closes
         return self.done or (closes is not None and any(map(closes.search, kept)))
 
@@ -158,11 +158,11 @@ class EventReader:
         return data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
 
     def _recognise(self, event: bytes) -> Callable[[bytes], int] | None:
-        for dialect in self._known:
-            stream = dialect.stream
+        for api_format in self._known:
+            stream = api_format.stream
             if stream is not None and stream.opens.search(event):
-                self.dialect, self._kind_of = dialect, stream.kind_of
-                return stream.kind_of
+                self.api_format, self._kind_of = api_format, stream.classify_chunk
+                return stream.classify_chunk
         self._skipped += len(event)
         if self._skipped > _LONGEST_PREAMBLE or not _PREAMBLE.search(event):
             self._give_up()

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final, cast
 
 from latspan._wire._anthropic_messages_content import ANTHROPIC_MESSAGES_CONTENT
-from latspan._wire._api_format import ApiFormat, Stream, all_finished
+from latspan._wire._api_format import ApiFormat, StreamFormat, all_finished
 from latspan._wire._body import Body, beside_text, plain
 from latspan._wire._chunk import ChunkKind
 from latspan._wire._usage import Usage, at
@@ -140,17 +140,17 @@ def _usage(bodies: Iterable[Body]) -> Usage | None:
 ANTHROPIC_MESSAGES: Final = ApiFormat(
     name="anthropic.messages",
     operation="chat",
-    ended=_ended,
+    is_complete=_ended,
     finish_reasons=_finish_reasons,
     usage=_usage,
-    kind_of=_kind_of,
+    classify_chunk=_kind_of,
     # An event that contains a token has no other fields to read.
     only_text=_kind_of,
-    body_of=_body_of,
+    to_mapping=_body_of,
     content=ANTHROPIC_MESSAGES_CONTENT,
-    stream=Stream(
+    stream=StreamFormat(
         opens=re.compile(rb'"type"\s*:\s*"(?:message_start|error)"'),
-        kind_of=_kind_of_event,
+        classify_chunk=_kind_of_event,
         provider="anthropic",
         closes=re.compile(rb'"type"\s*:\s*"(?:message_stop|error)"'),
     ),

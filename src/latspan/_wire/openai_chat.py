@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from latspan import semconv
-from latspan._wire._api_format import ApiFormat, Stream, all_finished
+from latspan._wire._api_format import ApiFormat, StreamFormat, all_finished
 from latspan._wire._body import Body, beside_text, identity_in, named_in, plain
 from latspan._wire._chunk import ChunkKind
 from latspan._wire._content import listed, read
@@ -221,16 +221,16 @@ def ended(bodies: Iterable[Body]) -> bool:
 OPENAI_CHAT: Final = ApiFormat(
     name="openai.chat",
     operation="chat",
-    ended=ended,
+    is_complete=ended,
     finish_reasons=finish_reasons,
     usage=usage,
-    kind_of=kind_of,
+    classify_chunk=kind_of,
     only_text=only_text,
     continuous_usage=continuous_usage,
-    body_of=body_of,
+    to_mapping=body_of,
     content=OPENAI_CHAT_CONTENT,
     attributes=attributes,
-    stream=Stream(
+    stream=StreamFormat(
         # Some servers omit `object`. An error sent instead of a response has only this shape.
         # The search after each "choices" stops at the next one, so that the time is linear in the
         # length of the event.
@@ -239,7 +239,7 @@ OPENAI_CHAT: Final = ApiFormat(
             rb'|"choices"\s*:\s*\[\s*\{(?:(?!"choices").)*?"delta"\s*:\s*\{',
             re.DOTALL,
         ),
-        kind_of=_kind_of_event,
+        classify_chunk=_kind_of_event,
         provider="openai",
     ),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from latspan._wire._api_format import ApiFormat, Stream
+from latspan._wire._api_format import ApiFormat, StreamFormat
 from latspan._wire._chunk import ChunkKind
 from latspan._wire._openai_completions_content import OPENAI_COMPLETIONS_CONTENT
 from latspan._wire.openai_chat import (
@@ -52,20 +52,20 @@ def _kind_of_event(event: bytes) -> int:
 OPENAI_COMPLETIONS: Final = ApiFormat(
     name="openai.completions",
     operation="text_completion",
-    ended=ended,
+    is_complete=ended,
     finish_reasons=finish_reasons,
     usage=usage,
-    kind_of=_kind_of,
+    classify_chunk=_kind_of,
     only_text=_only_text,
     continuous_usage=continuous_usage,
-    body_of=body_of,
+    to_mapping=body_of,
     content=OPENAI_COMPLETIONS_CONTENT,
     attributes=attributes,
-    stream=Stream(
+    stream=StreamFormat(
         opens=re.compile(
             rb'"object"\s*:\s*"text_completion"|"choices"\s*:\s*\[\s*\{[^{}]*"text"\s*:\s*"'
         ),
-        kind_of=_kind_of_event,
+        classify_chunk=_kind_of_event,
         provider="openai",
     ),
 )

@@ -78,10 +78,10 @@ def _finish_reasons(bodies: Iterable[Body]) -> dict[int, str | None]:
 OPENAI_EMBEDDINGS: Final = ApiFormat(
     name="openai.embeddings",
     operation="embeddings",
-    ended=_ended,
+    is_complete=_ended,
     finish_reasons=_finish_reasons,
     usage=usage,
-    kind_of=_kind_of,
-    body_of=_body_of,
+    classify_chunk=_kind_of,
+    to_mapping=_body_of,
     attributes=_attributes,
 )

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any, Final, cast
 
 from latspan import semconv
-from latspan._wire._api_format import ApiFormat, Stream, all_finished
+from latspan._wire._api_format import ApiFormat, StreamFormat, all_finished
 from latspan._wire._body import Body, beside_text, identity_in, named_in, plain
 from latspan._wire._chunk import ChunkKind
 from latspan._wire._content import listed
@@ -176,9 +176,9 @@ def _usage(bodies: Iterable[Body]) -> Usage | None:
     )
 
 
-_STREAM: Final = Stream(
+_STREAM: Final = StreamFormat(
     opens=re.compile(rb'"type"\s*:\s*"response\.(?:created|queued)"'),
-    kind_of=_kind_of_event,
+    classify_chunk=_kind_of_event,
     provider="openai",
     closes=re.compile(rb'"type"\s*:\s*"response\.(?:completed|failed|incomplete)"'),
 )
@@ -186,13 +186,13 @@ _STREAM: Final = Stream(
 OPENAI_RESPONSES: Final = ApiFormat(
     name="openai.responses",
     operation="chat",
-    ended=_ended,
+    is_complete=_ended,
     finish_reasons=_finish_reasons,
     usage=_usage,
-    kind_of=_kind_of,
+    classify_chunk=_kind_of,
     # An event that contains a token has no other fields to read.
     only_text=_kind_of,
-    body_of=_body_of,
+    to_mapping=_body_of,
     content=OPENAI_RESPONSES_CONTENT,
     attributes=_attributes,
     stream=_STREAM,
@@ -208,12 +208,12 @@ OPENAI_RESPONSES_FETCHED: Final = replace(
     OPENAI_RESPONSES,
     name="openai.responses.fetched",
     operation="fetch_response",
-    kind_of=_bears_nothing,
+    classify_chunk=_bears_nothing,
     only_text=None,
-    body_of=_fetched_body_of,
+    to_mapping=_fetched_body_of,
     content=None,
     attributes=_fetched_attributes,
-    stream=replace(_STREAM, kind_of=_bears_nothing),
+    stream=replace(_STREAM, classify_chunk=_bears_nothing),
 )
 """
 Format of a stored response that is fetched again.

@@ -17,7 +17,7 @@ from typing import Final, Protocol
 
 from latspan.errors import MissingExtraError
 
-__all__ = ["LONG_EVERY", "MODEL", "OUTPUT_TOKENS", "Chat", "Served", "chats", "send"]
+__all__ = ["LONG_EVERY", "MODEL", "OUTPUT_TOKENS", "Chat", "ModelServer", "chats", "send"]
 
 MODEL: Final = "smollm2-135m"
 
@@ -58,7 +58,7 @@ class Chat:
     long: bool
 
 
-class Served(Protocol):
+class ModelServer(Protocol):
     """A running model server."""
 
     @property
@@ -74,7 +74,7 @@ def chats(number: int) -> tuple[Chat, ...]:
 
 def send(
     asked: Sequence[Chat],
-    server: AbstractContextManager[Served],
+    server: AbstractContextManager[ModelServer],
     *,
     concurrency: int,
     headers: Callable[[Chat], dict[str, str]],

@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Final
 
 from latspan._shown import address, foreign
-from latspan.cli._chats import LONG_EVERY, OUTPUT_TOKENS, Chat, Served, chats, send
+from latspan.cli._chats import LONG_EVERY, OUTPUT_TOKENS, Chat, ModelServer, chats, send
 from latspan.cli._command import Command
 from latspan.cli._progress import progress
 from latspan.cli._say import output, say
@@ -144,7 +144,7 @@ def _worth_showing(snapshot: Snapshot, requests: int, failures: Sequence[Excepti
     return True
 
 
-def _server(*, scripted: bool) -> tuple[AbstractContextManager[Served], str]:
+def _server(*, scripted: bool) -> tuple[AbstractContextManager[ModelServer], str]:
     from latspan.testing import LlamaServer, Script, ScriptedServer
 
     if not scripted:

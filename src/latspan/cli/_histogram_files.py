@@ -1,4 +1,4 @@
-"""Reader of the files passed to ``latspan histogram``; progress and torn intervals on stderr."""
+"""Reader of the files of ``latspan histogram``; progress and truncated intervals on stderr."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["Logs", "totals_of"]
 _PART_BYTES: Final = 1024 * 1024
 _LONG_BYTES: Final = 16 * _PART_BYTES
 _MOST_WARNINGS: Final = 20
-"""Maximum number of torn intervals per file that are listed individually."""
+"""Maximum number of truncated intervals per file that are listed individually."""
 
 
 class Logs:
@@ -44,7 +44,7 @@ class Logs:
 
     def read(self, intervals: Iterator[LoggedInterval]) -> Iterator[LoggedInterval]:
         """
-        Yield the intervals; report the progress of reading, and at the end the torn intervals.
+        Yield the intervals; report the progress of reading, and at the end the truncated intervals.
 
         Args:
             intervals: Intervals of the logs, in any order.
@@ -61,11 +61,11 @@ class Logs:
                     advance()
                 told = done
         for log in self._logs:
-            for torn in log.torn[:_MOST_WARNINGS]:
-                say(f"warning: {log.path}: {torn}")
-            if len(log.torn) > _MOST_WARNINGS:
-                more = len(log.torn) - _MOST_WARNINGS
-                say(f"warning: {log.path}: {more:,} more torn intervals were left out")
+            for truncated in log.truncated[:_MOST_WARNINGS]:
+                say(f"warning: {log.path}: {truncated}")
+            if len(log.truncated) > _MOST_WARNINGS:
+                more = len(log.truncated) - _MOST_WARNINGS
+                say(f"warning: {log.path}: {more:,} more truncated intervals were left out")
 
     def __iter__(self) -> Iterator[LoggedInterval]:
         """Yield the intervals of all files, file by file."""

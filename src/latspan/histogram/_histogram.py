@@ -140,7 +140,7 @@ class Histogram:
         if values:
             self._count(values)
 
-    def settle(self) -> None:
+    def compact(self) -> None:
         """Reduce memory to the minimum; until more is recorded, reading changes no state."""
         self._count_waiting()
         self._counts.compact()

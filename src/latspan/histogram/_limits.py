@@ -93,7 +93,7 @@ class Held:
         if self._bytes > 2 * MOST_HELD_BYTES:
             self._bytes = 0
             for histogram in self._histograms():
-                histogram.settle()
+                histogram.compact()
                 self._bytes += getsizeof(histogram)
             if self._bytes > MOST_HELD_BYTES:
                 raise HistogramFormatError(

@@ -3,7 +3,7 @@ Lines of an HdrHistogram log, written and read, with the comments that latspan a
 
 An interval written by latspan has two lines per series: a comment with the values that the format
 cannot represent, and the histogram. One more comment closes the interval. Without that closing line
-the interval is torn.
+the interval is truncated.
 
 Source: HdrHistogram, ``HistogramLogWriter`` and ``HistogramLogReader``, log format 1.3.
 """

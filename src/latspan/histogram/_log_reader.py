@@ -3,8 +3,8 @@ Reader of histogram logs, written by latspan or by any other HdrHistogram.
 
 In a log written by latspan, an interval has several lines and counts only if its closing line is
 present. The reader collects lines until that line arrives. Lines left over before another closing
-line, a new header or the end of the file are reported as torn. In any other log, each data line is
-an interval.
+line, a new header or the end of the file are reported as truncated. In any other log, each data
+line is an interval.
 """
 
 from __future__ import annotations
@@ -83,9 +83,9 @@ class TruncatedInterval:
     def __str__(self) -> str:
         """Return a message that names the lines."""
         if self.first_line == self.last_line:
-            return f"line {self.first_line:,} is of a torn interval and was left out"
+            return f"line {self.first_line:,} is of a truncated interval and was left out"
         return (
-            f"lines {self.first_line:,} to {self.last_line:,} are of a torn interval"
+            f"lines {self.first_line:,} to {self.last_line:,} are of a truncated interval"
             " and were left out"
         )
 
@@ -99,13 +99,13 @@ class HistogramLog:
 
     Attributes:
         path: The file.
-        torn: Intervals left out by the latest iteration; complete once the iteration has ended.
+        truncated: Intervals that the latest iteration left out; complete once it has ended.
         bytes_read: Number of bytes that the latest iteration has read.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
-        self.torn: list[TruncatedInterval] = []
+        self.truncated: list[TruncatedInterval] = []
         self.bytes_read = 0
 
     def __iter__(self) -> Iterator[LoggedInterval]:
@@ -117,7 +117,7 @@ class HistogramLog:
                 number of the line.
             OSError: The file cannot be read.
         """
-        self.torn, self.bytes_read = [], 0
+        self.truncated, self.bytes_read = [], 0
         return _Reading(self).intervals()
 
 
@@ -275,7 +275,7 @@ class _Reading:
             self._base_ns = time_ns
 
     def _lines(self) -> Generator[_Line]:
-        """Yield the lines; text after a torn line without a line end is a separate line."""
+        """Yield the lines; text after a truncated line without a line end is a separate line."""
         with self._log.path.open("rb") as file:
             number = 0
             while raw := file.readline(LONGEST_LINE):
@@ -289,7 +289,7 @@ class _Reading:
 
     def _tear(self, lines: Sequence[_Line]) -> None:
         if lines:
-            self._log.torn.append(TruncatedInterval(lines[0].number, lines[-1].number))
+            self._log.truncated.append(TruncatedInterval(lines[0].number, lines[-1].number))
 
     def _refuse(self, line: _Line, message: str, hint: str | None = None) -> NoReturn:
         raise HistogramFormatError(

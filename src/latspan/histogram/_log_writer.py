@@ -4,8 +4,8 @@ Writer that appends intervals of histograms to a log, each completely or not at 
 The file may be rotated, removed or emptied at any time. So the writer checks before each interval
 that its path still refers to the open file, appends the interval with one write, and writes it
 again if the file was removed meanwhile. If a write fails, the part already written is cut off. If
-that is not possible, the part stays without a closing line, and readers report it as torn. A lock
-allows calls from several threads.
+that is not possible, the part stays without a closing line, and readers report it as truncated. A
+lock allows calls from several threads.
 """
 
 from __future__ import annotations
@@ -201,7 +201,7 @@ class HistogramLogWriter:
                 os.ftruncate(self._file, end - written)
                 self._on_a_new_line = True
         except OSError:
-            # The part then stays without its closing line, and readers report it as torn.
+            # The part then stays without its closing line, and readers report it as truncated.
             pass
 
     def _found(self) -> tuple[bool, bool]:

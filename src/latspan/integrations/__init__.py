@@ -8,9 +8,9 @@ The integrations of HTTP clients and servers are part of latspan and use private
 from __future__ import annotations
 
 from latspan._instrument import (
-    Answers,
     Call,
     Instrumentor,
+    MethodWrappers,
     Patches,
     UnderlyingClient,
     Warmer,
@@ -42,10 +42,10 @@ __all__ = [
     "OPENAI_EMBEDDINGS",
     "OPENAI_RESPONSES",
     "OPENAI_RESPONSES_FETCHED",
-    "Answers",
     "ApiFormat",
     "Call",
     "Instrumentor",
+    "MethodWrappers",
     "Outcome",
     "Patches",
     "UnderlyingClient",

@@ -15,16 +15,16 @@ from latspan.report._rich import needs_rich
 
 if TYPE_CHECKING:
     from latspan.report._calls import CallsReport
-    from latspan.report._felt import FeltTable
+    from latspan.report._smoothness import SmoothnessTable
     from latspan.report._tables import MetricsTable, SegmentsTable, TokensTable
     from latspan.report._waterfall import Waterfall
 
 __all__ = [
     "DEMO_SCHEMA",
     "CallsReport",
-    "FeltTable",
     "MetricsTable",
     "SegmentsTable",
+    "SmoothnessTable",
     "TokensTable",
     "Waterfall",
     "demo_document",
@@ -32,7 +32,7 @@ __all__ = [
 
 _DRAWN_BY: Final = {
     "CallsReport": "_calls",
-    "FeltTable": "_felt",
+    "SmoothnessTable": "_smoothness",
     "MetricsTable": "_tables",
     "SegmentsTable": "_tables",
     "TokensTable": "_tables",

@@ -11,9 +11,9 @@ from rich.text import Text
 
 from latspan._metrics import DEFAULT_EXPECTATIONS, Expectations
 from latspan._recording import Snapshot
-from latspan.report._felt import FeltTable
 from latspan.report._layout import shown
 from latspan.report._slow import calls_of, median_of, sentence, slowest_of
+from latspan.report._smoothness import SmoothnessTable
 from latspan.report._tables import MetricsTable, SegmentsTable, TokensTable
 from latspan.report._waterfall import Waterfall
 
@@ -52,7 +52,7 @@ class CallsReport:
         for table in (
             SegmentsTable(self.snapshot),
             MetricsTable(self.snapshot),
-            FeltTable(self.snapshot, self.expected),
+            SmoothnessTable(self.snapshot, self.expected),
             TokensTable(self.snapshot),
         ):
             yield ""

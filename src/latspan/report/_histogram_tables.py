@@ -12,6 +12,7 @@ from rich.text import Text
 from latspan._segments import Source
 from latspan._units import TimeUnit
 from latspan.histogram import LogTotals, percentile_spectrum, values_needed
+from latspan.report._format import SOURCE_LETTERS, count, instant, needs, quantity
 from latspan.report._histogram_rows import (
     PERCENTILES,
     HistogramRow,
@@ -22,7 +23,6 @@ from latspan.report._histogram_rows import (
     percentiles_of,
 )
 from latspan.report._layout import FAINT, aligned, heads, title
-from latspan.report._words import SOURCE_LETTERS, count, instant, needs, quantity
 
 __all__ = ["HistogramDiffTable", "HistogramsTable"]
 

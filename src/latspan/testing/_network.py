@@ -15,10 +15,10 @@ from itertools import count
 
 from latspan._clock import ManualClock
 from latspan._units import NS_PER_S, from_unit
-from latspan.testing._answer import Answer, Farewell, Frame, Rotation, refuse
 from latspan.testing._http import HttpRequest, RequestReader
 from latspan.testing._payloads import InvalidRequestError, ModelRequest, read_request
 from latspan.testing._script import Script
+from latspan.testing._scripted_response import Farewell, Frame, Rotation, ScriptedResponse, refuse
 from latspan.testing._served import Ledger, ServedRequest, WriteRecord
 
 __all__ = ["Failure", "Network", "NetworkFailureError", "Pipe"]
@@ -253,7 +253,7 @@ class Pipe:
         script = self._network.next_script(asked)
         ledger.status = script.status
         created_s = (accepted_ns + self._clock.epoch_offset_ns()) // NS_PER_S
-        answer = Answer(script, asked, number=ledger.index, created_s=created_s)
+        answer = ScriptedResponse(script, asked, number=ledger.index, created_s=created_s)
         for frame in answer.greeting:
             self._produce(accepted_ns, frame, answer, ledger)
         slot_ns = accepted_ns + script.queue_ns
@@ -265,7 +265,9 @@ class Pipe:
         if answer.farewell is not Farewell.KEEP:
             self._arrive(ledger.end_ns, reset=answer.farewell is Farewell.RESET)
 
-    def _produce(self, instant_ns: int, frame: Frame, answer: Answer, ledger: Ledger) -> None:
+    def _produce(
+        self, instant_ns: int, frame: Frame, answer: ScriptedResponse, ledger: Ledger
+    ) -> None:
         ledger.writes += [WriteRecord(instant_ns, part.piece) for part in frame.parts]
         if data := answer.render(frame, ledger):
             self._arrive(instant_ns, data)

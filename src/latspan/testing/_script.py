@@ -135,7 +135,7 @@ class Script:
         ending: End of the response after the steps.
         finish_reason: Reason that the response ends, as a value of chat completions; other APIs
             use their own values. With ``error``, a response of OpenAI's Responses API fails.
-        dialect: Server implementation to imitate.
+        flavor: Server implementation to imitate.
         prompt_tokens: Tokens of the prompt, cached ones included.
         cached_tokens: Tokens of the prompt that were in the server's cache.
         cache_write_tokens: Tokens of the prompt that the server added to its cache.
@@ -154,7 +154,7 @@ class Script:
     finish_gap_ns: int = 0
     ending: Ending = Ending.DONE
     finish_reason: str = "stop"
-    dialect: ServerFlavor = ServerFlavor.LLAMA_CPP
+    flavor: ServerFlavor = ServerFlavor.LLAMA_CPP
     prompt_tokens: int = 12
     cached_tokens: int = 0
     cache_write_tokens: int = 0
@@ -189,7 +189,7 @@ class Script:
         tokens_per_chunk: int = 1,
         stalls_ms: Mapping[int, float] | None = None,
         role_ms: float | None = None,
-        dialect: ServerFlavor | str = ServerFlavor.LLAMA_CPP,
+        flavor: ServerFlavor | str = ServerFlavor.LLAMA_CPP,
         ending: Ending | str = Ending.DONE,
         finish_reason: str | None = None,
         prompt_tokens: int = 12,
@@ -212,7 +212,7 @@ class Script:
                 number; chunks with tokens are counted from 0.
             role_ms: Time of the role, in milliseconds since the end of the queue; ``None``:
                 together with the first token.
-            dialect: Server implementation to imitate.
+            flavor: Server implementation to imitate.
             ending: End of the response after the last token.
             finish_reason: ``None``: ``tool_calls`` if there are any, else ``stop``.
             prompt_tokens: Tokens of the prompt, cached ones included.
@@ -255,7 +255,7 @@ class Script:
             lead=lead,
             ending=Ending(ending),
             finish_reason=finish_reason or ("tool_calls" if tool_call_tokens else "stop"),
-            dialect=ServerFlavor(dialect),
+            flavor=ServerFlavor(flavor),
             prompt_tokens=prompt_tokens,
             cached_tokens=cached_tokens,
             cache_write_tokens=cache_write_tokens,
@@ -333,7 +333,7 @@ class Script:
             "steps": _steps_from_json(data["steps"]),
             "lead": _steps_from_json(data["lead"]),
             "ending": Ending(data["ending"]),
-            "dialect": ServerFlavor(data["dialect"]),
+            "flavor": ServerFlavor(data["flavor"]),
         }
         return cls(**fields)
 

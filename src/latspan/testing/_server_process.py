@@ -19,7 +19,6 @@ from contextlib import asynccontextmanager
 from typing import Any, Final, cast
 
 from latspan._units import NS_PER_S
-from latspan.testing._answer import Answer, Farewell, Frame, Rotation, encode_json, refuse
 from latspan.testing._child import STOP
 from latspan.testing._http import HttpRequest, MalformedRequestError, RequestReader
 from latspan.testing._payloads import (
@@ -29,6 +28,14 @@ from latspan.testing._payloads import (
     read_request,
 )
 from latspan.testing._script import Script
+from latspan.testing._scripted_response import (
+    Farewell,
+    Frame,
+    Rotation,
+    ScriptedResponse,
+    encode_json,
+    refuse,
+)
 from latspan.testing._served import Ledger, WriteRecord
 
 __all__ = ["main"]
@@ -101,7 +108,7 @@ class House:
         self.book.append(ledger)
         return ledger
 
-    def answer(self, ledger: Ledger, asked: ModelRequest) -> tuple[Script, Answer]:
+    def answer(self, ledger: Ledger, asked: ModelRequest) -> tuple[Script, ScriptedResponse]:
         """
         Return the next script for the request, and its response.
 
@@ -117,7 +124,7 @@ class House:
             script = self._named[name]
         else:
             raise asked.refusal(400, f"no script named '{name}'")
-        answer = Answer(
+        answer = ScriptedResponse(
             script,
             asked,
             number=ledger.index,
@@ -217,7 +224,9 @@ class Connection(asyncio.Protocol):
         else:
             await self._play(script, answer, ledger, ledger.accepted_ns)
 
-    async def _play(self, script: Script, answer: Answer, ledger: Ledger, since_ns: int) -> None:
+    async def _play(
+        self, script: Script, answer: ScriptedResponse, ledger: Ledger, since_ns: int
+    ) -> None:
         start_ns = since_ns + script.queue_ns
         await _until(start_ns)
         if answer.needs_slot:
@@ -230,7 +239,7 @@ class Connection(asyncio.Protocol):
             self._transport.close()
         ledger.end_ns = time.perf_counter_ns()
 
-    def _write(self, frame: Frame, answer: Answer, ledger: Ledger) -> None:
+    def _write(self, frame: Frame, answer: ScriptedResponse, ledger: Ledger) -> None:
         now_ns = time.perf_counter_ns()
         ledger.writes += [WriteRecord(now_ns, part.piece) for part in frame.parts]
         self._transport.write(answer.render(frame, ledger))

@@ -42,7 +42,7 @@ def work(worker: int) -> None:
         )
         if number % 500 == 0:
             # Any job starts the export; the values are spread over several intervals.
-            runtime.settle(runtime.recorder.drain)
+            runtime.enqueue(runtime.recorder.drain)
             latspan.force_flush()
     latspan.shutdown()
 

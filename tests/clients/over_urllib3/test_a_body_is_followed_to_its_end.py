@@ -18,7 +18,7 @@ from latspan.testing import Captured, ManualClock, Script
 from tests.clients.over_urllib3.scripted import MS, URL, manager_over, network_of, session_over
 
 BODY = {"model": "m", "stream": True, "messages": [{"role": "user", "content": "hello"}]}
-SCRIPT = Script.chat(tokens=5, prefill_ms=60, gap_ms=10, dialect="plain")
+SCRIPT = Script.chat(tokens=5, prefill_ms=60, gap_ms=10, flavor="plain")
 
 CONNECT, SEND, WAY = 7 * MS, 3 * MS, 4 * MS
 TO_FIRST_TOKEN = CONNECT + SEND + WAY + 60 * MS
@@ -269,7 +269,7 @@ def test_a_body_that_breaks_off(
     clock: ManualClock, seen: Captured, ending: str, outcome: Outcome
 ) -> None:
     """The client raises what it raises without latspan; an error's payload it does not see."""
-    script = Script.chat(tokens=5, prefill_ms=60, ending=ending, dialect="plain")
+    script = Script.chat(tokens=5, prefill_ms=60, ending=ending, flavor="plain")
     response = post(clock, script)
     if ending == "error":
         response.content  # noqa: B018 - a property that reads
@@ -283,7 +283,7 @@ def test_a_body_that_breaks_off(
 
 def test_a_body_without_its_end_mark(clock: ManualClock, seen: Captured) -> None:
     """The client saw nothing wrong; there was no finish reason."""
-    list(post(clock, Script.chat(tokens=5, ending="truncated", dialect="plain")).iter_lines())
+    list(post(clock, Script.chat(tokens=5, ending="truncated", flavor="plain")).iter_lines())
     assert only(seen).outcome is Outcome.TRUNCATED
 
 
@@ -298,7 +298,7 @@ def test_a_timeout_before_the_answer(clock: ManualClock, seen: Captured) -> None
 
 def test_a_timeout_inside_the_body(clock: ManualClock, seen: Captured) -> None:
     """To requests it is a connection error; it was a timeout."""
-    response = post(clock, Script.chat(tokens=5, gap_ms=60_000, dialect="plain"), timeout=2)
+    response = post(clock, Script.chat(tokens=5, gap_ms=60_000, flavor="plain"), timeout=2)
     with pytest.raises(requests.exceptions.ConnectionError):
         list(response.iter_lines())
     assert only(seen).outcome is Outcome.TIMEOUT

@@ -156,7 +156,7 @@ def test_inside_a_call_each_try_is_an_attempt_of_it(clock: ManualClock, seen: Ca
     """The call of a client library is the one span there is."""
     network = network_of([Script.refused(503, after_ms=20), Script.chat(tokens=2)], clock)
     session = session_over(network, max_retries=retrying(clock))
-    call = open_call(operation="chat", provider="x", model="m", dialect=OPENAI_CHAT)
+    call = open_call(operation="chat", provider="x", model="m", api_format=OPENAI_CHAT)
     assert call is not None
     with call.active():
         answer = session.post(URL, json=BODY)

@@ -35,7 +35,7 @@ _ON_THE_WAY_S: Final = 0.006
 
 _NEW_CONNECTIONS: Final = Situation(
     name="new connections",
-    scripts=(Script.chat(tokens=2, prefill_ms=6, gap_ms=1, dialect="plain"),),
+    scripts=(Script.chat(tokens=2, prefill_ms=6, gap_ms=1, flavor="plain"),),
     chats=_CHATS,
     keeps_alive=False,
     conditions=Conditions(secure=True, accepts_after_s=_ON_THE_WAY_S),
@@ -46,7 +46,7 @@ _Truth = Callable[[ServedRequest], int]
 
 
 def _kept_alive(dialect: ServerFlavor) -> Situation:
-    script = replace(Script.chat(**_PLAN, dialect=dialect), finish_gap_ns=_FINISH_GAP_NS)
+    script = replace(Script.chat(**_PLAN, flavor=dialect), finish_gap_ns=_FINISH_GAP_NS)
     return Situation(name="kept alive", scripts=(script,), chats=_CHATS + _WARM_UP)
 
 

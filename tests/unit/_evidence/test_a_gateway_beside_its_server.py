@@ -10,7 +10,7 @@ from latspan import _evidence as evidence
 from latspan._operations._response_summary import summarize_response
 from latspan._segments import totals
 from latspan._timeline import Timeline, call_timeline
-from latspan._wire import Answer
+from latspan._wire import ResponseMetadata
 from latspan._wire.openai_chat import OPENAI_CHAT
 from support.reports import MS, SERVERS, observed
 
@@ -19,7 +19,7 @@ OVERHEAD, DURATION = "x-litellm-overhead-duration-ms", "x-litellm-response-durat
 
 
 def _timeline(headers: dict[str, str], body: Any, *, streamed: bool = False) -> Timeline:
-    answer = Answer(streamed, (body,), headers)
+    answer = ResponseMetadata(streamed, (body,), headers)
     return call_timeline(observed(answer, *evidence.read(answer)))
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from latspan import _evidence as evidence
 from latspan._evidence.gen_ai_latency import read_span
 from latspan._timeline import call_timeline
-from latspan._wire import Answer
+from latspan._wire import ResponseMetadata
 from support.reports import GATEWAYS, SERVERS, observed
 
 _EVERY = (*SERVERS, *GATEWAYS)
@@ -44,13 +44,13 @@ _headers = st.dictionaries(
 
 @given(
     answer=st.builds(
-        Answer,
+        ResponseMetadata,
         streamed=st.booleans(),
         bodies=st.lists(_bodies, max_size=3).map(tuple),
         headers=_headers,
     )
 )
-def test_any_answer_can_be_read_and_judged(answer: Answer) -> None:
+def test_any_answer_can_be_read_and_judged(answer: ResponseMetadata) -> None:
     """It costs its own evidence at most; the segments sum to the duration all the same."""
     reported = evidence.read(answer)
     assert all(math.isfinite(value) for report in reported for value in report.raw.values())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from latspan import _evidence as evidence
-from latspan._wire import Answer
+from latspan._wire import ResponseMetadata
 
 TIMINGS = {
     "cache_n": 3,
@@ -18,7 +18,7 @@ TIMINGS = {
 
 def test_timings_are_read_wherever_among_the_last_chunks_they_are() -> None:
     """In the finish chunk, or in the usage chunk behind it."""
-    answer = Answer(True, ({"choices": []}, {"timings": TIMINGS}, {"choices": []}))
+    answer = ResponseMetadata(True, ({"choices": []}, {"timings": TIMINGS}, {"choices": []}))
     (reported,) = evidence.read(answer)
     assert reported.system == "llama_cpp"
     assert reported.prefill_ns == 60_500_000
@@ -30,7 +30,7 @@ def test_timings_are_read_wherever_among_the_last_chunks_they_are() -> None:
 
 def test_the_headers_of_a_whole_answer_say_nothing_of_the_queue() -> None:
     """They come with the answer, not when a slot is free."""
-    (reported,) = evidence.read(Answer(False, ({"timings": TIMINGS},)))
+    (reported,) = evidence.read(ResponseMetadata(False, ({"timings": TIMINGS},)))
     assert not reported.queue_until_headers
 
 
@@ -47,4 +47,4 @@ def test_the_headers_of_a_whole_answer_say_nothing_of_the_queue() -> None:
 )
 def test_what_is_not_llama_cpps_is_left_alone(body: dict[str, object]) -> None:
     """Another server's field of the same name, or a broken one, is no evidence."""
-    assert evidence.read(Answer(True, (body,))) == ()
+    assert evidence.read(ResponseMetadata(True, (body,))) == ()

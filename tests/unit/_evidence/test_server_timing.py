@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from latspan._evidence.server_timing import read
-from latspan._wire import Answer
+from latspan._wire import ResponseMetadata
 
 
-def _answer(value: str, *, streamed: bool = False) -> Answer:
-    return Answer(streamed=streamed, headers={"server-timing": value})
+def _answer(value: str, *, streamed: bool = False) -> ResponseMetadata:
+    return ResponseMetadata(streamed=streamed, headers={"server-timing": value})
 
 
 def test_stages_are_read_and_all_of_it_is_kept() -> None:
@@ -60,4 +60,4 @@ def test_what_names_no_stage_of_a_model_is_no_evidence(value: str) -> None:
 
 def test_an_answer_without_the_header() -> None:
     """As most are."""
-    assert read(Answer(streamed=False)) is None
+    assert read(ResponseMetadata(streamed=False)) is None

@@ -100,7 +100,7 @@ class Busy:
             clock=clock,
             recorder=Recorder(clock),
             sink=lambda: self.sink,
-            settle=self.worker.submit,
+            enqueue=self.worker.submit,
             drain=self.worker.drain,
             strict=True,
         )

@@ -19,7 +19,7 @@ from opentelemetry.sdk.metrics.export import (
 from opentelemetry.sdk.resources import Resource
 
 from latspan._clock import ManualClock, SystemClock
-from latspan._export import IntervalExport, OtlpMetrics
+from latspan._export import OtlpMetrics, PeriodicExport
 from latspan._recording import Recorder, Snapshot
 from latspan._units import NS_PER_S
 from latspan.errors import ConfigError
@@ -72,9 +72,9 @@ def exporting(
     temporality: AggregationTemporality = AggregationTemporality.CUMULATIVE,
     *,
     interval_s: float = float("inf"),
-) -> Generator[IntervalExport]:
+) -> Generator[PeriodicExport]:
     outlet = OtlpMetrics(recorder, backend, resource=Resource({}), temporality=temporality)
-    export = IntervalExport(recorder, [outlet], interval_s=interval_s)
+    export = PeriodicExport(recorder, [outlet], interval_s=interval_s)
     try:
         yield export
     finally:
@@ -193,7 +193,7 @@ def test_any_exporter_of_the_sdk_will_do() -> None:
     recorder.record(RECORD)
 
     console = OtlpMetrics(recorder, ConsoleMetricExporter(printed), resource=Resource({}))
-    export = IntervalExport(recorder, [console])
+    export = PeriodicExport(recorder, [console])
 
     assert export.shutdown()
     assert '"latspan.segment.duration"' in printed.getvalue()
@@ -241,7 +241,7 @@ def test_impossible_settings_fail_at_start(scale: int, max_buckets: int) -> None
             recorder, Backend(), resource=Resource({}), scale=scale, max_buckets=max_buckets
         )
     with pytest.raises(ConfigError, match="every 0 s"):
-        IntervalExport(recorder, [], interval_s=0)
+        PeriodicExport(recorder, [], interval_s=0)
 
 
 class Shelf:
@@ -270,7 +270,7 @@ def test_one_outlet_that_fails_keeps_nothing_from_the_others(raises: type[BaseEx
     """Each gets every interval, and the flush says that not all of it was delivered."""
     first, second = Shelf(broken=True, raises=raises), Shelf()
     recorder = Recorder(SystemClock())
-    export = IntervalExport(recorder, [first, second], interval_s=float("inf"))
+    export = PeriodicExport(recorder, [first, second], interval_s=float("inf"))
     recorder.record(RECORD)
     flushed = export.force_flush()
     first.broken = False
@@ -285,7 +285,7 @@ def test_one_outlet_that_fails_keeps_nothing_from_the_others(raises: type[BaseEx
 def test_each_time_that_an_outlet_begins_to_fail_is_said(caplog: pytest.LogCaptureFixture) -> None:
     """A disk may fill twice; while it is full, one line is enough, whoever else succeeds."""
     shelf = Shelf()
-    export = IntervalExport(Recorder(SystemClock()), [shelf, Shelf()], interval_s=float("inf"))
+    export = PeriodicExport(Recorder(SystemClock()), [shelf, Shelf()], interval_s=float("inf"))
     said: list[int] = []
     for shelf.broken in (True, True, False, True):
         export.force_flush()
@@ -301,7 +301,7 @@ def test_series_are_forgotten_once_they_are_idle_and_delivered() -> None:
     clock = ManualClock()
     recorder = Recorder(clock)
     shelf = Shelf(broken=True)
-    export = IntervalExport(recorder, [Shelf(), shelf], interval_s=float("inf"), idle_s=60)
+    export = PeriodicExport(recorder, [Shelf(), shelf], interval_s=float("inf"), idle_s=60)
     recorder.record(RECORD)
     export.force_flush()
     clock.advance(61 * NS_PER_S)
@@ -329,7 +329,7 @@ def test_what_is_left_is_saved_while_a_network_hangs() -> None:
 
     network, file = Hanging(), File()
     recorder = Recorder(SystemClock())
-    export = IntervalExport(recorder, [network, file], interval_s=float("inf"))
+    export = PeriodicExport(recorder, [network, file], interval_s=float("inf"))
     recorder.record(RECORD)
     export.force_flush(timeout_s=0)
     assert hanging.wait(30)
@@ -351,7 +351,7 @@ def test_an_interrupt_at_shutdown_is_the_callers() -> None:
             super().shutdown(timeout_s)
             raise KeyboardInterrupt
 
-    export = IntervalExport(Recorder(SystemClock()), [Interrupted()], interval_s=float("inf"))
+    export = PeriodicExport(Recorder(SystemClock()), [Interrupted()], interval_s=float("inf"))
 
     with pytest.raises(KeyboardInterrupt):
         export.shutdown()

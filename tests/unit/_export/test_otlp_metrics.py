@@ -15,7 +15,7 @@ from opentelemetry.sdk.metrics.export import (
 )
 from opentelemetry.sdk.resources import Resource
 
-from latspan._export import OtlpMetrics, Reading, _otlp_metrics, readings_of
+from latspan._export import OtlpMetrics, SelfMetric, _otlp_metrics, readings_of
 from latspan._export._http_session import HttpSession
 from latspan._metrics import MetricValue
 from latspan._recording import Recorder, RequestRecord
@@ -153,7 +153,7 @@ def test_what_is_refused_for_good_stops_nothing_that_comes_after(
         *((("a", 2), ("b", 2), ("c", 2)) if whole else ()),
     ]
     [reading] = sending.readings()
-    assert reading == Reading(
+    assert reading == SelfMetric(
         "latspan.dropped", 2, {"latspan.signal": "data_points", "latspan.reason": "not_taken"}
     )
     assert sum(backend.values("latspan.dropped")) == (1 + 2 if whole else 2)
@@ -350,7 +350,7 @@ def test_a_gauge_alone_is_not_worth_a_message() -> None:
         backend,
         resource=Resource({}),
         temporality=DELTA,
-        about=lambda: [Reading("latspan.queue.size", 5)],
+        about=lambda: [SelfMetric("latspan.queue.size", 5)],
     )
 
     sending.send(recorder.swap_interval())

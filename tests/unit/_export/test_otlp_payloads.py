@@ -12,7 +12,7 @@ from opentelemetry.sdk._logs import ReadableLogRecord
 from opentelemetry.sdk._logs.export import LogRecordExporter, LogRecordExportResult
 from opentelemetry.sdk.resources import Resource
 
-from latspan._export import OtlpPayloads, Reading
+from latspan._export import OtlpPayloads, SelfMetric
 from latspan._export._http_session import HttpSession
 from latspan._recording import Recorder, RequestRecord, SeriesKey, Snapshot, read_tag
 from latspan.histogram import Histogram, decode
@@ -124,7 +124,9 @@ def test_what_is_refused_for_good_stops_nothing_that_comes_after(status: int) ->
     assert [key.metric for key in histograms_of(backend)] == ["duration"]
     assert sum(held.count for held in histograms_of(backend).values()) == 2
     assert list(payloads.readings()) == [
-        Reading("latspan.dropped", 2, {"latspan.signal": "payloads", "latspan.reason": "not_taken"})
+        SelfMetric(
+            "latspan.dropped", 2, {"latspan.signal": "payloads", "latspan.reason": "not_taken"}
+        )
     ]
 
 

@@ -10,7 +10,7 @@ import latspan
 from latspan._instrument import open_call
 from latspan._operations._call import ModelCall
 from latspan._operations._contents import KEPT_ONE_BY_ONE
-from latspan._operations._work import LiveWork
+from latspan._operations._scope import LocalScope
 from latspan._segments import Kind, Outcome
 from latspan._wire.openai_chat import OPENAI_CHAT
 from latspan.testing import Captured, ManualClock
@@ -29,7 +29,7 @@ def _round(clock: ManualClock) -> None:
 
 
 def _call(clock: ManualClock, ms: int) -> None:
-    call = open_call(operation="chat", provider="p", model="m", dialect=OPENAI_CHAT)
+    call = open_call(operation="chat", provider="p", model="m", api_format=OPENAI_CHAT)
     assert call is not None
     clock.advance(ms * MS)
     call.returned()
@@ -46,7 +46,7 @@ def test_a_request_with_many_calls_holds_few_and_sums_up_exactly(
     clock: ManualClock, seen: Captured, *, around: bool
 ) -> None:
     """Segments sum to the duration, totals are those of all calls, and the span says how many."""
-    calls, works = _alive(ModelCall), _alive(LiveWork)
+    calls, works = _alive(ModelCall), _alive(LocalScope)
     with latspan.request("answer"):
         clock.advance(5 * MS)
         loop = latspan.stage("loop")
@@ -55,7 +55,7 @@ def test_a_request_with_many_calls_holds_few_and_sums_up_exactly(
         for _ in range(ROUNDS):
             _round(clock)
         assert _alive(ModelCall) - calls <= KEPT_ONE_BY_ONE
-        assert _alive(LiveWork) - works <= KEPT_ONE_BY_ONE + 2
+        assert _alive(LocalScope) - works <= KEPT_ONE_BY_ONE + 2
         if around:
             loop.__exit__(None, None, None)
         _call(clock, 40)
@@ -100,10 +100,10 @@ def test_a_request_that_hands_on_its_work_holds_none_that_came_back(
             clock.advance(MS)
             with latspan.attach(carried):
                 pass
-        from latspan._operations._enclosing import current_unit
+        from latspan._operations._enclosing import current_scope
 
-        unit = current_unit.get()
-        assert isinstance(unit, LiveWork)
+        unit = current_scope.get()
+        assert isinstance(unit, LocalScope)
         assert unit.waits == []
 
     (record,) = [record for record in seen.records if record.kind is Kind.REQUEST]

@@ -11,11 +11,11 @@ import pytest
 from opentelemetry import trace
 
 import latspan
-from latspan._instrument import Scope
-from latspan._operations import active_work, ambient_attributes
+from latspan._instrument import ScopeManager
+from latspan._operations import active_scope, ambient_attributes
 from latspan.testing import Captured, capture
 
-Around = Callable[[], Scope[Any]]
+Around = Callable[[], ScopeManager[Any]]
 
 SCOPES: Mapping[str, Around] = {
     "attributes": lambda: latspan.attributes(inference_path="chat"),
@@ -34,7 +34,7 @@ def around(request: pytest.FixtureRequest) -> Around:
 
 
 def _here() -> tuple[Mapping[str, str], object, int]:
-    return ambient_attributes(), active_work(), trace.get_current_span().get_span_context().span_id
+    return ambient_attributes(), active_scope(), trace.get_current_span().get_span_context().span_id
 
 
 def test_one_scope_is_entered_again_and_inside_itself(around: Around, seen: Captured) -> None:
@@ -89,7 +89,7 @@ def test_an_entry_that_began_nothing_ends_nothing() -> None:
 class _Seen:
     """What was current inside each step of a decorated function."""
 
-    def __init__(self, around: Scope[Any]) -> None:
+    def __init__(self, around: ScopeManager[Any]) -> None:
         self.paths: list[str | None] = []
         self.function = around(self._function)
         self.coroutine = around(self._coroutine)
@@ -129,7 +129,7 @@ async def test_attributes_decorate_functions_of_every_kind(seen: Captured) -> No
     assert decorated.paths == ["chat"] * 6
 
 
-def _steps(scope: Scope[Any]) -> Generator[None]:
+def _steps(scope: ScopeManager[Any]) -> Generator[None]:
     with scope:
         yield
 

@@ -12,7 +12,7 @@ from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ALWAYS_ON, Sampler
 
 import latspan
 from latspan import _runtime
-from latspan._instrument import open_call, watch
+from latspan._instrument import open_call, track_stream
 from latspan._instrument._hooks import open_exchange
 from latspan._operations import ModelCall
 from latspan._recording import Recorder, RequestRecord
@@ -47,7 +47,7 @@ def _open(
         operation="chat",
         provider="openai",
         model=model,
-        dialect=OPENAI_CHAT,
+        api_format=OPENAI_CHAT,
         server=server,
         streamed=streamed,
     )
@@ -113,13 +113,13 @@ def test_every_chunk_of_a_stream_has_its_time_since_the_one_before(
     call = _open(streamed=True)
     call.returned()
     stream = type("Stream", (), {})()
-    watching = watch(call, OPENAI_CHAT, stream)
+    tracker = track_stream(call, OPENAI_CHAT, stream)
     for held, waited in ((0, 5_000_000), (1_000_000, 2_000_000), (7_000_000, 3)):
         clock.advance(held)
         before = clock.monotonic_ns()
         clock.advance(waited)
-        watching.read(before, {"choices": []})
-    watching.ended(clock.monotonic_ns())
+        tracker.read(before, {"choices": []})
+    tracker.ended(clock.monotonic_ns())
 
     (record,) = seen.records
     assert record.output_chunk_gaps_ns == (3_000_000, 7_000_003)
@@ -153,7 +153,7 @@ def test_a_caller_whose_spans_must_not_wait_has_its_records_counted_together(
         clock=clock,
         recorder=recorder,
         sink=lambda: ApiSink(tracer),
-        settle=jobs.append,
+        enqueue=jobs.append,
         strict=True,
     )
     with _runtime.overridden(runtime):

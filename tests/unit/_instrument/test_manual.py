@@ -10,7 +10,7 @@ import pytest
 
 import latspan
 from latspan._instrument import Call, open_call
-from latspan._operations._enclosing import Unit, current_unit
+from latspan._operations._enclosing import Scope, current_scope
 from latspan._recording import RequestRecord
 from latspan._segments import Kind, Outcome
 from latspan._wire.openai_chat import OPENAI_CHAT
@@ -21,7 +21,7 @@ MS = 1_000_000
 
 
 def _open(model: str = "m") -> Call:
-    call = open_call(operation="chat", provider="openai", model=model, dialect=OPENAI_CHAT)
+    call = open_call(operation="chat", provider="openai", model=model, api_format=OPENAI_CHAT)
     assert call is not None
     return call
 
@@ -234,19 +234,19 @@ def test_nothing_happens_until_configured() -> None:
         latspan.stage("retrieve"),
     ):
         pass
-    assert open_call(operation="chat", provider="p", model="m", dialect=OPENAI_CHAT) is None
+    assert open_call(operation="chat", provider="p", model="m", api_format=OPENAI_CHAT) is None
 
 
 def test_one_scope_in_two_contexts_at_once(seen: Captured) -> None:
     """Each ends its own, whichever ends first: an object of a module's that many threads enter."""
     scope = latspan.stage("prefill")
     first, second = contextvars.copy_context(), contextvars.copy_context()
-    left: list[Unit | None] = []
+    left: list[Scope | None] = []
     for each in (first, second):
         each.run(scope.__enter__)
     for each in (first, second):
         each.run(scope.__exit__, None, None, None)
-        left.append(each.run(current_unit.get))
+        left.append(each.run(current_scope.get))
     assert left == [None, None]
     assert len(seen.spans) == 2
 

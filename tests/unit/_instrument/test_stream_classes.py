@@ -9,7 +9,7 @@ from typing import Any, Self
 
 import pytest
 
-from latspan._instrument import Patches, follow, open_call, patch_stream_classes
+from latspan._instrument import Patches, open_call, patch_stream_classes, track_stream
 from latspan._operations import ModelCall
 from latspan._segments import Outcome
 from latspan._wire.openai_chat import OPENAI_CHAT
@@ -104,10 +104,12 @@ def kinds(request: pytest.FixtureRequest) -> Iterator[tuple[Any, Any]]:
 
 
 def _followed(stream: Any) -> Any:
-    call = open_call(operation="chat", provider="x", model="m", dialect=OPENAI_CHAT, streamed=True)
+    call = open_call(
+        operation="chat", provider="x", model="m", api_format=OPENAI_CHAT, streamed=True
+    )
     assert isinstance(call, ModelCall)
     call.returned()
-    follow(call, OPENAI_CHAT, stream)
+    track_stream(call, OPENAI_CHAT, stream)
     return stream
 
 

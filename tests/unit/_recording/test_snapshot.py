@@ -300,11 +300,11 @@ def test_a_segment_reports_the_fractions_of_its_sources() -> None:
     """The largest fraction comes first."""
     snapshot = snapshot_of(*[call(source=Source.ESTIMATED)] * 3, call())
 
-    assert list(snapshot.segment("queue").shares().items()) == [
+    assert list(snapshot.segment("queue").source_fractions().items()) == [
         ("estimated", 0.75),
         ("measured", 0.25),
     ]
-    assert snapshot.segment("xyzzy").shares() == {}
+    assert snapshot.segment("xyzzy").source_fractions() == {}
 
 
 def test_out_of_range_values_are_counted() -> None:

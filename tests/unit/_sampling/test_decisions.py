@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from random import Random
 
-from latspan._sampling import Ended, Verdicts
+from latspan._sampling import Decisions, Ended
 from latspan._sampling._decisions import MOST_WINDOWS
 
 CALLS = ("call", "chat")
 
 
-def settled(*, slow_ns: int | None = None) -> Verdicts:
+def settled(*, slow_ns: int | None = None) -> Decisions:
     """Return decisions after 4,000 requests of 1,000 to 2,000 ns."""
-    verdicts = Verdicts(0.05, slow_ns)
+    verdicts = Decisions(0.05, slow_ns)
     random = Random(1)  # noqa: S311 - a simulation
     for _ in range(4_000):
         verdicts.keeps(Ended(CALLS, random.randint(1_000, 2_000), random.randint(100, 200)))
@@ -64,7 +64,7 @@ def test_requests_are_compared_with_similar_requests() -> None:
 
 def test_too_many_inference_paths_share_a_window() -> None:
     """Memory is bounded for any number of names."""
-    verdicts = Verdicts(0.05)
+    verdicts = Decisions(0.05)
 
     for number in range(1_000):
         verdicts.keeps(Ended(("call", str(number)), number))
@@ -74,7 +74,7 @@ def test_too_many_inference_paths_share_a_window() -> None:
 
 def test_random_selection_depends_only_on_the_trace_id() -> None:
     """Every process selects the same traces: one twentieth of the ratio, 1 in 400."""
-    one, another = Verdicts(0.05), Verdicts(0.05)
+    one, another = Decisions(0.05), Decisions(0.05)
     random = Random(1)  # noqa: S311 - a simulation
     ids = [random.getrandbits(128) for _ in range(100_000)]
 

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from latspan._sampling import Ended, Verdicts
+from latspan._sampling import Decisions, Ended
 from latspan._units import NS_PER_S
 
 REQUESTS: Final = 20_000
@@ -85,7 +85,7 @@ def simulated(cause: str, scenario: str, seed: int) -> Kept:
     random = np.random.default_rng([seed, CAUSES.index(cause), number])
     first_token_s, duration_s = slowed(cause, scenario, random)
     failed = random.random(REQUESTS) < FAILED
-    verdicts = Verdicts(RATIO)
+    verdicts = Decisions(RATIO)
     chance = [
         verdicts.by_chance(trace_id)
         for trace_id in random.integers(1, 2**63, REQUESTS, dtype=np.int64).tolist()

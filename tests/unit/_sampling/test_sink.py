@@ -36,7 +36,7 @@ class Traces:
         for number in range(1_000):
             self.end(self.begin("usual", remote=number + 1), took_ns=USUAL_NS)
         self.exporter.clear()
-        self.left_out_before = self.sink.traces.left_out
+        self.left_out_before = self.sink.traces.sampled_out
 
     def begin(
         self, name: str, *, beneath: OpenSpan | None = None, remote: int = 0, sampled: bool = True
@@ -73,9 +73,9 @@ class Traces:
         return [span.name for span in self.exporter.get_finished_spans()]
 
     @property
-    def left_out(self) -> int:
+    def sampled_out(self) -> int:
         """Number of traces left out since construction."""
-        return self.sink.traces.left_out - self.left_out_before
+        return self.sink.traces.sampled_out - self.left_out_before
 
 
 @pytest.fixture
@@ -97,7 +97,7 @@ def test_a_trace_is_kept_whole_or_left_out_whole(traces: Traces, took_ns: int) -
 
     whole = ["grandchild", "segment", "segment", "child", "root"]
     assert traces.names == (whole if took_ns == SLOW_NS else [])
-    assert traces.left_out == (took_ns == USUAL_NS)
+    assert traces.sampled_out == (took_ns == USUAL_NS)
     assert traces.sink.traces.lost == 0
 
 
@@ -137,12 +137,12 @@ def test_a_child_that_ends_after_its_root_may_still_fail(traces: Traces, failed:
     root = traces.begin("root", remote=9_999)
     late = traces.begin("late", beneath=root)
     traces.end(root)
-    assert (traces.names, traces.left_out) == ([], 0)
+    assert (traces.names, traces.sampled_out) == ([], 0)
 
     traces.end(late, failed=failed)
 
     assert traces.names == (["root", "late"] if failed else [])
-    assert traces.left_out == (not failed)
+    assert traces.sampled_out == (not failed)
 
 
 def test_a_span_that_starts_after_a_kept_trace_is_kept(traces: Traces) -> None:
@@ -185,7 +185,7 @@ def test_an_unsampled_remote_parent_leaves_the_trace_out(traces: Traces) -> None
 
     traces.end(span, failed=True)
 
-    assert (traces.names, traces.left_out) == ([], 0)
+    assert (traces.names, traces.sampled_out) == ([], 0)
 
 
 def test_random_selection_is_decided_at_the_start(traces: Traces) -> None:
@@ -278,7 +278,7 @@ def test_a_child_that_never_ends_does_not_keep_its_trace(traces: Traces) -> None
     traces.end(traces.begin("slow", remote=9_999), took_ns=601 * NS_PER_S)
 
     assert traces.names == ["slow"]
-    assert traces.left_out == 1
+    assert traces.sampled_out == 1
 
 
 def test_open_traces_are_kept_at_shutdown(traces: Traces) -> None:
@@ -312,7 +312,7 @@ def test_concurrent_threads_lose_no_spans(traces: Traces) -> None:
 
     assert traces.names.count("piece") == 8 * 60
     assert traces.names.count("root") == traces.names.count("beneath") == 8 * 60
-    assert traces.left_out == 8 * 40
+    assert traces.sampled_out == 8 * 40
 
 
 def test_a_span_that_starts_while_its_trace_closes_gets_a_decision(traces: Traces) -> None:
@@ -335,7 +335,7 @@ def test_a_span_that_starts_while_its_trace_closes_gets_a_decision(traces: Trace
     traces.end(second, took_ns=SLOW_NS)
 
     assert traces.names == ["second"]
-    assert traces.left_out == 1
+    assert traces.sampled_out == 1
 
 
 def test_spans_that_start_while_traces_close_are_not_lost(traces: Traces) -> None:

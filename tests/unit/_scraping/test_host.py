@@ -8,7 +8,7 @@ import pytest
 
 from latspan import semconv
 from latspan._scraping._host import Host
-from latspan._scraping._sample_buffer import Reading
+from latspan._scraping._sample_buffer import Sample
 
 THROTTLED = semconv.LATSPAN_HOST_CPU_THROTTLED
 PRESSURE = semconv.LATSPAN_HOST_MEMORY_PRESSURE
@@ -27,7 +27,7 @@ def v1(throttled_ns: int) -> str:
     return f"nr_periods 9\nnr_throttled 3\nthrottled_time {throttled_ns}\n"
 
 
-def reading(root: Path, files: dict[str, str]) -> Reading:
+def reading(root: Path, files: dict[str, str]) -> Sample:
     """Return the sample of a machine with these files."""
     for name, text in files.items():
         path = root / name

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from latspan._scraping._sample_buffer import Reading, SampleBuffer
+from latspan._scraping._sample_buffer import Sample, SampleBuffer
 
 S = 1_000_000_000
 
@@ -15,7 +15,7 @@ def gauges(*values: tuple[int, float]) -> SampleBuffer:
     """Return a buffer with samples of one gauge, by second."""
     history = SampleBuffer(1.0)
     for at_s, value in values:
-        history.add(at_s * S, Reading(gauges={"waiting": value}))
+        history.add(at_s * S, Sample(gauges={"waiting": value}))
     return history
 
 
@@ -48,7 +48,7 @@ def test_a_ratio_covers_the_counts_between_two_samples() -> None:
     """Counts from before are subtracted, and without new counts there is no ratio."""
     history = SampleBuffer(1.0)
     for at_s, pair in enumerate([(900, 1000), (910, 1100), (915, 1110), (915, 1110)]):
-        history.add(at_s * S, Reading(shares={"hits": pair}))
+        history.add(at_s * S, Sample(shares={"hits": pair}))
 
     assert history.during(S, 2 * S) == {"hits": (10 + 5) / (100 + 10)}
     assert history.during(round(2.5 * S), 3 * S) == {"hits": 5 / 10}
@@ -58,7 +58,7 @@ def test_a_ratio_covers_the_counts_between_two_samples() -> None:
 def test_the_first_sample_yields_no_counts() -> None:
     """The time at which its counts began is unknown."""
     history = SampleBuffer(1.0)
-    history.add(S, Reading(shares={"hits": (1, 2)}, totals={"faults": 3}))
+    history.add(S, Sample(shares={"hits": (1, 2)}, totals={"faults": 3}))
 
     assert history.during(0, 2 * S) == {}
 
@@ -66,11 +66,11 @@ def test_the_first_sample_yields_no_counts() -> None:
 def test_counting_starts_again_after_a_gap() -> None:
     """Counts made during the gap do not belong to the interval that ends with the next sample."""
     history = SampleBuffer(1.0)
-    history.add(S, Reading(shares={"hits": (0, 0)}, totals={"faults": 0}))
+    history.add(S, Sample(shares={"hits": (0, 0)}, totals={"faults": 0}))
     history.interrupted()
-    history.add(9 * S, Reading(shares={"hits": (50, 100)}, totals={"faults": 9}))
+    history.add(9 * S, Sample(shares={"hits": (50, 100)}, totals={"faults": 9}))
     assert history.during(8 * S, 9 * S) == {}
-    history.add(10 * S, Reading(shares={"hits": (51, 104)}, totals={"faults": 10}))
+    history.add(10 * S, Sample(shares={"hits": (51, 104)}, totals={"faults": 10}))
 
     assert history.during(9 * S, 10 * S) == {"hits": 1 / 4, "faults": 1}
 
@@ -78,8 +78,8 @@ def test_counting_starts_again_after_a_gap() -> None:
 def test_a_counter_that_decreases_is_ignored() -> None:
     """The server was restarted."""
     history = SampleBuffer(1.0)
-    history.add(S, Reading(shares={"hits": (50, 100)}, totals={"faults": 7}))
-    history.add(2 * S, Reading(shares={"hits": (1, 200)}, totals={"faults": 3}))
+    history.add(S, Sample(shares={"hits": (50, 100)}, totals={"faults": 7}))
+    history.add(2 * S, Sample(shares={"hits": (1, 200)}, totals={"faults": 3}))
 
     assert history.during(S, 2 * S) == {}
 
@@ -88,7 +88,7 @@ def test_totals_cover_the_intervals_that_end_during_the_request() -> None:
     """An interval that ended before is excluded, although its gauges are used."""
     history = SampleBuffer(1.0)
     for at_s, faults in enumerate([0, 5, 7, 20]):
-        history.add(at_s * S, Reading(totals={"faults": faults}, gauges={"waiting": at_s}))
+        history.add(at_s * S, Sample(totals={"faults": faults}, gauges={"waiting": at_s}))
 
     assert history.during(round(0.5 * S), round(2.5 * S)) == {"faults": 7, "waiting": 2}
     assert history.during(round(1.2 * S), round(1.8 * S)) == {"waiting": 1}
@@ -112,7 +112,7 @@ def test_a_ratio_is_between_zero_and_one(
     """Or absent, for any counts that a server reports."""
     history = SampleBuffer(1.0)
     for at_s, pair in enumerate(pairs):
-        history.add(at_s * S, Reading(shares={"hits": pair}))
+        history.add(at_s * S, Sample(shares={"hits": pair}))
 
     share = history.during(start * S, (start + length) * S).get("hits", 0)
     assert 0 <= share <= 1

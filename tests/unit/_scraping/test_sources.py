@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from latspan import semconv
-from latspan._scraping import Surroundings
-from latspan._scraping._sample_buffer import Reading
+from latspan._scraping import Monitor
+from latspan._scraping._sample_buffer import Sample
 from latspan._segments import Side
 from latspan._spans import not_said_otherwise
 from latspan.testing import ManualClock
@@ -17,9 +17,9 @@ SAMPLED = semconv.LATSPAN_SAMPLED_ATTRIBUTES
 
 
 @pytest.fixture
-def surroundings() -> Surroundings:
+def surroundings() -> Monitor:
     """Samples of two servers, the first with two pages, all taken at 5 s."""
-    made = Surroundings(
+    made = Monitor(
         ManualClock().monotonic_ns,
         servers=["http://one:1", "http://two:2/metrics"],
         interval_s=1.0,
@@ -27,7 +27,7 @@ def surroundings() -> Surroundings:
     said = [{RUNNING: 2, WAITING: 1}, {RUNNING: 3}, {RUNNING: 7}]
     pages = [page for server in made._servers.values() for page in server.pages]  # pyright: ignore[reportPrivateUsage]
     for page, gauges in zip(pages, said, strict=True):
-        page.history.add(5 * S, Reading(gauges=gauges))
+        page.history.add(5 * S, Sample(gauges=gauges))
     return made
 
 
@@ -44,7 +44,7 @@ def surroundings() -> Surroundings:
     ids=["a call", "in capitals", "another", "another port", "a request", "a served request"],
 )
 def test_a_request_gets_the_samples_of_its_server(
-    surroundings: Surroundings,
+    surroundings: Monitor,
     server: tuple[str, int] | None,
     side: Side,
     expected: dict[str, object],
@@ -53,14 +53,14 @@ def test_a_request_gets_the_samples_of_its_server(
     assert surroundings()(5 * S, 6 * S, server, side) == expected
 
 
-def test_without_a_sample_no_attribute_is_set(surroundings: Surroundings) -> None:
+def test_without_a_sample_no_attribute_is_set(surroundings: Monitor) -> None:
     """Not even the list of sampled attributes."""
     assert surroundings()(7 * S, 8 * S, ("one", 1), Side.CLIENT) == {}
 
 
 def test_no_samples_exist_before_start() -> None:
     """Nor are there attributes of the host if it is not monitored."""
-    observation = Surroundings(ManualClock().monotonic_ns, interval_s=1.0)()
+    observation = Monitor(ManualClock().monotonic_ns, interval_s=1.0)()
 
     assert observation(0, S, None, Side.CLIENT) == {}
 

@@ -302,7 +302,7 @@ def test_export_enabled_false_exports_nothing(receiver: Receiver) -> None:
 
 
 def do_a_chat() -> None:
-    call = open_call(operation="chat", provider="openai", model="m", dialect=OPENAI_CHAT)
+    call = open_call(operation="chat", provider="openai", model="m", api_format=OPENAI_CHAT)
     assert call is not None
     message = {"role": "assistant", "content": "hi"}
     call.answered({"choices": [{"index": 0, "finish_reason": "stop", "message": message}]})

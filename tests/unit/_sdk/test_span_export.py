@@ -67,7 +67,7 @@ class Backend(SpanExporter):
         self._free.set()
 
 
-class Outlet(OtlpSpans):
+class IntervalExporter(OtlpSpans):
     """Return scripted answers, then accept everything; record the time of each batch."""
 
     def __init__(self, *answers: SpanAnswer, clock: ManualClock) -> None:
@@ -151,7 +151,7 @@ def test_spans_at_which_an_exporter_raises_are_lost(clock: ManualClock) -> None:
 
 def test_a_pause_requested_by_the_receiver_is_kept(clock: ManualClock) -> None:
     """Also by a flush, which then returns ``False``."""
-    outlet = Outlet(SpanAnswer(False, again=True, asked_s=30), clock=clock)
+    outlet = IntervalExporter(SpanAnswer(False, again=True, asked_s=30), clock=clock)
     export = SpanExport(lambda: outlet, clock=clock)
     end_span(export, "one")
 
@@ -167,7 +167,7 @@ def test_a_pause_requested_by_the_receiver_is_kept(clock: ManualClock) -> None:
 
 
 def test_spans_rejected_from_an_accepted_batch_are_counted(clock: ManualClock) -> None:
-    outlet = Outlet(SpanAnswer(taken=True, refused=1), clock=clock)
+    outlet = IntervalExporter(SpanAnswer(taken=True, refused=1), clock=clock)
     export = SpanExport(lambda: outlet, clock=clock)
     for name in ("one", "two"):
         end_span(export, name)
@@ -179,7 +179,7 @@ def test_spans_rejected_from_an_accepted_batch_are_counted(clock: ManualClock) -
 
 def test_no_more_spans_are_counted_as_rejected_than_were_sent(clock: ManualClock) -> None:
     """A receiver may report any number, and the metric must be able to hold it."""
-    outlet = Outlet(SpanAnswer(taken=True, refused=2**63 - 1), clock=clock)
+    outlet = IntervalExporter(SpanAnswer(taken=True, refused=2**63 - 1), clock=clock)
     export = SpanExport(lambda: outlet, clock=clock)
     end_span(export, "one")
 
@@ -231,7 +231,7 @@ def test_a_span_that_cannot_be_encoded_does_not_affect_other_spans(clock: Manual
     export.closing()(DEADLINE_S)
 
 
-class Narrow(Outlet):
+class Narrow(IntervalExporter):
     """An exporter that accepts batches up to a size, and refuses larger ones."""
 
     def __init__(self, most: int, *, again: bool, clock: ManualClock) -> None:
@@ -269,7 +269,7 @@ def test_a_batch_that_is_too_large_is_halved_until_it_is_accepted(
 def test_a_single_span_that_is_too_large_is_lost(clock: ManualClock) -> None:
     """It is counted, and other spans are exported."""
 
-    class Refusing(Outlet):
+    class Refusing(IntervalExporter):
         def send(self, spans: Sequence[ReadableSpan]) -> SpanAnswer:
             if any(span.name == "large" for span in spans):
                 return SpanAnswer(taken=False, again=True, smaller=True)
@@ -305,7 +305,7 @@ def test_a_receiver_that_refuses_a_small_span_is_full(clock: ManualClock) -> Non
 
 def test_the_size_of_a_batch_is_limited_in_bytes(clock: ManualClock) -> None:
     """Each span counts as about 300 bytes plus its text."""
-    outlet = Outlet(clock=clock)
+    outlet = IntervalExporter(clock=clock)
     batches = SpanBatches(100, size=100, delay_s=3600, size_bytes=3_000)
     export = SpanExport(lambda: outlet, clock=clock, batches=batches)
     for name in "abcdef":
@@ -321,7 +321,7 @@ def test_the_size_of_the_queue_is_limited_in_bytes(
     clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The oldest spans are dropped and counted, and one warning is logged."""
-    outlet = Outlet(*[SpanAnswer(False, again=True, asked_s=1)] * 9, clock=clock)
+    outlet = IntervalExporter(*[SpanAnswer(False, again=True, asked_s=1)] * 9, clock=clock)
     batches = SpanBatches(100, size=100, delay_s=3600, queue_bytes=3_000_000)
     export = SpanExport(lambda: outlet, clock=clock, batches=batches)
     for name in "abcdef":
@@ -347,7 +347,7 @@ def test_a_queue_that_shrinks_during_a_flush_is_sent_once(
         def __len__(self) -> int:
             return super().__len__() + 1
 
-    class Once(Outlet):
+    class Once(IntervalExporter):
         def send(self, spans: Sequence[ReadableSpan]) -> SpanAnswer:
             assert spans
             return super().send(spans)
@@ -365,7 +365,7 @@ def test_a_queue_that_shrinks_during_a_flush_is_sent_once(
 def test_an_overrun_is_logged_once(clock: ManualClock, caplog: pytest.LogCaptureFixture) -> None:
     """Even if the receiver accepts each batch, but more slowly than spans end."""
 
-    class Slow(Outlet):
+    class Slow(IntervalExporter):
         def send(self, spans: Sequence[ReadableSpan]) -> SpanAnswer:
             if len(self.sent) < 3:
                 for number in range(4):
@@ -387,7 +387,7 @@ def test_an_overrun_is_logged_once(clock: ManualClock, caplog: pytest.LogCapture
 
 def test_shutdown_does_not_wait_for_a_pause(clock: ManualClock) -> None:
     """It is the last attempt."""
-    outlet = Outlet(SpanAnswer(False, again=True, asked_s=30), clock=clock)
+    outlet = IntervalExporter(SpanAnswer(False, again=True, asked_s=30), clock=clock)
     export = SpanExport(lambda: outlet, clock=clock)
     end_span(export, "one")
     assert not export.flushing()(DEADLINE_S)

@@ -148,7 +148,7 @@ def test_reasoning_is_a_separate_segment() -> None:
 
 
 class TestEvidence:
-    """Reported server timings are fitted into the measured ones."""
+    """Reported server timings are reconciled into the measured ones."""
 
     LLAMA = ReportedTimings(
         "llama_cpp", prefill_ns=30 * MS, decode_ns=38 * MS, queue_until_headers=True

@@ -40,8 +40,8 @@ def test_an_event_has_the_same_kind_as_object_and_as_bytes(
     """The SDK returns objects, a bare HTTP client returns bytes."""
     stream = ANTHROPIC_MESSAGES.stream
     assert stream is not None
-    assert ANTHROPIC_MESSAGES.kind_of(_as_object(event)) == kind
-    assert stream.kind_of(b"data: " + json.dumps(event).encode()) == kind
+    assert ANTHROPIC_MESSAGES.classify_chunk(_as_object(event)) == kind
+    assert stream.classify_chunk(b"data: " + json.dumps(event).encode()) == kind
 
 
 START = {
@@ -62,7 +62,7 @@ END = {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {
 
 
 def _bodies(*events: dict[str, Any]) -> list[Any]:
-    return [ANTHROPIC_MESSAGES.body_of(event) for event in events]
+    return [ANTHROPIC_MESSAGES.to_mapping(event) for event in events]
 
 
 def test_input_includes_cached_and_cache_write_tokens() -> None:
@@ -79,7 +79,7 @@ def test_the_output_of_an_unfinished_message_is_unknown() -> None:
 
     assert usage is not None
     assert (usage.input, usage.output) == (12, None)
-    assert not ANTHROPIC_MESSAGES.ended(_bodies(START))
+    assert not ANTHROPIC_MESSAGES.is_complete(_bodies(START))
     assert ANTHROPIC_MESSAGES.finish_reasons(_bodies(START, END)) == {0: "end_turn"}
 
 
@@ -91,7 +91,7 @@ def test_an_empty_stop_reason_does_not_end_a_message() -> None:
 
     assert usage is not None
     assert usage.output is None
-    assert not ANTHROPIC_MESSAGES.ended(bodies)
+    assert not ANTHROPIC_MESSAGES.is_complete(bodies)
     assert ANTHROPIC_MESSAGES.finish_reasons(_bodies(START, unfinished, END)) == {0: "end_turn"}
 
 
@@ -115,4 +115,4 @@ def test_usage_that_is_not_an_object_is_ignored(usage: Any) -> None:
     """Other fields are still read."""
     bodies = ({"role": "assistant", "usage": usage}, {"stop_reason": "end_turn", "usage": usage})
     assert ANTHROPIC_MESSAGES.usage(bodies) is None
-    assert ANTHROPIC_MESSAGES.ended(bodies)
+    assert ANTHROPIC_MESSAGES.is_complete(bodies)

@@ -170,7 +170,7 @@ def test_a_stream_is_identified_by_its_first_event_with_content(
     whole = before + first + WORD
     for piece in [whole[at : at + 1] for at in range(len(whole))] if cut else [before, first, WORD]:
         reader.feed(piece)
-    assert reader.dialect is dialect
+    assert reader.api_format is dialect
     assert kept == [first.removesuffix(b"\n\n"), WORD.removesuffix(b"\n\n")]
 
 

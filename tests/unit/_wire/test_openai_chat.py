@@ -55,7 +55,7 @@ def _tool_call(arguments: str | None) -> list[Any]:
 )
 def test_the_kind_of_a_chunk(chunk: Any, kind: ChunkKind) -> None:
     """Text, reasoning, arguments, a refusal or audio are tokens; a role or a name is not."""
-    assert OPENAI_CHAT.kind_of(chunk) == kind
+    assert OPENAI_CHAT.classify_chunk(chunk) == kind
 
 
 def _said(**more: Any) -> Any:
@@ -93,7 +93,7 @@ def test_any_choice_may_contain_the_token() -> None:
     """With several choices, a chunk contains one, not always the first."""
     both = _chunk(role="assistant")
     both.choices.append(_chunk(content="x").choices[0])
-    assert OPENAI_CHAT.kind_of(both) == ChunkKind.VISIBLE
+    assert OPENAI_CHAT.classify_chunk(both) == ChunkKind.VISIBLE
 
 
 def test_finish_reasons_are_read_per_choice() -> None:
@@ -121,7 +121,7 @@ ENDINGS: list[tuple[tuple[dict[str, Any], ...], bool]] = [
 def test_a_finish_reason_or_separate_usage_ends_a_stream(
     bodies: tuple[dict[str, Any], ...], ended: bool
 ) -> None:
-    assert OPENAI_CHAT.ended(bodies) is ended
+    assert OPENAI_CHAT.is_complete(bodies) is ended
 
 
 def test_the_last_usage_counts_and_a_missing_detail_is_not_zero() -> None:

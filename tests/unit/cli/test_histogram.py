@@ -341,7 +341,7 @@ def test_a_fifo_is_read_once(host1: str, tmp_path: Path) -> None:
     assert totals_of(merged).series == totals_of(host1).series
 
 
-def test_not_every_torn_interval_is_named(
+def test_not_every_truncated_interval_is_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "a.hlog"
@@ -351,7 +351,7 @@ def test_not_every_torn_interval_is_named(
 
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 21
-    assert lines[-1] == f"warning: {path}: 30 more torn intervals were left out"
+    assert lines[-1] == f"warning: {path}: 30 more truncated intervals were left out"
 
 
 def test_files_of_others_are_merged_with_their_precision(
@@ -388,7 +388,7 @@ def test_precisions_are_not_merged(tmp_path: Path, capsys: pytest.CaptureFixture
     assert sorted(path.name for path in tmp_path.iterdir()) == ["fine.hlog"]
 
 
-def test_a_torn_interval_is_left_out_with_a_warning(
+def test_a_truncated_interval_is_left_out_with_a_warning(
     host1: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with Path(host1).open("ab") as file:
@@ -398,7 +398,7 @@ def test_a_torn_interval_is_left_out_with_a_warning(
 
     said = capsys.readouterr()
     assert json.loads(said.out)["intervals"] == 2
-    assert said.err == (f"warning: {host1}: line 17 is of a torn interval and was left out\n")
+    assert said.err == (f"warning: {host1}: line 17 is of a truncated interval and was left out\n")
 
 
 def test_a_damaged_file_is_named_with_its_line(

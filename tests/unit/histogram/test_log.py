@@ -80,11 +80,11 @@ def test_a_log_gives_back_exactly_what_was_written(
     log = read_log(path)
 
     assert intervals == list(log)
-    assert log.torn == []
+    assert log.truncated == []
 
 
 def test_a_log_cut_at_any_byte_has_the_intervals_that_were_closed(tmp_path: Path) -> None:
-    """What is left of a torn one is reported, whatever is left."""
+    """What is left of a truncated one is reported, whatever is left."""
     path, cut = tmp_path / "whole.hlog", tmp_path / "cut.hlog"
     ends: list[int] = []
     with HistogramLogWriter(path) as writer:
@@ -101,12 +101,12 @@ def test_a_log_cut_at_any_byte_has_the_intervals_that_were_closed(tmp_path: Path
         log = read_log(cut)
 
         assert list(log) == intervals[:closed]
-        assert bool(log.torn) == (
+        assert bool(log.truncated) == (
             length > header and length - (ends[closed - 1] if closed else header) > 0
         )
 
 
-def test_a_log_goes_on_after_a_torn_interval(tmp_path: Path) -> None:
+def test_a_log_goes_on_after_a_truncated_interval(tmp_path: Path) -> None:
     """Wherever a writer was cut off, the next one's intervals count and only those lines do not."""
     path = tmp_path / "a.hlog"
     intervals = logged(path, *SMALL)
@@ -122,10 +122,12 @@ def test_a_log_goes_on_after_a_torn_interval(tmp_path: Path) -> None:
         found = list(log)
         assert found[-1] == intervals[0]
         assert found[:-1] == (intervals if missing == 1 else intervals[:-1])
-        assert [torn.first_line for torn in log.torn] == ([] if missing == 1 else [11])
+        assert [truncated.first_line for truncated in log.truncated] == (
+            [] if missing == 1 else [11]
+        )
 
 
-def test_a_torn_line_that_another_process_wrote_on_is_told_apart(tmp_path: Path) -> None:
+def test_a_truncated_line_that_another_process_wrote_on_is_told_apart(tmp_path: Path) -> None:
     """Two processes append to one file, and one of them is killed in the middle of a line."""
     path = tmp_path / "a.hlog"
     logged(path, SMALL[0])
@@ -137,8 +139,8 @@ def test_a_torn_line_that_another_process_wrote_on_is_told_apart(tmp_path: Path)
     log = read_log(path)
 
     assert [len(interval.series) for interval in log] == [2, 1]
-    assert log.torn == [TruncatedInterval(10, 10)]
-    assert str(log.torn[0]) == "line 10 is of a torn interval and was left out"
+    assert log.truncated == [TruncatedInterval(10, 10)]
+    assert str(log.truncated[0]) == "line 10 is of a truncated interval and was left out"
 
 
 @pytest.mark.parametrize(
@@ -197,7 +199,7 @@ def test_a_log_of_others_is_read_line_by_line(tmp_path: Path) -> None:
         (1_441_812_279_601_000_000, 1_441_812_280_608_000_000, "x"),
         (1_441_812_280_974_000_000, 1_441_812_281_974_000_000, None),
     ]
-    assert log.torn == [TruncatedInterval(8, 8)]
+    assert log.truncated == [TruncatedInterval(8, 8)]
 
 
 def test_logs_put_behind_each_other_are_one(tmp_path: Path) -> None:
@@ -261,7 +263,7 @@ print(path.stat().st_size == size)
 resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
 writer.write(3, 4, {"a": histogram})
 log = read_log(path)
-print([interval.start_epoch_ns for interval in log], log.torn)
+print([interval.start_epoch_ns for interval in log], log.truncated)
 path.unlink()
 path.parent.rmdir()
 """
@@ -298,7 +300,7 @@ def test_a_closed_writer_takes_nothing_more(tmp_path: Path) -> None:
 
 
 def test_a_writer_killed_within_its_first_lines_is_followed_by_another(tmp_path: Path) -> None:
-    """Its header is torn, so the next one writes a whole one."""
+    """Its header is truncated, so the next one writes a whole one."""
     path = tmp_path / "a.hlog"
     intervals = logged(path, SMALL[0])
     whole = path.read_bytes()

@@ -18,9 +18,9 @@ from latspan._segments import Kind, Outcome, Segment, Source
 from latspan._tokens import TokenCounts, TokenSource
 from latspan.report import (
     CallsReport,
-    FeltTable,
     MetricsTable,
     SegmentsTable,
+    SmoothnessTable,
     TokensTable,
     Waterfall,
 )
@@ -173,10 +173,10 @@ def test_colour_adds_no_information(
     assert drawn(report) == Text.from_ansi(file.getvalue()).plain
 
 
-@pytest.mark.parametrize("table", [SegmentsTable, MetricsTable, FeltTable, TokensTable])
+@pytest.mark.parametrize("table", [SegmentsTable, MetricsTable, SmoothnessTable, TokensTable])
 def test_tables_of_an_empty_snapshot_can_be_drawn(
     snapshot_of: TakeSnapshot,
-    table: type[SegmentsTable | MetricsTable | FeltTable | TokensTable],
+    table: type[SegmentsTable | MetricsTable | SmoothnessTable | TokensTable],
 ) -> None:
     """Each table on its own."""
     assert drawn(table(snapshot_of([])))
@@ -187,7 +187,7 @@ def test_the_absence_of_stalls_is_shown(call: MakeCall, snapshot_of: TakeSnapsho
     calm = call([("decode", 30, Source.MEASURED)], gaps_ms=[10, 20])
 
     assert "stalls: none, no gap over 500 ms in 1 request\n" in drawn(
-        FeltTable(snapshot_of([calm, call([("send", 1, Source.MEASURED)])]))
+        SmoothnessTable(snapshot_of([calm, call([("send", 1, Source.MEASURED)])]))
     )
 
 
@@ -202,7 +202,7 @@ def test_felt_speed_is_shown_from_best_to_worst(call: MakeCall, snapshot_of: Tak
     expected = Expectations(reading_ns=80_000_000)
 
     assert (
-        drawn(FeltTable(snapshot_of(calls), expected))
+        drawn(SmoothnessTable(snapshot_of(calls), expected))
         == """\
 felt speed, tokens due after 500 ms, then each 200 ms; read at 12.5/s
                                    n      best    median       worst  source

@@ -86,8 +86,8 @@ def test_slower_scales_every_time() -> None:
 @pytest.mark.parametrize(
     "script",
     [
-        Script.chat(tokens=3, reasoning_tokens=2, tool_call_tokens=1, role_ms=1, dialect="plain"),
-        Script.chat(ending=Ending.ERROR, dialect=ServerFlavor.LLAMA_CPP),
+        Script.chat(tokens=3, reasoning_tokens=2, tool_call_tokens=1, role_ms=1, flavor="plain"),
+        Script.chat(ending=Ending.ERROR, flavor=ServerFlavor.LLAMA_CPP),
         Script.refused(503, retry_after_s=1.5),
     ],
 )

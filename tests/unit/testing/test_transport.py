@@ -146,7 +146,7 @@ async def test_served_requests_record_the_servers_times(client: Client) -> None:
 async def test_a_plain_server_sends_its_headers_immediately(client: Client) -> None:
     """The wait for the headers does not include the queue."""
     await client.post(
-        Script.chat(tokens=1, queue_ms=11, dialect="plain"), net={"network_ns": 2 * MS}
+        Script.chat(tokens=1, queue_ms=11, flavor="plain"), net={"network_ns": 2 * MS}
     )
 
     (served,) = client.served_requests()

@@ -85,12 +85,12 @@ class OpenAIChunks(StreamPayloads):
             "total_tokens": script.prompt_tokens + script.tokens,
             "prompt_tokens_details": read | (written if script.cache_write_tokens else {}),
         }
-        if script.dialect is ServerFlavor.PLAIN:
+        if script.flavor is ServerFlavor.PLAIN:
             usage["completion_tokens_details"] = {"reasoning_tokens": self.reasoning_tokens}
         return {"usage": usage}
 
     def _timings(self, ledger: Ledger) -> dict[str, Any]:
-        if self.script.dialect is not ServerFlavor.LLAMA_CPP or ledger.slot_ns is None:
+        if self.script.flavor is not ServerFlavor.LLAMA_CPP or ledger.slot_ns is None:
             return {}
         tokens = [write.instant_ns for write in ledger.writes if write.piece.bears_token]
         if self.streams:

@@ -59,6 +59,6 @@ class OpenAIChat(OpenAIChunks):
                 call["function"]["name"] = CALL_NAME
             return {"tool_calls": [call]}
         if step.piece is PayloadPart.ROLE:
-            llama = self.script.dialect is ServerFlavor.LLAMA_CPP
+            llama = self.script.flavor is ServerFlavor.LLAMA_CPP
             return {"role": "assistant", "content": None if llama else ""}
         return {}

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 
 from latspan._wire._body import Body
 
-__all__ = ["Answer"]
+__all__ = ["ResponseMetadata"]
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ResponseMetadata:
     """
     Metadata of a response, without its content.
 

@@ -19,7 +19,7 @@ from latspan._operations._context import (
     series_attributes,
     span_attributes,
 )
-from latspan._operations._enclosing import Unit, active_work, current_unit, enclosing_works
+from latspan._operations._enclosing import Scope, active_scope, current_scope, enclosing_scopes
 from latspan._recording import RequestRecord
 from latspan._runtime import Runtime
 from latspan._segments import STAGE_KINDS, Kind, Outcome, SegmentName, Side, Source
@@ -34,11 +34,11 @@ from latspan._spans import (
     segment_spans,
 )
 from latspan._text import text_of
-from latspan._timeline import work_timeline
+from latspan._timeline import scope_timeline
 from latspan._tokens import TokenCounts, TokenSource
 from latspan._wire import server_timing
 
-__all__ = ["NOTHING_MORE", "Known", "LiveWork"]
+__all__ = ["NOTHING_MORE", "Known", "LocalScope"]
 
 
 class Known(NamedTuple):
@@ -60,12 +60,12 @@ class Known(NamedTuple):
 
 
 NOTHING_MORE: Final = Known()
-_NO_REMARKS: Final = Annotations()
+_NO_ANNOTATIONS: Final = Annotations()
 _OVERRULED: Final = frozenset({Outcome.COMPLETED, Outcome.ERROR})
 """Outcomes that an outcome set by the application's code replaces."""
 
 
-class LiveWork:
+class LocalScope:
     """
     A request or a stage that is current in this context until it is ended.
 
@@ -83,6 +83,7 @@ class LiveWork:
     """
 
     __slots__ = (
+        "_annotations",
         "_contents",
         "_entered",
         "_inline",
@@ -91,7 +92,6 @@ class LiveWork:
         "_open",
         "_place",
         "_process",
-        "_remarks",
         "_runtime",
         "_series",
         "_side",
@@ -124,7 +124,7 @@ class LiveWork:
         self._side = side
         self._inline = sink.inline
         self._series = series_attributes(runtime, {})
-        self._remarks: Annotations | None = None
+        self._annotations: Annotations | None = None
         self._started_with: Mapping[str, AttributeValue] = attributes or {}
         if kind is Kind.STAGE and name in STAGE_KINDS:
             # The name is the stage kind, unless the caller's attributes set another one.
@@ -133,15 +133,15 @@ class LiveWork:
         self._process = this_process()
         self.kind = kind
         self.name = name
-        self.outer: Unit | None = active_work()
-        self._contents = Contents(runtime.settle)
+        self.outer: Scope | None = active_scope()
+        self._contents = Contents(runtime.enqueue)
         self.waits: list[Callable[[], None]] = []
         """Functions that end the waits of handoffs not attached yet, called when this ends."""
         self._start_ns = runtime.clock.monotonic_ns() if start_ns is None else start_ns
         self._place = Place(name, self._start_ns)
         if kind is Kind.STAGE:
-            for work in enclosing_works():
-                work.holds_stage(self._place)
+            for work in enclosing_scopes():
+                work.add_stage(self._place)
                 if work.side is Side.SERVER:
                     self._side = Side.SERVER
         self._observation = None if kind is Kind.STAGE else runtime.observe()
@@ -155,9 +155,9 @@ class LiveWork:
         )
         self._entered = self.active() if current else None
 
-    def active(self) -> Entered[Unit | None]:
+    def active(self) -> Entered[Scope | None]:
         """Return a context manager that makes this the innermost scope and its span current."""
-        return Entered(current_unit, self, self._span.context)
+        return Entered(current_scope, self, self._span.context)
 
     @property
     def finished(self) -> bool:
@@ -179,11 +179,11 @@ class LiveWork:
         """Start, monotonic nanoseconds."""
         return self._start_ns
 
-    def holds_call(self, call: Inside) -> None:
+    def add_call(self, call: Inside) -> None:
         """Add a call that is made inside it."""
         self._contents.add_call(call)
 
-    def holds_stage(self, stage: Inside) -> None:
+    def add_stage(self, stage: Inside) -> None:
         """Add a stage inside it."""
         self._contents.add_stage(stage)
 
@@ -194,7 +194,7 @@ class LiveWork:
         If tokens are tracked, the total ends at the last token, because the client waits for
         nothing after it.
         """
-        token_ns = None if self._remarks is None else self._remarks.last_token_ns
+        token_ns = None if self._annotations is None else self._annotations.last_token_ns
         until_ns = self._runtime.clock.monotonic_ns() if token_ns is None else token_ns
         return [*self._contents.stages_ns(), (server_timing.TOTAL, until_ns - self._start_ns)]
 
@@ -204,11 +204,11 @@ class LiveWork:
         return self._runtime
 
     @property
-    def remarks(self) -> Annotations:
+    def annotations(self) -> Annotations:
         """Annotations set while it is open."""
-        if self._remarks is None:
-            self._remarks = Annotations()
-        return self._remarks
+        if self._annotations is None:
+            self._annotations = Annotations()
+        return self._annotations
 
     def leave(self) -> bool:
         """
@@ -250,18 +250,18 @@ class LiveWork:
             return
         ended_ns = self._runtime.clock.monotonic_ns() if done_ns is None else done_ns
         self._place.source, self._place.done_ns = source, ended_ns
-        remarks = self._remarks
-        if remarks is not None:
-            remarks.closed()
+        annotations = self._annotations
+        if annotations is not None:
+            annotations.closed()
         if known.name is not None:
             self.name = text_of(known.name)
             known = known._replace(name=self.name)
-        if known.series or (remarks is not None and remarks.series):
-            said = {} if remarks is None else remarks.series
+        if known.series or (annotations is not None and annotations.series):
+            said = {} if annotations is None else annotations.series
             self._series = series_attributes(self._runtime, {**known.series, **said})
             known = known._replace(series=self._series)
-        if remarks is not None and remarks.outcome is not None and outcome in _OVERRULED:
-            outcome, error_type = remarks.outcome, None
+        if annotations is not None and annotations.outcome is not None and outcome in _OVERRULED:
+            outcome, error_type = annotations.outcome, None
         if self._entered is not None:
             self._entered.leave()
         if self._process is not this_process():
@@ -275,7 +275,7 @@ class LiveWork:
             known,
             # The calls inside are recorded first. If content is read, the worker thread does that,
             # so this must be queued after them.
-            inline=self._inline and not self._runtime.concludes_apart,
+            inline=self._inline and not self._runtime.ends_on_worker,
         )
 
     def _conclude(
@@ -284,7 +284,7 @@ class LiveWork:
         stage_name = self.name if self.kind is Kind.STAGE else None
         calls, stages = self._contents.intervals(done_ns)
         merged = sum(each.merged or 0 for each in (*calls, *stages))
-        work = work_timeline(
+        work = scope_timeline(
             self._start_ns,
             done_ns,
             calls=calls,
@@ -296,14 +296,18 @@ class LiveWork:
         told_ns = dict(self._contents.stages_ns()) if self._runtime.emit_gen_ai_latency else {}
         # Code that still holds this object does not need the calls and stages inside it.
         self._contents.clear()
-        remarks = self._remarks or _NO_REMARKS
-        metrics = {**timeline.metrics, **known.metrics, **remarks.all_metrics(timeline.start_ns)}
+        annotations = self._annotations or _NO_ANNOTATIONS
+        metrics = {
+            **timeline.metrics,
+            **known.metrics,
+            **annotations.all_metrics(timeline.start_ns),
+        }
         told, estimated = metric_attributes(metrics)
         attributes: dict[str, AttributeValue] = {
             **told,
             **({} if not known.series else span_attributes(self.kind, self._series)),
             **known.attributes,
-            **remarks.span_attributes(),
+            **annotations.span_attributes(),
             **interleaved_attributes(work.own, merged=merged > 0),
             semconv.LATSPAN_OUTCOME: outcome.value,
         }
@@ -354,7 +358,7 @@ class LiveWork:
                 duration_ns=timeline.duration_ns,
                 segments=timeline.segments,
                 metrics=metrics,
-                tokens=TokenCounts(output=remarks.output_tokens, source=TokenSource.PROVIDER),
+                tokens=TokenCounts(output=annotations.output_tokens, source=TokenSource.PROVIDER),
                 attributes=self._series,
                 side=self._side,
                 trace_id=identity.trace_id,

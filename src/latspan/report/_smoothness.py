@@ -13,11 +13,11 @@ from latspan._recording import Distribution, Snapshot
 from latspan._segments import Kind
 from latspan._units import NS_PER_MS, NS_PER_S
 from latspan.histogram import values_needed
+from latspan.report._format import count, letters, milliseconds, needs, percent
 from latspan.report._layout import FAINT, MARGIN, aligned, heads, shown, title
 from latspan.report._slow import calls_of
-from latspan.report._words import count, letters, milliseconds, needs, percent
 
-__all__ = ["FeltTable"]
+__all__ = ["SmoothnessTable"]
 
 _LABELS: Final[dict[str, str]] = {
     "time_to_first_visible_token": "until something shows (TTFV)",
@@ -31,7 +31,7 @@ _HIGHER_IS_BETTER: Final = frozenset({"fluidity"})
 
 
 @dataclass(frozen=True, slots=True)
-class FeltTable:
+class SmoothnessTable:
     """
     The best, the median and the worst call by each measure, and a line on stalls.
 

@@ -31,7 +31,7 @@ from latspan._timeline import Attempt, CallObservation, Reads, Timeline, answeri
 from latspan._tokens import TokenCounts, TokenSource
 from latspan._wire import ApiFormat, ChunkKind
 
-__all__ = ["Conclusion", "Ending", "ObservedCall"]
+__all__ = ["CallEnd", "ObservedCall", "TentativeEnd"]
 
 
 class ObservedCall(NamedTuple):
@@ -45,7 +45,7 @@ class ObservedCall(NamedTuple):
         start_ns: Start of the client library's method, monotonic nanoseconds.
         offset_ns: Nanoseconds to add to a monotonic reading to get Unix time.
         server: Host and port of the server, ``None`` if unknown.
-        dialect: API format of the response; ``None`` if the response is not read.
+        api_format: API format of the response; ``None`` if the response is not read.
         choices: Number of choices requested.
         series: Series attributes.
         started_with: Attributes of the span at its start.
@@ -72,7 +72,7 @@ class ObservedCall(NamedTuple):
     start_ns: int
     offset_ns: int
     server: tuple[str, int] | None
-    dialect: ApiFormat | None
+    api_format: ApiFormat | None
     choices: int
     series: Mapping[str, str]
     started_with: Mapping[str, AttributeValue]
@@ -93,10 +93,10 @@ class ObservedCall(NamedTuple):
 
     def said(self) -> ResponseSummary:
         """Return the summary of the response, without its content."""
-        if self.dialect is None:
+        if self.api_format is None:
             return ResponseSummary()
         streamed = self.reads is not None
-        return summarize_response(self.dialect, self.parts, self.headers, streamed=streamed)
+        return summarize_response(self.api_format, self.parts, self.headers, streamed=streamed)
 
     def timeline(self, said: ResponseSummary, outcome: Outcome, done_ns: int) -> Timeline:
         """
@@ -134,11 +134,11 @@ class ObservedCall(NamedTuple):
 
     def with_content(self, said: ResponseSummary) -> ResponseSummary:
         """Return the summary of the response with the content that the configuration captures."""
-        if self.answer is None or self.dialect is None or self.dialect.content is None:
+        if self.answer is None or self.api_format is None or self.api_format.content is None:
             return said
         return with_content(
             said,
-            self.dialect.content,
+            self.api_format.content,
             request=self.request,
             answer=self.answer,
             runtime=self.runtime,
@@ -147,7 +147,7 @@ class ObservedCall(NamedTuple):
         )
 
 
-class Ending(NamedTuple):
+class TentativeEnd(NamedTuple):
     """
     End of a call whose caller has stopped reading, valid unless reading resumes.
 
@@ -164,7 +164,7 @@ class Ending(NamedTuple):
     last_read: tuple[int, int] | None
 
 
-class Conclusion:
+class CallEnd:
     """
     Final outcome and timeline of a call, determined from its response.
 
@@ -278,12 +278,12 @@ class Conclusion:
 
     def _emit_event(self, attributes: Mapping[str, AttributeValue]) -> None:
         observed = self._observed
-        emit, dialect = observed.runtime.emit, observed.dialect
+        emit, api_format = observed.runtime.emit, observed.api_format
         # Only the instrumentation that records the call in the conventions' metrics emits its
         # event.
-        if emit is None or dialect is None or not observed.convention_metrics:
+        if emit is None or api_format is None or not observed.convention_metrics:
             return
-        if dialect.operation in INFERENCES:
+        if api_format.operation in INFERENCES:
             emit(
                 semconv.EVENT_INFERENCE_DETAILS,
                 self.timeline.done_ns + observed.offset_ns,

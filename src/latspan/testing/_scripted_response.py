@@ -24,7 +24,7 @@ from latspan.testing._payloads import (
 from latspan.testing._script import Ending, PayloadPart, Script, ServerFlavor, Step
 from latspan.testing._served import Ledger
 
-__all__ = ["Answer", "Farewell", "Frame", "Rotation", "encode_json", "refuse"]
+__all__ = ["Farewell", "Frame", "Rotation", "ScriptedResponse", "encode_json", "refuse"]
 
 _OK: Final = 200
 _EVENT_STREAM: Final = {"content-type": "text/event-stream", "transfer-encoding": "chunked"}
@@ -104,7 +104,7 @@ class Rotation:
         return script
 
 
-class Answer:
+class ScriptedResponse:
     """
     Response of a script to one request; its frames are rendered in order, each once.
 
@@ -154,7 +154,7 @@ class Answer:
     @property
     def greeting(self) -> tuple[Frame, ...]:
         """Frames that are written as soon as the request is accepted, whatever the queue."""
-        if self._stream is not None and self._script.dialect is ServerFlavor.PLAIN:
+        if self._stream is not None and self._script.flavor is ServerFlavor.PLAIN:
             return (Frame(0, (Part(0, PayloadPart.HEADERS),)),)
         return ()
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 from latspan._instrument import ServerRequest, ServerTimingHeader, handle_internal_errors
 from latspan_asgi._headers import as_text
 
-__all__ = ["Answer"]
+__all__ = ["TrackedResponse"]
 
 Message = MutableMapping[str, Any]
 
@@ -18,7 +18,7 @@ _EVENT_ENDS: Final = (b"\n\n", b"\r\r", b"\r\n\r\n")
 """Blank lines, which end an event according to the specification of event streams."""
 
 
-class Answer:
+class TrackedResponse:
     """
     The response to one request.
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from latspan._segments import Segment, Source
-from latspan._timeline import Interval, WorkTimeline, work_timeline
+from latspan._timeline import ChildInterval, WorkTimeline, scope_timeline
 
 
 def _names(work: WorkTimeline) -> list[tuple[str, int]]:
@@ -17,13 +17,13 @@ def _own(work: WorkTimeline) -> list[tuple[str, int]]:
     return [(segment.name, segment.duration_ns) for segment in work.own]
 
 
-def _call(start: int, done: int, *segments: Segment) -> Interval:
-    return Interval("chat m", start, done, segments or (Segment("decode", 0, done - start),))
+def _call(start: int, done: int, *segments: Segment) -> ChildInterval:
+    return ChildInterval("chat m", start, done, segments or (Segment("decode", 0, done - start),))
 
 
 def test_one_call_divides_the_applications_time_in_two() -> None:
     """``prepare`` is before the call, ``postprocess`` after it."""
-    timeline = work_timeline(
+    timeline = scope_timeline(
         0, 100, calls=[_call(30, 80, Segment("queue", 0, 20), Segment("decode", 20, 50))]
     )
     assert _names(timeline) == [
@@ -36,7 +36,7 @@ def test_one_call_divides_the_applications_time_in_two() -> None:
 
 def test_only_the_last_call_shows_its_segments() -> None:
     """Earlier calls are one segment each; the user waited for the last one."""
-    timeline = work_timeline(0, 100, calls=[_call(10, 30), _call(40, 90)])
+    timeline = scope_timeline(0, 100, calls=[_call(10, 30), _call(40, 90)])
     assert _names(timeline) == [
         ("prepare", 10),
         ("call", 20),
@@ -48,7 +48,7 @@ def test_only_the_last_call_shows_its_segments() -> None:
 
 def test_overlapping_calls_are_counted_once() -> None:
     """The union of concurrent calls is counted, and the last call's own segments have priority."""
-    timeline = work_timeline(0, 100, calls=[_call(10, 95), _call(20, 60), _call(30, 80)])
+    timeline = scope_timeline(0, 100, calls=[_call(10, 95), _call(20, 60), _call(30, 80)])
     assert _names(timeline) == [
         ("prepare", 10),
         ("call", 20),
@@ -60,11 +60,11 @@ def test_overlapping_calls_are_counted_once() -> None:
 
 def test_stages_take_time_of_the_application_but_not_of_calls() -> None:
     """The innermost stage has the time; inside a call, the call has it."""
-    timeline = work_timeline(
+    timeline = scope_timeline(
         0,
         100,
         calls=[_call(50, 90)],
-        stages=[Interval("retrieve", 10, 60), Interval("rerank", 20, 30)],
+        stages=[ChildInterval("retrieve", 10, 60), ChildInterval("rerank", 20, 30)],
     )
     assert _names(timeline) == [
         ("prepare", 10),
@@ -78,18 +78,18 @@ def test_stages_take_time_of_the_application_but_not_of_calls() -> None:
 
 def test_the_time_of_a_request_without_a_call_is_unattributed() -> None:
     """No measurement explains it."""
-    timeline = work_timeline(0, 100, stages=[Interval("retrieve", 10, 60)])
+    timeline = scope_timeline(0, 100, stages=[ChildInterval("retrieve", 10, 60)])
     assert _names(timeline) == [("unattributed", 10), ("retrieve", 50), ("unattributed", 40)]
     assert timeline.timeline.segments[0].source is Source.UNKNOWN
 
 
 def test_a_stage_has_its_own_time_under_its_own_name() -> None:
     """Calls and stages inside it keep their own names."""
-    timeline = work_timeline(
+    timeline = scope_timeline(
         0,
         100,
         calls=[_call(50, 90)],
-        stages=[Interval("rerank", 20, 30)],
+        stages=[ChildInterval("rerank", 20, 30)],
         own_name="retrieve",
     )
     assert _names(timeline) == [
@@ -103,14 +103,14 @@ def test_a_stage_has_its_own_time_under_its_own_name() -> None:
 
 def test_a_request_reports_only_time_outside_its_calls_and_stages() -> None:
     """A call reports its own ``prepare``, although the request has a segment of the same name."""
-    timeline = work_timeline(
+    timeline = scope_timeline(
         0,
         100,
         calls=[
             _call(20, 30),
             _call(40, 80, Segment("prepare", 0, 5), Segment("decode", 5, 40)),
         ],
-        stages=[Interval("retrieve", 0, 10)],
+        stages=[ChildInterval("retrieve", 0, 10)],
     )
     assert _names(timeline) == [
         ("retrieve", 10),
@@ -131,11 +131,11 @@ def test_a_request_reports_only_time_outside_its_calls_and_stages() -> None:
 
 def test_a_stage_reports_only_its_own_time() -> None:
     """Calls and stages inside it report their own."""
-    timeline = work_timeline(
+    timeline = scope_timeline(
         0,
         100,
         calls=[_call(50, 90), _call(10, 15)],
-        stages=[Interval("rerank", 20, 30)],
+        stages=[ChildInterval("rerank", 20, 30)],
         own_name="retrieve",
     )
     assert {name for name, _ in _own(timeline)} == {"retrieve"}
@@ -144,21 +144,23 @@ def test_a_stage_reports_only_its_own_time() -> None:
 
 def test_a_stage_keeps_its_own_time_next_to_an_inner_stage_of_the_same_name() -> None:
     """The inner stage reports the time assigned to it; the outer one reports the rest."""
-    timeline = work_timeline(0, 100, stages=[Interval("retrieve", 20, 50)], own_name="retrieve")
+    timeline = scope_timeline(
+        0, 100, stages=[ChildInterval("retrieve", 20, 50)], own_name="retrieve"
+    )
     assert _names(timeline) == [("retrieve", 20), ("retrieve", 30), ("retrieve", 50)]
     assert _own(timeline) == [("retrieve", 20), ("retrieve", 50)]
 
 
 def test_a_request_reports_its_time_next_to_stages_with_segment_names() -> None:
     """Stages named ``prepare``, ``call`` or ``postprocess`` do not take time away from it."""
-    timeline = work_timeline(
+    timeline = scope_timeline(
         0,
         100,
         calls=[_call(20, 30), _call(40, 80)],
         stages=[
-            Interval("prepare", 5, 15),
-            Interval("call", 32, 36),
-            Interval("postprocess", 85, 90),
+            ChildInterval("prepare", 5, 15),
+            ChildInterval("call", 32, 36),
+            ChildInterval("postprocess", 85, 90),
         ],
     )
     assert sum(length for _, length in _names(timeline)) == 100
@@ -175,14 +177,14 @@ def test_a_request_reports_its_time_next_to_stages_with_segment_names() -> None:
 
 def test_a_stage_named_call_reports_only_its_own_time() -> None:
     """Calls inside it report their own."""
-    timeline = work_timeline(0, 100, calls=[_call(20, 30), _call(40, 80)], own_name="call")
+    timeline = scope_timeline(0, 100, calls=[_call(20, 30), _call(40, 80)], own_name="call")
     assert _own(timeline) == [("call", 20), ("call", 10), ("call", 20)]
 
 
 def test_adjacent_stages_of_one_name_are_one_interval() -> None:
     """There is no time of the request between them."""
-    timeline = work_timeline(
-        0, 100, stages=[Interval("retrieve", 0, 40), Interval("retrieve", 40, 70)]
+    timeline = scope_timeline(
+        0, 100, stages=[ChildInterval("retrieve", 0, 40), ChildInterval("retrieve", 40, 70)]
     )
     assert _names(timeline) == [("retrieve", 70), ("unattributed", 30)]
     assert _own(timeline) == [("unattributed", 30)]
@@ -190,23 +192,25 @@ def test_adjacent_stages_of_one_name_are_one_interval() -> None:
 
 def test_the_inner_of_two_stages_that_start_together_has_the_time() -> None:
     """The clock may not advance between two starts; the later one is the inner stage."""
-    timeline = work_timeline(
-        0, 100, stages=[Interval("retrieve", 0, 60), Interval("rerank", 0, 20)]
+    timeline = scope_timeline(
+        0, 100, stages=[ChildInterval("retrieve", 0, 60), ChildInterval("rerank", 0, 20)]
     )
     assert _names(timeline) == [("rerank", 20), ("retrieve", 40), ("unattributed", 40)]
 
 
 def test_a_call_that_outlives_its_request_is_cut_at_the_requests_end() -> None:
     """Its own segments are not known yet."""
-    timeline = work_timeline(0, 100, calls=[Interval("chat m", 40, 100)])
+    timeline = scope_timeline(0, 100, calls=[ChildInterval("chat m", 40, 100)])
     assert _names(timeline) == [("prepare", 40), ("call", 60)]
 
 
 def test_the_earliest_visible_token_of_any_call_counts_for_the_request() -> None:
     """The user saw it first, whichever call it came from."""
-    early = Interval("chat m", 10, 30, first_visible_ns=25)
-    late = Interval("chat m", 40, 90, first_visible_ns=70, first_visible_source=Source.ESTIMATED)
-    metric = work_timeline(5, 100, calls=[late, early]).timeline.metrics[
+    early = ChildInterval("chat m", 10, 30, first_visible_ns=25)
+    late = ChildInterval(
+        "chat m", 40, 90, first_visible_ns=70, first_visible_source=Source.ESTIMATED
+    )
+    metric = scope_timeline(5, 100, calls=[late, early]).timeline.metrics[
         "time_to_first_visible_token"
     ]
     assert metric.value == 20
@@ -215,7 +219,7 @@ def test_the_earliest_visible_token_of_any_call_counts_for_the_request() -> None
 
 _instants = st.integers(-20, 200)
 _intervals = st.builds(
-    Interval,
+    ChildInterval,
     name=st.sampled_from(["retrieve", "prepare", "call", "safety"]),
     start_ns=_instants,
     done_ns=_instants,
@@ -237,12 +241,12 @@ _any_unit = given(
 def test_segments_tile_the_duration_for_any_contents(
     start: int,
     done: int,
-    calls: list[Interval],
-    stages: list[Interval],
+    calls: list[ChildInterval],
+    stages: list[ChildInterval],
     own_name: str | None,
 ) -> None:
     """In any order and overlap: no gap, no overlap in the result, no lost nanosecond."""
-    timeline = work_timeline(start, done, calls=calls, stages=stages, own_name=own_name).timeline
+    timeline = scope_timeline(start, done, calls=calls, stages=stages, own_name=own_name).timeline
     edge = 0
     for segment in timeline.segments:
         assert segment.start_ns == edge
@@ -255,14 +259,14 @@ def test_segments_tile_the_duration_for_any_contents(
 def test_own_time_is_the_time_not_covered_by_calls_or_stages(
     start: int,
     done: int,
-    calls: list[Interval],
-    stages: list[Interval],
+    calls: list[ChildInterval],
+    stages: list[ChildInterval],
     own_name: str | None,
 ) -> None:
     """With any names; checked nanosecond by nanosecond."""
-    work = work_timeline(start, done, calls=calls, stages=stages, own_name=own_name)
+    work = scope_timeline(start, done, calls=calls, stages=stages, own_name=own_name)
 
-    def covered(instant_ns: int, intervals: list[Interval]) -> bool:
+    def covered(instant_ns: int, intervals: list[ChildInterval]) -> bool:
         return any(each.start_ns <= instant_ns < each.done_ns for each in intervals)
 
     uncovered = sum(not covered(each, [*calls, *stages]) for each in range(start, done))

@@ -16,7 +16,7 @@ from latspan._timeline._constants import (
     SERVER_WAIT,
 )
 
-__all__ = ["NO_EVIDENCE", "Fitted", "Part", "Stage"]
+__all__ = ["NO_EVIDENCE", "Part", "Reconciled", "Stage"]
 
 Part = tuple[str, Source, int]
 """A segment's name, its source, and its length in nanoseconds."""
@@ -24,7 +24,7 @@ Stage = tuple[str, int]
 """A segment's name, and its length in nanoseconds as a server reported it."""
 
 
-class Fitted(NamedTuple):
+class Reconciled(NamedTuple):
     """
     Combined content of the reports that fit, and the systems of those that do not.
 
@@ -92,4 +92,4 @@ class Fitted(NamedTuple):
         ]
 
 
-NO_EVIDENCE: Final = Fitted()
+NO_EVIDENCE: Final = Reconciled()

@@ -16,10 +16,10 @@ from latspan._timeline._constants import (
     SERVER_REPORTED,
     SERVER_WAIT,
 )
-from latspan._timeline._fitted import NO_EVIDENCE, Fitted, Part, Stage
+from latspan._timeline._reconciled import NO_EVIDENCE, Part, Reconciled, Stage
 from latspan._units import NS_PER_MS
 
-__all__ = ["Observed", "fit", "fits"]
+__all__ = ["Observed", "fits", "reconcile"]
 
 _SLACK_NS: Final = 5 * NS_PER_MS
 _SLACK_DIVISOR: Final = 100
@@ -53,7 +53,7 @@ class Observed(NamedTuple):
         return self.first_ns if self.headers_ns is None else min(self.headers_ns, self.first_ns)
 
 
-def fit(reports: Sequence[ReportedTimings], seen: Observed) -> Fitted:
+def reconcile(reports: Sequence[ReportedTimings], seen: Observed) -> Reconciled:
     """
     Place reported times into the intervals they belong to.
 
@@ -73,12 +73,12 @@ def fit(reports: Sequence[ReportedTimings], seen: Observed) -> Fitted:
     """
     if not reports:
         return NO_EVIDENCE
-    told = _Told(seen)
+    told = _Reports(seen)
     rejected = [report.system for report in reversed(reports) if not told.takes(report)]
-    return told.fitted(tuple(reversed(rejected)))
+    return told.reconciled(tuple(reversed(rejected)))
 
 
-class _Told:
+class _Reports:
     """
     Combined times of the reports that can all be true, added from the inside out.
 
@@ -150,8 +150,8 @@ class _Told:
         self._front_untold |= report.front_untold
         return True
 
-    def fitted(self, rejected: tuple[str, ...]) -> Fitted:
-        """Return the fitted result of the added reports."""
+    def reconciled(self, rejected: tuple[str, ...]) -> Reconciled:
+        """Return the reconciled result of the added reports."""
         seen, stages, decode_ns, rest_ns = self._seen, self._stages, self._decode_ns, self._rest_ns
         early_ns = 0
         if seen.streamed and decode_ns is not None:
@@ -162,7 +162,7 @@ class _Told:
         if not seen.streamed:
             if rest_ns:
                 stages = [(SERVER_WAIT, rest_ns), *stages]
-            return Fitted(first, stages, covers=rest_ns is not None, rejected=rejected)
+            return Reconciled(first, stages, covers=rest_ns is not None, rejected=rejected)
         told = dict(stages)
         if rest_ns and fits(self._before_ns + rest_ns, seen.sending_ns, seen.first_ns):
             stages = [(SERVER_WAIT, rest_ns), *stages]
@@ -175,7 +175,7 @@ class _Told:
             and (rest_ns is None or rest_ns <= _SLACK_NS)
         )
         front_untold = rest_ns is None and self._front_untold
-        return Fitted(first, stages, decode_ns, covers, early_ns, front_untold, rejected)
+        return Reconciled(first, stages, decode_ns, covers, early_ns, front_untold, rejected)
 
     def _first(self, headers_ns: int | None, early_ns: int) -> list[Part]:
         """Return the parts before all stages."""

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from latspan.testing._answer import Farewell, Rotation
 from latspan.testing._script import Ending, PayloadPart, Script, Step
+from latspan.testing._scripted_response import Farewell, Rotation
 from support.answers import Played, play
 
 MS = 1_000_000
@@ -35,7 +35,7 @@ def test_a_stream_ends_with_a_finish_chunk_and_the_end_mark() -> None:
 
 def test_chunks_have_openais_shape() -> None:
     """Every event has the same ID, object, time and model."""
-    played = _play(Script.chat(tokens=1, dialect="plain"), stream=True)
+    played = _play(Script.chat(tokens=1, flavor="plain"), stream=True)
 
     stamp = {"id": "chatcmpl-7", "object": "chat.completion.chunk", "created": 1, "model": "m"}
     role, text, finish = played.events
@@ -92,7 +92,7 @@ def test_timings_are_the_actual_ones_not_the_planned_ones() -> None:
 
 def test_a_plain_server_reports_no_timings() -> None:
     """Its headers are sent before the queue, and no chunk has timings."""
-    script = Script.chat(tokens=1, queue_ms=50, dialect="plain")
+    script = Script.chat(tokens=1, queue_ms=50, flavor="plain")
     played = _play(script, stream=True, stream_options={"include_usage": True})
 
     assert [part.piece for part in played.answer.greeting[0].parts] == [PayloadPart.HEADERS]

@@ -10,11 +10,11 @@ from latspan._metrics import MetricValue
 from latspan._segments import Segment, SegmentName, Source
 from latspan._timeline._segment_builder import Tiling, Timeline
 
-__all__ = ["Interval", "WorkTimeline", "innermost", "last_of", "states", "work_timeline"]
+__all__ = ["ChildInterval", "WorkTimeline", "innermost", "last_of", "scope_timeline", "states"]
 
 
 @dataclass(frozen=True, slots=True)
-class Interval:
+class ChildInterval:
     """
     A call or a stage inside a unit of work. Instants are monotonic nanoseconds.
 
@@ -57,12 +57,12 @@ class WorkTimeline:
     own: tuple[Segment, ...]
 
 
-def work_timeline(
+def scope_timeline(
     start_ns: int,
     done_ns: int,
     *,
-    calls: Sequence[Interval] = (),
-    stages: Sequence[Interval] = (),
+    calls: Sequence[ChildInterval] = (),
+    stages: Sequence[ChildInterval] = (),
     own_name: str | None = None,
     own_source: Source = Source.MEASURED,
 ) -> WorkTimeline:
@@ -154,7 +154,7 @@ class _Piece:
     own: bool
 
 
-def _opened(call: Interval, end_ns: int, *, own: bool) -> Iterator[_Piece]:
+def _opened(call: ChildInterval, end_ns: int, *, own: bool) -> Iterator[_Piece]:
     """Yield a call's own segments up to ``end_ns``; the time they do not cover is ``call``."""
     for segment in call.segments:
         edge_ns = min(call.start_ns + segment.end_ns, end_ns)
@@ -165,8 +165,8 @@ def _opened(call: Interval, end_ns: int, *, own: bool) -> Iterator[_Piece]:
 def _sweep(
     begin_ns: int,
     end_ns: int,
-    calls: Sequence[Interval],
-    stages: Sequence[Interval],
+    calls: Sequence[ChildInterval],
+    stages: Sequence[ChildInterval],
     in_call: _Piece,
     otherwise: _Piece,
 ) -> Iterator[_Piece]:
@@ -185,20 +185,20 @@ def _sweep(
             yield replace(otherwise, end_ns=edge_ns)
 
 
-def last_of(calls: Iterable[Interval]) -> Interval | None:
+def last_of(calls: Iterable[ChildInterval]) -> ChildInterval | None:
     """Return the call that began last, if there was one; merged calls are earlier ones."""
     whole = (call for call in calls if call.merged is None)
     return max(whole, key=lambda call: call.start_ns, default=None)
 
 
-def innermost(stages: Sequence[Interval]) -> Interval:
+def innermost(stages: Sequence[ChildInterval]) -> ChildInterval:
     """Return the stage that began last; if several began at one instant, the one opened last."""
     return max(reversed(stages), key=lambda stage: stage.start_ns)
 
 
 def states(
-    begin_ns: int, end_ns: int, calls: Iterable[Interval], stages: Iterable[Interval]
-) -> Iterator[tuple[int, bool, Sequence[Interval]]]:
+    begin_ns: int, end_ns: int, calls: Iterable[ChildInterval], stages: Iterable[ChildInterval]
+) -> Iterator[tuple[int, bool, Sequence[ChildInterval]]]:
     """
     Yield each instant at which something begins or ends, and what was running up to it.
 
@@ -212,7 +212,7 @@ def states(
         The instant, whether a call ran, and the open stages; the list is valid until the next
         step.
     """
-    edges: list[tuple[int, int, Interval | None]] = []
+    edges: list[tuple[int, int, ChildInterval | None]] = []
     for call in calls:
         if call.start_ns < call.done_ns:
             edges += [(call.start_ns, 1, None), (call.done_ns, -1, None)]
@@ -222,7 +222,7 @@ def states(
     edges.sort(key=lambda edge: edge[0])
     edges.append((end_ns, 0, None))
     running = 0
-    inside: list[Interval] = []
+    inside: list[ChildInterval] = []
     for instant_ns, step, stage in edges:
         edge_ns = min(instant_ns, end_ns)
         # Two edges at the same instant enclose no time, and must not split what lies around them.
