@@ -28,8 +28,18 @@ hint: if this is meant, run .venv/bin/python scripts/public_api.py write
 # Shown by the kind of the line instead.
 TOLD_OTHERWISE = frozenset({"classmethod", "overload", "property", "staticmethod"})
 
-# What a class may define for itself alone.
-INTERNAL = frozenset({"__slots__", "__match_args__", "__post_init__"})
+# Members that only Python and rich call.
+INTERNAL = frozenset(
+    {
+        "__copy__",
+        "__deepcopy__",
+        "__match_args__",
+        "__post_init__",
+        "__reduce__",
+        "__rich_console__",
+        "__slots__",
+    }
+)
 
 
 def public_api(root: Path) -> list[str]:
@@ -45,17 +55,32 @@ def public_api(root: Path) -> list[str]:
         )
     ]
     loader.resolve_aliases(implicit=True)
-    return [line for package in packages for line in of_module(package)]
+    listed: dict[str, str] = {}
+    return [line for package in packages for line in of_module(package, listed)]
 
 
-def of_module(module: griffe.Object | griffe.Alias) -> Iterator[str]:
-    """Yield the lines of a module and of the public modules inside it."""
+def of_module(module: griffe.Object | griffe.Alias, listed: dict[str, str]) -> Iterator[str]:
+    """
+    Yield the lines of a module and of the public modules inside it.
+
+    Args:
+        module: The module.
+        listed: Public names of the classes that are listed already, by the path of the definition;
+            such a class is not listed again. Classes of the module are added.
+    """
     yield f"module {module.path}"
     for name in exported(module):
-        yield from of_name(f"{module.path}.{name}", module.members[name])
+        path, found = f"{module.path}.{name}", module.members[name]
+        target = found.final_target if isinstance(found, griffe.Alias) else found
+        if first := listed.get(target.path):
+            yield f"class {path} is {first}"
+            continue
+        if target.is_class:
+            listed[target.path] = path
+        yield from of_name(path, found)
     for name, inner in sorted(module.modules.items()):
         if not (name.startswith("_") or inner.is_alias):
-            yield from of_module(inner)
+            yield from of_module(inner, listed)
 
 
 def exported(module: griffe.Object | griffe.Alias) -> list[str]:
@@ -165,8 +190,9 @@ def fields_of(cls: griffe.Class, bases: list[str]) -> dict[str, str]:
 
 def inherited(path: str, name: str, cls: griffe.Class) -> list[list[str]]:
     """Return how the base classes that are public themselves list the member ``name``."""
+    at = f"{path}.{name}"
     return [
-        list(of_name(f"{path}.{name}", base.all_members[name]))
+        [line.removeprefix("@abstractmethod ") for line in of_name(at, base.all_members[name])]
         for base in cls.mro()
         if not base.name.startswith("_") and name in base.all_members
     ]

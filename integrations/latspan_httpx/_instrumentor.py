@@ -12,21 +12,21 @@ __all__ = ["HTTPX2Instrumentor", "HTTPXInstrumentor"]
 
 class _TransportInstrumentor(Instrumentor):
     library: ClassVar[str]
-    core: ClassVar[str]
-    official: ClassVar[str]
+    _core: ClassVar[str]
+    _official: ClassVar[str]
 
     def patch(self, patches: Patches) -> None:
         """Patch the calls from a client to its transport and from a transport to a pool."""
         from latspan_httpx import _bodies, _pools, _transport
 
         module = import_module(self.library)
-        patches.wrap(module.Client, "_send_single_request", _transport.send(self.official))
+        patches.wrap(module.Client, "_send_single_request", _transport.send(self._official))
         patches.wrap(
             module.AsyncClient,
             "_send_single_request",
-            _transport.send_async(self.official, self.core),
+            _transport.send_async(self._official, self._core),
         )
-        _pools.patch_pools(patches, import_module(self.core))
+        _pools.patch_pools(patches, import_module(self._core))
         _bodies.patch_bodies(patches, module)
 
     def warmer(self, client: Any, url: str | None, timeout_s: float) -> Warmer | None:
@@ -44,8 +44,8 @@ class HTTPXInstrumentor(_TransportInstrumentor):
 
     requires = ("httpx >= 0.27, < 1",)
     library = "httpx"
-    core = "httpcore"
-    official = "HTTPXClientInstrumentor"
+    _core = "httpcore"
+    _official = "HTTPXClientInstrumentor"
 
 
 class HTTPX2Instrumentor(_TransportInstrumentor):
@@ -53,5 +53,5 @@ class HTTPX2Instrumentor(_TransportInstrumentor):
 
     requires = ("httpx2 >= 2, < 3",)
     library = "httpx2"
-    core = "httpcore2"
-    official = "HTTPX2ClientInstrumentor"
+    _core = "httpcore2"
+    _official = "HTTPX2ClientInstrumentor"

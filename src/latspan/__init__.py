@@ -13,6 +13,7 @@ from latspan._version import __version__
 
 if TYPE_CHECKING:
     from latspan._instrument import (
+        ScopeManager,
         WarmupResult,
         attributes,
         auto_instrument,
@@ -21,9 +22,20 @@ if TYPE_CHECKING:
         uninstrument,
         warm,
     )
-    from latspan._recording import Distribution, Snapshot, read_snapshots, write_interval
+    from latspan._recording import (
+        Distribution,
+        Exemplar,
+        Series,
+        SeriesKey,
+        Snapshot,
+        Subject,
+        read_snapshots,
+        write_interval,
+    )
     from latspan._sdk import Config, configure, force_flush, shutdown, snapshot
+    from latspan._segments import Kind, Source
     from latspan._stages import (
+        Degradation,
         Handoff,
         annotate,
         attach,
@@ -34,14 +46,27 @@ if TYPE_CHECKING:
         stage,
         track_tokens,
     )
+    from latspan._tokens import TokenSource
+    from latspan._units import MetricUnit, TimeUnit
     from latspan.errors import LatspanError
 
 __all__ = [
     "Config",
+    "Degradation",
     "Distribution",
+    "Exemplar",
     "Handoff",
+    "Kind",
     "LatspanError",
+    "MetricUnit",
+    "ScopeManager",
+    "Series",
+    "SeriesKey",
     "Snapshot",
+    "Source",
+    "Subject",
+    "TimeUnit",
+    "TokenSource",
     "WarmupResult",
     "__version__",
     "annotate",
@@ -67,32 +92,43 @@ __all__ = [
 ]
 
 _HOMES: Final = {
-    "write_interval": "latspan._recording",
-    "read_snapshots": "latspan._recording",
-    "WarmupResult": "latspan._instrument",
-    "Snapshot": "latspan._recording",
-    "Distribution": "latspan._recording",
     "Config": "latspan._sdk",
+    "Degradation": "latspan._stages",
+    "Distribution": "latspan._recording",
+    "Exemplar": "latspan._recording",
     "Handoff": "latspan._stages",
+    "Kind": "latspan._segments",
     "LatspanError": "latspan.errors",
+    "MetricUnit": "latspan._units",
+    "ScopeManager": "latspan._instrument",
+    "Series": "latspan._recording",
+    "SeriesKey": "latspan._recording",
+    "Snapshot": "latspan._recording",
+    "Source": "latspan._segments",
+    "Subject": "latspan._recording",
+    "TimeUnit": "latspan._units",
+    "TokenSource": "latspan._tokens",
+    "WarmupResult": "latspan._instrument",
+    "annotate": "latspan._stages",
+    "attach": "latspan._stages",
     "attributes": "latspan._instrument",
     "auto_instrument": "latspan._instrument",
     "batch": "latspan._stages",
-    "handoff": "latspan._stages",
     "configure": "latspan._sdk",
-    "mark_degraded": "latspan._stages",
-    "annotate": "latspan._stages",
     "force_flush": "latspan._sdk",
-    "track_tokens": "latspan._stages",
+    "handoff": "latspan._stages",
+    "mark_degraded": "latspan._stages",
     "mark_rejected": "latspan._stages",
+    "read_snapshots": "latspan._recording",
     "request": "latspan._instrument",
-    "attach": "latspan._stages",
     "shutdown": "latspan._sdk",
     "snapshot": "latspan._sdk",
     "stage": "latspan._stages",
     "traced": "latspan._instrument",
+    "track_tokens": "latspan._stages",
     "uninstrument": "latspan._instrument",
     "warm": "latspan._instrument",
+    "write_interval": "latspan._recording",
 }
 
 __getattr__ = lazy_getattr(__name__, _HOMES)

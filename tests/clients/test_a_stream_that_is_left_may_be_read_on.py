@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import latspan
+from latspan import _runtime
 from latspan._operations import ModelCall, settle_left_calls
 from latspan._recording import RequestRecord
 from latspan._segments import Outcome
@@ -172,16 +173,19 @@ def test_a_stream_that_was_left_long_ago_is_counted_with_the_next_interval(
     driver: Driver, seen: Captured
 ) -> None:
     """One that was left just now may still be read on."""
+    runtime = _runtime.current()
+    assert runtime is not None
+    recorder = runtime.recorder
 
     async def program(client: Any) -> None:
         stream = await driver.create(client, stream=True)
         await driver.read(stream, _leave)
         driver.clock.advance(59_000 * MS)
         settle_left_calls(60_000 * MS)
-        assert seen.recorder.snapshot().records == ()
+        assert recorder.snapshot().records == ()
         driver.clock.advance(1_000 * MS)
         settle_left_calls(60_000 * MS)
-        assert len(seen.recorder.snapshot().records) == 1
+        assert len(recorder.snapshot().records) == 1
         await driver.close(stream)
 
     driver.run(driver.transport(SCRIPT), program)

@@ -487,5 +487,5 @@ def test_a_handle_that_is_resumed_for_ever_stays_small(server: Server) -> None:
             server.clock.advance(2 * MS)
         told = carried.server_timing()
     assert told == "prefill;dur=10000.000, tokenize;dur=2.000"
-    unit: Any = carried._unit  # pyright: ignore[reportPrivateUsage]
-    assert len(unit._contents._stages) <= KEPT_ONE_BY_ONE
+    scope: Any = carried._scope  # pyright: ignore[reportPrivateUsage]
+    assert len(scope._contents._stages) <= KEPT_ONE_BY_ONE

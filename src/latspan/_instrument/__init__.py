@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from latspan._instrument._decorators import ScopeManager
+from latspan._instrument._decorators import ScopeManager, scope_entering
 from latspan._instrument._discovery import (
     Integration,
     IntegrationStatus,
@@ -51,8 +51,14 @@ if TYPE_CHECKING:
         patch_request_builder,
     )
     from latspan._instrument._instrumentor import Instrumentor
-    from latspan._instrument._method_wrappers import MethodWrappers, unless_inside, with_names
-    from latspan._instrument._patching import Patches
+    from latspan._instrument._method_wrappers import (
+        CallFactory,
+        MethodWrappers,
+        RequestRewriter,
+        unless_inside,
+        with_names,
+    )
+    from latspan._instrument._patching import Patches, Wrapper
     from latspan._instrument._served import ServerRequest
     from latspan._instrument._server_address import body_asked, port_of, sent_request, server_of
     from latspan._instrument._stream_classes import (
@@ -70,6 +76,7 @@ __all__ = [
     "Attempt",
     "BodyTracker",
     "Call",
+    "CallFactory",
     "Exchange",
     "Instrumentor",
     "Integration",
@@ -77,6 +84,7 @@ __all__ = [
     "MethodWrappers",
     "OperationScope",
     "Patches",
+    "RequestRewriter",
     "ScopeManager",
     "SentRequest",
     "ServerRequest",
@@ -85,6 +93,7 @@ __all__ = [
     "UnderlyingClient",
     "Warmer",
     "WarmupResult",
+    "Wrapper",
     "aclosing_of",
     "active_call",
     "aiter_tracked",
@@ -116,6 +125,7 @@ __all__ = [
     "patch_stream_wrappers",
     "port_of",
     "request",
+    "scope_entering",
     "sent_request",
     "server_of",
     "traced",
@@ -131,28 +141,33 @@ __all__ = [
 # and an application that only decorates its own functions needs none of those until it is
 # configured.
 _FOR_INTEGRATIONS = {
-    "MethodWrappers": "_method_wrappers",
-    "BODIES_ARE_FOLLOWED": "_bodies",
     "Attempt": "_hooks",
+    "BODIES_ARE_FOLLOWED": "_bodies",
     "BodyTracker": "_bodies",
-    "UnderlyingClient": "_warmer",
     "Call": "_call",
+    "CallFactory": "_method_wrappers",
     "Exchange": "_exchange",
     "Instrumentor": "_instrumentor",
+    "MethodWrappers": "_method_wrappers",
     "Patches": "_patching",
+    "RequestRewriter": "_method_wrappers",
     "SentRequest": "_hooks",
     "ServerRequest": "_served",
     "ServerTimingHeader": "_timings",
-    "WarmupResult": "_warm",
-    "Warmer": "_warmer",
     "StreamTracker": "_streams",
+    "UnderlyingClient": "_warmer",
+    "Warmer": "_warmer",
+    "WarmupResult": "_warm",
+    "Wrapper": "_patching",
+    "aclosing_of": "_close_hooks",
     "active_call": "_hooks",
     "aiter_tracked": "_streams",
     "aiter_tracked_body": "_body_iterators",
     "asks_for_usage": "_hooks",
     "body_asked": "_server_address",
     "body_tracker": "_bodies",
-    "track_stream": "_stream_classes",
+    "closing_of": "_close_hooks",
+    "impersonate": "_coroutines",
     "inside": "_hooks",
     "is_excluded": "_excluded_urls",
     "is_instrumented": "_coexistence",
@@ -163,15 +178,13 @@ _FOR_INTEGRATIONS = {
     "patch_request_builder": "_hooks",
     "patch_stream_classes": "_stream_classes",
     "patch_stream_wrappers": "_stream_classes",
+    "port_of": "_server_address",
     "sent_request": "_server_address",
     "server_of": "_server_address",
-    "aclosing_of": "_close_hooks",
-    "closing_of": "_close_hooks",
-    "port_of": "_server_address",
-    "impersonate": "_coroutines",
-    "warm": "_warm",
     "track_body": "_bodies",
+    "track_stream": "_stream_classes",
     "unless_inside": "_method_wrappers",
+    "warm": "_warm",
     "with_names": "_method_wrappers",
 }
 

@@ -10,10 +10,9 @@ from contextvars import ContextVar, Token
 from types import TracebackType
 from typing import Any, Final, Generic, ParamSpec, Protocol, TypeVar, cast
 
-__all__ = ["Run", "ScopeManager", "wrapped"]
+__all__ = ["Run", "ScopeManager", "scope_entering", "wrapped"]
 
 _T = TypeVar("_T")
-_V = TypeVar("_V")
 _T_co = TypeVar("_T_co", covariant=True)
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -95,16 +94,6 @@ class ScopeManager(Generic[_T]):
         self._begin = begin
         self._open: list[_Entry[_T]] = []
 
-    @staticmethod
-    def of(current: Callable[[], AbstractContextManager[_V]]) -> ScopeManager[_V]:
-        """
-        Return a scope that enters a context manager.
-
-        Args:
-            current: Returns a new context manager for each block and each step of a generator.
-        """
-        return ScopeManager(lambda: _Steps(current))
-
     def __call__(self, function: Callable[_P, _R]) -> Callable[_P, _R]:
         return wrapped(function, self._begin)
 
@@ -137,6 +126,16 @@ class ScopeManager(Generic[_T]):
         # It was entered in another context, and the open entries do not record which one: take
         # the latest.
         return self._open.pop()
+
+
+def scope_entering(current: Callable[[], AbstractContextManager[_T]]) -> ScopeManager[_T]:
+    """
+    Return a scope that enters a context manager.
+
+    Args:
+        current: Returns a new context manager for each block and each step of a generator.
+    """
+    return ScopeManager(lambda: _Steps(current))
 
 
 Begin = Callable[[], Run[Any] | None]

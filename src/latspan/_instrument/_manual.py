@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 from latspan import _runtime
-from latspan._instrument._decorators import ScopeManager
+from latspan._instrument._decorators import ScopeManager, scope_entering
 from latspan._instrument._outcomes import error_type_of, outcome_of
 from latspan._segments import Kind, Outcome
 from latspan._text import text_of
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["OperationScope", "attributes", "request"]
 
 
-def request(name: str) -> OperationScope:
+def request(name: str) -> ScopeManager[None]:
     """
     Open one user-visible unit of work: ``with latspan.request("answer a question"):``.
 
@@ -65,7 +65,7 @@ def attributes(
         "tenant": tenant,
     }
     given = {name: text_of(value) for name, value in said.items() if value is not None}
-    return ScopeManager.of(functools.partial(with_attributes, given))
+    return scope_entering(functools.partial(with_attributes, given))
 
 
 class OperationScope(ScopeManager[None]):

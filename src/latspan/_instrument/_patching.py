@@ -21,7 +21,7 @@ import wrapt
 from latspan._instrument._coroutines import as_coroutine_function
 from latspan.errors import InstrumentationError
 
-__all__ = ["Patches", "when_imported"]
+__all__ = ["Patches", "Wrapper", "when_imported"]
 
 _ABSENT = object()
 

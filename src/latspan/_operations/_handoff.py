@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from typing import Any, Final
 from urllib.parse import quote, unquote
 
@@ -27,10 +27,10 @@ from latspan._timeline import ChildInterval, fits
 from latspan._units import from_unit
 from latspan._wire import server_timing
 
-__all__ = ["Handoff"]
+__all__ = ["Handoff", "handoff_here", "resumed"]
 
 _SIDE: Final = "latspan-side"
-_SAID: Final = {
+_ATTRIBUTE_HEADERS: Final = {
     name: f"latspan-{name.replace('_', '-')}"
     for name in ("inference_path", "route", "traffic_class", "tenant")
 }
@@ -39,32 +39,65 @@ _SAID: Final = {
 
 class Handoff:
     """
-    An open scope and its attributes, for the thread, task or process that continues it.
+    An open request or stage and its attributes, for the place that continues it.
 
-    It can be pickled. :meth:`headers` and :meth:`received` convert it to and from text.
+    :func:`latspan.handoff` returns one for another thread, task or process. It can be pickled.
 
     Args:
-        unit: Innermost open scope, if any.
-        around: OpenTelemetry context of the scope.
-        said: Attributes of requests in that context.
-        waits: Name of the stage that lasts until it is attached; ``None`` for no such stage.
+        headers: Result of :meth:`headers` in another process, possibly among other headers, in any
+            letter case. Values that are not text are ignored.
     """
 
-    __slots__ = ("_around", "_away", "_carried_ns", "_process", "_said", "_unit", "_waiting")
+    __slots__ = (
+        "_attributes",
+        "_carried_ns",
+        "_context",
+        "_is_away",
+        "_process",
+        "_scope",
+        "_waiting",
+    )
 
-    def __init__(
+    def __init__(self, headers: Mapping[str, str]) -> None:
+        with _runtime.handle_internal_errors("the headers of a unit of work"):
+            # The headers come from a message and may be of any type.
+            given: Mapping[Any, Any] = headers if hasattr(headers, "items") else {}
+            found = {
+                name.lower(): value
+                for name, value in given.items()
+                if isinstance(name, str) and isinstance(value, str)
+            }
+            attributes = {
+                name: unquote(found[header])
+                for name, header in _ATTRIBUTE_HEADERS.items()
+                if header in found
+            }
+            side = Side.CLIENT if found.get(_SIDE) == Side.CLIENT.value else Side.SERVER
+            self._carry(RemoteScope(side), propagate.extract(found, Context()), attributes)
+            return
+        self._carry(RemoteScope(Side.SERVER), Context(), {})
+
+    def _carry(
         self,
-        unit: Scope | None,
+        scope: Scope | None,
         around: Context,
-        said: Mapping[str, str],
-        *,
+        attributes: Mapping[str, str],
         waits: str | None = None,
     ) -> None:
-        self._unit = unit
-        self._around = around
-        self._said = said
+        """
+        Carry a scope.
+
+        Args:
+            scope: Innermost open scope, if any.
+            around: OpenTelemetry context of the scope.
+            attributes: Attributes of requests in that context.
+            waits: Name of the stage that lasts until it is attached; ``None`` for no such stage.
+        """
+        self._scope = scope
+        self._context = around
+        self._attributes = attributes
         self._process = this_process()
-        self._away = False
+        self._is_away = False
         self._carried_ns = 0
         # In a list so that only one thread can end it.
         self._waiting: list[str] = []
@@ -72,52 +105,23 @@ class Handoff:
         if waits is not None and runtime is not None:
             self._carried_ns = runtime.clock.monotonic_ns()
             self._waiting.append(waits)
-            request = _request_around(unit)
+            request = _request_around(scope)
             if request is not None:
                 request.waits.append(self._dropped)
 
-    @classmethod
-    def here(cls, waits: str | None = None) -> Handoff:
-        """Return a handoff of the innermost open scope of this context."""
-        return cls(active_scope(), context.get_current(), ambient_attributes(), waits=waits)
-
-    @classmethod
-    def received(cls, headers: Mapping[str, str]) -> Handoff:
-        """
-        Return the handoff that another process sent.
-
-        Args:
-            headers: Result of :meth:`headers`, possibly among others, in any letter case. Values
-                that are not text are ignored.
-        """
-        with _runtime.handle_internal_errors("the headers of a unit of work"):
-            # The headers come from a message and may be of any type.
-            told: Mapping[Any, Any] = headers if hasattr(headers, "items") else {}
-            found = {
-                name.lower(): value
-                for name, value in told.items()
-                if isinstance(name, str) and isinstance(value, str)
-            }
-            said = {
-                name: unquote(found[header]) for name, header in _SAID.items() if header in found
-            }
-            side = Side.CLIENT if found.get(_SIDE) == Side.CLIENT.value else Side.SERVER
-            return cls(RemoteScope(side), propagate.extract(found, Context()), said)
-        return cls(RemoteScope(Side.SERVER), Context(), {})
-
     def headers(self) -> dict[str, str]:
         """Return the handoff as text by name, names in lower case, for a message or a request."""
-        self._away = True
+        self._is_away = True
         carried: dict[str, str] = {}
         with _runtime.handle_internal_errors("the headers of a unit of work"):
-            propagate.inject(carried, self._around)
-            for name, value in self._said.items():
-                carried[_SAID[name]] = quote(value, errors="replace")
-        carried[_SIDE] = (Side.CLIENT if self._unit is None else self._unit.side).value
+            propagate.inject(carried, self._context)
+            for name, value in self._attributes.items():
+                carried[_ATTRIBUTE_HEADERS[name]] = quote(value, errors="replace")
+        carried[_SIDE] = (Side.CLIENT if self._scope is None else self._scope.side).value
         return carried
 
     def __reduce__(self) -> tuple[Callable[[Mapping[str, str]], Handoff], tuple[dict[str, str]]]:
-        return Handoff.received, (self.headers(),)
+        return Handoff, (self.headers(),)
 
     def __copy__(self) -> Handoff:
         return self
@@ -126,13 +130,15 @@ class Handoff:
         return self
 
     @contextmanager
-    def resumed(self) -> Generator[Handoff]:
+    def _resumed(self) -> Generator[Handoff]:
         """Enter the context of the scope for the length of the block; this ends the wait."""
         with ExitStack() as inside:
             with _runtime.handle_internal_errors("going on with a unit of work"):
                 if self._process is not this_process():
                     # A forked child has a copy of the object, but the scope belongs to the parent.
-                    self._unit = RemoteScope(Side.CLIENT if self._unit is None else self._unit.side)
+                    self._scope = RemoteScope(
+                        Side.CLIENT if self._scope is None else self._scope.side
+                    )
                     self._process = this_process()
                     self._waiting.clear()
                 inside.enter_context(self._entered())
@@ -141,20 +147,20 @@ class Handoff:
 
     @contextmanager
     def _entered(self) -> Generator[None]:
-        unit, around = self._unit, self._around
-        while unit is not None and unit.finished:
-            unit = unit.outer
-        if unit is not self._unit and isinstance(unit, LocalScope):
+        scope, around = self._scope, self._context
+        while scope is not None and scope.finished:
+            scope = scope.outer
+        if scope is not self._scope and isinstance(scope, LocalScope):
             # The handoff was created in a stage that has ended; what follows is not part of it.
-            around = trace.set_span_in_context(unit.span, around)
+            around = trace.set_span_in_context(scope.span, around)
         # A generator may be closed in another context than the one in which it was started.
-        with only_said(self._said), Entered(current_scope, unit, around):
+        with only_said(self._attributes), Entered(current_scope, scope, around):
             yield
 
     def server_timing(self) -> str:
         """Return the stages that have ended, in the format of the ``Server-Timing`` header."""
         with _runtime.handle_internal_errors("the stages of a unit of work"):
-            return "" if self._unit is None else server_timing.written(self._unit.took_ns())
+            return "" if self._scope is None else server_timing.written(self._scope.took_ns())
         return ""
 
     def merge_remote(self, header: str) -> None:
@@ -184,7 +190,7 @@ class Handoff:
         negative = any(duration_ns < 0 for _, duration_ns in took)
         if negative or not fits(took_ns, self._carried_ns, now_ns):
             self._waiting.clear()
-            request = _request_around(self._unit)
+            request = _request_around(self._scope)
             if request is not None:
                 request.annotations.metrics["evidence_rejected"] = MetricValue(1)
             return
@@ -202,7 +208,7 @@ class Handoff:
 
     def _dropped(self) -> None:
         """End the wait if the request ended and the handoff was not attached in this process."""
-        if self._away:
+        if self._is_away:
             # Another process may have attached it; the length of that wait is unknown here.
             self._waiting.clear()
             return
@@ -226,7 +232,7 @@ class Handoff:
             name = self._waiting.pop()
         except IndexError:
             return False
-        request = _request_around(self._unit)
+        request = _request_around(self._scope)
         if request is not None:
             with suppress(ValueError):
                 # Otherwise a request with many handoffs would hold each of them until its end.
@@ -243,8 +249,37 @@ class Handoff:
         return True
 
 
-def _request_around(unit: Scope | None) -> LocalScope | None:
-    """Return the request around ``unit``, which outlives its stages, if it is of this process."""
-    while isinstance(unit, LocalScope) and unit.kind is Kind.STAGE and unit.outer is not None:
-        unit = unit.outer
-    return unit if isinstance(unit, LocalScope) else None
+class _HandoffHere(Handoff):
+    """
+    Handoff of the innermost open scope of this context.
+
+    Args:
+        waits: Name of the stage that lasts until it is attached; ``None`` for no such stage.
+    """
+
+    __slots__ = ()
+
+    def __init__(self, waits: str | None) -> None:
+        self._carry(active_scope(), context.get_current(), ambient_attributes(), waits)
+
+
+def handoff_here(waits: str | None = None) -> Handoff:
+    """
+    Return a handoff of the innermost open scope of this context.
+
+    Args:
+        waits: Name of the stage that lasts until it is attached; ``None`` for no such stage.
+    """
+    return _HandoffHere(waits)
+
+
+def resumed(carried: Handoff) -> AbstractContextManager[Handoff]:
+    """Enter the context of the scope for the length of the block; this ends the wait."""
+    return carried._resumed()  # pyright: ignore[reportPrivateUsage] - not for users
+
+
+def _request_around(scope: Scope | None) -> LocalScope | None:
+    """Return the request around ``scope``, which outlives its stages, if it is of this process."""
+    while isinstance(scope, LocalScope) and scope.kind is Kind.STAGE and scope.outer is not None:
+        scope = scope.outer
+    return scope if isinstance(scope, LocalScope) else None

@@ -14,12 +14,13 @@ from latspan._stages._stage import stage
 
 if TYPE_CHECKING:
     from latspan._operations import Handoff
-    from latspan._stages._annotations import annotate, mark_degraded, mark_rejected
+    from latspan._stages._annotations import Degradation, annotate, mark_degraded, mark_rejected
     from latspan._stages._batch import batch
     from latspan._stages._handoff import attach, handoff
     from latspan._stages._track_tokens import track_tokens
 
 __all__ = [
+    "Degradation",
     "Handoff",
     "annotate",
     "attach",
@@ -33,14 +34,15 @@ __all__ = [
 
 # An application that only uses stages does not need these modules until latspan is configured.
 _FETCHED = {
+    "Degradation": "_annotations",
     "Handoff": "_handoff",
+    "annotate": "_annotations",
+    "attach": "_handoff",
     "batch": "_batch",
     "handoff": "_handoff",
     "mark_degraded": "_annotations",
-    "annotate": "_annotations",
-    "track_tokens": "_track_tokens",
     "mark_rejected": "_annotations",
-    "attach": "_handoff",
+    "track_tokens": "_track_tokens",
 }
 
 __getattr__ = lazy_getattr(__name__, _FETCHED)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from latspan import _runtime, semconv
 from latspan._instrument import ScopeManager, error_type_of, outcome_of
-from latspan._operations import Handoff, LocalScope
+from latspan._operations import Handoff, LocalScope, resumed
 from latspan._segments import Kind, Outcome
 from latspan._stages._stage import kind_of
 
@@ -61,7 +61,7 @@ def _begin(
             said[semconv.LATSPAN_BATCH_WINDOW] = float(window_s)
         begun_ns = runtime.clock.monotonic_ns()
         for carried in requests:
-            with carried.resumed():
+            with resumed(carried):
                 stages.append(
                     LocalScope(
                         runtime,

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
-from latspan._instrument import ScopeManager
-from latspan._operations import Handoff
+from latspan._instrument import ScopeManager, scope_entering
+from latspan._operations import Handoff, handoff_here, resumed
 
 __all__ = ["Handoff", "attach", "handoff"]
 
@@ -21,7 +22,7 @@ def handoff(*, waits: str | None = "queue") -> Handoff:
         waits: Stage of the request until the other place attaches it. ``None`` if the code here
             goes on working.
     """
-    return Handoff.here(waits)
+    return handoff_here(waits)
 
 
 def attach(carried: Handoff | Mapping[str, str]) -> ScopeManager[Handoff]:
@@ -40,5 +41,5 @@ def attach(carried: Handoff | Mapping[str, str]) -> ScopeManager[Handoff]:
         :meth:`Handoff.server_timing` returns the stages done here to the process that sent it.
     """
     if not isinstance(carried, Handoff):
-        carried = Handoff.received(carried)
-    return ScopeManager.of(carried.resumed)
+        carried = Handoff(carried)
+    return scope_entering(partial(resumed, carried))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from latspan import semconv
-from latspan._instrument import OperationScope
+from latspan._instrument import OperationScope, ScopeManager
 from latspan._segments import STAGE_KINDS, Kind
 from latspan.errors import UnknownNameError
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["kind_of", "stage"]
 
 
-def stage(name: str, *, kind: str | None = None) -> OperationScope:
+def stage(name: str, *, kind: str | None = None) -> ScopeManager[None]:
     """
     Name a part of the work: ``with latspan.stage("retrieve"):``, or ``@latspan.stage("tokenize")``.
 

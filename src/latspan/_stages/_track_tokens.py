@@ -7,7 +7,7 @@ from typing import Any, TypeVar, overload
 
 from latspan import _runtime
 from latspan._instrument import error_type_of, outcome_of
-from latspan._operations import Generation, Handoff, LocalScope
+from latspan._operations import Generation, LocalScope, handoff_here, resumed
 from latspan._runtime import Runtime
 from latspan._segments import Kind, Outcome, Stage
 from latspan._stages._annotations import annotations_here
@@ -73,7 +73,7 @@ class _Following:
         self._now = runtime.clock.monotonic_ns
         self._stages = stages
         # The reader of the tokens may run in another context.
-        self._handoff = Handoff.here()
+        self._handoff = handoff_here()
         self._generation = Generation(self._now())
         annotations = annotations_here()
         if annotations is not None:
@@ -133,7 +133,7 @@ class _Following:
             return
         with (
             _runtime.handle_internal_errors("a stage of an answer's tokens"),
-            self._handoff.resumed(),
+            resumed(self._handoff),
         ):
             LocalScope(
                 self._runtime,

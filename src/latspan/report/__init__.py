@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Final
 
+from latspan._metrics import DEFAULT_EXPECTATIONS, Expectations
 from latspan.report._json import DEMO_SCHEMA, demo_document
 from latspan.report._rich import needs_rich
 
@@ -20,8 +21,10 @@ if TYPE_CHECKING:
     from latspan.report._waterfall import Waterfall
 
 __all__ = [
+    "DEFAULT_EXPECTATIONS",
     "DEMO_SCHEMA",
     "CallsReport",
+    "Expectations",
     "MetricsTable",
     "SegmentsTable",
     "SmoothnessTable",

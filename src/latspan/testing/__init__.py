@@ -12,11 +12,15 @@ from typing import TYPE_CHECKING, Final
 from latspan._lazy import lazy_getattr
 
 if TYPE_CHECKING:
-    from latspan._clock import ManualClock
+    from latspan._clock import Clock, ManualClock
+    from latspan._metrics import MetricValue
     from latspan._recording import RequestRecord
+    from latspan._segments import Segment, SegmentTotal, Side
+    from latspan._tokens import TokenCounts
     from latspan.testing._capture import Captured, capture
     from latspan.testing._fixture import LatspanCapture
     from latspan.testing._llama import LlamaServer
+    from latspan.testing._llama_log import LogLine
     from latspan.testing._script import Ending, PayloadPart, Script, ServerFlavor, Step
     from latspan.testing._served import ServedRequest, WriteRecord
     from latspan.testing._server import ScriptedServer
@@ -25,17 +29,24 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Captured",
+    "Clock",
     "Ending",
     "LatspanCapture",
     "LlamaServer",
+    "LogLine",
     "ManualClock",
+    "MetricValue",
     "PayloadPart",
     "RequestRecord",
     "Script",
     "ScriptedServer",
+    "Segment",
+    "SegmentTotal",
     "ServedRequest",
     "ServerFlavor",
+    "Side",
     "Step",
+    "TokenCounts",
     "WriteRecord",
     "capture",
     "scripted_transport",
@@ -43,18 +54,25 @@ __all__ = [
 ]
 
 _HOMES: Final = {
-    "LatspanCapture": "_fixture",
-    "ManualClock": "latspan._clock",
-    "RequestRecord": "latspan._recording",
     "Captured": "_capture",
-    "ServerFlavor": "_script",
+    "Clock": "latspan._clock",
     "Ending": "_script",
+    "LatspanCapture": "_fixture",
     "LlamaServer": "_llama",
+    "LogLine": "_llama_log",
+    "ManualClock": "latspan._clock",
+    "MetricValue": "latspan._metrics",
     "PayloadPart": "_script",
+    "RequestRecord": "latspan._recording",
     "Script": "_script",
     "ScriptedServer": "_server",
+    "Segment": "latspan._segments",
+    "SegmentTotal": "latspan._segments",
     "ServedRequest": "_served",
+    "ServerFlavor": "_script",
+    "Side": "latspan._segments",
     "Step": "_script",
+    "TokenCounts": "latspan._tokens",
     "WriteRecord": "_served",
     "capture": "_capture",
     "scripted_transport": "_transport",

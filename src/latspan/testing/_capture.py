@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator
+from collections.abc import Callable, Collection, Generator, Iterable
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 from opentelemetry.sdk.resources import Resource
@@ -27,23 +26,29 @@ raises_bugs: bool = False
 """Whether latspan's own bugs are raised; only latspan's own tests switch it on."""
 
 
-@dataclass(frozen=True, slots=True)
 class Captured:
     """
     Data recorded inside :func:`capture`.
 
     Args:
-        recorder: Receives finished requests with their records.
-        exporter: Receives finished spans.
+        take_snapshot: Returns the snapshot of everything recorded.
+        finished_spans: Returns all spans that have ended.
     """
 
-    recorder: Recorder
-    exporter: InMemorySpanExporter
+    __slots__ = ("_finished_spans", "_take_snapshot")
+
+    def __init__(
+        self,
+        take_snapshot: Callable[[], Snapshot],
+        finished_spans: Callable[[], Iterable[ReadableSpan]],
+    ) -> None:
+        self._take_snapshot = take_snapshot
+        self._finished_spans = finished_spans
 
     def snapshot(self) -> Snapshot:
         """Return the histograms of everything recorded so far."""
         settle_left_calls()
-        return self.recorder.snapshot()
+        return self._take_snapshot()
 
     @property
     def records(self) -> tuple[RequestRecord, ...]:
@@ -54,7 +59,7 @@ class Captured:
     def spans(self) -> tuple[ReadableSpan, ...]:
         """Every finished span so far; children come before their parent."""
         settle_left_calls()
-        return tuple(self.exporter.get_finished_spans())
+        return tuple(self._finished_spans())
 
     def spans_as_dict(
         self, *, times: bool = True, attributes: Collection[str] | None = None
@@ -93,4 +98,4 @@ def capture(
         strict=raises_bugs,
     )
     with _runtime.overridden(runtime):
-        yield Captured(recorder, exporter)
+        yield Captured(recorder.snapshot, exporter.get_finished_spans)

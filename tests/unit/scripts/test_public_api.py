@@ -64,11 +64,16 @@ class Colour(IntEnum):
 """
 
 GATES = """
+from abc import abstractmethod
+
 class Gate:
+    @abstractmethod
+    def open(self) -> None: ...
     def lock(self) -> None: ...
     def swing(self) -> None: ...
 
 class Wicket(Gate):
+    def open(self) -> None: ...
     def swing(self, far: bool) -> None: ...
 """
 
@@ -182,7 +187,17 @@ def test_a_member_is_listed_where_it_is_defined(repository: Path) -> None:
     held = (repository / "docs/reference/public-api.txt").read_text()
     assert "latspan.gates.Gate.lock()" in held
     assert "latspan.gates.Wicket.lock" not in held
+    assert "latspan.gates.Wicket.open" not in held
     assert "latspan.gates.Wicket.swing(far: bool)" in held
+
+
+def test_a_class_with_two_public_names_is_listed_once(repository: Path) -> None:
+    reexport = 'from latspan._inner import Door\n\n__all__ = ["Door"]\n'
+    (repository / "src/latspan/porch.py").write_text(reexport)
+    assert public_api(repository, "write").returncode == 0
+    held = (repository / "docs/reference/public-api.txt").read_text()
+    assert "class latspan.porch.Door is latspan.Door\n" in held
+    assert "latspan.porch.Door.area" not in held
 
 
 def test_a_changed_constant_of_emitted_data_is_reported(repository: Path) -> None:
