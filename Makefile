@@ -118,7 +118,7 @@ demo: $(READY) ## Start a model server, send it chats, show where their time wen
 .PHONY: test
 test: $(READY) $(OLDEST_READY) $(READY_BESIDE) ## Run every test, and those of the clients with old ones too
 	@$(if $(OLDEST_READY),,echo 'the oldest clients need Python 3.11: their suite is left out')
-	@$(BIN)/python scripts/run_tests.py --alone $(if $(JOBS),--jobs $(JOBS)) \
+	@$(BIN)/python scripts/run_tests.py --alone --cover $(BIN)/python $(if $(JOBS),--jobs $(JOBS)) \
 		$(BIN)/python tests/behaviour%3 $(OLDEST_SUITE) $(VENV_BESIDE)/bin/python tests/clients,tests/beside \
 		$(BIN)/python tests/clients $(BIN)/python tests/unit \
 		$(BIN)/python tests/faults,tests/servers,tests/backends,tests/gateways,tests/interop -- $(ARGS)
@@ -168,10 +168,17 @@ check-api: $(READY)
 	@$(BIN)/python scripts/public_api.py check
 
 check-changelog: $(READY)
-	@$(BIN)/python scripts/changelog.py check
+	@$(BIN)/python scripts/changelog.py
 
 check-language: $(READY)
 	@$(BIN)/python scripts/language.py check
+
+.PHONY: changelog hooks
+changelog: $(READY) ## Show the section of the next release, made of the changelog's fragments
+	@$(BIN)/towncrier build --draft --version unreleased
+
+hooks: $(READY) ## Run the fast checks at each commit, with pre-commit
+	@$(BIN)/pre-commit install
 
 .PHONY: bench
 bench: $(READY) ## Measure what latspan costs, with the yardstick of this machine

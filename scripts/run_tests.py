@@ -2,7 +2,8 @@
 """
 Run suites of tests in several environments, several at a time, and print their sum last.
 
-``run_tests.py [--jobs N] [--alone] PYTHON FOLDER[,FOLDER...] [...] -- [PYTEST ARGUMENT ...]``
+``run_tests.py [--jobs N] [--alone] [--cover PYTHON] PYTHON FOLDER[,FOLDER...] [...]
+-- [PYTEST ARGUMENT ...]``
 
 A suite is what one pytest process runs: some folders, with the interpreter of one environment.
 ``FOLDER%2`` deals the test files of a folder out to two suites. At most N suites run at once, in
@@ -13,6 +14,10 @@ Tests that measure milliseconds need the machine to themselves. With ``--alone``
 without them, and each environment runs them at the end, one suite after the other. The variable
 ``LATSPAN_TESTS`` is ``together`` or ``alone`` then: see ``tests/conftest.py``.
 
+With ``--cover PYTHON`` the suites of that interpreter record the branch coverage of the package;
+those of tests that run alone do not, because it slows the code. The coverage is printed, and the
+run fails if it is below the floor in ``pyproject.toml``, unless arguments select tests.
+
 The last line has the form ``12 passed, 0 failed, 3 skipped``. A test that cannot be set up or torn
 down counts as failed, and so does a suite that ends before its tests; an expected failure counts as
 skipped. The exit status is 0 only if that of every suite is 0.
@@ -22,6 +27,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -39,6 +45,8 @@ if TYPE_CHECKING:
     from types import FrameType
 
 NO_TESTS_COLLECTED = 5
+COVERAGE = Path("build/coverage")
+BELOW_FLOOR = 2
 
 Phase = Literal["together", "alone"] | None
 
@@ -120,10 +128,12 @@ class Runner:
 
     Args:
         arguments: Passed on to every pytest.
+        covered: Interpreter whose suites record coverage, if any.
     """
 
-    def __init__(self, arguments: Sequence[str]) -> None:
+    def __init__(self, arguments: Sequence[str], covered: str | None = None) -> None:
         self._arguments = list(arguments)
+        self._covered = covered
         self._children: set[subprocess.Popen[bytes]] = set()
         self._lock = threading.Lock()
         self._interrupted = False
@@ -135,7 +145,9 @@ class Runner:
         with tempfile.TemporaryDirectory() as scratch:
             report, log = Path(scratch, "report.xml"), Path(scratch, "output")
             tests = suite.files or suite.folders
-            command = [suite.python, "-m", "pytest", *tests, f"--junit-xml={report}"]
+            records = suite.python == self._covered and suite.phase != "alone"
+            coverage = ["-m", "coverage", "run"] if records else []
+            command = [suite.python, *coverage, "-m", "pytest", *tests, f"--junit-xml={report}"]
             with log.open("wb") as output:
                 status = self._run([*command, *self._arguments], suite.phase, output.fileno())
             counts = counts_in(report)
@@ -174,6 +186,34 @@ class Runner:
         with self._lock:
             for child in self._children:
                 child.send_signal(signal.SIGINT)
+
+
+def coverage_of(python: str, *, has_floor: bool) -> bool:
+    """
+    Print the branch coverage of the suites that have run.
+
+    Args:
+        python: Interpreter that recorded it.
+        has_floor: Whether the coverage must reach ``fail_under``.
+
+    Returns:
+        Whether it could be computed, and reaches its floor if it has one.
+    """
+    if not any(COVERAGE.glob("data.*")):
+        return True
+    floor = [] if has_floor else ["--fail-under=0"]
+    combine = [python, "-m", "coverage", "combine", "--quiet"]
+    combined = subprocess.run(combine, check=False)  # noqa: S603
+    shown = subprocess.run(  # noqa: S603
+        [python, "-m", "coverage", "report", "--format=total", "--precision=1", *floor],
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    _print(f"\nbranch coverage: {shown.stdout.strip() or shown.stderr.strip()} %\n")
+    if shown.returncode == BELOW_FLOOR:
+        _print(f"this is below the floor in pyproject.toml: see {python} -m coverage report\n")
+    return combined.returncode == shown.returncode == 0
 
 
 def dealt(python: str, named: str, phase: Phase) -> list[Suite]:
@@ -223,9 +263,13 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--jobs", type=int, default=(os.cpu_count() or 1) + 1, metavar="N")
     parser.add_argument("--alone", action="store_true")
+    parser.add_argument("--cover", metavar="PYTHON")
     parser.add_argument("suites", nargs="+", metavar="PYTHON FOLDER[,FOLDER...]")
     options = parser.parse_args(arguments[:split])
-    runner = Runner(arguments[split + 1 :])
+    runner = Runner(arguments[split + 1 :], options.cover)
+    if options.cover:
+        shutil.rmtree(COVERAGE, ignore_errors=True)
+        COVERAGE.mkdir(parents=True)
     phase: Phase = "together" if options.alone else None
     named = list(zip(options.suites[::2], options.suites[1::2], strict=True))
     together = [suite for python, folders in named for suite in dealt(python, folders, phase)]
@@ -243,6 +287,9 @@ def main(arguments: list[str]) -> int:
     except KeyboardInterrupt:
         sys.stderr.write("interrupted\n")
         return 128 + signal.SIGINT
+    if options.cover:
+        selects = bool(arguments[split + 1 :])
+        well = coverage_of(options.cover, has_floor=well and not selects) and well
     _print(f"\nall suites took {time.monotonic() - began:.0f} s\n{total}\n")
     return 0 if well else 1
 

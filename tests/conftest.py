@@ -5,7 +5,8 @@ from __future__ import annotations
 import gc
 import os
 import signal
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Callable, Generator, Sequence
 from statistics import median
 
 import pytest
@@ -71,6 +72,20 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         (kept if runs_alone is (phase == "alone") else left_out).append(item)
     items[:] = kept
     config.hook.pytest_deselected(items=left_out)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
+    """Record no coverage during a test with the marker ``repetitive``, which it would slow."""
+    coverage = sys.modules.get("coverage")
+    recording = None if coverage is None else coverage.Coverage.current()
+    if recording is None or item.get_closest_marker("repetitive") is None:
+        return (yield)
+    recording.stop()
+    try:
+        return (yield)
+    finally:
+        recording.start()
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

@@ -8,6 +8,7 @@ therefore measures inside `when_still`. The check does not depend on the measure
 
 from __future__ import annotations
 
+import math
 import subprocess
 import sys
 import time
@@ -25,6 +26,8 @@ _GAP_NS: Final = 200_000
 """Two readings of the clock are 0.1 µs apart, unless another program ran in between."""
 _STILL: Final = 0.1
 """Maximum share for other programs: a median tolerates at most half of its requests being late."""
+_RECENT_S: Final = 0.2
+"""A look at the end of one measurement counts for the start of the next, if it is this recent."""
 _LOOKS: Final = 10
 _TAKES: Final = 4
 
@@ -48,7 +51,12 @@ def when_still(take: Callable[[], Taken]) -> Taken:
     return _skip(shares)
 
 
+_last_still_s = -math.inf
+
+
 def _await_stillness(shares: list[float]) -> None:
+    if time.monotonic() - _last_still_s < _RECENT_S:
+        return
     for _ in range(_LOOKS):
         if _look(shares):
             return
@@ -57,8 +65,11 @@ def _await_stillness(shares: list[float]) -> None:
 
 def _look(shares: list[float]) -> bool:
     """Record the share of time that other programs take now; return whether it is small."""
+    global _last_still_s
     shares.append(_share_taken())
-    return shares[-1] <= _STILL
+    is_still = shares[-1] <= _STILL
+    _last_still_s = time.monotonic() if is_still else -math.inf
+    return is_still
 
 
 def _skip(shares: list[float]) -> NoReturn:

@@ -144,3 +144,22 @@ def test_a_decision_has_its_parts(path: Path) -> None:
     headings = re.findall(r"^## (.+)$", path.read_text(encoding="utf-8"), re.MULTILINE)
 
     assert headings == ["Context", "Decision", "Consequences"]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        path
+        for path in (*sorted(ROOT.glob("*.md")), *sorted(DOCS.rglob("*.md")))
+        if path.parent.name != "changelog.d"
+    ],
+    ids=lambda path: str(path.relative_to(ROOT)),
+)
+def test_a_line_of_prose_has_at_most_120_columns(path: Path) -> None:
+    """Tables, code and headings may be longer, and fragments have one sentence per line."""
+    text = re.sub(
+        r"^ *```.*?^ *```", "", path.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL
+    )
+    prose = (line for line in text.splitlines() if not line.startswith(("|", "#", "<", "    ")))
+
+    assert [line for line in prose if len(line) > 120 and " " in line[:120].strip()] == []

@@ -29,7 +29,7 @@ _LIMIT_ON_THE_WAY_MS: Final = 5.0
 """With TLS and a slow resolver both ends compute, and share the machine's cores for it."""
 
 # Each longer than the limit, so that one which is missing fails; no longer than it must be.
-_PLAN: Final[dict[str, Any]] = {"tokens": 6, "queue_ms": 4, "prefill_ms": 4, "gap_ms": 3}
+_PLAN: Final[dict[str, Any]] = {"tokens": 3, "queue_ms": 4, "prefill_ms": 4, "gap_ms": 3}
 _FINISH_GAP_NS: Final = 3 * _MS
 _ON_THE_WAY_S: Final = 0.006
 

@@ -107,6 +107,7 @@ def simulated(cause: str, scenario: str, seed: int) -> Kept:
     )
 
 
+@pytest.mark.repetitive
 @pytest.mark.parametrize("cause", CAUSES)
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_a_ratio_of_a_twentieth_keeps_all_that_matters(scenario: str, cause: str) -> None:

@@ -81,6 +81,7 @@ def test_a_histogram_that_nobody_records_is_refused(path: Path, text: str, messa
         read(path, f"{HEAD}1,1,0,{text}\n")
 
 
+@pytest.mark.repetitive
 def test_a_file_does_not_decode_to_many_times_its_size(path: Path) -> None:
     """Each of its lines by itself might be of a histogram in which everything was hit once."""
     line = f"1,1,0,{wrapped(bytes([2]) * 37_000)}\n"

@@ -1,7 +1,8 @@
-"""Changelog fragments are checked, and collected into a release."""
+"""Changelog fragments are checked, and towncrier collects them into a release."""
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,32 +14,32 @@ SCRIPT = ROOT / "scripts" / "changelog.py"
 
 
 @pytest.fixture
-def docs(tmp_path: Path) -> Path:
-    (tmp_path / "changelog.d").mkdir()
-    (tmp_path / "changelog.md").write_text("# Changelog\n\n<!-- releases -->\n\n## 0.0.1\n")
-    return tmp_path
+def folder(tmp_path: Path) -> Path:
+    fragments = tmp_path / "docs" / "changelog.d"
+    fragments.mkdir(parents=True)
+    return fragments
 
 
-def changelog(docs: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def changelog(folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, SCRIPT, "--docs", docs, *arguments], capture_output=True, text=True
+        [sys.executable, SCRIPT, "--folder", folder], capture_output=True, text=True
     )
 
 
-def write(docs: Path, name: str, text: str) -> None:
-    (docs / "changelog.d" / name).write_text(text)
+def write(folder: Path, name: str, text: str) -> None:
+    (folder / name).write_text(text)
 
 
 def test_the_fragments_of_this_repository_are_well_formed() -> None:
-    checked = changelog(ROOT / "docs", "check")
+    checked = changelog(ROOT / "docs" / "changelog.d")
 
     assert (checked.returncode, checked.stderr) == (0, "")
 
 
-def test_a_fragment_with_one_sentence_per_line_is_well_formed(docs: Path) -> None:
-    write(docs, "12.fixed.md", "A stream is closed once.\n`latspan.stage` names its kind.\n")
+def test_a_fragment_with_one_sentence_per_line_is_well_formed(folder: Path) -> None:
+    write(folder, "12.fixed.md", "A stream is closed once.\n`latspan.stage` names its kind.\n")
 
-    assert changelog(docs, "check").returncode == 0
+    assert changelog(folder).returncode == 0
 
 
 @pytest.mark.parametrize(
@@ -53,44 +54,58 @@ def test_a_fragment_with_one_sentence_per_line_is_well_formed(docs: Path) -> Non
         ("12.fixed.md", "It is faster.\n\nIt is smaller.\n", "a line must be one sentence"),
     ],
 )
-def test_a_malformed_fragment_is_refused(docs: Path, name: str, text: str, complaint: str) -> None:
-    write(docs, name, text)
+def test_a_malformed_fragment_is_refused(
+    folder: Path, name: str, text: str, complaint: str
+) -> None:
+    write(folder, name, text)
 
-    checked = changelog(docs, "check")
+    checked = changelog(folder)
 
     assert checked.returncode == 1
     assert complaint in checked.stderr
     assert name in checked.stderr
 
 
-def test_collecting_moves_fragments_into_the_newest_release(docs: Path) -> None:
-    write(docs, "12.fixed.md", "A stream is closed once.\n")
-    write(docs, "7.added.md", "There is a demo.\nThere is a fixture.\n")
+def test_a_release_has_one_item_per_sentence(tmp_path: Path, folder: Path) -> None:
+    """``towncrier`` writes it above the earlier releases and removes the fragments."""
+    for name in ("pyproject.toml", "docs/changelog.d/_template.md"):
+        shutil.copy(ROOT / name, tmp_path / name)
+    (tmp_path / "docs" / "changelog.md").write_text(
+        "# Changelog\n\n<!-- releases -->\n\n## 0.0.1\n"
+    )
+    write(folder, "12.fixed.md", "A stream is closed once.\n")
+    write(folder, "7-demo.added.md", "There is a demo.\nThere is a fixture.\n")
 
-    assert changelog(docs, "collect", "0.1.0").returncode == 0
+    built = subprocess.run(
+        [
+            *(sys.executable, "-m", "towncrier", "build", "--yes", "--dir", tmp_path),
+            *("--version", "0.1.0", "--date", "2030-01-31"),
+        ],
+        capture_output=True,
+        text=True,
+    )
 
-    lines = (docs / "changelog.md").read_text().splitlines()
-    assert lines[4].startswith("## 0.1.0 (")
-    assert lines[6:14] == [
-        "### Added",
-        "",
-        "- There is a demo.",
-        "- There is a fixture.",
-        "",
-        "### Fixed",
-        "",
-        "- A stream is closed once.",
-    ]
-    assert "## 0.0.1" in lines[14:]
-    assert list((docs / "changelog.d").iterdir()) == []
+    assert built.returncode == 0, built.stderr
+    released = (tmp_path / "docs" / "changelog.md").read_text()
+    assert (
+        released
+        == """\
+# Changelog
 
+<!-- releases -->
 
-@pytest.mark.parametrize("version", ["1", "v1.0.0", "1.0"])
-def test_collecting_refuses_an_invalid_version(docs: Path, version: str) -> None:
-    write(docs, "12.fixed.md", "A stream is closed once.\n")
+## 0.1.0 (2030-01-31)
 
-    assert changelog(docs, "collect", version).returncode == 2
+### Added
 
+- There is a demo.
+- There is a fixture.
 
-def test_collecting_nothing_is_refused(docs: Path) -> None:
-    assert changelog(docs, "collect", "0.1.0").returncode == 1
+### Fixed
+
+- A stream is closed once.
+
+## 0.0.1
+"""
+    )
+    assert [path.name for path in folder.iterdir()] == ["_template.md"]
