@@ -19,7 +19,7 @@ from latspan._export import OtlpSpans, PrivateSink
 from latspan._recording import Recorder
 from latspan._runtime import Runtime
 from latspan._sdk._span_export import SpanExport
-from latspan._sdk._span_routing import Sinks
+from latspan._sdk._span_routing import SpanRouter
 from latspan._sdk._worker import Worker
 from latspan._spans import NoSink, SpanSink
 
@@ -70,7 +70,7 @@ def application_provider() -> Generator[On]:
     provider = TracerProvider(shutdown_on_exit=False)
     provider.add_span_processor(processor)
     worker = Worker(polling=True)
-    runtime = _runtime_of(worker, Sinks(NoSink(), provider))
+    runtime = _runtime_of(worker, SpanRouter(NoSink(), provider))
     try:
         yield On(runtime, runtime.recorder, processor, exporter)
     finally:

@@ -188,10 +188,14 @@ class _Patient:
         kind: SpanKind,
         start_epoch_ns: int,
         attributes: Mapping[str, AttributeValue],
-        around: Context,
+        parent_context: Context,
     ) -> OpenSpan:
         return self.sink.open(
-            name, kind=kind, start_epoch_ns=start_epoch_ns, attributes=attributes, around=around
+            name,
+            kind=kind,
+            start_epoch_ns=start_epoch_ns,
+            attributes=attributes,
+            parent_context=parent_context,
         )
 
 

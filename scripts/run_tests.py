@@ -210,9 +210,10 @@ def coverage_of(python: str, *, has_floor: bool) -> bool:
         capture_output=True,
         text=True,
     )
-    _print(f"\nbranch coverage: {shown.stdout.strip() or shown.stderr.strip()} %\n")
+    percentage, *failure = shown.stdout.splitlines() or [f"unknown: {shown.stderr.strip()}"]
+    _print("\n".join([f"\nbranch coverage: {percentage} %", *failure, ""]))
     if shown.returncode == BELOW_FLOOR:
-        _print(f"this is below the floor in pyproject.toml: see {python} -m coverage report\n")
+        _print(f"the floor is in pyproject.toml; {python} -m coverage report shows the lines\n")
     return combined.returncode == shown.returncode == 0
 
 

@@ -103,7 +103,7 @@ def _reading_of(original: Callable[..., Awaitable[bytes]]) -> Callable[..., Awai
         except BaseException as error:
             _failed(tracker, self, before, error)
             raise
-        _heard(tracker, self, before, data)
+        _record_read(tracker, self, before, data)
         return data
 
     return read
@@ -140,7 +140,7 @@ def _readchunk_of(
         except BaseException as error:
             _failed(tracker, self, before, error)
             raise
-        _heard(tracker, self, before, chunk[0])
+        _record_read(tracker, self, before, chunk[0])
         return chunk
 
     return readchunk
@@ -156,13 +156,13 @@ def _read_nowait_of(original: Callable[..., bytes]) -> Callable[..., bytes]:
             return original(self, n)
         before = tracker.call.now()
         data = original(self, n)
-        _heard(tracker, self, before, data)
+        _record_read(tracker, self, before, data)
         return data
 
     return read_nowait
 
 
-def _heard(tracker: BodyTracker, content: StreamReader, before_ns: int, data: bytes) -> None:
+def _record_read(tracker: BodyTracker, content: StreamReader, before_ns: int, data: bytes) -> None:
     """Record a read that did not fail."""
     if data:
         tracker.read(before_ns, data)

@@ -63,7 +63,7 @@ class _Journey:
         else:
             _failed(exchange, error)
 
-    def settle(self, error: BaseException | None = None) -> None:
+    def end_if_open(self, error: BaseException | None = None) -> None:
         """End the interrupted exchange, with ``error`` if the session's method raised one."""
         if self._interrupted is not None:
             exchange, cancellation = self._interrupted
@@ -96,10 +96,10 @@ async def _travelled(begun: Awaitable[Any]) -> Any:
     try:
         return await begun
     except BaseException as error:
-        journey.settle(error)
+        journey.end_if_open(error)
         raise
     finally:
-        journey.settle()
+        journey.end_if_open()
         # A coroutine that is not awaited to its end may be closed from another context.
         with suppress(ValueError):
             _journey.reset(token)
@@ -115,7 +115,7 @@ async def _connect(
     journey = _journey.get()
     if journey is None:
         return await wrapped(*args, **kwargs)
-    journey.settle()
+    journey.end_if_open()
     request = args[0] if args else kwargs["req"]
     tried = _begin(request)
     if tried is None:
@@ -278,7 +278,7 @@ async def _start(wrapped: Wrapped, instance: Any, args: Positional, kwargs: Name
     with handle_internal_errors("the response headers"):
         exchange = tried.exchange
         exchange.attempt.headers_ns = exchange.call.now()
-        exchange.answered(
+        exchange.response_received(
             instance.status,
             instance.headers,
             instance,

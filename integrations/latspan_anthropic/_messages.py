@@ -11,15 +11,15 @@ from latspan.integrations import (
     ANTHROPIC_MESSAGES,
     Call,
     MethodWrappers,
-    at,
-    body_asked,
+    get_path,
     open_call,
+    requested_body,
     server_of,
     with_names,
 )
 from latspan_anthropic._own_tracing import (
     hide_current_span,
-    out_of_its_sight_async,
+    hide_current_span_async,
     records_spans,
 )
 
@@ -48,7 +48,7 @@ def request(answers: MethodWrappers) -> Callable[..., Any]:
 
 def async_request(answers: MethodWrappers) -> Callable[..., Any]:
     """Return the replacement for ``AsyncAPIClient.request``."""
-    return _unseen(answers.async_wrapper(open_messages), out_of_its_sight_async)
+    return _unseen(answers.async_wrapper(open_messages), hide_current_span_async)
 
 
 def _unseen(
@@ -74,7 +74,7 @@ def open_messages(client: Any, kwargs: Mapping[str, Any]) -> Call | None:
     options: Any = kwargs.get("options")
     if str(getattr(options, "url", "")).partition("?")[0] != _PATH or options.method != "post":
         return None
-    body = body_asked(options)
+    body = requested_body(options)
     model = body.get("model")
     return open_call(
         operation=ANTHROPIC_MESSAGES.operation,
@@ -92,21 +92,24 @@ def open_messages(client: Any, kwargs: Mapping[str, Any]) -> Call | None:
 
 def _attributes(body: Mapping[str, Any]) -> dict[str, Any]:
     # An argument that the caller omitted is a sentinel of the SDK, or absent.
-    said: dict[str, Any] = {
+    attributes: dict[str, Any] = {
         key: body[name] for name, key in _SAID_BY.items() if isinstance(body.get(name), int | float)
     }
     stops = body.get("stop_sequences")
     if isinstance(stops, list | tuple):
-        said[semconv.GEN_AI_REQUEST_STOP_SEQUENCES] = tuple(
+        attributes[semconv.GEN_AI_REQUEST_STOP_SEQUENCES] = tuple(
             stop for stop in cast("Sequence[object]", stops) if isinstance(stop, str)
         )
-    effort = at(body, "output_config", "effort")
+    effort = get_path(body, "output_config", "effort")
     if isinstance(effort, str):
-        said[semconv.GEN_AI_REQUEST_REASONING_LEVEL] = effort
-    formats = at(body, "output_config", "format", "type"), at(body, "output_format", "type")
+        attributes[semconv.GEN_AI_REQUEST_REASONING_LEVEL] = effort
+    formats = (
+        get_path(body, "output_config", "format", "type"),
+        get_path(body, "output_format", "type"),
+    )
     if "json_schema" in formats:
-        said[semconv.GEN_AI_OUTPUT_TYPE] = "json"
-    return said
+        attributes[semconv.GEN_AI_OUTPUT_TYPE] = "json"
+    return attributes
 
 
 @functools.cache

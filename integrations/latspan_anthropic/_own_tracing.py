@@ -15,7 +15,7 @@ from opentelemetry import context, trace
 
 from latspan.integrations import impersonate, inside
 
-__all__ = ["hide_current_span", "out_of_its_sight_async", "records_spans"]
+__all__ = ["hide_current_span", "hide_current_span_async", "records_spans"]
 
 
 def _tracer_of(client: Any) -> Any:
@@ -35,8 +35,8 @@ def _propagation_of(client: Any) -> bool | None:
     """Return ``False`` if ``client`` is configured not to send trace context, else ``None``."""
     options: object = getattr(client, "open_telemetry", None)
     if isinstance(options, Mapping):
-        said = cast("Mapping[str, object]", options).get("propagation")
-        return False if said is False else None
+        propagation = cast("Mapping[str, object]", options).get("propagation")
+        return False if propagation is False else None
     return None
 
 
@@ -61,7 +61,7 @@ def hide_current_span(client: Any, request: Callable[..., Any]) -> Callable[...,
     return unseen
 
 
-def out_of_its_sight_async(
+def hide_current_span_async(
     client: Any, request: Callable[..., Awaitable[Any]]
 ) -> Callable[..., Awaitable[Any]]:
     """Wrap ``request`` like :func:`hide_current_span`, for a request that is awaited."""

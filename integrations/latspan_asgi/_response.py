@@ -77,7 +77,7 @@ class TrackedResponse:
             # An iterator can be read only once, and the server must read it too.
             message = {**message, "headers": [*given]}
         headers: Mapping[str, str] = {}
-        with handle_internal_errors("the head of an answer"):
+        with handle_internal_errors("the head of a response"):
             headers = as_text(message.get("headers", ()))
         status = message.get("status")
         if isinstance(status, int):

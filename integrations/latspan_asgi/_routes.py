@@ -21,27 +21,27 @@ def route_of(scope: MutableMapping[str, Any], app: Any) -> Callable[[], str | No
         scope: The scope of the request at its beginning.
         app: The application that serves the request, used if the scope does not contain it.
     """
-    asked = {name: scope.get(name) for name in ("type", "path", "method", "root_path")}
+    request = {name: scope.get(name) for name in ("type", "path", "method", "root_path")}
     routes = getattr(scope.get("app", app), "routes", ())
-    return lambda: _chosen(scope, asked) or _matching(routes, asked)
+    return lambda: _chosen(scope, request) or _matching(routes, request)
 
 
-def _chosen(scope: MutableMapping[str, Any], asked: dict[str, Any]) -> str | None:
+def _chosen(scope: MutableMapping[str, Any], request: dict[str, Any]) -> str | None:
     """Return the route that the framework stored in the scope, unless it is inside a mount."""
-    if scope.get("root_path") != asked["root_path"]:
+    if scope.get("root_path") != request["root_path"]:
         return None
     path = getattr(scope.get("route"), "path", None)
     return path if isinstance(path, str) else None
 
 
-def _matching(routes: Iterable[Any], asked: dict[str, Any]) -> str | None:
+def _matching(routes: Iterable[Any], request: dict[str, Any]) -> str | None:
     for route in routes:
-        match, below = route.matches(asked)
+        match, below = route.matches(request)
         if match.value != _FULL:
             continue
         path: str | None = getattr(route, "path", None)
         inside = getattr(route, "routes", None)
         if not inside:
             return path
-        return f"{path or ''}{_matching(inside, {**asked, **below}) or ''}"
+        return f"{path or ''}{_matching(inside, {**request, **below}) or ''}"
     return None

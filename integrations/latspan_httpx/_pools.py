@@ -35,7 +35,7 @@ def _handle_request_of(original: Callable[..., Any]) -> Callable[..., Any]:
         except BaseException as error:
             send.failed(error)
             raise
-        send.answered(response)
+        send.response_received(response)
         return response
 
     return handle_request
@@ -54,7 +54,7 @@ def _handle_async_request_of(
         except BaseException as error:
             send.failed(error)
             raise
-        send.answered(response)
+        send.response_received(response)
         return response
 
     return handle_async_request

@@ -41,7 +41,7 @@ class Aside:
         del error
         self._leave()
 
-    def answered(self, response: Any) -> None:
+    def response_received(self, response: Any) -> None:
         """Record that the transport returned ``response``."""
         del response
         self._leave()
@@ -102,12 +102,12 @@ class TransportSend:
             self._leave()
             self._exchange.failed(error)
 
-    def answered(self, response: Any) -> None:
+    def response_received(self, response: Any) -> None:
         """Record that the transport returned ``response``; its body may still be unread."""
         try:
             self._leave()
             exchange = self._exchange
-            exchange.answered(
+            exchange.response_received(
                 response.status_code, response.headers, response, request_body=exchange.sent.body
             )
             if exchange.call.reads is not None and exchange.attempt.error_type is None:
@@ -162,11 +162,11 @@ class Send:
         # httpcore looks up the callback again at each step.
         self._request.extensions = self._extensions
 
-    def answered(self, response: Any) -> None:
+    def response_received(self, response: Any) -> None:
         """Record that the pool returned ``response``, an httpcore response."""
         # Written out, because `handle_internal_errors` costs three function calls per request.
         try:
-            self._exchange.try_answered(response.status, self._listener.attempt)
+            self._exchange.attempt_answered(response.status, self._listener.attempt)
         except Exception as error:  # noqa: BLE001 - latspan's own
             log_internal_error(error, "the response to a send")
 

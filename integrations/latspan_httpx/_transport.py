@@ -43,7 +43,7 @@ def send(official: str) -> Callable[..., Any]:
         except BaseException as error:
             sending.failed(error)
             raise
-        sending.answered(response)
+        sending.response_received(response)
         return response
 
     return send_request
@@ -74,7 +74,7 @@ def send_async(official: str, core: str) -> Callable[..., Awaitable[Any]]:
         except BaseException as error:
             sending.failed(error)
             raise
-        sending.answered(response)
+        sending.response_received(response)
         return response
 
     return send_request

@@ -29,7 +29,7 @@ def warmer_of(client: Any, url: str | None, timeout_s: float) -> Warmer:
         raise ValueError("the client is closed")
     build = partial(client.build_request, "HEAD", url or client.base_url, timeout=timeout_s)
     if not build().url.host:
-        raise ValueError("the client has no base_url: say where to with url=")
+        raise ValueError("the client has no base_url: pass url=")
     asynchronous = hasattr(client, "__aenter__")
     return (_AsyncClientWarmer if asynchronous else _ClientWarmer)(client, build)
 
@@ -93,5 +93,5 @@ class _AsyncClientWarmer(_Requests):
 
 
 def _stays_open(response: Any) -> bool:
-    asked_to_close = "close" in response.headers.get("connection", "").lower()
-    return not asked_to_close and response.extensions.get("http_version") != b"HTTP/1.0"
+    closes = "close" in response.headers.get("connection", "").lower()
+    return not closes and response.extensions.get("http_version") != b"HTTP/1.0"

@@ -8,7 +8,6 @@ from typing import Any, Final, cast
 __all__ = [
     "Reading",
     "as_it_is",
-    "asked_of",
     "compacted",
     "cursor",
     "each_text",
@@ -16,6 +15,7 @@ __all__ = [
     "format_of_text",
     "identity",
     "of_format",
+    "request_of",
     "tier",
 ]
 
@@ -33,7 +33,7 @@ attribute.
 """
 
 
-def asked_of(kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
+def request_of(kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
     """
     Return the arguments of a call, with those in ``extra_body`` replacing others of the same name.
 

@@ -15,7 +15,7 @@ from latspan.integrations import (
     OPENAI_RESPONSES_FETCHED,
     ApiFormat,
     Call,
-    choices_asked,
+    choices_requested,
     is_instrumented,
     open_call,
     server_of,
@@ -23,7 +23,6 @@ from latspan.integrations import (
 from latspan_openai._arguments import (
     Reading,
     as_it_is,
-    asked_of,
     compacted,
     cursor,
     each_text,
@@ -31,6 +30,7 @@ from latspan_openai._arguments import (
     format_of_text,
     identity,
     of_format,
+    request_of,
     tier,
 )
 from latspan_openai._client import provider_of
@@ -46,21 +46,21 @@ class Endpoint:
 
     Args:
         api_format: The format of its responses.
-        said_by: Triples of an argument's name, the attribute of the span that it sets, and the
-            function that reads its value; the later wins if two set the same attribute.
+        argument_attributes: Triples of an argument's name, the attribute of the span that it sets,
+            and the function that reads its value; if two set the same attribute, the later wins.
         attributes: The attributes of every call of the endpoint.
         rewrite_request: Returns the arguments to send if ``request_stream_usage`` is configured. If
             ``None``, the caller's arguments are sent.
     """
 
     api_format: ApiFormat
-    said_by: Sequence[tuple[str, str, Reading]]
+    argument_attributes: Sequence[tuple[str, str, Reading]]
     attributes: Mapping[str, str] = field(default_factory=dict[str, str])
     rewrite_request: Callable[[dict[str, Any]], dict[str, Any]] | None = None
     _arguments: frozenset[str] = field(init=False)
 
     def __post_init__(self) -> None:
-        arguments = frozenset(argument for argument, _, _ in self.said_by)
+        arguments = frozenset(argument for argument, _, _ in self.argument_attributes)
         object.__setattr__(self, "_arguments", arguments)
 
     def open(self, instance: Any, kwargs: Mapping[str, Any]) -> Call | None:
@@ -81,13 +81,15 @@ class Endpoint:
             client: The client that sends it.
             kwargs: The arguments of the call, or the body that is sent.
         """
-        asked = asked_of(kwargs)
-        model = asked.get("model")
-        choices = asked.get("n")
+        request = request_of(kwargs)
+        model = request.get("model")
+        choices = request.get("n")
         attributes: dict[str, Any] = {**self.attributes}
         # Fast path: most calls pass none of these arguments.
-        for argument, name, read in () if self._arguments.isdisjoint(asked) else self.said_by:
-            if argument in asked and (value := read(asked[argument])) is not None:
+        for argument, name, read in (
+            () if self._arguments.isdisjoint(request) else self.argument_attributes
+        ):
+            if argument in request and (value := read(request[argument])) is not None:
                 attributes[name] = value
         if isinstance(choices, int) and choices != 1:
             attributes[semconv.GEN_AI_REQUEST_CHOICE_COUNT] = choices
@@ -99,9 +101,9 @@ class Endpoint:
             server=server_of(client),
             client=client,
             streamed=bool(kwargs.get("stream")),
-            choices=choices_asked(asked),
+            choices=choices_requested(request),
             attributes=attributes,
-            request=asked,
+            request=request,
             # OpenInference patches what the SDK's methods call, so its span is opened inside
             # this call.
             awaits_span=is_instrumented(

@@ -44,7 +44,7 @@ class OpenAIInstrumentor(Instrumentor):
             RESPONSES,
         )
 
-        answers = MethodWrappers(streams=(Stream, AsyncStream))
+        wrappers = MethodWrappers(streams=(Stream, AsyncStream))
         for endpoint, resource, async_resource, methods in (
             (CHAT, Completions, AsyncCompletions, ("create", "parse")),
             (RESPONSES, Responses, AsyncResponses, ("create", "parse")),
@@ -52,17 +52,17 @@ class OpenAIInstrumentor(Instrumentor):
             (EMBEDDINGS, Embeddings, AsyncEmbeddings, ("create",)),
         ):
             for method in methods:
-                asked = endpoint.open, endpoint.rewrite_request
-                patches.wrap_innermost(resource, method, answers.wrapper(*asked))
-                patches.wrap_innermost(async_resource, method, answers.async_wrapper(*asked))
+                wrapped = endpoint.open, endpoint.rewrite_request
+                patches.wrap_innermost(resource, method, wrappers.wrapper(*wrapped))
+                patches.wrap_innermost(async_resource, method, wrappers.async_wrapper(*wrapped))
         for resource, wrapper in (
-            (Responses, answers.wrapper),
-            (AsyncResponses, answers.async_wrapper),
+            (Responses, wrappers.wrapper),
+            (AsyncResponses, wrappers.async_wrapper),
         ):
             fetch = with_names(wrapper(FETCHED_RESPONSES.open), "response_id")
             patches.wrap_innermost(resource, "retrieve", fetch)
-        patches.wrap_innermost(SyncAPIClient, "request", _requests.request(answers))
-        patches.wrap_innermost(AsyncAPIClient, "request", _requests.async_request(answers))
+        patches.wrap_innermost(SyncAPIClient, "request", _requests.request(wrappers))
+        patches.wrap_innermost(AsyncAPIClient, "request", _requests.async_request(wrappers))
         patch_request_builder(patches, BaseClient)
         patch_stream_classes(patches, Stream, AsyncStream)
         patch_stream_wrappers(patches, ChatCompletionStream, AsyncChatCompletionStream)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final, cast
 
-from latspan.integrations import Call, MethodWrappers, body_asked, unless_inside, with_names
+from latspan.integrations import Call, MethodWrappers, requested_body, unless_inside, with_names
 from latspan_openai._endpoints import CHAT, COMPLETIONS, EMBEDDINGS, RESPONSES, Endpoint
 
 __all__ = ["async_request", "request"]
@@ -39,7 +39,7 @@ def async_request(answers: MethodWrappers) -> Callable[..., Any]:
 
 def _open(client: Any, kwargs: Mapping[str, Any]) -> Call | None:
     endpoint = _endpoint_of(kwargs)
-    return None if endpoint is None else endpoint.open_for(client, _asked(kwargs))
+    return None if endpoint is None else endpoint.open_for(client, _request_of(kwargs))
 
 
 def _asking(kwargs: dict[str, Any]) -> dict[str, Any]:
@@ -47,11 +47,11 @@ def _asking(kwargs: dict[str, Any]) -> dict[str, Any]:
     endpoint = _endpoint_of(kwargs)
     if endpoint is None or endpoint.rewrite_request is None:
         return kwargs
-    asked = _asked(kwargs)
-    more = endpoint.rewrite_request(asked)
+    request = _request_of(kwargs)
+    more = endpoint.rewrite_request(request)
     options = kwargs["options"]
     sent: object = options.json_data
-    if more is asked or not isinstance(sent, Mapping):
+    if more is request or not isinstance(sent, Mapping):
         return kwargs
     body = {**cast("Mapping[str, Any]", sent), **more}
     return {**kwargs, "options": options.model_copy(update={"json_data": body})}
@@ -64,8 +64,8 @@ def _endpoint_of(kwargs: Mapping[str, Any]) -> Endpoint | None:
     return _BY_PATH.get(str(getattr(options, "url", "")).partition("?")[0])
 
 
-def _asked(kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    asked = dict(body_asked(kwargs["options"]))
+def _request_of(kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    request = dict(requested_body(kwargs["options"]))
     if kwargs.get("stream"):
-        asked["stream"] = True
-    return asked
+        request["stream"] = True
+    return request

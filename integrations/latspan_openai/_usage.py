@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from openai import NotGiven, Omit
 
-from latspan.integrations import asks_for_usage
+from latspan.integrations import requests_usage
 
 __all__ = ["with_usage"]
 
@@ -24,7 +24,7 @@ def with_usage(kwargs: dict[str, Any]) -> dict[str, Any]:
     Args:
         kwargs: The arguments of the SDK's method.
     """
-    if not kwargs.get("stream") or not asks_for_usage() or _says_options(kwargs):
+    if not kwargs.get("stream") or not requests_usage() or _says_options(kwargs):
         return kwargs
     return {**kwargs, "stream_options": {"include_usage": True}}
 

@@ -135,13 +135,13 @@ def _release_conn_of(original: Callable[..., None]) -> Callable[..., None]:
 
 
 def _close_of(original: Callable[..., None]) -> Callable[..., None]:
-    heard = closing_of(body_tracker)(original)
+    tracked = closing_of(body_tracker)(original)
 
     @functools.wraps(original)
     def close(self: Any) -> None:
         # `io.IOBase` sets `_finalizing` if it calls `close` because the response is garbage.
         if not getattr(self, "_finalizing", False):
-            heard(self)
+            tracked(self)
             return
         tracker = body_tracker(self)
         if tracker is not None:

@@ -51,7 +51,7 @@ def _urlopen(
         sending.failed(error)
         raise
     else:
-        sending.answered(response)
+        sending.response_received(response)
         return response
     finally:
         sending.leave()

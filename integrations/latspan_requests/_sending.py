@@ -116,7 +116,7 @@ class UrlopenCall:
         Returns:
             Whether the call is another exchange: a redirect, not a retry.
         """
-        with handle_internal_errors("another try of a request"):
+        with handle_internal_errors("another attempt of a request"):
             answer = self._answer
             redirected = (
                 answer is not None
@@ -181,15 +181,15 @@ class UrlopenCall:
 
     # The end of the call.
 
-    def answered(self, response: Any) -> None:
+    def response_received(self, response: Any) -> None:
         """Record that ``urlopen`` returns ``response``."""
-        with handle_internal_errors("the answer to a request"):
+        with handle_internal_errors("the response to a request"):
             if not self.over:
                 self._hand_over(response, at_end=at_its_end(response))
 
     def _hand_over(self, response: Any, *, at_end: bool) -> None:
         exchange = self.exchange
-        exchange.answered(
+        exchange.response_received(
             response.status,
             response.headers,
             response,
@@ -226,7 +226,7 @@ class UrlopenCall:
         """Record that a step of the attempt raised; urllib3 may retry."""
         if not self._try_over:
             self._try_over, self._failure = True, error
-            self.exchange.try_failed(error)
+            self.exchange.attempt_failed(error)
 
     def acquired(self, connection: Any) -> None:
         """Record that the pool returned a connection, open or still to be opened."""
@@ -297,7 +297,7 @@ class UrlopenCall:
         """
         if not self._try_over:
             self._try_over, self._answer, self._preloaded = True, response, preloaded
-            self.exchange.try_answered(response.status)
+            self.exchange.attempt_answered(response.status)
 
 
 def is_open(connection: Any) -> bool:

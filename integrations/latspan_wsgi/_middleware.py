@@ -55,7 +55,7 @@ class LatspanMiddleware:
         environ[_SEEN] = True
 
         def start(status: str, headers: list[tuple[str, str]], *more: Any) -> Any:
-            with handle_internal_errors("the head of an answer"):
+            with handle_internal_errors("the head of a response"):
                 served.answering(int(status[:3]), {name.lower(): value for name, value in headers})
                 timings = self._timings.of_answer(served)
                 if timings:

@@ -157,7 +157,7 @@ LATENCY_METRICS: Final = _by_name(
         "s",
         "arrival of a token-bearing chunk less the arrival of the one before it",
         "fewer than two token-bearing chunks, or the stream was buffered on its way",
-        "latspan; a chunk is not a token, so this is no inter-token latency",
+        "latspan; a chunk is not a token, so this is not the inter-token latency",
         distribution=True,
     ),
     Metric(

@@ -46,8 +46,8 @@ __all__ = [
 ]
 
 
-def _run_now(conclude: Callable[[], None]) -> None:
-    conclude()
+def _run_now(run_at_end: Callable[[], None]) -> None:
+    run_at_end()
 
 
 def _nothing_waits(_timeout_s: float | None) -> None:
@@ -178,31 +178,31 @@ class Runtime:
         if not record.sampled:
             span.when_kept(lambda: self.recorder.exemplify(record))
 
-    def conclude(
-        self, doing: str, conclude: Callable[..., None], *observed: Any, inline: bool
+    def run_at_end(
+        self, doing: str, function: Callable[..., None], *observed: Any, inline: bool
     ) -> None:
         """
-        Run ``conclude`` after the end of a request or scope, with internal errors handled.
+        Run ``function`` after the end of a request or scope, with internal errors handled.
 
         Args:
             doing: What ended, for the log.
-            conclude: Function to run.
+            function: Function to run.
             observed: Its arguments.
             inline: Whether to run it on this thread now, because the span must not wait.
         """
         if inline:
-            _run_guarded(doing, conclude, *observed)
+            _run_guarded(doing, function, *observed)
             # Otherwise the caller whose record fills the buffer would count all queued records.
             if self.recorder.fills_up():
                 self.enqueue(self.recorder.drain)
         else:
             # A closure would give the garbage collector ten more objects per queued job.
-            self.enqueue(partial(_run_guarded, doing, conclude, *observed))
+            self.enqueue(partial(_run_guarded, doing, function, *observed))
 
 
-def _run_guarded(doing: str, conclude: Callable[..., None], *observed: Any) -> None:
+def _run_guarded(doing: str, function: Callable[..., None], *observed: Any) -> None:
     with handle_internal_errors(doing):
-        conclude(*observed)
+        function(*observed)
 
 
 _installed: Runtime | None = None

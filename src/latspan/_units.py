@@ -41,7 +41,9 @@ def _ns_per(unit: str) -> int:
         return _NS_PER[unit]
     except KeyError:
         known = ", ".join(get_args(TimeUnit))
-        raise UnknownNameError(f"no unit of time '{unit}'", hint=f"use one of {known}") from None
+        raise UnknownNameError(
+            f"'{unit}' is not a unit of time", hint=f"use one of {known}"
+        ) from None
 
 
 def to_seconds(value_ns: float) -> float:

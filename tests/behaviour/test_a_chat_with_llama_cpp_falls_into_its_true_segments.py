@@ -409,7 +409,7 @@ def _percentile(values: Iterable[float], percentile: int) -> float:
     return ordered[-(-len(ordered) * percentile // 100) - 1]
 
 
-def _say(what: str, values: Sequence[float], unit: str = "ms") -> None:
+def _print_values(what: str, values: Sequence[float], unit: str = "ms") -> None:
     """Print a distribution of times in nanoseconds or of fractions."""
     scaled = [value / MS if unit == "ms" else value * 100 for value in values]
     sys.stdout.write(
@@ -431,8 +431,8 @@ def test_at_concurrency_1_the_queue_is_short(alone: Load) -> None:
     """The median wait for a free slot is at most 20 ms, and ends with the launch."""
     queue_ns = _queue_lengths(alone)
     late_ns = _queue_ends_less_launches(alone)
-    _say("queue", queue_ns)
-    _say("end of queue less launch", late_ns)
+    _print_values("queue", queue_ns)
+    _print_values("end of queue less launch", late_ns)
 
     assert statistics.median(queue_ns) <= QUEUE_ERROR_NS
     assert statistics.median(map(abs, late_ns)) <= QUEUE_ERROR_NS
@@ -441,8 +441,8 @@ def test_at_concurrency_1_the_queue_is_short(alone: Load) -> None:
 def test_with_4_clients_on_2_slots_queue_ends_with_the_launch(crowded: Load) -> None:
     """The end of `queue` is within 20 ms of the task's line in the server's log."""
     late_ns = _queue_ends_less_launches(crowded)
-    _say("queue", _queue_lengths(crowded))
-    _say("end of queue less launch", late_ns)
+    _print_values("queue", _queue_lengths(crowded))
+    _print_values("end of queue less launch", late_ns)
 
     assert len(late_ns) >= 50
     assert statistics.median(map(abs, late_ns)) <= QUEUE_ERROR_NS
@@ -456,7 +456,7 @@ def test_requests_that_the_server_defers_are_in_queue(crowded: Load) -> None:
     # The count was valid at some instant of the poll, so it must match at one of them.
     found = [_most_at_once(queued, poll) for poll in waiting]
     short = [(poll, most) for poll, most in zip(waiting, found, strict=True) if most < poll.count]
-    _say("length of a poll", [poll.after_ns - poll.before_ns for poll in crowded.polls])
+    _print_values("length of a poll", [poll.after_ns - poll.before_ns for poll in crowded.polls])
     sys.stdout.write(
         f"{len(crowded.polls)} polls: {len(waiting)} with deferred requests, "
         f"{sum(poll.count > 1 for poll in waiting)} with more than 1; "
@@ -501,7 +501,7 @@ def test_every_share_agrees_with_the_servers_log(load: str, loads: Loads) -> Non
     ):
         ours_ns = [chat.total_ns(name) for chat in chats]
         off_ns = [ours - theirs for ours, theirs in zip(ours_ns, truly_ns, strict=True)]
-        _say(f"{name} less the log's", off_ns)
+        _print_values(f"{name} less the log's", off_ns)
         share, true_share = sum(ours_ns) / whole_ns, sum(truly_ns) / whole_ns
         sys.stdout.write(f"{name}: {share:.2%} of the time, the log says {true_share:.2%}\n")
 
@@ -544,7 +544,7 @@ def test_almost_no_time_is_unattributed(load: str, loads: Loads) -> None:
         chat.total_ns(SegmentName.UNATTRIBUTED) / chat.record.duration_ns
         for chat in loads[load].chats
     ]
-    _say("unattributed", shares, "%")
+    _print_values("unattributed", shares, "%")
 
     assert _percentile(shares, 95) < UNATTRIBUTED_SHARE
 
@@ -555,8 +555,8 @@ def test_the_network_is_small_and_never_negative(load: str, loads: Loads) -> Non
     chats = [chat for chat in loads[load].chats if not chat.rejected]
     network = [each for chat in chats for each in chat.record.segments if each.name == "network"]
     network_ns = [chat.total_ns(SegmentName.NETWORK) for chat in chats]
-    _say("network", network_ns)
-    _say("network, if no reported part were cut", [_uncut_network_ns(chat) for chat in chats])
+    _print_values("network", network_ns)
+    _print_values("network, if no reported part were cut", [_uncut_network_ns(chat) for chat in chats])
 
     assert all(segment.duration_ns >= 0 for segment in network)
     assert {segment.source for segment in network} == {Source.ESTIMATED}
@@ -586,7 +586,7 @@ def test_the_servers_reports_fit(load: str, loads: Loads) -> None:
         cut_ns = [
             chat.reported_ns(reported) - chat.total_ns(name) for chat in chats if not chat.rejected
         ]
-        _say(f"cut from {name}", cut_ns)
+        _print_values(f"cut from {name}", cut_ns)
         # Except for rounding to nanoseconds, parts are only cut, never stretched.
         assert min(cut_ns) >= -1
 
@@ -637,14 +637,14 @@ def test_a_stream_has_first_chunk_first_token_and_pace(load: str, loads: Loads) 
         assert len(chat.record.chunk_gaps) > 0
         assert answer.first_text_ns is not None
         early_ns.append(answer.first_text_ns - answer.asked_ns - first)
-    _say("first text in the application's hand less time to first token", early_ns)
+    _print_values("first text in the application's hand less time to first token", early_ns)
 
     assert min(early_ns) >= 0
 
 
 def test_an_unstreamed_response_is_divided_by_the_servers_times(whole: Load) -> None:
     """The wait is `server_wait`, `prefill` and `decode`; the queue is unknown."""
-    _say("server_wait", [chat.total_ns(SegmentName.SERVER_WAIT) for chat in whole.chats])
+    _print_values("server_wait", [chat.total_ns(SegmentName.SERVER_WAIT) for chat in whole.chats])
     for chat in whole.chats:
         if chat.rejected:
             continue

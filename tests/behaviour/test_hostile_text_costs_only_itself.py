@@ -178,7 +178,7 @@ def test_hostile_values_from_a_client_library_lose_no_telemetry(
     )
     assert isinstance(call, ModelCall)
     call.headers = {"server-timing": odd, "openai-processing-ms": odd}
-    call.answered(
+    call.end_with_response(
         {
             "id": odd,
             "model": odd,
@@ -191,10 +191,10 @@ def test_hostile_values_from_a_client_library_lose_no_telemetry(
     attempt.error_type = odd
     call.open_attempt()
     call.method = odd
-    call.finish(Outcome.ERROR, error_type=odd)
+    call.end(Outcome.ERROR, error_type=odd)
     exchange = open_exchange(odd, server=(odd, odd), attributes={"url.full": odd, odd_name(odd): 1})
     assert exchange is not None
-    exchange.finish(Outcome.COMPLETED)
+    exchange.end(Outcome.COMPLETED)
 
     receiver, logs = exporting()
     check(receiver, logs, spans=3, requests=1)

@@ -122,7 +122,7 @@ def test_a_refused_connection_is_reported() -> None:
     assert done.returncode == 1
     assert done.stdout.count(f"refused: nothing listens on port {port}") == 2
     assert done.stdout.count("hint: start a collector there") == 2
-    assert done.stdout.endswith("not fine: see what is marked fail\n")
+    assert done.stdout.endswith("problems found: see the lines marked fail\n")
     assert done.stderr == ""
 
 

@@ -142,7 +142,7 @@ def test_an_error_inside_a_stream_raises_the_clients_error(
     """Although the status was 200."""
     server.use(Script.chat(tokens=1, prefill_ms=1, ending=Ending.ERROR))
 
-    with pytest.raises(openai.APIError, match="the script says so"):
+    with pytest.raises(openai.APIError, match="scripted error"):
         _stream(client)
     assert [served.status for served in server.served_requests()] == [200]
 

@@ -13,7 +13,7 @@ import pytest
 
 import latspan
 from latspan import _runtime
-from latspan._operations import ModelCall, settle_left_calls
+from latspan._operations import ModelCall, end_left_calls
 from latspan._recording import RequestRecord
 from latspan._segments import Outcome
 from latspan.testing import Captured, Script
@@ -181,10 +181,10 @@ def test_a_stream_that_was_left_long_ago_is_counted_with_the_next_interval(
         stream = await driver.create(client, stream=True)
         await driver.read(stream, _leave)
         driver.clock.advance(59_000 * MS)
-        settle_left_calls(60_000 * MS)
+        end_left_calls(60_000 * MS)
         assert recorder.snapshot().records == ()
         driver.clock.advance(1_000 * MS)
-        settle_left_calls(60_000 * MS)
+        end_left_calls(60_000 * MS)
         assert len(recorder.snapshot().records) == 1
         await driver.close(stream)
 
@@ -241,7 +241,7 @@ def test_a_stream_that_one_iterator_leaves_and_another_reads_is_open(
         first = await _begun(driver, stream)
         await _peek(driver, stream)
         latspan.snapshot()
-        settle_left_calls()
+        end_left_calls()
         assert seen.records == ()
         await _read_on(driver, first)
 
@@ -311,7 +311,7 @@ def test_a_call_that_ends_while_a_chunk_is_noted_costs_no_chunk(
     resume = ModelCall.resume
 
     def ended_meanwhile(call: ModelCall) -> None:
-        call.settle()
+        call.end_if_left()
         resume(call)
 
     async def program(client: Any) -> None:

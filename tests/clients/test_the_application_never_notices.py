@@ -194,7 +194,7 @@ def test_what_a_call_sends_to_another_port_is_no_try_of_it(driver: Driver, seen:
             sent = client._client.get("https://model.test:9000/token")
             if driver.asynchronous:
                 await sent
-        call.finish(Outcome.COMPLETED)
+        call.end(Outcome.COMPLETED)
         assert call.attempts == []
 
     driver.run(driver.transport(Script.refused(404)), program)

@@ -211,8 +211,8 @@ def test_under_an_applications_provider_it_is_done_on_latspans_thread(driver: Dr
     assert {name for name, _ in ended} >= {"chat m", "around"}
     assert {thread for _, thread in ended} == {"latspan-worker"}
     # The request around it knows the call's segments all the same.
-    around = next(record for record in seen.records if record.name == "around")
-    assert "decode" in {segment.name for segment in around.segments}
+    parent_context = next(record for record in seen.records if record.name == "around")
+    assert "decode" in {segment.name for segment in parent_context.segments}
 
 
 def test_what_the_caller_does_to_its_messages_later_is_not_captured(

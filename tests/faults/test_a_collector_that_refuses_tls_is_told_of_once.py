@@ -60,7 +60,7 @@ def test_the_log_says_so_once(model: ScriptedServer, protocol: Protocol, scheme:
     assert (collector.asked, collector.taken.metrics) == ([], [])
     ((name, message),) = said
     assert name == "latspan"
-    assert " cannot be delivered" in message
+    assert "; they are kept, and dropped once the queue is full" in message
     if scheme == "https":
         assert REASONS[protocol] in message
 

@@ -135,5 +135,5 @@ def test_tags_of_others_are_kept_apart() -> None:
 
 
 def test_a_log_in_the_old_format_is_refused_by_name() -> None:
-    with pytest.raises(HistogramFormatError, match="line 4: a histogram has the old format V1"):
+    with pytest.raises(HistogramFormatError, match="line 4: the histogram has the old format V1"):
         list(read_log(DATA / "raphael.hlog"))

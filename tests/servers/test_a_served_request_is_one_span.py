@@ -302,7 +302,7 @@ def test_a_call_inside_is_beneath_it_and_of_its_route(server: Server) -> None:
         assert call is not None
         server.clock.advance(7 * MS)
         call.returned()
-        call.finish(Outcome.COMPLETED)
+        call.end(Outcome.COMPLETED)
         await answering(b"a")(scope, receive, send)
 
     server.serve(app, path="/chat/42")

@@ -81,13 +81,13 @@ def running(
         try:
             deadline = time.monotonic() + start_s
             while not ready():
-                assert process.poll() is None, f"it ended; it said last:\n{_last_lines(log)}"
+                assert process.poll() is None, f"it ended; its log ends with:\n{_last_lines(log)}"
                 assert time.monotonic() < deadline, (
-                    f"it did not serve within {start_s:g} s; it said last:\n{_last_lines(log)}"
+                    f"it did not serve in {start_s:g} s; its log ends with:\n{_last_lines(log)}"
                 )
                 time.sleep(_POLL_S)
             # Without this check, another program on the same port could have responded.
-            assert process.poll() is None, f"it ended; it said last:\n{_last_lines(log)}"
+            assert process.poll() is None, f"it ended; its log ends with:\n{_last_lines(log)}"
             yield process
         finally:
             process.terminate()

@@ -89,8 +89,8 @@ def read(answer: ResponseMetadata) -> tuple[ReportedTimings, ...]:
     there = _ANYTHING.intersection(chain(answer.headers, *answer.bodies))
     if not there:
         return ()
-    said = [_first(adapters, answer) for adapters in _adapters_for(there)]
-    return tuple([reported for reported in said if reported is not None])
+    reports = [_first(adapters, answer) for adapters in _adapters_for(there)]
+    return tuple([reported for reported in reports if reported is not None])
 
 
 # Responses of one server have the same fields, so few combinations recur. The limit bounds the

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final, cast
 
 from latspan._units import TimeUnit, from_unit
-from latspan._wire import ResponseMetadata, as_number, at
+from latspan._wire import ResponseMetadata, as_number, get_path
 
 __all__ = ["in_body", "in_head", "in_header", "ns", "number", "numbers_in"]
 
@@ -38,11 +38,11 @@ def number(value: object) -> float | None:
 
 def ns(value: object, unit: TimeUnit) -> int | None:
     """Return a duration in nanoseconds; negative if impossible, ``None`` if not a number."""
-    said = number(value)
-    if said is None:
+    numeric = number(value)
+    if numeric is None:
         return None
     try:
-        return from_unit(said, unit)
+        return from_unit(numeric, unit)
     except (OverflowError, ValueError):
         return _IMPOSSIBLE_NS
 
@@ -52,9 +52,9 @@ def numbers_in(fields: Mapping[str, Any]) -> dict[str, float]:
     found: dict[str, float] = {}
     for name, value in fields.items():
         # Nearly all values are floats, and a function call per value takes most of the time.
-        said = value if value.__class__ is float else number(value)
-        if said is not None and math.isfinite(said) and len(name) <= _LONGEST:
-            found[name] = said
+        numeric = value if value.__class__ is float else number(value)
+        if numeric is not None and math.isfinite(numeric) and len(name) <= _LONGEST:
+            found[name] = numeric
             if len(found) == _MOST:
                 break
     return found
@@ -65,7 +65,7 @@ def in_body(answer: ResponseMetadata, *path: str) -> Mapping[str, Any] | None:
     first = path[0]
     for body in reversed(answer.bodies):
         # Most responses have one source or none, but several adapters may try each response.
-        value = at(body, *path) if first in body else None
+        value = get_path(body, *path) if first in body else None
         # `isinstance` with an abstract class takes ten times as long.
         if isinstance(value, dict) or (value is not None and isinstance(value, Mapping)):
             return cast("Mapping[str, Any]", value)

@@ -37,12 +37,12 @@ MARKERS: Final = frozenset({_HEADER, *(path[0] for path, _ in _IN_BODIES)})
 def read(answer: ResponseMetadata) -> ReportedTimings | None:
     """Return the time of the service, or ``None`` if the response does not report it."""
     for path, name in _IN_BODIES:
-        said = in_body(answer, *path)
-        if said is not None and number(said.get(name)) is not None:
+        times = in_body(answer, *path)
+        if times is not None and number(times.get(name)) is not None:
             return ReportedTimings(
                 system="bedrock",
-                total_ns=ns(said[name], "ms"),
-                raw=numbers_in({each: said[each] for each in _TIMES if each in said}),
+                total_ns=ns(times[name], "ms"),
+                raw=numbers_in({each: times[each] for each in _TIMES if each in times}),
             )
     latency_ms = in_header(answer, _HEADER)
     if latency_ms is None:

@@ -26,14 +26,14 @@ MARKERS: Final = frozenset({"time_info"})
 
 def read(answer: ResponseMetadata) -> ReportedTimings | None:
     """Return the times of Cerebras, or ``None`` if the response does not have all of them."""
-    said = in_body(answer, "time_info")
-    if said is None or any(number(said.get(name)) is None for name in _TIMES):
+    times = in_body(answer, "time_info")
+    if times is None or any(number(times.get(name)) is None for name in _TIMES):
         return None
     return ReportedTimings(
         system="cerebras",
-        queue_ns=ns(said["queue_time"], "s"),
-        prefill_ns=ns(said["prompt_time"], "s"),
-        decode_ns=ns(said["completion_time"], "s"),
-        total_ns=ns(said["total_time"], "s"),
-        raw=numbers_in({name: said[name] for name in _TIMES}),
+        queue_ns=ns(times["queue_time"], "s"),
+        prefill_ns=ns(times["prompt_time"], "s"),
+        decode_ns=ns(times["completion_time"], "s"),
+        total_ns=ns(times["total_time"], "s"),
+        raw=numbers_in({name: times[name] for name in _TIMES}),
     )

@@ -27,8 +27,10 @@ MARKERS: Final = frozenset({_HEADER})
 
 def read(answer: ResponseMetadata) -> ReportedTimings | None:
     """Return the time behind Envoy, or ``None`` if the header does not report it."""
-    said = in_header(answer, _HEADER)
-    if said is None:
+    total_ms = in_header(answer, _HEADER)
+    if total_ms is None:
         return None
-    head_ns, total_ns = in_head(answer, ns(said, "ms"))
-    return ReportedTimings(system="envoy", head_ns=head_ns, total_ns=total_ns, raw={_HEADER: said})
+    head_ns, total_ns = in_head(answer, ns(total_ms, "ms"))
+    return ReportedTimings(
+        system="envoy", head_ns=head_ns, total_ns=total_ns, raw={_HEADER: total_ms}
+    )

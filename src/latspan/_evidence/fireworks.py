@@ -37,24 +37,24 @@ def read(answer: ResponseMetadata) -> ReportedTimings | None:
     """Return the times of Fireworks, or ``None`` if it has no total and no first token."""
     in_headers = {name: in_header(answer, header) for name, header in _HEADERS.items()}
     in_last_chunk = in_body(answer, "perf_metrics") or {}
-    said: dict[str, float] = {}
+    times: dict[str, float] = {}
     for name in _TIMES:
         value = _number(in_last_chunk.get(name))
         value = in_headers[name] if value is None else value
         if value is not None:
-            said[name] = value
-    if _FIRST_TOKEN not in said and _TOTAL not in said:
+            times[name] = value
+    if _FIRST_TOKEN not in times and _TOTAL not in times:
         return None
-    first_token, total = said.get(_FIRST_TOKEN), said.get(_TOTAL)
+    first_token, total = times.get(_FIRST_TOKEN), times.get(_TOTAL)
     return ReportedTimings(
         system="fireworks",
-        queue_ns=ns(said.get("prefill-queue-duration"), "s"),
-        prefill_ns=ns(said.get("prefill-duration"), "s"),
+        queue_ns=ns(times.get("prefill-queue-duration"), "s"),
+        prefill_ns=ns(times.get("prefill-duration"), "s"),
         decode_ns=None if first_token is None or total is None else ns(total - first_token, "s"),
         # A stream with this header sends its head only after the first token.
         head_ns=ns(in_headers[_FIRST_TOKEN], "s") if answer.streamed else None,
         total_ns=ns(total, "s"),
-        raw=numbers_in(said),
+        raw=numbers_in(times),
     )
 
 

@@ -32,19 +32,19 @@ def read_span(attributes: Mapping[str, Any]) -> ReportedTimings | None:
     Args:
         attributes: Attributes of the span, by name.
     """
-    said = {
+    times = {
         name.removeprefix(semconv.GEN_AI_LATENCY_PREFIX): value
         for name, value in attributes.items()
         if name.startswith(semconv.GEN_AI_LATENCY_PREFIX) and number(value) is not None
     }
-    if not said:
+    if not times:
         return None
-    prefill = said.get("time_in_model_prefill") if "time_in_queue" in said else None
+    prefill = times.get("time_in_model_prefill") if "time_in_queue" in times else None
     return ReportedTimings(
         system="gen_ai_latency",
-        queue_ns=ns(said.get("time_in_queue"), "s"),
+        queue_ns=ns(times.get("time_in_queue"), "s"),
         prefill_ns=ns(prefill, "s"),
-        decode_ns=ns(said.get("time_in_model_decode"), "s"),
-        total_ns=ns(said.get("e2e"), "s"),
-        raw=numbers_in(said),
+        decode_ns=ns(times.get("time_in_model_decode"), "s"),
+        total_ns=ns(times.get("e2e"), "s"),
+        raw=numbers_in(times),
     )

@@ -33,16 +33,16 @@ def read(answer: ResponseMetadata) -> ReportedTimings | None:
         usage = in_body(answer, *path)
         if usage is None or "total_time" not in usage:
             continue
-        said = {name: value for name in _TIMES if (value := number(usage.get(name))) is not None}
-        if any(name not in said for name in _REQUIRED):
+        times = {name: value for name in _TIMES if (value := number(usage.get(name))) is not None}
+        if any(name not in times for name in _REQUIRED):
             continue
-        queued = said.get("queue_time")
+        queued = times.get("queue_time")
         return ReportedTimings(
             system="groq",
             queue_ns=ns(queued, "s"),
-            prefill_ns=ns(said["prompt_time"], "s"),
-            decode_ns=ns(said["completion_time"], "s"),
-            total_ns=None if queued is None else ns(queued + said["total_time"], "s"),
-            raw=numbers_in(said),
+            prefill_ns=ns(times["prompt_time"], "s"),
+            decode_ns=ns(times["completion_time"], "s"),
+            total_ns=None if queued is None else ns(queued + times["total_time"], "s"),
+            raw=numbers_in(times),
         )
     return None

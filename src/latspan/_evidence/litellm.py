@@ -31,18 +31,18 @@ MARKERS: Final = frozenset({_OVERHEAD, _TOTAL})
 
 def read(answer: ResponseMetadata) -> ReportedTimings | None:
     """Return the proxy's times, or ``None`` if the headers report none."""
-    said = {
+    times = {
         name: value
         for name in (_OVERHEAD, _TOTAL)
         if (value := in_header(answer, name)) is not None
     }
-    if not said:
+    if not times:
         return None
-    head_ns, total_ns = in_head(answer, ns(said.get(_TOTAL), "ms"))
+    head_ns, total_ns = in_head(answer, ns(times.get(_TOTAL), "ms"))
     return ReportedTimings(
         system="litellm",
-        gateway_ns=ns(said.get(_OVERHEAD), "ms"),
+        gateway_ns=ns(times.get(_OVERHEAD), "ms"),
         head_ns=head_ns,
         total_ns=total_ns,
-        raw=said,
+        raw=times,
     )

@@ -32,10 +32,10 @@ def read(answer: ResponseMetadata) -> ReportedTimings | None:
     timings = in_body(answer, "timings")
     if timings is None:
         return None
-    said = [number(timings.get(name)) for name in _REQUIRED]
-    if None in said:
+    times = [number(timings.get(name)) for name in _REQUIRED]
+    if None in times:
         return None
-    _, prompt_ms, _, predicted_ms = said
+    _, prompt_ms, _, predicted_ms = times
     return ReportedTimings(
         system="llama_cpp",
         prefill_ns=ns(prompt_ms, "ms"),

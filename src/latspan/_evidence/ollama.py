@@ -33,14 +33,14 @@ def read(answer: ResponseMetadata) -> ReportedTimings | None:
     for body in reversed(answer.bodies):
         if "total_duration" not in body:
             continue
-        said = {name: value for name in _FIELDS if (value := number(body.get(name))) is not None}
-        if "total_duration" in said and "load_duration" in said:
+        times = {name: value for name in _FIELDS if (value := number(body.get(name))) is not None}
+        if "total_duration" in times and "load_duration" in times:
             return ReportedTimings(
                 system="ollama",
-                model_load_ns=ns(said["load_duration"], "ns"),
-                prefill_ns=ns(said.get("prompt_eval_duration"), "ns"),
-                decode_ns=ns(said.get("eval_duration"), "ns"),
-                total_ns=ns(said["total_duration"], "ns"),
-                raw=numbers_in(said),
+                model_load_ns=ns(times["load_duration"], "ns"),
+                prefill_ns=ns(times.get("prompt_eval_duration"), "ns"),
+                decode_ns=ns(times.get("eval_duration"), "ns"),
+                total_ns=ns(times["total_duration"], "ns"),
+                raw=numbers_in(times),
             )
     return None

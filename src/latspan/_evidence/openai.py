@@ -29,10 +29,12 @@ MARKERS: Final = frozenset({_HEADER, _BEHIND_LITELLM})
 
 def read(answer: ResponseMetadata) -> ReportedTimings | None:
     """Return the time of processing, or ``None`` if the header does not report it."""
-    said = in_header(answer, _HEADER)
-    if said is None:
-        said = in_header(answer, _BEHIND_LITELLM)
-    if said is None:
+    total_ms = in_header(answer, _HEADER)
+    if total_ms is None:
+        total_ms = in_header(answer, _BEHIND_LITELLM)
+    if total_ms is None:
         return None
-    head_ns, total_ns = in_head(answer, ns(said, "ms"))
-    return ReportedTimings(system="openai", head_ns=head_ns, total_ns=total_ns, raw={_HEADER: said})
+    head_ns, total_ns = in_head(answer, ns(total_ms, "ms"))
+    return ReportedTimings(
+        system="openai", head_ns=head_ns, total_ns=total_ns, raw={_HEADER: total_ms}
+    )

@@ -43,36 +43,36 @@ MARKERS: Final = frozenset({server_timing.HEADER, server_timing.FIELD})
 def read(answer: ResponseMetadata) -> ReportedTimings | None:
     """Return the model's stages in the header or the body, ``None`` if there are none."""
     in_body = _in_body(answer)
-    said = _entries(_in_header(answer) if in_body is None else in_body)
-    said.pop(_GATEWAY, None)
-    if not any(stage in said for stage in _STAGES):
+    times = _entries(_in_header(answer) if in_body is None else in_body)
+    times.pop(_GATEWAY, None)
+    if not any(stage in times for stage in _STAGES):
         return None
-    total_ms = said.get(server_timing.TOTAL)
+    total_ms = times.get(server_timing.TOTAL)
     if total_ms is not None:
-        total_ms -= said.get(_NETWORK, 0.0)
+        total_ms -= times.get(_NETWORK, 0.0)
     total_ns = ns(total_ms, "ms")
     head_ns, total_ns = in_head(answer, total_ns) if in_body is None else (None, total_ns)
-    tells_the_end = in_body is not None or not answer.streamed
+    is_complete = in_body is not None or not answer.streamed
     return ReportedTimings(
         system="server_timing",
-        queue_ns=ns(said.get("queue"), "ms"),
-        model_load_ns=ns(said.get("model_load"), "ms"),
-        prefill_ns=ns(said.get("prefill"), "ms"),
-        decode_ns=ns(said.get("decode"), "ms") if tells_the_end else None,
+        queue_ns=ns(times.get("queue"), "ms"),
+        model_load_ns=ns(times.get("model_load"), "ms"),
+        prefill_ns=ns(times.get("prefill"), "ms"),
+        decode_ns=ns(times.get("decode"), "ms") if is_complete else None,
         head_ns=head_ns,
         total_ns=total_ns,
         decode_to_last_token=True,
-        raw=numbers_in(said),
+        raw=numbers_in(times),
     )
 
 
 def read_gateway(answer: ResponseMetadata) -> ReportedTimings | None:
     """Return the time that gateways report for themselves, ``None`` if none does."""
-    said = _entries(_in_header(answer)).get(_GATEWAY)
-    if said is None:
+    duration_ms = _entries(_in_header(answer)).get(_GATEWAY)
+    if duration_ms is None:
         return None
     return ReportedTimings(
-        system="gateway", gateway_ns=ns(said, "ms"), raw=numbers_in({"dur": said})
+        system="gateway", gateway_ns=ns(duration_ms, "ms"), raw=numbers_in({"dur": duration_ms})
     )
 
 
@@ -82,16 +82,16 @@ def _in_header(answer: ResponseMetadata) -> str:
 
 def _in_body(answer: ResponseMetadata) -> str | None:
     for body in reversed(answer.bodies):
-        said = body.get(server_timing.FIELD)
-        if isinstance(said, str):
-            return said
+        header = body.get(server_timing.FIELD)
+        if isinstance(header, str):
+            return header
     return None
 
 
-def _entries(told: str) -> dict[str, float]:
-    said: dict[str, float] = {}
-    for name, duration_ms in server_timing.parsed(told):
+def _entries(header: str) -> dict[str, float]:
+    times: dict[str, float] = {}
+    for name, duration_ms in server_timing.parsed(header):
         # Entries with the same name are added: two gateways each report their own wait. For other
         # names, neither entry is known to be the right one.
-        said[name] = said.get(name, 0.0) + duration_ms
-    return said
+        times[name] = times.get(name, 0.0) + duration_ms
+    return times

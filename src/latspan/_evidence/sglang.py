@@ -30,19 +30,19 @@ MARKERS: Final = frozenset({"meta_info"})
 
 def read(answer: ResponseMetadata) -> ReportedTimings | None:
     """Return SGLang's times, or ``None`` if the response has no ``e2e_latency``."""
-    said = in_body(answer, "meta_info")
-    if said is None or number(said.get("e2e_latency")) is None:
+    times = in_body(answer, "meta_info")
+    if times is None or number(times.get("e2e_latency")) is None:
         return None
     return ReportedTimings(
         system="sglang",
-        queue_ns=ns(said.get("queue_time"), "s"),
-        prefill_ns=_between(said, "forward_entry_time", "prefill_finished_time"),
-        decode_ns=_between(said, "prefill_finished_time", "request_finished_ts"),
-        total_ns=ns(said["e2e_latency"], "s"),
-        raw=numbers_in(said),
+        queue_ns=ns(times.get("queue_time"), "s"),
+        prefill_ns=_between(times, "forward_entry_time", "prefill_finished_time"),
+        decode_ns=_between(times, "prefill_finished_time", "request_finished_ts"),
+        total_ns=ns(times["e2e_latency"], "s"),
+        raw=numbers_in(times),
     )
 
 
-def _between(said: Mapping[str, Any], begin: str, end: str) -> int | None:
-    began, ended = number(said.get(begin)), number(said.get(end))
+def _between(times: Mapping[str, Any], begin: str, end: str) -> int | None:
+    began, ended = number(times.get(begin)), number(times.get(end))
     return None if began is None or ended is None else ns(ended - began, "s")

@@ -31,14 +31,14 @@ def read(answer: ResponseMetadata) -> ReportedTimings | None:
     """Return the router's times, or ``None`` if the response does not have all its headers."""
     if "x-inference-time" not in answer.headers:
         return None
-    said = {name: value for name in _TIMES if (value := in_header(answer, name)) is not None}
-    if len(said) < len(_TIMES):
+    times = {name: value for name in _TIMES if (value := in_header(answer, name)) is not None}
+    if len(times) < len(_TIMES):
         return None
-    head_ns, total_ns = in_head(answer, ns(said["x-total-time"], "ms"))
+    head_ns, total_ns = in_head(answer, ns(times["x-total-time"], "ms"))
     return ReportedTimings(
         system="tgi",
-        queue_ns=ns(said["x-queue-time"], "ms"),
+        queue_ns=ns(times["x-queue-time"], "ms"),
         head_ns=head_ns,
         total_ns=total_ns,
-        raw=said,
+        raw=times,
     )

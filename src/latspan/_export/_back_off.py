@@ -13,7 +13,7 @@ __all__ = ["BackOff"]
 
 _FIRST_S: Final = 1.0
 _LONGEST_S: Final = 60.0
-_LONGEST_ASKED_S: Final = 600.0
+_LONGEST_RETRY_AFTER_S: Final = 600.0
 """Longest pause that a receiver can request, in seconds; a longer request is shortened to it."""
 
 _JITTER: Final = 0.2
@@ -37,36 +37,38 @@ class BackOff:
         self._clock = clock
         self._spread = spread
         self._failures = 0
-        self._over_ns = self._asked_over_ns = clock.monotonic_ns()
+        self._until_ns = self._requested_until_ns = clock.monotonic_ns()
 
-    def taken(self) -> None:
+    def accepted(self) -> None:
         """Reset the back-off and end the pause, because a message was accepted."""
         self._failures = 0
-        self._over_ns = self._asked_over_ns = self._clock.monotonic_ns()
+        self._until_ns = self._requested_until_ns = self._clock.monotonic_ns()
 
-    def not_taken(self, asked_s: float = 0.0) -> None:
+    def refused(self, retry_after_s: float = 0.0) -> None:
         """
         Start a pause, because a message was not accepted.
 
         Args:
-            asked_s: Pause that the receiver requested, in seconds; 0 if it requested none.
+            retry_after_s: Pause that the receiver requested, in seconds; 0 if it requested none.
         """
         own_s = min(_LONGEST_S, _FIRST_S * 2**self._failures)
         # 2**6 s is more than the longest pause.
         self._failures = min(self._failures + 1, 6)
         now_ns = self._clock.monotonic_ns()
-        self._asked_over_ns = now_ns + round(min(asked_s, _LONGEST_ASKED_S) * NS_PER_S)
-        self._over_ns = max(
-            self._asked_over_ns,
+        self._requested_until_ns = now_ns + round(
+            min(retry_after_s, _LONGEST_RETRY_AFTER_S) * NS_PER_S
+        )
+        self._until_ns = max(
+            self._requested_until_ns,
             now_ns + round(own_s * self._spread(1 - _JITTER, 1 + _JITTER) * NS_PER_S),
         )
 
-    def is_over(self, *, asked_alone: bool = False) -> bool:
+    def is_over(self, *, only_requested: bool = False) -> bool:
         """
         Return whether the pause is over and the next attempt may start.
 
         Args:
-            asked_alone: Whether to respect only a pause that the receiver requested.
+            only_requested: Whether to respect only a pause that the receiver requested.
         """
-        until_ns = self._asked_over_ns if asked_alone else self._over_ns
+        until_ns = self._requested_until_ns if only_requested else self._until_ns
         return self._clock.monotonic_ns() >= until_ns

@@ -54,10 +54,10 @@ def compresses(signal: str) -> bool:
     variable = f"OTEL_EXPORTER_OTLP_{signal.upper()}_COMPRESSION"
     if not os.environ.get(variable):
         variable = OTEL_EXPORTER_OTLP_COMPRESSION
-    said = os.environ.get(variable, "").strip().lower()
-    if said not in {"", "none", "gzip"}:
-        logger.warning("%s is '%s', not gzip or none; using none", variable, said)
-    return said == "gzip"
+    value = os.environ.get(variable, "").strip().lower()
+    if value not in {"", "none", "gzip"}:
+        logger.warning("%s is '%s', not gzip or none; using none", variable, value)
+    return value == "gzip"
 
 
 def export_interval_s() -> float:

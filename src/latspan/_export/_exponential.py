@@ -65,10 +65,10 @@ def check_resolution(scale: int, max_buckets: int) -> None:
         ConfigError: ``scale`` is outside [-10, 20], or ``max_buckets`` is less than 2.
     """
     if scale not in _SCALES:
-        raise ConfigError(f"the scale {scale} does not exist", hint="it lies in [-10, 20]")
+        raise ConfigError(f"{scale} is not a scale", hint="use an integer in [-10, 20]")
     if max_buckets < 2:
         # A value below 1 s and one above it do not share a bucket at any scale.
-        raise ConfigError(f"{max_buckets} buckets are too few", hint="allow at least 2")
+        raise ConfigError(f"{max_buckets} buckets are too few", hint="use at least 2")
 
 
 def exponential_buckets(

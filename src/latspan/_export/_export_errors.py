@@ -102,20 +102,20 @@ class ExportErrors:
     @contextmanager
     def one(self) -> Generator[Delivery]:
         """Suppress instrumentation and hold back the exporters' log records in the block."""
-        around: Delivery | None = getattr(_delivering, "one", None)
+        outer: Delivery | None = getattr(_delivering, "one", None)
         _delivering.one = delivery = Delivery(self._signal)
         try:
             _listen()
             with suppress_instrumentation():
                 yield delivery
         finally:
-            _delivering.one = around
+            _delivering.one = outer
 
     def arrived(self) -> None:
         """Record that the receiver accepted a message; log the end of an outage."""
         if self._signal in self._failing:
             self._failing.discard(self._signal)
-            logger.info("%s are delivered again", self._signal)
+            logger.info("exporting %s works again", self._signal)
 
     @classmethod
     def failed(cls, signal: str, reason: str) -> None:
@@ -124,7 +124,7 @@ class ExportErrors:
         cls._failing.add(signal)
         if first:
             logger.warning(
-                "%s cannot be delivered, and more are lost the longer that lasts: %s",
+                "exporting %s failed; they are kept, and dropped once the queue is full: %s",
                 signal,
                 reason,
             )

@@ -67,7 +67,7 @@ class HistogramLogs:
         except OSError as error:
             raise HistogramWriteError(
                 f"cannot make the folder {self._folder}: {error.strerror}",
-                hint="give histogram_log_dir a folder that may be written to",
+                hint="set histogram_log_dir to a folder that you can write to",
             ) from error
 
 

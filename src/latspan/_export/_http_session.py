@@ -70,13 +70,13 @@ class HttpSession(requests.Session):
         self.body = response.content
         if response.status_code in _ELSEWHERE:
             # The SDK's exporters would treat a redirect as a success.
-            where = _shown.address(response.headers.get("Location", "")) or "nowhere"
-            raise requests.RequestException(f"HTTP {response.status_code}, which leads to {where}")
+            target = _shown.address(response.headers.get("Location", "")) or "no address"
+            raise requests.RequestException(f"HTTP {response.status_code}: redirect to {target}")
         return response
 
-    def merge_environment_settings(self, *asked: Any, **named: Any) -> dict[str, Any]:
+    def merge_environment_settings(self, *arguments: Any, **named: Any) -> dict[str, Any]:
         """Return the settings, with the session's ``verify`` instead of requests' variables."""
-        settings = super().merge_environment_settings(*asked, **named)
+        settings = super().merge_environment_settings(*arguments, **named)
         if self.verify is not True:
             settings["verify"] = self.verify
         return settings
@@ -98,7 +98,7 @@ class HttpSession(requests.Session):
         return self._status == TOO_LARGE
 
     @property
-    def asked_s(self) -> float:
+    def retry_after_s(self) -> float:
         """
         Pause that the receiver requested, in seconds; 0 if it requested none.
 

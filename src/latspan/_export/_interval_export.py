@@ -112,8 +112,8 @@ class PeriodicExport:
         # Guarded by the condition: the numbers of the last flush requested and of the last one
         # completed, and the result of the latter.
         self._condition = threading.Condition()
-        self._asked = 0
-        self._answered = 0
+        self._requested = 0
+        self._done = 0
         self._exported = True
         self._stopping = False
         self._finished = False
@@ -139,11 +139,11 @@ class PeriodicExport:
         with self._condition:
             if self._stopping or not self._thread.is_alive():
                 return False
-            self._asked += 1
-            ticket = self._asked
+            self._requested += 1
+            ticket = self._requested
             self._condition.notify_all()
-            answered = self._condition.wait_for(lambda: self._answered >= ticket, timeout_s)
-            return answered and self._exported
+            is_done = self._condition.wait_for(lambda: self._done >= ticket, timeout_s)
+            return is_done and self._exported
 
     def shutdown(self, timeout_s: float = 30.0) -> bool:
         """
@@ -185,12 +185,12 @@ class PeriodicExport:
         while not stopping:
             with self._condition:
                 self._condition.wait_for(
-                    lambda: self._stopping or self._asked > self._answered, self._interval_s
+                    lambda: self._stopping or self._requested > self._done, self._interval_s
                 )
-                asked, stopping = self._asked, self._stopping
+                requested, stopping = self._requested, self._stopping
             exported = self._guarded(self, partial(self._export, last=stopping)) or False
             with self._condition:
-                self._answered, self._exported = asked, exported
+                self._done, self._exported = requested, exported
                 self._condition.notify_all()
         self._finished = True
 

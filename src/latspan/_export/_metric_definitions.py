@@ -58,7 +58,7 @@ FORMS: Final[Mapping[str, Form]] = {
     ),
     "time_per_output_token": Form(
         semconv.METRIC_TIME_PER_OUTPUT_TOKEN,
-        "Time each output token after the first took",
+        "Time per output token after the first",
     ),
     "chunk_gap": Form(
         semconv.METRIC_CHUNK_GAP,
@@ -66,7 +66,7 @@ FORMS: Final[Mapping[str, Form]] = {
     ),
     "stall_duration": Form(
         semconv.METRIC_STALL_DURATION,
-        "By how much a stream's gaps exceeded the stall limit, summed over a request",
+        "Time by which a stream's gaps exceeded the stall limit, summed over a request",
     ),
     "stall_ratio": Form(
         semconv.METRIC_STALL_RATIO,
@@ -80,7 +80,7 @@ FORMS: Final[Mapping[str, Form]] = {
     ),
     "buffer_needed": Form(
         semconv.METRIC_BUFFER_NEEDED,
-        "How much later than the first visible token reading must start, so as never to wait",
+        "Delay after the first visible token with which a reader never waits",
     ),
     semconv.METRIC_OPERATION_DURATION: _conventions(
         semconv.METRIC_OPERATION_DURATION, "GenAI operation duration."

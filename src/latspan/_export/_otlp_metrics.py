@@ -120,7 +120,7 @@ class OtlpMetrics:
             self._waiting |= {
                 key: series.exemplars for key, series in interval.series.items() if series.exemplars
             }
-        if not last and not self._back_off.is_over(asked_alone=True):
+        if not last and not self._back_off.is_over(only_requested=True):
             return False
         refused_before = self._refused
         for part in metrics_parts(
@@ -136,9 +136,9 @@ class OtlpMetrics:
             scale=self._scale,
             max_buckets=self._max_buckets,
         ):
-            answer = self._sending.send(partial(self._taken, part.data))
+            answer = self._sending.send(partial(self._accepted, part.data))
             if answer.again and not answer.smaller:
-                self._back_off.not_taken(answer.asked_s)
+                self._back_off.refused(answer.retry_after_s)
                 return False
             if not answer.taken:
                 self._refused += len(part.keys)
@@ -151,7 +151,7 @@ class OtlpMetrics:
         self._waiting.clear()
         return self._refused == refused_before
 
-    def _taken(self, data: MetricsData) -> bool:
+    def _accepted(self, data: MetricsData) -> bool:
         result = self._exporter.export(data, timeout_millis=self._timeout_ms)
         return result is MetricExportResult.SUCCESS
 

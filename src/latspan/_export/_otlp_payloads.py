@@ -65,7 +65,7 @@ class OtlpPayloads:
         """Send an interval and return whether the receiver accepted everything so far."""
         refused_before = self._refused
         for keys, records in self._parts(self._unsent.joined_by(interval)):
-            answer = self._sending.send(partial(self._taken, records))
+            answer = self._sending.send(partial(self._accepted, records))
             if answer.again and not answer.smaller:
                 return False
             if not answer.taken:
@@ -74,7 +74,7 @@ class OtlpPayloads:
         self._unsent.all_delivered()
         return self._refused == refused_before
 
-    def _taken(self, records: Sequence[ReadableLogRecord]) -> bool:
+    def _accepted(self, records: Sequence[ReadableLogRecord]) -> bool:
         return self._exporter.export(records) is LogRecordExportResult.SUCCESS
 
     def readings(self) -> Sequence[SelfMetric]:

@@ -65,15 +65,16 @@ class OtlpSpans:
             return 0
         try:
             # The response for log records has the same fields under the same numbers.
-            said = ExportTraceServiceResponse.FromString(self._session.body).partial_success
+            partial = ExportTraceServiceResponse.FromString(self._session.body).partial_success
         except DecodeError:
             return 0
-        if said.rejected_spans > 0:
+        if partial.rejected_spans > 0:
             warn_once(
-                f"the receiver refused {said.rejected_spans} {self._signal}: {said.error_message}",
+                f"the receiver refused {partial.rejected_spans} {self._signal}:"
+                f" {partial.error_message}",
                 about=f"refused {self._signal}",
             )
-        return max(said.rejected_spans, 0)
+        return max(partial.rejected_spans, 0)
 
     def shutdown(self) -> None:
         """Close connections, even while a batch is being sent."""

@@ -59,15 +59,15 @@ def attributes_of(key: SeriesKey, *, conventions: bool) -> dict[str, str | int |
                 if name in semconv.SERIES_ATTRIBUTES
             },
         }
-    said: dict[str, str | int | bool] = {
+    labels: dict[str, str | int | bool] = {
         _CONVENTION_ATTRIBUTES[name]: value
         for name, value in key.attributes.items()
         if name in _CONVENTION_ATTRIBUTES
     }
     port = key.subject.server_port
     if port is not None and port.isdecimal():
-        said[semconv.SERVER_PORT] = int(port)
-    return said
+        labels[semconv.SERVER_PORT] = int(port)
+    return labels
 
 
 def data_point(

@@ -73,10 +73,10 @@ class PrivateSink:
         kind: SpanKind,
         start_epoch_ns: int,
         attributes: Mapping[str, AttributeValue],
-        around: Context,
+        parent_context: Context,
     ) -> OpenSpan:
         """Open a span; the provider's sampler decides whether it is sampled."""
-        current = current_span(around)
+        current = current_span(parent_context)
         parent = None if current is None else current.get_span_context()
         if parent is not None and parent.is_valid:
             trace_id, trace_state = parent.trace_id, parent.trace_state
@@ -88,11 +88,11 @@ class PrivateSink:
             is_random = self._ids_are_random
             is_sampled = self._standing.at_root
         if is_sampled is None:
-            said = self._sampler.should_sample(
-                around, trace_id, name, kind=kind, attributes=encodable(attributes)
+            result = self._sampler.should_sample(
+                parent_context, trace_id, name, kind=kind, attributes=encodable(attributes)
             )
-            is_sampled, trace_state = said.decision.is_sampled(), said.trace_state
-            added = cast("Mapping[str, AttributeValue]", said.attributes)  # pyright: ignore[reportUnknownMemberType]
+            is_sampled, trace_state = result.decision.is_sampled(), result.trace_state
+            added = cast("Mapping[str, AttributeValue]", result.attributes)  # pyright: ignore[reportUnknownMemberType]
             attributes = {**attributes, **added}
         span_context = SpanContext(
             trace_id,
@@ -104,7 +104,7 @@ class PrivateSink:
         return _PrivateSpan(
             self,
             span_context,
-            with_current_span(trace.NonRecordingSpan(span_context), around),
+            with_current_span(trace.NonRecordingSpan(span_context), parent_context),
             parent,
             name,
             kind,
@@ -124,15 +124,15 @@ class PrivateSink:
         finished: FinishedSpan,
     ) -> None:
         """Pass on a finished span, its children before it."""
-        said, said_bytes = measured(attributes)
+        kept, kept_bytes = measured(attributes)
         own = ChildSpan(
             name,
             start_epoch_ns,
             finished.end_epoch_ns,
-            said,
+            kept,
             kind,
             finished.failed,
-            size_of_parts(name, {}) + said_bytes,
+            size_of_parts(name, {}) + kept_bytes,
         )
         self._take(
             [
@@ -143,9 +143,9 @@ class PrivateSink:
 
     def end_children(self, children: Sequence[ChildSpan], parent: Context) -> None:
         """Pass on finished children of the span that is current in ``parent``."""
-        around = trace.get_current_span(parent).get_span_context()
-        if around.trace_flags.sampled:
-            self._take(self._children(children, around))
+        parent_span = trace.get_current_span(parent).get_span_context()
+        if parent_span.trace_flags.sampled:
+            self._take(self._children(children, parent_span))
 
     def _children(self, children: Sequence[ChildSpan], parent: SpanContext) -> list[ReadableSpan]:
         trace_id, flags, state = parent.trace_id, parent.trace_flags, parent.trace_state
@@ -164,21 +164,21 @@ class PrivateSink:
         state_bytes = size_of_state(trace_state)
         spans: list[ReadableSpan] = []
         for (name, start_ns, end_ns, attributes, kind, failed, most_bytes), identity in ended:
-            said = attributes if len(attributes) <= within else limited(attributes, limits)
+            kept = attributes if len(attributes) <= within else limited(attributes, limits)
             span = MeasuredSpan(
                 name,
                 context=identity,
                 parent=parent,
                 resource=resource,
-                attributes=said,
+                attributes=kept,
                 kind=kind,
                 instrumentation_scope=_SCOPE,
                 status=_FAILED if failed else _FINE,
                 start_time=start_ns,
                 end_time=end_ns,
             )
-            if most_bytes is None or said is not attributes:
-                most_bytes = size_of_parts(name, said)  # noqa: PLW2901 - of this one
+            if most_bytes is None or kept is not attributes:
+                most_bytes = size_of_parts(name, kept)  # noqa: PLW2901 - of this one
             span.most_bytes = state_bytes + most_bytes
             spans.append(span)
         return spans
@@ -218,7 +218,7 @@ class _PrivateSpan(DecidedAtStart):
         self._start_epoch_ns = start_epoch_ns
         self._attributes = attributes
 
-    def finish(self, finished: FinishedSpan) -> None:
+    def end(self, finished: FinishedSpan) -> None:
         if not self.span_context.trace_flags.sampled:
             return
         self._sink.end(

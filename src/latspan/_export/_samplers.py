@@ -23,9 +23,9 @@ _BY_PARENT: Final = frozenset({ParentBased, ParentBasedTraceIdRatio})
 """The SDK's samplers that delegate to one sampler per kind of parent."""
 
 _BELOW: Final = {
-    (is_remote, is_sampled): f"_{'remote' if is_remote else 'local'}_parent{said}_sampled"
+    (is_remote, is_sampled): f"_{'remote' if is_remote else 'local'}_parent{negation}_sampled"
     for is_remote in (False, True)
-    for is_sampled, said in ((False, "_not"), (True, ""))
+    for is_sampled, negation in ((False, "_not"), (True, ""))
 }
 """Attribute of a parent-based sampler that holds the sampler for each kind of parent."""
 
@@ -47,15 +47,18 @@ class Standing(NamedTuple):
 def standing(sampler: Sampler) -> Standing:
     """Return the constant decisions of ``sampler``; a subclass of an SDK sampler has none."""
     if type(sampler) not in _BY_PARENT:
-        always = _says_always(sampler)
+        always = _constant_decision(sampler)
         return Standing(always, dict.fromkeys(_BELOW, always))
     return Standing(
-        _says_always(getattr(sampler, "_root", None)),
-        {parent: _says_always(getattr(sampler, part, None)) for parent, part in _BELOW.items()},
+        _constant_decision(getattr(sampler, "_root", None)),
+        {
+            parent: _constant_decision(getattr(sampler, part, None))
+            for parent, part in _BELOW.items()
+        },
     )
 
 
-def _says_always(sampler: Sampler | None) -> bool | None:
+def _constant_decision(sampler: Sampler | None) -> bool | None:
     if type(sampler) is not StaticSampler:
         return None
     decision: Decision | None = getattr(sampler, "_decision", None)

@@ -21,14 +21,14 @@ from latspan._recording import Recorder
 __all__ = ["About", "SelfMetric", "readings_of", "refused"]
 
 _DESCRIPTIONS: Final[Mapping[str, tuple[str, str]]] = {
-    semconv.METRIC_DROPPED: ("Telemetry that was lost, by what it was and why", "{item}"),
-    semconv.METRIC_TRACES_SAMPLED_OUT: ("Traces that were not among those to keep", "{trace}"),
+    semconv.METRIC_DROPPED: ("Lost telemetry, by kind and reason", "{item}"),
+    semconv.METRIC_TRACES_SAMPLED_OUT: ("Traces that tail sampling did not keep", "{trace}"),
     semconv.METRIC_CLAMPED: ("Values above 24 hours, which count as 24 hours", "{value}"),
     semconv.METRIC_SERIES_OVERFLOW: (
         "Values of series above the limit, which are counted together",
         "{value}",
     ),
-    semconv.METRIC_QUEUE_SIZE: ("Finished requests that wait to be worked on", "{request}"),
+    semconv.METRIC_QUEUE_SIZE: ("Finished requests that wait for the worker thread", "{request}"),
 }
 
 

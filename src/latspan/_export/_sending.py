@@ -39,7 +39,7 @@ class SpanAnswer(NamedTuple):
     Args:
         taken: Whether the receiver accepted it.
         again: Whether to send it again, if it was not accepted.
-        asked_s: Pause that the receiver requested, in seconds; 0 if it requested none.
+        retry_after_s: Pause that the receiver requested, in seconds; 0 if it requested none.
         refused: Number of items that the receiver rejected from an accepted message, if reported.
         smaller: Whether a part of it might be accepted: it was too large, or contains an item that
             cannot be encoded. If both ``again`` and ``smaller`` are set, it is unknown which of
@@ -48,7 +48,7 @@ class SpanAnswer(NamedTuple):
 
     taken: bool
     again: bool = False
-    asked_s: float = 0.0
+    retry_after_s: float = 0.0
     refused: int = 0
     smaller: bool = False
 
@@ -107,7 +107,7 @@ class Sending:
 def _answer_over_http(session: HttpSession) -> SpanAnswer:
     # A message that was never sent could not be encoded, or exceeds the exporter's own limit.
     smaller = session.too_large or not session.tried
-    return SpanAnswer(False, session.passing, session.asked_s, smaller=smaller)
+    return SpanAnswer(False, session.passing, session.retry_after_s, smaller=smaller)
 
 
 def _answer_in_the_log(delivery: Delivery) -> SpanAnswer:

@@ -44,11 +44,11 @@ if TYPE_CHECKING:
         Attempt,
         SentRequest,
         active_call,
-        asks_for_usage,
         inside,
         is_switched_on,
         open_call,
         patch_request_builder,
+        requests_usage,
     )
     from latspan._instrument._instrumentor import Instrumentor
     from latspan._instrument._method_wrappers import (
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     )
     from latspan._instrument._patching import Patches, Wrapper
     from latspan._instrument._served import ServerRequest
-    from latspan._instrument._server_address import body_asked, port_of, sent_request, server_of
+    from latspan._instrument._server_address import port_of, requested_body, sent_request, server_of
     from latspan._instrument._stream_classes import (
         patch_stream_classes,
         patch_stream_wrappers,
@@ -98,10 +98,8 @@ __all__ = [
     "active_call",
     "aiter_tracked",
     "aiter_tracked_body",
-    "asks_for_usage",
     "attributes",
     "auto_instrument",
-    "body_asked",
     "body_tracker",
     "closing_of",
     "disabled_by",
@@ -125,6 +123,8 @@ __all__ = [
     "patch_stream_wrappers",
     "port_of",
     "request",
+    "requested_body",
+    "requests_usage",
     "scope_entering",
     "sent_request",
     "server_of",
@@ -163,8 +163,8 @@ _FOR_INTEGRATIONS = {
     "active_call": "_hooks",
     "aiter_tracked": "_streams",
     "aiter_tracked_body": "_body_iterators",
-    "asks_for_usage": "_hooks",
-    "body_asked": "_server_address",
+    "requests_usage": "_hooks",
+    "requested_body": "_server_address",
     "body_tracker": "_bodies",
     "closing_of": "_close_hooks",
     "impersonate": "_coroutines",

@@ -209,16 +209,16 @@ class BodyTracker:
             # Some libraries close a body when the caller leaves it; this read found nothing more.
             self._reading = False
             self._let_go()
-            self.call.settle()
+            self.call.end_if_left()
             return
         self._end_ns = self._attempt.body_end_ns = self._stamp_end(before_ns)
         if not self.decoding:
-            self._finish(Outcome.COMPLETED, self._end_ns)
+            self._end(Outcome.COMPLETED, self._end_ns)
 
     def flushed(self) -> None:
         """Record that the decoder was flushed: a body that has ended is now complete."""
         if self._end_ns is not None and not self.call.finished:
-            self._finish(Outcome.COMPLETED, self._end_ns)
+            self._end(Outcome.COMPLETED, self._end_ns)
 
     def failed(self, before_ns: int, error: BaseException, iterator: object = None) -> None:
         """
@@ -238,7 +238,7 @@ class BodyTracker:
             return
         after_ns = self._stamp_end(before_ns)
         self._let_go()
-        self.call.finish(outcome_of(error), done_ns=after_ns, error_type=error_type_of(error))
+        self.call.end(outcome_of(error), done_ns=after_ns, error_type=error_type_of(error))
 
     def interrupted(self, before_ns: int, error: BaseException) -> None:
         """Record that the read begun at ``before_ns`` was cancelled; another read may follow."""
@@ -253,25 +253,25 @@ class BodyTracker:
             self.call.reads.end = (before_ns, after_ns)
         return after_ns
 
-    def _finish(self, outcome: Outcome, done_ns: int | None, *, finalizing: bool = False) -> None:
+    def _end(self, outcome: Outcome, done_ns: int | None, *, finalizing: bool = False) -> None:
         """End the call with the outcome of its status, or with ``outcome`` if that is no error."""
         if self._end_ns is not None:
             # This holds too if the body is closed before its decoder is flushed.
             outcome, done_ns = Outcome.COMPLETED, self._end_ns
             if self._whole is not None and self._whole.body:
-                self.call.answered(self._whole.body)
+                self.call.end_with_response(self._whole.body)
         if outcome is not Outcome.COMPLETED and self._interrupted is not None:
             # No other read followed the cancelled one.
             self._note_early_end()
             self._let_go()
-            self.call.settle(finalizing=finalizing)
+            self.call.end_if_left(finalizing=finalizing)
             return
         outcome, error_type = self._judged(outcome)
         if self.coded and not self._decoded:
             # The body was never seen decoded, so its events were not seen either.
             self.call.reads = None
         self._let_go()
-        self.call.finish(outcome, done_ns=done_ns, error_type=error_type, finalizing=finalizing)
+        self.call.end(outcome, done_ns=done_ns, error_type=error_type, finalizing=finalizing)
 
     def _judged(self, outcome: Outcome) -> tuple[Outcome, str | None]:
         """Return outcome and error type, after the end mark and the status are applied."""
@@ -322,7 +322,7 @@ class BodyTracker:
         """Record that the connection was released; inside ``with`` the exit still follows."""
         self._reading = False
         if not self._entered and not self.call.finished:
-            self._finish(Outcome.CLOSED_EARLY, self._last_return_ns)
+            self._end(Outcome.CLOSED_EARLY, self._last_return_ns)
 
     @contextmanager
     def closing_itself(self) -> Generator[None]:
@@ -340,7 +340,7 @@ class BodyTracker:
                 return
             unread = self._last_return_ns is None
             # For a caller that neither read nor closed it, the response ended with its headers.
-            self._finish(
+            self._end(
                 Outcome.ABANDONED if unread else Outcome.CLOSED_EARLY,
                 self._attempt.end_ns if unread else self._last_return_ns,
                 finalizing=True,
@@ -359,7 +359,7 @@ class BodyTracker:
     def closed(self) -> None:
         """End the call because the response is closed, unless a read is in progress."""
         if not self.silent and not self._reading and not self.call.finished:
-            self._finish(Outcome.CLOSED_EARLY, None)
+            self._end(Outcome.CLOSED_EARLY, None)
 
 
 class _Whole:

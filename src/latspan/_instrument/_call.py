@@ -26,11 +26,11 @@ class Call(Protocol):
         """Record that the client library has returned the stream or the response."""
         ...
 
-    def answered(self, answer: Any) -> None:
+    def end_with_response(self, answer: Any) -> None:
         """Record a complete response and end the call; ``answer`` is the object or its bytes."""
         ...
 
-    def finish(
+    def end(
         self,
         outcome: Outcome,
         *,

@@ -60,15 +60,15 @@ def is_instrumented(module: str, instrumentor: str) -> bool:
     return cls is not None and cls().is_instrumented_by_opentelemetry is True
 
 
-def metrics_emitted_by_other(span: trace.Span | None, around: Context) -> bool:
+def metrics_emitted_by_other(span: trace.Span | None, parent_context: Context) -> bool:
     """
     Return whether another instrumentation emits the GenAI conventions' metrics for this call.
 
     Args:
         span: What :func:`llm_span_around` returned.
-        around: The context that the call begins in.
+        parent_context: The context that the call begins in.
     """
-    if around.get(_OFFICIAL_INFERENCE_KEY) is not None:
+    if parent_context.get(_OFFICIAL_INFERENCE_KEY) is not None:
         return True
     if span is None:
         return False
@@ -76,16 +76,16 @@ def metrics_emitted_by_other(span: trace.Span | None, around: Context) -> bool:
     return str(getattr(scope, "name", "")).startswith("opentelemetry.")
 
 
-def llm_span_around(around: Context) -> trace.Span | None:
+def llm_span_around(parent_context: Context) -> trace.Span | None:
     """
     Return the span that another instrumentation has just opened for the call that begins here.
 
     A span is returned once: a second call inside the same span gets a span of its own.
 
     Args:
-        around: The context that the call begins in.
+        parent_context: The context that the call begins in.
     """
-    span = current_span(around)
+    span = current_span(parent_context)
     if span is None or not span.is_recording():
         return None
     attributes = cast("Mapping[str, object] | None", getattr(span, "attributes", None))
@@ -132,7 +132,7 @@ def ending_beside(
                         return None
                     finalizing = finalizing or frame.f_code.co_name == "__del__"
                     frame = frame.f_back
-                _finish(call, span, finalizing=finalizing)
+                _end(call, span, finalizing=finalizing)
             # For a response that was read to its end the span waits: more is known once the
             # response has been parsed.
             outcome = call.outcome
@@ -143,7 +143,7 @@ def ending_beside(
     return when_ended
 
 
-def _finish(call: ModelCall, span: trace.Span, *, finalizing: bool) -> None:
+def _end(call: ModelCall, span: trace.Span, *, finalizing: bool) -> None:
     """End a call with the status of the SDK's span."""
     status = getattr(getattr(span, "status", None), "status_code", None)
     error_type: str | None = None
@@ -155,4 +155,4 @@ def _finish(call: ModelCall, span: trace.Span, *, finalizing: bool) -> None:
         outcome = Outcome.COMPLETED
         # The caller read the bytes directly, so nothing is known about the chunks.
         call.reads = None
-    call.finish(outcome, error_type=error_type, finalizing=finalizing)
+    call.end(outcome, error_type=error_type, finalizing=finalizing)

@@ -25,7 +25,7 @@ class Run(Protocol[_T_co]):
         """Make the run current for one step."""
         ...
 
-    def finish(self, error: BaseException | None = None) -> None:
+    def end(self, error: BaseException | None = None) -> None:
         """End the run, with the exception that ended it, if any."""
         ...
 
@@ -41,7 +41,7 @@ class _Steps(Generic[_T]):
     def current(self) -> AbstractContextManager[_T]:
         return self._current()
 
-    def finish(self, error: BaseException | None = None) -> None:
+    def end(self, error: BaseException | None = None) -> None:
         """Do nothing."""
 
 
@@ -71,7 +71,7 @@ class _Entry(Generic[_T]):
         if self._inside is not None:
             self._inside.__exit__(None, None, None)
         if self._run is not None:
-            self._run.finish(error)
+            self._run.end(error)
 
 
 _innermost: Final[ContextVar[_Entry[Any] | None]] = ContextVar("latspan_scope", default=None)
@@ -178,9 +178,9 @@ def _function(function: Callable[..., Any], begin: Begin) -> Callable[..., Any]:
             with run.current():
                 result = function(*args, **kwargs)
         except BaseException as error:
-            run.finish(error)
+            run.end(error)
             raise
-        run.finish()
+        run.end()
         return result
 
     return call
@@ -196,9 +196,9 @@ def _coroutine(function: Callable[..., Any], begin: Begin) -> Callable[..., Any]
             with run.current():
                 result = await function(*args, **kwargs)
         except BaseException as error:
-            run.finish(error)
+            run.end(error)
             raise
-        run.finish()
+        run.end()
         return result
 
     return call
@@ -219,7 +219,7 @@ def _generator(function: Callable[..., Any], begin: Begin) -> Callable[..., Any]
                     with run.current():
                         item = step(sent)
                 except StopIteration as stop:
-                    run.finish()
+                    run.end()
                     return stop.value
                 try:
                     step, sent = source.send, (yield item)
@@ -230,7 +230,7 @@ def _generator(function: Callable[..., Any], begin: Begin) -> Callable[..., Any]
                 except BaseException as thrown:  # noqa: BLE001 - handed to the generator
                     step, sent = source.throw, thrown
         except BaseException as error:
-            run.finish(error)
+            run.end(error)
             raise
 
     return call
@@ -263,9 +263,9 @@ def _async_generator(function: Callable[..., Any], begin: Begin) -> Callable[...
                     step, sent = source.athrow, thrown
         except BaseException as error:
             if run is not None:
-                run.finish(error)
+                run.end(error)
             raise
         if run is not None:
-            run.finish()
+            run.end()
 
     return call

@@ -31,9 +31,9 @@ class Exchange:
     A transport may send the request more than once: again after a failure, or a second time in
     parallel. Each send is an attempt. A transport that only sees its own sends begins each further
     one with :meth:`try_again`; a transport that gets its sends from the transports below it calls
-    :meth:`send_begins` to get the attempt of a send. An attempt ends with :meth:`try_answered` or
-    :meth:`try_failed`; the exchange ends with :meth:`answered` or :meth:`failed`, which end the
-    last attempt too.
+    :meth:`send_begins` to get the attempt of a send. An attempt ends with :meth:`attempt_answered`
+    or :meth:`attempt_failed`; the exchange ends with :meth:`response_received` or :meth:`failed`,
+    which end the last attempt too.
 
     Args:
         call: The call that it is an attempt of, or its own call if it is standalone.
@@ -187,7 +187,7 @@ class Exchange:
         self.send_begins()
         self.connected_here = False
 
-    def try_answered(self, status: int, attempt: Attempt | None = None) -> None:
+    def attempt_answered(self, status: int, attempt: Attempt | None = None) -> None:
         """
         Record that the transport returned the response headers of an attempt.
 
@@ -203,7 +203,7 @@ class Exchange:
                 attempt.headers_ns = attempt.end_ns
             _has_status(attempt, status)
 
-    def try_failed(self, error: BaseException) -> None:
+    def attempt_failed(self, error: BaseException) -> None:
         """Record that an attempt raised ``error``; only the first error of an attempt counts."""
         self._fail(self.attempt, error)
 
@@ -226,7 +226,7 @@ class Exchange:
             attempt.end_ns = self.call.now()
             attempt.error_type = error_type_of(error)
 
-    def answered(
+    def response_received(
         self,
         status: int,
         headers: Mapping[str, str],
@@ -246,12 +246,12 @@ class Exchange:
             decoded: Whether reads return the body without its content coding.
         """
         if self._outer is not None:
-            self.try_answered(status)
+            self.attempt_answered(status)
             return
         call = self.call
-        attempt = self._answered_try(status)
+        attempt = self._answered_attempt(status)
         call.own_requests.under_way = None
-        call.own_requests.answered(self.sent, status, headers)
+        call.own_requests.response_received(self.sent, status, headers)
         call.headers = headers
         if self.alone:
             call.returned()
@@ -260,21 +260,21 @@ class Exchange:
             # The integration of the client library has not recorded the request.
             call.request = request_body
 
-    def _answered_try(self, status: int) -> Attempt:
+    def _answered_attempt(self, status: int) -> Attempt:
         """End every attempt, and return the one that got the response."""
         self._failure = None
         attempts = self.call.attempts
-        answered = self.attempt = answering(attempts) or self.attempt
-        if answered.headers_ns is None and answered.failed:
+        response_received = self.attempt = answering(attempts) or self.attempt
+        if response_received.headers_ns is None and response_received.failed:
             # The transport got the response from elsewhere, after every send had failed.
-            answered = self.attempt = self.call.open_attempt()
-        self.try_answered(status)
-        _has_status(answered, status)
+            response_received = self.attempt = self.call.open_attempt()
+        self.attempt_answered(status)
+        _has_status(response_received, status)
         for attempt in attempts:
             if attempt.end_ns is None:
                 # It was sent in parallel, and the transport does not wait for it.
-                attempt.end_ns = answered.end_ns
-        return answered
+                attempt.end_ns = response_received.end_ns
+        return response_received
 
     def failed(
         self,
@@ -300,9 +300,9 @@ class Exchange:
             # The failure of the send propagated to here, unchanged or as the cause of another.
             attempt.end_ns = attempt.error_type = None
         ended_ns = attempt.end_ns
-        self.try_failed(error)
+        self.attempt_failed(error)
         if self.alone:
-            self.call.finish(
+            self.call.end(
                 outcome or outcome_of(error),
                 # If the attempt had ended earlier, the transport was busy otherwise until now.
                 done_ns=attempt.end_ns if ended_ns is None else None,

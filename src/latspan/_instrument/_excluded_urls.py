@@ -53,4 +53,4 @@ def _patterns(name: str, expressions: str) -> Iterator[re.Pattern[str]]:
         try:
             yield re.compile(expression)
         except re.error as error:
-            warn_once(f"{name} is ignored in part: '{expression}' is not a pattern: {error}")
+            warn_once(f"{name} is partly ignored: '{expression}' is not a pattern: {error}")

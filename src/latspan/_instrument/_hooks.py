@@ -32,13 +32,13 @@ __all__ = [
     "Attempt",
     "SentRequest",
     "active_call",
-    "asks_for_usage",
     "inside",
     "is_suppressed",
     "is_switched_on",
     "open_call",
     "open_exchange",
     "patch_request_builder",
+    "requests_usage",
 ]
 
 _SUPPRESSION_KEYS = (
@@ -114,8 +114,8 @@ def open_call(
     runtime = _runtime.current()
     if runtime is None:
         return None
-    around = context.get_current()
-    if _suppressed(around, _SUPPRESSION_KEYS):
+    parent_context = context.get_current()
+    if _suppressed(parent_context, _SUPPRESSION_KEYS):
         return None
     try:
         known: dict[str, AttributeValue] = {
@@ -131,10 +131,10 @@ def open_call(
             known[semconv.SERVER_ADDRESS], known[semconv.SERVER_PORT] = server
         if streamed:
             known[semconv.GEN_AI_REQUEST_STREAM] = True
-        beside = llm_span_around(around)
+        beside = llm_span_around(parent_context)
         call = ModelCall(
             runtime,
-            around,
+            parent_context,
             kind=Kind.CALL,
             name=operation if model is None else f"{operation} {model}",
             attributes=known,
@@ -144,7 +144,7 @@ def open_call(
             api_format=api_format,
             streamed=streamed,
             choices=choices,
-            convention_metrics=not metrics_emitted_by_other(beside, around),
+            convention_metrics=not metrics_emitted_by_other(beside, parent_context),
             sink=None if beside is None else EnrichingSink(runtime.sink(), beside),
             awaits_span=awaits_span and beside is None,
         )
@@ -181,13 +181,13 @@ def open_exchange(
     runtime = _runtime.current()
     if runtime is None:
         return None
-    around = context.get_current()
-    if _suppressed(around, _HTTP_SUPPRESSION_KEYS):
+    parent_context = context.get_current()
+    if _suppressed(parent_context, _HTTP_SUPPRESSION_KEYS):
         return None
     with _runtime.handle_internal_errors("the start of an HTTP exchange"):
         return ModelCall(
             runtime,
-            around,
+            parent_context,
             kind=Kind.HTTP,
             name=method,
             server=server,
@@ -206,7 +206,7 @@ def adopt_llm_span(call: ModelCall) -> None:
         call.adopt(EnrichingSink(runtime.sink(), span, ending_beside(call, span)))
 
 
-def asks_for_usage() -> bool:
+def requests_usage() -> bool:
     """
     Return whether to request token counts for a stream if its caller did not set the option.
 

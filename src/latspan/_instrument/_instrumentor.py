@@ -92,7 +92,7 @@ class Instrumentor(BaseInstrumentor):
             return True
         if conflict.found:
             warn_once(
-                f"{conflict.found} is installed and stays uninstrumented:"
+                f"{conflict.found} is installed but not instrumented:"
                 f" latspan supports {conflict.required}"
             )
         return False
@@ -109,7 +109,7 @@ class Instrumentor(BaseInstrumentor):
             self._is_instrumented_by_opentelemetry = False
             if not isinstance(error, Exception):
                 raise
-            warn_once(f"{self._awaited()} stays uninstrumented: its integration failed", error)
+            warn_once(f"{self._awaited()} is not instrumented: its integration failed", error)
             return
         self._patches = patches
         if self.triggers_start:

@@ -58,13 +58,13 @@ def attributes(
     """
     from latspan._operations import with_attributes
 
-    said = {
+    named = {
         "inference_path": inference_path,
         "route": route,
         "traffic_class": traffic_class,
         "tenant": tenant,
     }
-    given = {name: text_of(value) for name, value in said.items() if value is not None}
+    given = {name: text_of(value) for name, value in named.items() if value is not None}
     return scope_entering(functools.partial(with_attributes, given))
 
 
@@ -99,7 +99,7 @@ def _begin(
         return None
     from latspan._operations import LocalScope
 
-    with _runtime.handle_internal_errors("the start of a unit of work"):
+    with _runtime.handle_internal_errors("the start of a request or stage"):
         work = LocalScope(runtime, kind=kind, name=name, attributes=span_attributes, current=False)
         return _Work(work)
     return None
@@ -116,9 +116,9 @@ class _Work:
     def current(self) -> AbstractContextManager[None]:
         return self._work.active()
 
-    def finish(self, error: BaseException | None = None) -> None:
-        with _runtime.handle_internal_errors("the end of a unit of work"):
+    def end(self, error: BaseException | None = None) -> None:
+        with _runtime.handle_internal_errors("the end of a request or stage"):
             if error is None:
-                self._work.finish(Outcome.COMPLETED)
+                self._work.end(Outcome.COMPLETED)
             else:
-                self._work.finish(outcome_of(error), error_type=error_type_of(error))
+                self._work.end(outcome_of(error), error_type=error_type_of(error))

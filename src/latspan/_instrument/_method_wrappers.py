@@ -173,7 +173,7 @@ class MethodWrappers:
             elif call.api_format is not None:
                 track_stream(call, call.api_format, answer)
         except Exception as error:  # noqa: BLE001 - latspan's own
-            log_internal_error(error, "the answer of a call")
+            log_internal_error(error, "the response of a call")
 
 
 def _opened(
@@ -189,23 +189,23 @@ def _opened(
 
 def _fail(call: ModelCall, error: BaseException) -> None:
     """End the call with the exception that it raised."""
-    with handle_internal_errors("the answer in an exception"):
+    with handle_internal_errors("the response in an exception"):
         # A response that the SDK cannot parse, for example because it is cut off, still used
         # tokens.
         completion = getattr(error, "completion", None)
         if completion is not None:
-            call.answered(completion)
-    call.finish(outcome_of(error), error_type=error_type_of(error))
+            call.end_with_response(completion)
+    call.end(outcome_of(error), error_type=error_type_of(error))
 
 
 def _end_or_follow(call: ModelCall, answer: Any) -> None:
     """End the call if its response is complete, or track the body of a raw response."""
     response = getattr(answer, "http_response", None)
     if response is None:
-        call.answered(answer)
+        call.end_with_response(answer)
     elif response.is_closed:
         # The SDK has read the body before it returned the response.
-        call.answered(response.content)
+        call.end_with_response(response.content)
     elif (attempt := call.answering) is not None and follows_bodies(response):
         body = track_body(call, attempt, response)
         if response.request.headers.get(_RAW) == _INSIDE_WITH:
@@ -213,4 +213,4 @@ def _end_or_follow(call: ModelCall, answer: Any) -> None:
         return
     # The body of this raw response cannot be tracked: the call ends when the method returned.
     call.reads = None
-    call.finish(Outcome.COMPLETED, done_ns=call.returned_ns)
+    call.end(Outcome.COMPLETED, done_ns=call.returned_ns)

@@ -9,7 +9,7 @@ from typing import Any, Final, cast
 
 from latspan import semconv
 from latspan._operations import ModelCall
-from latspan._wire import ApiFormat, choices_asked
+from latspan._wire import ApiFormat, choices_requested
 from latspan._wire.anthropic_messages import ANTHROPIC_MESSAGES
 from latspan._wire.openai_chat import OPENAI_CHAT
 from latspan._wire.openai_completions import OPENAI_COMPLETIONS
@@ -54,10 +54,10 @@ def recognised(call: ModelCall, api_format: ApiFormat, request_body: bytes | Non
     stream = api_format.stream
     host = "" if call.server is None else call.server[0]
     provider = _PROVIDERS.get(host) or ("" if stream is None else stream.provider)
-    asked = _asked_in(request_body)
-    name = asked.get("model")
+    request = _request_in(request_body)
+    name = request.get("model")
     model = name[:256] if isinstance(name, str) else None
-    call.choices = choices_asked(asked)
+    call.choices = choices_requested(request)
     named = {} if model is None else {"model": model}
     call.becomes_call(
         api_format,
@@ -72,20 +72,20 @@ def recognised(call: ModelCall, api_format: ApiFormat, request_body: bytes | Non
     )
 
 
-def _asked_in(request: bytes | None) -> Mapping[str, Any]:
+def _request_in(body: bytes | None) -> Mapping[str, Any]:
     """
     Return the fields of a request body, never values that only occur inside its content.
 
     A long request is not parsed: the model is only found if it is the first or the last member.
     The patterns cannot match a nested member there.
     """
-    if request is None:
+    if body is None:
         return {}
-    if len(request) > _LONGEST_READ:
-        found = _FIRST.match(request) or _LAST.search(request, len(request) - 512)
+    if len(body) > _LONGEST_READ:
+        found = _FIRST.match(body) or _LAST.search(body, len(body) - 512)
         return {} if found is None else {"model": found[1].decode(errors="replace")}
     try:
-        asked: Any = json.loads(request)
+        request: Any = json.loads(body)
     except ValueError:
         return {}
-    return cast("dict[str, Any]", asked) if isinstance(asked, dict) else {}
+    return cast("dict[str, Any]", request) if isinstance(request, dict) else {}

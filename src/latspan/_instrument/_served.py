@@ -40,7 +40,7 @@ class ServerRequest:
 
     Args:
         work: The unit of work that represents the request.
-        around: Contexts that were entered around the unit of work, to be left after it.
+        exit_stack: Contexts that were entered around the unit of work, to be left after it.
         method: The HTTP method.
         route: Returns the route's template, once it is known.
         now: Returns the clock's monotonic reading, nanoseconds.
@@ -51,14 +51,14 @@ class ServerRequest:
     def __init__(
         self,
         work: LocalScope,
-        around: ExitStack,
+        exit_stack: ExitStack,
         *,
         method: str,
         route: Callable[[], str | None],
         now: Callable[[], int],
     ) -> None:
         self._work = work
-        self._around = around
+        self._around = exit_stack
         self._method = method
         self._route = route
         self._now = now
@@ -96,7 +96,7 @@ class ServerRequest:
         runtime = _runtime.current()
         if runtime is None or is_suppressed():
             return None
-        with handle_internal_errors("the start of a served request"), ExitStack() as around:
+        with handle_internal_errors("the start of a served request"), ExitStack() as exit_stack:
             known: dict[str, AttributeValue] = {
                 semconv.HTTP_REQUEST_METHOD: method,
                 semconv.URL_PATH: path,
@@ -117,13 +117,13 @@ class ServerRequest:
                 # request is then still current here, and must not become the parent.
                 outside = context.Context() if is_left_over() else None
                 token = context.attach(propagate.extract(headers, outside))
-                around.callback(context.detach, token)
+                exit_stack.callback(context.detach, token)
             work = _work(runtime, method, known, beside)
             # The route is not known yet; calls inside the request look it up when they need it.
-            around.enter_context(with_attribute_of("route", route))
+            exit_stack.enter_context(with_attribute_of("route", route))
             return cls(
                 work,
-                around.pop_all(),
+                exit_stack.pop_all(),
                 method=method,
                 route=route,
                 now=runtime.clock.monotonic_ns,
@@ -175,20 +175,20 @@ class ServerRequest:
             refused = outcome_of_status(status, headers)
             if status >= _FIRST_SERVER_ERROR or refused is Outcome.REJECTED:
                 outcome, error_type = refused, str(status)
-        self._finish(outcome, error_type)
+        self._end(outcome, error_type)
 
     def disconnected(self) -> None:
         """End the request: the client disconnected before the response was complete."""
-        self._finish(Outcome.CLOSED_EARLY)
+        self._end(Outcome.CLOSED_EARLY)
 
     def cut_short(self) -> None:
         """End the request: the application returned before the response was complete."""
         outcome = Outcome.ERROR if self._status is None else Outcome.TRUNCATED
-        self._finish(outcome, semconv.ERROR_TYPE_OTHER)
+        self._end(outcome, semconv.ERROR_TYPE_OTHER)
 
     def failed(self, error: BaseException) -> None:
         """End the request: the application raised."""
-        self._finish(outcome_of(error), error_type_of(error))
+        self._end(outcome_of(error), error_type_of(error))
 
     def leave(self) -> None:
         """Make the request no longer current; has an effect only in the context it began in."""
@@ -197,7 +197,7 @@ class ServerRequest:
             if self._work.leave():
                 self._around.close()
 
-    def _finish(self, outcome: Outcome, error_type: str | None = None) -> None:
+    def _end(self, outcome: Outcome, error_type: str | None = None) -> None:
         if self._work.finished:
             return
         with handle_internal_errors("the end of a served request"):
@@ -214,7 +214,7 @@ class ServerRequest:
             if self._first_ns is not None:
                 waited_ns = self._first_ns - self._work.start_ns
                 metrics["time_to_first_chunk"] = MetricValue(waited_ns)
-            self._work.finish(
+            self._work.end(
                 outcome,
                 error_type=error_type,
                 known=Known(

@@ -7,7 +7,7 @@ from typing import Any, Final, cast
 
 from latspan._operations import SentRequest
 
-__all__ = ["body_asked", "port_of", "sent_request", "server_of"]
+__all__ = ["port_of", "requested_body", "sent_request", "server_of"]
 
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 
@@ -44,7 +44,7 @@ def sent_request(request: Any) -> SentRequest:
     )
 
 
-def body_asked(options: Any) -> Mapping[str, Any]:
+def requested_body(options: Any) -> Mapping[str, Any]:
     """Return the JSON body of a Stainless SDK's request, with the caller's extra fields."""
     parts = (options.json_data, getattr(options, "extra_json", None))
     body: dict[str, Any] = {}

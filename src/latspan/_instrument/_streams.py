@@ -12,7 +12,7 @@ copied, because it names the model.
 A caller that stops reading may read on later with another iterator over the same stream, for
 example after ``next(iter(stream))``. Leaving an iteration therefore records a provisional end
 without ending the call. The call ends when the stream is closed or finalised, or when the calls
-that have ended so far are requested (``settle_left_calls``). If a stream has several iterators, the
+that have ended so far are requested (``end_left_calls``). If a stream has several iterators, the
 caller leaves the stream with the last open one.
 """
 
@@ -102,7 +102,7 @@ class StreamTracker:
 
     def ended(self, before_ns: int) -> None:
         """Record that the read begun at ``before_ns`` found the end of the stream."""
-        self._finish(Outcome.COMPLETED, before_ns)
+        self._end(Outcome.COMPLETED, before_ns)
 
     def failed(self, before_ns: int, error: BaseException, reader: object = None) -> None:
         """
@@ -116,16 +116,16 @@ class StreamTracker:
         self._readers.discard(reader)
         if self._readers and isinstance(error, _REFUSALS) and "already" in str(error):
             return
-        self._finish(outcome_of(error), before_ns, error_type_of(error))
+        self._end(outcome_of(error), before_ns, error_type_of(error))
 
-    def _finish(self, outcome: Outcome, before_ns: int, error_type: str | None = None) -> None:
+    def _end(self, outcome: Outcome, before_ns: int, error_type: str | None = None) -> None:
         call = self.call
         if call.finished:
             return
         after_ns, reads = call.now(), call.reads
         if reads is not None:
             reads.end = (before_ns, after_ns)
-        call.finish(outcome, done_ns=after_ns, error_type=error_type)
+        call.end(outcome, done_ns=after_ns, error_type=error_type)
 
     def left(self, reader: object) -> None:
         """
@@ -154,9 +154,9 @@ class StreamTracker:
             call, reads = self.call, self.call.reads
             last_ns = None if reads is None else reads.last_return_ns
             if last_ns is None:
-                call.finish(Outcome.ABANDONED, done_ns=call.returned_ns, finalizing=True)
+                call.end(Outcome.ABANDONED, done_ns=call.returned_ns, finalizing=True)
             else:
-                call.finish(Outcome.CLOSED_EARLY, done_ns=last_ns, finalizing=True)
+                call.end(Outcome.CLOSED_EARLY, done_ns=last_ns, finalizing=True)
 
     def closing(self) -> None:
         """Record that the caller begins to close the stream."""
@@ -164,7 +164,7 @@ class StreamTracker:
 
     def closed(self) -> None:
         """End the call because the stream is closed, unless the call has ended already."""
-        self.call.finish(Outcome.CLOSED_EARLY)
+        self.call.end(Outcome.CLOSED_EARLY)
 
 
 def _never(chunk: Any) -> int:

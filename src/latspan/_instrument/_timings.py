@@ -28,26 +28,26 @@ class ServerTimingHeader:
     """The header's name, in lower case."""
 
     @classmethod
-    def of(cls, told: bool | Collection[str]) -> Self:
+    def of(cls, stages: bool | Collection[str]) -> Self:
         """
         Return the header that a setting configures.
 
         Args:
-            told: ``True`` for the standard stages and ``total``, ``False`` for no stage, or the
+            stages: ``True`` for the standard stages and ``total``, ``False`` for no stage, or the
                 names of the stages to report.
         """
-        if isinstance(told, bool):
-            return cls(STAGE_KINDS | {server_timing.TOTAL} if told else frozenset())
+        if isinstance(stages, bool):
+            return cls(STAGE_KINDS | {server_timing.TOTAL} if stages else frozenset())
         # A single name is a collection too, of its letters.
-        return cls(frozenset({told} if isinstance(told, str) else told))
+        return cls(frozenset({stages} if isinstance(stages, str) else stages))
 
     def of_answer(self, served: ServerRequest) -> str:
         """Return the header's value so far, empty if there is no stage to report."""
         if not self.reveals:
             return ""
-        told = [each for each in served.took_ns() if each[0] in self.reveals]
+        revealed = [each for each in served.took_ns() if each[0] in self.reveals]
         # The client can measure the total itself; it is useful only together with stages, for
         # the time that they do not cover.
-        if all(name == server_timing.TOTAL for name, _ in told):
+        if all(name == server_timing.TOTAL for name, _ in revealed):
             return ""
-        return server_timing.written(told)
+        return server_timing.written(revealed)

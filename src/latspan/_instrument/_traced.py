@@ -76,7 +76,7 @@ class _Traced:
             kind=SpanKind.INTERNAL,
             start_epoch_ns=runtime.clock.monotonic_ns() + self._offset_ns,
             attributes={},
-            around=context.get_current(),
+            parent_context=context.get_current(),
         )
 
     def current(self) -> AbstractContextManager[None]:
@@ -85,7 +85,7 @@ class _Traced:
 
         return inside(self._span.context)
 
-    def finish(self, error: BaseException | None = None) -> None:
+    def end(self, error: BaseException | None = None) -> None:
         if self._process is not this_process():
             # This is a forked child: only the process that began the span ends it.
             return
@@ -97,8 +97,8 @@ class _Traced:
         if error is not None and outcome is not Outcome.CLOSED_EARLY:
             attributes[semconv.ERROR_TYPE] = error_type_of(error)
         finished = FinishedSpan(end_epoch_ns, attributes, failed=outcome.failed)
-        self._runtime.conclude(
-            "the end of a traced function", self._span.finish, finished, inline=self._inline
+        self._runtime.run_at_end(
+            "the end of a traced function", self._span.end, finished, inline=self._inline
         )
 
 

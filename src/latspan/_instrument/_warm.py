@@ -51,7 +51,7 @@ class WarmupResult:
 
     def __str__(self) -> str:
         some = "connection" if self.connections == 1 else "connections"
-        said = f"{self.connections} {some} to {self.server or 'nowhere'} open"
+        text = f"{self.connections} {some} to {self.server or 'nowhere'} open"
         parts = ", ".join(
             f"{name} {_milliseconds(time_ns)}"
             for name, time_ns in (
@@ -62,10 +62,10 @@ class WarmupResult:
             if time_ns is not None
         )
         if parts:
-            said += f"; the next call saves {_milliseconds(self.saved_ns)} ({parts})"
+            text += f"; the next call saves {_milliseconds(self.saved_ns)} ({parts})"
         if self.error is not None:
-            said += f"; {type(self.error).__name__}: {self.error}"
-        return said
+            text += f"; {type(self.error).__name__}: {self.error}"
+        return text
 
 
 def _milliseconds(time_ns: int) -> str:
@@ -117,7 +117,7 @@ def warm(
         ConfigError: ``connections`` or ``timeout_s`` is out of range.
     """
     if connections < 1:
-        raise ConfigError(f"{connections} connections cannot be opened", hint="open 1 or more")
+        raise ConfigError(f"connections is {connections}", hint="use 1 or more")
     if not 0 < timeout_s < math.inf:
         raise ConfigError(f"timeout_s is {timeout_s!r}", hint="use a number greater than 0")
     steps = _warm(client, url, connections, timeout_s)
@@ -239,7 +239,7 @@ def _warmer_of(
     if found is None:
         kind = cast("type[Any]", type(client))
         raise InstrumentationError(
-            f"latspan opens no connections for '{kind.__module__}.{kind.__qualname__}'",
+            f"latspan cannot open connections for '{kind.__module__}.{kind.__qualname__}'",
             hint="supported are clients of openai, anthropic, httpx and httpx2",
         )
     return found, preparing

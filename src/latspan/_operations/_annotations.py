@@ -105,9 +105,9 @@ class Annotations:
 
     def span_attributes(self) -> dict[str, AttributeValue]:
         """Return the annotations as span attributes."""
-        said = dict(self.attributes)
+        attributes = dict(self.attributes)
         if self.output_tokens is not None:
-            said[semconv.GEN_AI_USAGE_OUTPUT_TOKENS] = self.output_tokens
+            attributes[semconv.GEN_AI_USAGE_OUTPUT_TOKENS] = self.output_tokens
         if self.degraded:
-            said[semconv.LATSPAN_DEGRADED] = tuple(dict.fromkeys(self.degraded))
-        return said
+            attributes[semconv.LATSPAN_DEGRADED] = tuple(dict.fromkeys(self.degraded))
+        return attributes

@@ -30,7 +30,7 @@ class ModelCall:
 
     Args:
         runtime: The active runtime.
-        around: OpenTelemetry context in which the call starts.
+        parent_context: OpenTelemetry context in which the call starts.
         kind: ``call`` or ``http``.
         name: Name of the span.
         attributes: Attributes of the span at its start, which a sampler may read.
@@ -88,7 +88,7 @@ class ModelCall:
     def __init__(
         self,
         runtime: Runtime,
-        around: Context,
+        parent_context: Context,
         *,
         kind: Kind,
         name: str,
@@ -145,21 +145,21 @@ class ModelCall:
         self._awaits_span = awaits_span
         if sink is None:
             sink = NoSink() if awaits_span else runtime.sink()
-        self._open_span(sink, around)
+        self._open_span(sink, parent_context)
         self._handle = opened(self)
 
     def _join_enclosing_work(self) -> None:
         for work in enclosing_scopes():
             work.add_call(self.interval)
 
-    def _open_span(self, sink: SpanSink, around: Context) -> None:
+    def _open_span(self, sink: SpanSink, parent_context: Context) -> None:
         self._inline = sink.inline
         self.span = sink.open(
             self.name,
             kind=SpanKind.CLIENT,
             start_epoch_ns=self._start_ns + self._offset_ns,
             attributes=self._started_with,
-            around=around,
+            parent_context=parent_context,
         )
         self.spanned = self.span.span_context[-1]
         """Whether the call has a span: `is_valid`, read without the cost of the property."""
@@ -242,7 +242,7 @@ class ModelCall:
         self._entered = None
         self.own_requests.let_go()
 
-    def answered(self, answer: Any) -> None:
+    def end_with_response(self, answer: Any) -> None:
         """
         Record a complete response before the application receives it and may change it.
 
@@ -254,7 +254,7 @@ class ModelCall:
             return
         self.take_down(api_format, answer)
         if self.gathered is not None and api_format.content is not None:
-            with handle_internal_errors("the text of an answer"):
+            with handle_internal_errors("the text of a response"):
                 whole = isinstance(answer, bytes)
                 self.gathered.extend((answer,) if whole else api_format.content.fragments(answer))
 
@@ -275,7 +275,7 @@ class ModelCall:
             if part:
                 self.tail.add(part)
         except Exception as error:  # noqa: BLE001 - latspan's own
-            log_internal_error(error, "the fields of an answer")
+            log_internal_error(error, "the fields of a response")
 
     def leave(
         self,
@@ -305,13 +305,13 @@ class ModelCall:
         """Whether the caller has stopped reading and has not resumed."""
         return self._left is not None
 
-    def settle(self, left_for_ns: int = 0, *, finalizing: bool = False) -> None:
+    def end_if_left(self, left_for_ns: int = 0, *, finalizing: bool = False) -> None:
         """
         End the call if its caller has stopped reading.
 
         Args:
             left_for_ns: Minimum time since the last read returned, in nanoseconds.
-            finalizing: As for :meth:`finish`.
+            finalizing: As for :meth:`end`.
         """
         left = self._left
         if left is None or self.finished or self.now() - left.done_ns < left_for_ns:
@@ -319,7 +319,7 @@ class ModelCall:
         reads = self.reads
         if reads is not None and reads.end is None:
             reads.end = left.last_read
-        self.finish(
+        self.end(
             left.outcome,
             done_ns=left.done_ns,
             error_type=left.error_type,
@@ -332,7 +332,7 @@ class ModelCall:
             # A finalizer may have ended the call and left the rest to the worker thread. This
             # method does not run in a finalizer, so the caller's thread can do it now.
             if self._inline and self._ending:
-                self._conclude_later(inline=True)
+                self._record_end_later(inline=True)
         elif self._close_started_ns is None:
             self._close_started_ns = self.now()
 
@@ -341,7 +341,7 @@ class ModelCall:
         """Whether the caller is closing the stream, which will end the call."""
         return self._close_started_ns is not None and not self.finished
 
-    def finish(
+    def end(
         self,
         outcome: Outcome,
         *,
@@ -378,13 +378,13 @@ class ModelCall:
             if self.gathered is not None:
                 self.gathered = self.gathered.copy()
         self._ending.append((outcome, ended_ns, error_type))
-        self._conclude_later(inline=self._inline and not finalizing)
+        self._record_end_later(inline=self._inline and not finalizing)
 
-    def _conclude_later(self, *, inline: bool) -> None:
+    def _record_end_later(self, *, inline: bool) -> None:
         # Content is read and events are emitted on the worker thread even if the span would
         # otherwise end inline, because an application's log exporter may send synchronously.
         inline = inline and not self._runtime.ends_on_worker
-        self._runtime.conclude("the end of a call", self._conclude, inline=inline)
+        self._runtime.run_at_end("the end of a call", self._record_end, inline=inline)
 
     def interval(self, until_ns: int) -> ChildInterval:
         """Return the interval of the call in a request or stage that ended at ``until_ns``."""
@@ -393,7 +393,7 @@ class ModelCall:
             # The caller stopped reading inside the request or stage and may resume after its end:
             # the interval covers the call so far.
             observed = self._observed()
-            timeline = observed.timeline(observed.said(), left.outcome, left.done_ns)
+            timeline = observed.timeline(observed.summary(), left.outcome, left.done_ns)
         if timeline is None:
             return ChildInterval(self.name, self._start_ns, until_ns)
         visible = timeline.metrics.get("time_to_first_visible_token")
@@ -435,7 +435,7 @@ class ModelCall:
             observation=self._observation,
         )
 
-    def _conclude(self) -> None:
+    def _record_end(self) -> None:
         # Popping is atomic: the caller's thread and the worker thread may both run this method.
         try:
             ending = self._ending.pop()

@@ -23,7 +23,7 @@ from latspan._spans import (
     OpenSpan,
     attempt_spans,
     latency_attributes,
-    not_said_otherwise,
+    only_missing,
     segment_spans,
     token_attributes,
 )
@@ -91,19 +91,19 @@ class ObservedCall(NamedTuple):
     span: OpenSpan
     observation: Observation
 
-    def said(self) -> ResponseSummary:
+    def summary(self) -> ResponseSummary:
         """Return the summary of the response, without its content."""
         if self.api_format is None:
             return ResponseSummary()
         streamed = self.reads is not None
         return summarize_response(self.api_format, self.parts, self.headers, streamed=streamed)
 
-    def timeline(self, said: ResponseSummary, outcome: Outcome, done_ns: int) -> Timeline:
+    def timeline(self, summary: ResponseSummary, outcome: Outcome, done_ns: int) -> Timeline:
         """
         Return the timeline of the call.
 
         Args:
-            said: Summary of the response.
+            summary: Summary of the response.
             outcome: Outcome of the call.
             done_ns: End of the call, monotonic nanoseconds.
         """
@@ -116,10 +116,10 @@ class ObservedCall(NamedTuple):
                 returned_ns=self.returned_ns,
                 reads=self.reads,
                 close_started_ns=self.close_started_ns,
-                reported=said.reported,
-                output_tokens=self._streamed_tokens(said.tokens),
-                tokens_estimated=said.tokens.source is TokenSource.ESTIMATED,
-                choices=max(self.choices, said.choices),
+                reported=summary.reported,
+                output_tokens=self._streamed_tokens(summary.tokens),
+                tokens_estimated=summary.tokens.source is TokenSource.ESTIMATED,
+                choices=max(self.choices, summary.choices),
                 body_is_the_callers=self.kind is Kind.HTTP,
                 expected=self.runtime.expected,
             )
@@ -132,12 +132,12 @@ class ObservedCall(NamedTuple):
         shown = ChunkKind.REASONING in self.reads.kinds
         return tokens.output if shown else tokens.output - tokens.reasoning
 
-    def with_content(self, said: ResponseSummary) -> ResponseSummary:
+    def with_content(self, summary: ResponseSummary) -> ResponseSummary:
         """Return the summary of the response with the content that the configuration captures."""
         if self.answer is None or self.api_format is None or self.api_format.content is None:
-            return said
+            return summary
         return with_content(
-            said,
+            summary,
             self.api_format.content,
             request=self.request,
             answer=self.answer,
@@ -175,29 +175,33 @@ class CallEnd:
         error_type: Status code or name of an exception type.
     """
 
-    __slots__ = ("_error_type", "_observed", "_outcome", "_said", "timeline")
+    __slots__ = ("_error_type", "_observed", "_outcome", "_summary", "timeline")
 
     def __init__(
         self, observed: ObservedCall, outcome: Outcome, done_ns: int, error_type: str | None
     ) -> None:
         streamed = observed.reads is not None
-        said = observed.said()
-        if outcome is Outcome.COMPLETED and said.error_type is not None:
-            outcome, error_type = Outcome.ERROR, said.error_type
-        elif outcome is Outcome.COMPLETED and streamed and not (said.ended or observed.end_marked):
+        summary = observed.summary()
+        if outcome is Outcome.COMPLETED and summary.error_type is not None:
+            outcome, error_type = Outcome.ERROR, summary.error_type
+        elif (
+            outcome is Outcome.COMPLETED and streamed and not (summary.ended or observed.end_marked)
+        ):
             outcome, error_type = Outcome.TRUNCATED, semconv.ERROR_TYPE_OTHER
         left = {Outcome.COMPLETED, Outcome.CLOSED_EARLY, Outcome.ABANDONED}
-        said = observed.with_content(said.concluded(cut=not streamed or outcome not in left))
+        summary = observed.with_content(
+            summary.with_finish_reasons(cut=not streamed or outcome not in left)
+        )
         self._observed = observed
-        self._outcome, self._error_type, self._said = outcome, error_type, said
-        self.timeline = observed.timeline(said, outcome, done_ns)
+        self._outcome, self._error_type, self._summary = outcome, error_type, summary
+        self.timeline = observed.timeline(summary, outcome, done_ns)
         """Segments and metrics of the call."""
 
     def publish(self) -> None:
         """End the span, emit the event and record the values."""
-        observed, timeline, said = self._observed, self.timeline, self._said
+        observed, timeline, summary = self._observed, self.timeline, self._summary
         attributes = self._attributes()
-        self._finish_span(attributes)
+        self._end_span(attributes)
         with handle_internal_errors("the event of a call"):
             self._emit_event(attributes)
         identity = observed.span.span_context
@@ -211,7 +215,7 @@ class CallEnd:
                 segments=timeline.segments,
                 metrics=timeline.metrics,
                 chunk_gaps=timeline.chunk_gaps,
-                tokens=said.tokens,
+                tokens=summary.tokens,
                 attributes=observed.series,
                 trace_id=identity.trace_id,
                 span_id=identity.span_id,
@@ -224,22 +228,22 @@ class CallEnd:
 
     def _attributes(self) -> dict[str, AttributeValue]:
         """Return the attributes of the span that are set at its end."""
-        observed, timeline, said = self._observed, self.timeline, self._said
+        observed, timeline, summary = self._observed, self.timeline, self._summary
         attributes: dict[str, AttributeValue] = {
             **(observed.started_with if observed.renamed else {}),
-            **latency_attributes(timeline, self._outcome, said.reported),
-            **token_attributes(said.tokens),
-            **said.attributes,
+            **latency_attributes(timeline, self._outcome, summary.reported),
+            **token_attributes(summary.tokens),
+            **summary.attributes,
             **self._transport_attributes(),
             **({} if self._error_type is None else {semconv.ERROR_TYPE: self._error_type}),
         }
         if observed.kind is Kind.CALL:
-            around = observed.observation(
+            sampled_attributes = observed.observation(
                 observed.start_ns, timeline.done_ns, observed.server, Side.CLIENT
             )
-            if around:
+            if sampled_attributes:
                 known = {**observed.started_with, **attributes}
-                attributes |= not_said_otherwise(around, known)
+                attributes |= only_missing(sampled_attributes, known)
         return attributes
 
     def _transport_attributes(self) -> dict[str, AttributeValue]:
@@ -256,9 +260,9 @@ class CallEnd:
             attributes[semconv.HTTP_RESPONSE_STATUS_CODE] = last.status
         return attributes
 
-    def _finish_span(self, attributes: Mapping[str, AttributeValue]) -> None:
+    def _end_span(self, attributes: Mapping[str, AttributeValue]) -> None:
         observed, timeline = self._observed, self.timeline
-        observed.span.finish(
+        observed.span.end(
             FinishedSpan(
                 end_epoch_ns=timeline.done_ns + observed.offset_ns,
                 attributes=attributes,
@@ -288,7 +292,7 @@ class CallEnd:
                 semconv.EVENT_INFERENCE_DETAILS,
                 self.timeline.done_ns + observed.offset_ns,
                 details(
-                    {**observed.started_with, **attributes}, self._said.content, observed.runtime
+                    {**observed.started_with, **attributes}, self._summary.content, observed.runtime
                 ),
                 observed.span.context,
             )

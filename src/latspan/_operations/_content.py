@@ -21,14 +21,14 @@ from latspan._wire import (
     as_json,
     events_in,
     output_messages,
-    plain,
+    to_plain,
 )
 
 __all__ = ["INFERENCES", "details", "with_content"]
 
 
 def with_content(
-    said: ResponseSummary,
+    summary: ResponseSummary,
     shape: ContentShape,
     *,
     request: Any,
@@ -41,7 +41,7 @@ def with_content(
     Return the summary of a response with its content and counted tokens, if configured.
 
     Args:
-        said: Summary of the response, without its content.
+        summary: Summary of the response, without its content.
         shape: Location of the text in requests and responses.
         request: Some fields of the request, the bytes sent, or ``None``.
         answer: Response: fragments, events as bytes, or the complete response.
@@ -49,34 +49,34 @@ def with_content(
         model: Requested model, ``None`` if unknown.
         sampled: Whether the span is sampled.
     """
-    asked, fragments, output = Content(), tuple[Fragment, ...](), tuple[Message, ...]()
-    with _runtime.handle_internal_errors("reading what a call asks"):
-        asked = shape.asked(plain(request))
-    with _runtime.handle_internal_errors("reading what a call is answered"):
+    input_content, fragments, output = Content(), tuple[Fragment, ...](), tuple[Message, ...]()
+    with _runtime.handle_internal_errors("reading the request of a call"):
+        input_content = shape.request_content(to_plain(request))
+    with _runtime.handle_internal_errors("reading the response of a call"):
         fragments = tuple(chain.from_iterable(_fragments(shape, each) for each in answer))
-        output = output_messages(fragments, said.known_reasons)
+        output = output_messages(fragments, summary.known_reasons)
     with _runtime.handle_internal_errors("the content of a call"):
-        content = replace(asked, output=output)
+        content = replace(input_content, output=output)
         # Without a response no tokens were used.
-        answered = bool(fragments) or said.ended
+        has_output = bool(fragments) or summary.ended
         if runtime.captures_content and sampled:
             named = {
                 name: as_json(each, media=runtime.captures_media)
                 for name, each in _named(content).items()
             }
-            said = said._replace(attributes={**said.attributes, **named})
+            summary = summary._replace(attributes={**summary.attributes, **named})
         if runtime.captures_in_events:
-            said = said._replace(content=content)
-        if runtime.count_tokens and answered and said.tokens.source is TokenSource.UNKNOWN:
-            said = said._replace(tokens=runtime.count_tokens(content, model))
-    return said
+            summary = summary._replace(content=content)
+        if runtime.count_tokens and has_output and summary.tokens.source is TokenSource.UNKNOWN:
+            summary = summary._replace(tokens=runtime.count_tokens(content, model))
+    return summary
 
 
 def _fragments(shape: ContentShape, each: Any) -> Iterable[Fragment]:
     if isinstance(each, Fragment):
         return (each,)
     parts = events_in(each) if isinstance(each, bytes) else (each,)
-    return chain.from_iterable(shape.fragments(plain(part)) for part in parts)
+    return chain.from_iterable(shape.fragments(to_plain(part)) for part in parts)
 
 
 _CONTENT: Final = {
@@ -114,13 +114,13 @@ def details(
 
     Source: OpenTelemetry GenAI conventions, ``gen_ai.client.inference.operation.details``.
     """
-    told = {
+    copied = {
         name: value
         for name, value in attributes.items()
         if name.startswith(_CONVENTIONS) and name not in _CONTENT
     }
-    said: dict[str, Any] = {**encodable(told)}
+    data: dict[str, Any] = {**encodable(copied)}
     if content is not None:
         for name, each in _named(content).items():
-            said[name] = encodable_data(as_data(each, media=runtime.captures_media))
-    return said
+            data[name] = encodable_data(as_data(each, media=runtime.captures_media))
+    return data

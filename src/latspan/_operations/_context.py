@@ -22,8 +22,8 @@ __all__ = [
     "ambient_attributes",
     "convention_labels",
     "inside",
-    "only_said",
     "propagates_here",
+    "replaced_attributes",
     "series_attributes",
     "span_attributes",
     "with_attribute_of",
@@ -43,9 +43,9 @@ def ambient_attributes() -> Mapping[str, str]:
 
 
 @contextmanager
-def with_attributes(said: Mapping[str, str]) -> Generator[None]:
+def with_attributes(given: Mapping[str, str]) -> Generator[None]:
     """Add attributes to the requests inside the block, on top of those of the outer blocks."""
-    token = _ambient.set({**_ambient.get(), **said})
+    token = _ambient.set({**_ambient.get(), **given})
     try:
         yield
     finally:
@@ -53,9 +53,9 @@ def with_attributes(said: Mapping[str, str]) -> Generator[None]:
 
 
 @contextmanager
-def only_said(said: Mapping[str, str]) -> Generator[None]:
-    """Replace the attributes of the requests inside the block by ``said``."""
-    token = _ambient.set(said)
+def replaced_attributes(given: Mapping[str, str]) -> Generator[None]:
+    """Replace the attributes of the requests inside the block by ``given``."""
+    token = _ambient.set(given)
     try:
         yield
     finally:
@@ -83,17 +83,17 @@ class Entered(Generic[_T]):
     Args:
         variable: Context variable of the current value.
         value: New value.
-        around: OpenTelemetry context that becomes current with the value.
+        otel_context: OpenTelemetry context that becomes current with the value.
     """
 
     __slots__ = ("_attached", "_left", "_token", "_value", "_variable")
 
-    def __init__(self, variable: ContextVar[_T], value: _T, around: Context) -> None:
+    def __init__(self, variable: ContextVar[_T], value: _T, otel_context: Context) -> None:
         self._left = False
         self._variable = variable
         self._value = value
         self._token = variable.set(value)
-        self._attached = context.attach(around)
+        self._attached = context.attach(otel_context)
 
     def __enter__(self) -> None:
         pass
@@ -134,19 +134,21 @@ class Entered(Generic[_T]):
 _propagating: ContextVar[bool] = ContextVar("latspan_propagating", default=True)
 
 
-def inside(around: Context, *, propagates: bool | None = None) -> Entered[bool]:
+def inside(otel_context: Context, *, propagates: bool | None = None) -> Entered[bool]:
     """
-    Make ``around`` the current OpenTelemetry context until the result is left.
+    Make ``otel_context`` the current OpenTelemetry context until the result is left.
 
     OpenTelemetry's own ``detach`` logs an error if it is called in another context than
     ``attach``, which happens if a task closes a coroutine that it did not run.
 
     Args:
-        around: OpenTelemetry context.
+        otel_context: OpenTelemetry context.
         propagates: Whether latspan adds a trace context to requests sent inside; the outer
             setting if not given.
     """
-    return Entered(_propagating, _propagating.get() if propagates is None else propagates, around)
+    return Entered(
+        _propagating, _propagating.get() if propagates is None else propagates, otel_context
+    )
 
 
 def propagates_here() -> bool:
@@ -154,26 +156,28 @@ def propagates_here() -> bool:
     return _propagating.get()
 
 
-class SaidLater(Mapping[str, str]):
+class LazyAttributes(Mapping[str, str]):
     """
     Request attributes, one of which is computed when it is read.
 
     Args:
-        said: Attributes that are known; they take precedence.
+        given: Attributes that are known; they take precedence.
         name: Name of the computed attribute.
         value: Function that returns its value; ``None`` while it is unknown.
     """
 
-    __slots__ = ("_name", "_said", "_value")
+    __slots__ = ("_given", "_name", "_value")
 
-    def __init__(self, said: Mapping[str, str], name: str, value: Callable[[], str | None]) -> None:
-        self._said = said
+    def __init__(
+        self, given: Mapping[str, str], name: str, value: Callable[[], str | None]
+    ) -> None:
+        self._given = given
         self._name = name
         self._value = value
 
     def _known(self) -> Mapping[str, str]:
         value = self._value()
-        return self._said if value is None else {self._name: value, **self._said}
+        return self._given if value is None else {self._name: value, **self._given}
 
     def __getitem__(self, name: str) -> str:
         return self._known()[name]
@@ -188,7 +192,7 @@ class SaidLater(Mapping[str, str]):
 @contextmanager
 def with_attribute_of(name: str, value: Callable[[], str | None]) -> Generator[None]:
     """Add an attribute to the requests inside whose value ``value`` returns when it is read."""
-    token = _ambient.set(SaidLater(_ambient.get(), name, value))
+    token = _ambient.set(LazyAttributes(_ambient.get(), name, value))
     try:
         yield
     finally:

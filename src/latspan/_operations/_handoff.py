@@ -13,7 +13,7 @@ from opentelemetry.context import Context
 from latspan import _runtime
 from latspan._fork import this_process
 from latspan._metrics import MetricValue
-from latspan._operations._context import Entered, ambient_attributes, only_said
+from latspan._operations._context import Entered, ambient_attributes, replaced_attributes
 from latspan._operations._enclosing import (
     RemoteScope,
     Scope,
@@ -59,7 +59,7 @@ class Handoff:
     )
 
     def __init__(self, headers: Mapping[str, str]) -> None:
-        with _runtime.handle_internal_errors("the headers of a unit of work"):
+        with _runtime.handle_internal_errors("the headers of a handoff"):
             # The headers come from a message and may be of any type.
             given: Mapping[Any, Any] = headers if hasattr(headers, "items") else {}
             found = {
@@ -80,7 +80,7 @@ class Handoff:
     def _carry(
         self,
         scope: Scope | None,
-        around: Context,
+        otel_context: Context,
         attributes: Mapping[str, str],
         waits: str | None = None,
     ) -> None:
@@ -89,12 +89,12 @@ class Handoff:
 
         Args:
             scope: Innermost open scope, if any.
-            around: OpenTelemetry context of the scope.
+            otel_context: OpenTelemetry context of the scope.
             attributes: Attributes of requests in that context.
             waits: Name of the stage that lasts until it is attached; ``None`` for no such stage.
         """
         self._scope = scope
-        self._context = around
+        self._context = otel_context
         self._attributes = attributes
         self._process = this_process()
         self._is_away = False
@@ -113,7 +113,7 @@ class Handoff:
         """Return the handoff as text by name, names in lower case, for a message or a request."""
         self._is_away = True
         carried: dict[str, str] = {}
-        with _runtime.handle_internal_errors("the headers of a unit of work"):
+        with _runtime.handle_internal_errors("the headers of a handoff"):
             propagate.inject(carried, self._context)
             for name, value in self._attributes.items():
                 carried[_ATTRIBUTE_HEADERS[name]] = quote(value, errors="replace")
@@ -133,7 +133,7 @@ class Handoff:
     def _resumed(self) -> Generator[Handoff]:
         """Enter the context of the scope for the length of the block; this ends the wait."""
         with ExitStack() as inside:
-            with _runtime.handle_internal_errors("going on with a unit of work"):
+            with _runtime.handle_internal_errors("attaching a handoff"):
                 if self._process is not this_process():
                     # A forked child has a copy of the object, but the scope belongs to the parent.
                     self._scope = RemoteScope(
@@ -147,19 +147,19 @@ class Handoff:
 
     @contextmanager
     def _entered(self) -> Generator[None]:
-        scope, around = self._scope, self._context
+        scope, otel_context = self._scope, self._context
         while scope is not None and scope.finished:
             scope = scope.outer
         if scope is not self._scope and isinstance(scope, LocalScope):
             # The handoff was created in a stage that has ended; what follows is not part of it.
-            around = trace.set_span_in_context(scope.span, around)
+            otel_context = trace.set_span_in_context(scope.span, otel_context)
         # A generator may be closed in another context than the one in which it was started.
-        with only_said(self._attributes), Entered(current_scope, scope, around):
+        with replaced_attributes(self._attributes), Entered(current_scope, scope, otel_context):
             yield
 
     def server_timing(self) -> str:
         """Return the stages that have ended, in the format of the ``Server-Timing`` header."""
-        with _runtime.handle_internal_errors("the stages of a unit of work"):
+        with _runtime.handle_internal_errors("the stages of a handoff"):
             return "" if self._scope is None else server_timing.written(self._scope.took_ns())
         return ""
 
@@ -175,7 +175,7 @@ class Handoff:
         Args:
             header: Result of :meth:`server_timing` in the other process.
         """
-        with _runtime.handle_internal_errors("the return of a unit of work"):
+        with _runtime.handle_internal_errors("merging a remote handoff"):
             took = [
                 (name, from_unit(ms, "ms"))
                 for name, ms in server_timing.parsed(header)
@@ -245,7 +245,7 @@ class Handoff:
                 start_ns=self._carried_ns,
                 current=False,
             )
-            wait.finish(outcome, done_ns=until_ns, source=source)
+            wait.end(outcome, done_ns=until_ns, source=source)
         return True
 
 

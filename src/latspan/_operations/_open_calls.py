@@ -16,9 +16,9 @@ __all__ = [
     "abandon_open_calls",
     "active_call",
     "current_call",
+    "end_left_calls",
     "is_first_to_end",
     "opened",
-    "settle_left_calls",
 ]
 
 current_call: ContextVar[ModelCall | None] = ContextVar("latspan_call", default=None)
@@ -57,12 +57,12 @@ def active_call() -> ModelCall | None:
 
 def abandon_open_calls() -> None:
     """End every open call as ``abandoned``, because the process shuts down."""
-    settle_left_calls()
+    end_left_calls()
     for call in list(_open_calls.values()):
-        call.finish(Outcome.ABANDONED)
+        call.end(Outcome.ABANDONED)
 
 
-def settle_left_calls(left_for_ns: int = 0) -> None:
+def end_left_calls(left_for_ns: int = 0) -> None:
     """
     End the calls whose streams the callers have stopped reading; later reads are not recorded.
 
@@ -70,7 +70,7 @@ def settle_left_calls(left_for_ns: int = 0) -> None:
         left_for_ns: Minimum time since the last read returned, in nanoseconds.
     """
     for call in list(_open_calls.values()):
-        call.settle(left_for_ns)
+        call.end_if_left(left_for_ns)
 
 
 def _forget_the_parents() -> None:

@@ -124,7 +124,7 @@ class OwnRequests:
         if client is self._client:
             self._built, self._describe = request, describe
 
-    def answered(self, sent: SentRequest, status: int, headers: Any) -> None:
+    def response_received(self, sent: SentRequest, status: int, headers: Any) -> None:
         """Record the response to an attempt, which may be a redirect that the client follows."""
         location = headers.get("location") if status in _REDIRECTS else None
         self._redirected_to = None

@@ -59,7 +59,7 @@ class ResponseSummary(NamedTuple):
         """Known finish reasons by choice, in the order of the choices."""
         return _known(self.finish_reasons)
 
-    def concluded(self, *, cut: bool) -> ResponseSummary:
+    def with_finish_reasons(self, *, cut: bool) -> ResponseSummary:
         """
         Return the summary with the finish reasons as a span attribute.
 
@@ -99,7 +99,7 @@ def summarize_response(
         streamed: Whether the response is a stream of chunks.
     """
     bodies: tuple[Body, ...] = ()
-    with _runtime.handle_internal_errors("reading an answer"):
+    with _runtime.handle_internal_errors("reading a response"):
         bodies = tuple(_bodies_of(api_format, answers))
     readings: dict[str, Callable[[], Any]] = {
         "ended": lambda: api_format.is_complete(bodies),
@@ -110,13 +110,13 @@ def summarize_response(
         "finish_reasons": lambda: api_format.finish_reasons(bodies),
         "choices": lambda: choices_in(bodies),
     }
-    said: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     for name, reading in readings.items():
         try:
-            said[name] = reading()
+            fields[name] = reading()
         except Exception as error:  # noqa: BLE001 - latspan's own
-            _runtime.log_internal_error(error, "reading an answer")
-    return ResponseSummary(**said)
+            _runtime.log_internal_error(error, "reading a response")
+    return ResponseSummary(**fields)
 
 
 def _bodies_of(api_format: ApiFormat, answers: Iterable[Any]) -> list[Body]:

@@ -30,7 +30,7 @@ from latspan._spans import (
     gen_ai_latency,
     interleaved_attributes,
     metric_attributes,
-    not_said_otherwise,
+    only_missing,
     segment_spans,
 )
 from latspan._text import text_of
@@ -151,7 +151,7 @@ class LocalScope:
             kind=span_kind,
             start_epoch_ns=self._start_ns + self._offset_ns,
             attributes={**self._started_with, **span_attributes(kind, self._series)},
-            around=context.get_current(),
+            parent_context=context.get_current(),
         )
         self._entered = self.active() if current else None
 
@@ -212,14 +212,14 @@ class LocalScope:
 
     def leave(self) -> bool:
         """
-        Stop being current, if :meth:`finish` was called in another context.
+        Stop being current, if :meth:`end` was called in another context.
 
         Returns:
             Whether it is no longer current; false if this is another context, too.
         """
         return self._entered is None or self._entered.leave()
 
-    def finish(
+    def end(
         self,
         outcome: Outcome,
         *,
@@ -257,8 +257,8 @@ class LocalScope:
             self.name = text_of(known.name)
             known = known._replace(name=self.name)
         if known.series or (annotations is not None and annotations.series):
-            said = {} if annotations is None else annotations.series
-            self._series = series_attributes(self._runtime, {**known.series, **said})
+            annotated = {} if annotations is None else annotations.series
+            self._series = series_attributes(self._runtime, {**known.series, **annotated})
             known = known._replace(series=self._series)
         if annotations is not None and annotations.outcome is not None and outcome in _OVERRULED:
             outcome, error_type = annotations.outcome, None
@@ -266,9 +266,9 @@ class LocalScope:
             self._entered.leave()
         if self._process is not this_process():
             return
-        self._runtime.conclude(
-            "the end of a unit of work",
-            self._conclude,
+        self._runtime.run_at_end(
+            "the end of a request or stage",
+            self._record_end,
             outcome,
             ended_ns,
             error_type,
@@ -278,7 +278,7 @@ class LocalScope:
             inline=self._inline and not self._runtime.ends_on_worker,
         )
 
-    def _conclude(
+    def _record_end(
         self, outcome: Outcome, done_ns: int, error_type: str | None, known: Known
     ) -> None:
         stage_name = self.name if self.kind is Kind.STAGE else None
@@ -302,9 +302,9 @@ class LocalScope:
             **known.metrics,
             **annotations.all_metrics(timeline.start_ns),
         }
-        told, estimated = metric_attributes(metrics)
+        timed, estimated = metric_attributes(metrics)
         attributes: dict[str, AttributeValue] = {
-            **told,
+            **timed,
             **({} if not known.series else span_attributes(self.kind, self._series)),
             **known.attributes,
             **annotations.span_attributes(),
@@ -319,7 +319,7 @@ class LocalScope:
             attributes[semconv.ERROR_TYPE] = error_type
         if self._observation is not None:
             beside = self._observation(self._start_ns, done_ns, None, self._side)
-            attributes |= not_said_otherwise(beside, attributes)
+            attributes |= only_missing(beside, attributes)
         if self._runtime.emit_gen_ai_latency and self._is_a_models(attributes):
             first = metrics.get("time_to_first_token")
             attributes |= gen_ai_latency(
@@ -334,7 +334,7 @@ class LocalScope:
         # own; the other segments have none yet. After a merge their positions are unknown, so no
         # spans are created for them.
         unseen = () if stage_name is not None or merged else work.own
-        self._span.finish(
+        self._span.end(
             FinishedSpan(
                 end_epoch_ns=timeline.done_ns + self._offset_ns,
                 attributes=attributes,

@@ -69,7 +69,7 @@ def _snapshot_of(interval: LoggedInterval) -> Snapshot:
         if precision != FULL_PRECISION:
             raise HistogramPrecisionError(
                 f"values of {tag or 'an untagged line'} were written with {precision}",
-                hint="look at them with latspan histogram show, which says so",
+                hint="read them with latspan histogram show, which shows the precision",
             )
         series = Series(histogram, interval.start_epoch_ns, interval.end_epoch_ns)
         add_series(held, _key_of(tag), series)

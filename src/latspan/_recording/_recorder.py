@@ -107,7 +107,7 @@ class Recorder:
         self._known: set[SeriesKey] = set()
         self._known_by_metric: Counter[str] = Counter()
         self._overflowing: set[str] = set()
-        self._to_say: deque[Callable[[], None]] = deque()
+        self._log_queue: deque[Callable[[], None]] = deque()
         self._rejected = self._clamped = self._unreadable = 0
         self._overflowed: Counter[str] = Counter()
         self._random = Random()  # noqa: S311 - it picks examples, not secrets
@@ -145,7 +145,7 @@ class Recorder:
                     pass
             finally:
                 self._lock.release()
-            self._say()
+            self._log_queued()
 
     def exemplify(self, record: RequestRecord) -> None:
         """
@@ -168,7 +168,7 @@ class Recorder:
         """Count the waiting records, so that no other thread has to."""
         with self._drained():
             pass
-        self._say()
+        self._log_queued()
 
     def snapshot(self) -> Snapshot:
         """
@@ -189,7 +189,7 @@ class Recorder:
                     total = series.get(key)
                     series[key] = running.copy() if total is None else total.and_then(running)
             records = tuple(self._kept)
-        self._say()
+        self._log_queued()
         return Snapshot(
             series=MappingProxyType(series),
             start_epoch_ns=self._start_epoch_ns,
@@ -214,7 +214,7 @@ class Recorder:
                 self._swapped[over] = counted = dict(over.totals(end_epoch_ns))
                 self._interval = self._interval_from(end_epoch_ns)
         self._add_to_totals(over)
-        self._say()
+        self._log_queued()
         return Snapshot(
             series=MappingProxyType(
                 {
@@ -285,14 +285,14 @@ class Recorder:
             finally:
                 self._holder = outer
 
-    def _say(self) -> None:
+    def _log_queued(self) -> None:
         """Log the queued messages; without the lock, as a log handler may run any code."""
-        while self._to_say and not self.is_held_here:
+        while self._log_queue and not self.is_held_here:
             try:
-                say = self._to_say.popleft()
+                log = self._log_queue.popleft()
             except IndexError:
                 return
-            say()
+            log()
 
     @contextmanager
     def _drained(self) -> Generator[bool]:
@@ -322,7 +322,7 @@ class Recorder:
         self._interval.exemplify([self._examples.popleft() for _ in range(len(self._examples))])
         if unreadable:
             self._unreadable += len(unreadable)
-            self._to_say.append(partial(_say_unreadable, *unreadable[0]))
+            self._log_queue.append(partial(_log_unreadable, *unreadable[0]))
 
     def _interval_from(self, start_epoch_ns: int) -> Interval:
         return Interval(start_epoch_ns, self._admitted, self._random)
@@ -337,8 +337,8 @@ class Recorder:
             return key
         if key.metric not in self._overflowing:
             self._overflowing.add(key.metric)
-            self._to_say.append(
-                partial(_say_overflow, metric=key.metric, cardinality_limit=self._series_limit)
+            self._log_queue.append(
+                partial(_log_overflow, metric=key.metric, cardinality_limit=self._series_limit)
             )
         return SeriesKey(key.metric, Subject(key.subject.kind, overflow="true"))
 
@@ -355,11 +355,11 @@ class Recorder:
         return max(now_ns, start_epoch_ns)
 
 
-def _say_unreadable(record: RequestRecord, error: Exception) -> None:
+def _log_unreadable(record: RequestRecord, error: Exception) -> None:
     logger.error("latspan cannot read the record of %s", record.name, exc_info=error)
 
 
-def _say_overflow(*, metric: str, cardinality_limit: int) -> None:
+def _log_overflow(*, metric: str, cardinality_limit: int) -> None:
     logger.warning(
         "%s has more than %d series; further ones are counted together, as overflow: true."
         " Look for an attribute with too many values among those that are set with"

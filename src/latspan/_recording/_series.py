@@ -129,8 +129,8 @@ class SeriesKey(NamedTuple):
     @property
     def attributes(self) -> dict[str, str]:
         """Every attribute that is set, by name, ``kind`` included."""
-        said = {**self.subject._asdict(), "source": self.source, SEGMENT: self.segment}
-        return {name: value for name, value in said.items() if value is not None}
+        values = {**self.subject._asdict(), "source": self.source, SEGMENT: self.segment}
+        return {name: value for name, value in values.items() if value is not None}
 
     @property
     def kind(self) -> Kind:
@@ -144,8 +144,8 @@ class SeriesKey(NamedTuple):
         Args:
             name: One of :data:`ATTRIBUTES`.
         """
-        said: str | None = getattr(self if name in _OF_VALUES else self.subject, name)
-        return said
+        value: str | None = getattr(self if name in _OF_VALUES else self.subject, name)
+        return value
 
     def has(self, attributes: Mapping[str, str]) -> bool:
         """Return whether the series has every one of the attributes, with the same value."""

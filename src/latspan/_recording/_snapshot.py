@@ -186,7 +186,7 @@ class Snapshot:
         """
         if earlier.end_epoch_ns > self.end_epoch_ns:
             raise ConfigError(
-                "what is to be subtracted ends later than what it is subtracted from",
+                "the snapshot to subtract ends later than this one",
                 hint="subtract the earlier of two snapshots from the later: later.diff(earlier)",
             )
         left: dict[SeriesKey, Series] = {}

@@ -45,8 +45,8 @@ def tag_of(metric: str, attributes: Mapping[str, str]) -> str:
         metric: The metric's name, or ``segment``; not empty.
         attributes: Attributes by name.
     """
-    said = urlencode(sorted(attributes.items()), quote_via=quote, safe=_KEPT)
-    return quote(metric, safe=_KEPT) + (f"?{said}" if said else "")
+    query = urlencode(sorted(attributes.items()), quote_via=quote, safe=_KEPT)
+    return quote(metric, safe=_KEPT) + (f"?{query}" if query else "")
 
 
 def read_tag(tag: str | None) -> TaggedName:

@@ -85,13 +85,13 @@ def keys_of(shape: Shape) -> tuple[tuple[SeriesKey, ...], tuple[SeriesKey, ...]]
 
 
 def _subjects_of(labels: Labels) -> dict[str, Subject]:
-    kind, side, outcome, said, convention = labels
+    kind, side, outcome, own, convention = labels
     # The conventions want `error.type` on durations alone, not on values from before a failure.
     used = {name: value for name, value in convention if name != "error_type"}
     # OpenAI's own attributes describe a whole answer, so the times of single chunks have none.
     answer = {name: value for name, value in used.items() if name not in _OF_WHOLE_ANSWERS}
     return {
-        _OWN: Subject(kind, side, outcome, **dict(said)),
+        _OWN: Subject(kind, side, outcome, **dict(own)),
         _OPERATION: Subject(kind, **dict(convention)),
         _ANSWER: Subject(kind, **answer),
         _INPUT: Subject(kind, **used, token_type="input"),

@@ -53,12 +53,16 @@ class SamplingSink:
         kind: SpanKind,
         start_epoch_ns: int,
         attributes: Mapping[str, AttributeValue],
-        around: Context,
+        parent_context: Context,
     ) -> OpenSpan:
         """Begin a span in the wrapped sink."""
-        current = current_span(around)
+        current = current_span(parent_context)
         span = self._sink.open(
-            name, kind=kind, start_epoch_ns=start_epoch_ns, attributes=attributes, around=around
+            name,
+            kind=kind,
+            start_epoch_ns=start_epoch_ns,
+            attributes=attributes,
+            parent_context=parent_context,
         )
         identity = span.span_context
         if not identity.trace_flags.sampled:
@@ -112,11 +116,11 @@ class _SampledSpan:
     def when_kept(self, do: Callable[[], None]) -> None:
         self._traces.when_kept(self._held, do)
 
-    def finish(self, finished: FinishedSpan) -> None:
+    def end(self, finished: FinishedSpan) -> None:
         first_token_s = finished.attributes.get(semconv.LATSPAN_TIME_TO_FIRST_TOKEN)
         self._traces.end(
             self._held,
-            lambda: self._span.finish(finished),
+            lambda: self._span.end(finished),
             end_epoch_ns=finished.end_epoch_ns,
             spans=1 + len(finished.children),
             failed=finished.failed,

@@ -149,7 +149,7 @@ class TraceBuffer:
     def end(
         self,
         trace: HeldTrace,
-        finish: Callable[[], None],
+        end: Callable[[], None],
         *,
         end_epoch_ns: int,
         spans: int,
@@ -162,7 +162,7 @@ class TraceBuffer:
 
         Args:
             trace: Result of :meth:`open` for the span.
-            finish: Passes the span on.
+            end: Passes the span on.
             end_epoch_ns: End of the span, Unix time in nanoseconds.
             spans: Number of spans, children included.
             failed: Whether the span failed.
@@ -179,9 +179,9 @@ class TraceBuffer:
             if ended is not None:
                 self._judge(trace, ended)
             if trace.kept or (failed and trace.kept is False):
-                finish()
+                end()
             elif trace.kept is None:
-                self._hold(trace, finish, spans)
+                self._hold(trace, end, spans)
             self._close_if_over(trace)
             self._let_go_of_old(end_epoch_ns)
 
@@ -190,24 +190,24 @@ class TraceBuffer:
     def when_kept(self, trace: HeldTrace, do: Callable[[], None]) -> None:
         """Call ``do`` when the trace is kept; never if the trace is dropped."""
 
-        def asked() -> None:
+        def forget() -> None:
             if trace.kept:
                 do()
             elif trace.kept is None and self._examples < MOST_EXAMPLES:
                 self._examples += 1
                 trace.examples.append(do)
 
-        self._soon(asked)
+        self._soon(forget)
 
-    def hand_on(self, trace_id: int, finish: Callable[[], None], *, spans: int) -> None:
+    def hand_on(self, trace_id: int, end: Callable[[], None], *, spans: int) -> None:
         """Pass on ended child spans of a trace, or hold them with the trace."""
 
         def happened() -> None:
             trace = self._traces.get(trace_id)
             if trace is not None and trace.kept is None:
-                self._hold(trace, finish, spans)
+                self._hold(trace, end, spans)
             else:
-                finish()
+                end()
 
         self._soon(happened)
 
@@ -245,11 +245,11 @@ class TraceBuffer:
         if self._verdicts.keeps(known) and trace.kept is None:
             self._keep(trace)
 
-    def _hold(self, trace: HeldTrace, finish: Callable[[], None], spans: int) -> None:
+    def _hold(self, trace: HeldTrace, end: Callable[[], None], spans: int) -> None:
         if len(trace.held) >= MOST_OF_ONE or self._held >= MOST_OF_ALL:
             trace.not_held += spans
             return
-        trace.held.append(finish)
+        trace.held.append(end)
         self._held += 1
 
     def _keep(self, trace: HeldTrace) -> None:

@@ -38,7 +38,7 @@ def address_of(text: str) -> Address:
     parts = urlsplit(text)
     default_port = _DEFAULT_PORTS.get(parts.scheme)
     if default_port is None or not parts.hostname or parts.username is not None:
-        raise ValueError("no http:// or https:// address without a user")
+        raise ValueError("not an http:// or https:// address without a user name")
     server = parts.hostname, parts.port or default_port
     if parts.path.strip("/"):
         return Address(server, (text,))

@@ -49,15 +49,15 @@ class GcPauses:
 
     def start(self) -> None:
         """Register the callback with the garbage collector."""
-        if self._callbacks is not None and self._heard not in self._callbacks:
-            self._callbacks.append(self._heard)
+        if self._callbacks is not None and self._on_collection not in self._callbacks:
+            self._callbacks.append(self._on_collection)
 
     def stop(self) -> None:
         """Remove the callback from the garbage collector."""
-        if self._callbacks is not None and self._heard in self._callbacks:
-            self._callbacks.remove(self._heard)
+        if self._callbacks is not None and self._on_collection in self._callbacks:
+            self._callbacks.remove(self._on_collection)
 
-    def _heard(self, phase: str, _: object) -> None:
+    def _on_collection(self, phase: str, _: object) -> None:
         if phase == "start":
             self._began_ns = self._now()
         elif self._began_ns is not None:

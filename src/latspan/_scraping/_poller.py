@@ -93,7 +93,7 @@ class Poller:
         due = time.monotonic()
         with suppress_instrumentation():
             while True:
-                with handle_internal_errors("a poll of what happens around requests"):
+                with handle_internal_errors("a poll of the servers and the host"):
                     self._poll()
                 due = next_due(due, time.monotonic(), self._interval_s)
                 # An interval may be longer than a thread can wait.

@@ -160,7 +160,7 @@ def read_metrics(text: str) -> Sample:
     if len(ours) > _MOST_LINES:
         raise ValueError(f"{len(ours)} series")
     if not all(map(_SAMPLE.fullmatch, ours)):
-        raise ValueError("a value that is no number")
+        raise ValueError("a value that is not a number")
     series: dict[str, list[float]] = {}
     for name, value in _parsed(ours):
         if name.removesuffix(_TOTAL) in _NAMES:

@@ -27,7 +27,7 @@ def read_slots(text: str) -> Sample:
         slots: Any = json.loads(text)
         working = [slot["is_processing"] for slot in slots]
     except (LookupError, TypeError, RecursionError) as error:
-        raise ValueError("no list of slots") from error
+        raise ValueError("not a list of slots") from error
     if not isinstance(slots, list) or not all(isinstance(each, bool) for each in working):
-        raise ValueError("no list of slots")
+        raise ValueError("not a list of slots")
     return Sample(gauges={semconv.LATSPAN_REQUESTS_RUNNING: sum(working)})

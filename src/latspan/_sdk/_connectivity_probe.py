@@ -43,32 +43,32 @@ if TYPE_CHECKING:
 __all__ = ["ProbeResult", "deliveries"]
 
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
-_ELSEWHERE: Final = "that is a login page or a proxy: name the receiver itself"
-_TOO_BUSY: Final = "the receiver takes nothing at the moment; programs wait and send again"
+_ELSEWHERE: Final = "that is a login page or a proxy: use the receiver's own address"
+_TOO_BUSY: Final = "the receiver is temporarily unavailable; programs wait and retry"
 _HINTS: Final = {
     "301": _ELSEWHERE,
     "302": _ELSEWHERE,
     "303": _ELSEWHERE,
     "307": _ELSEWHERE,
     "308": _ELSEWHERE,
-    "400": "the receiver cannot read what was sent: look into its log",
-    "401": "say who you are in OTEL_EXPORTER_OTLP_HEADERS",
-    "403": "say who you are in OTEL_EXPORTER_OTLP_HEADERS",
-    "404": "name the receiver without a path: /v1/traces and /v1/metrics are added",
-    "405": "that is no OTLP receiver: they listen on 4318 (HTTP) and 4317 (gRPC)",
-    "413": "the receiver, or a proxy before it, takes no message of this size: raise its limit",
+    "400": "the receiver cannot parse the message: read its log",
+    "401": "set the credentials in OTEL_EXPORTER_OTLP_HEADERS",
+    "403": "set the credentials in OTEL_EXPORTER_OTLP_HEADERS",
+    "404": "use the address without a path: /v1/traces and /v1/metrics are added",
+    "405": "that is not an OTLP receiver: receivers listen on 4318 (HTTP) and 4317 (gRPC)",
+    "413": "the receiver, or a proxy before it, refuses messages of this size: raise its limit",
     "429": _TOO_BUSY,
     "503": _TOO_BUSY,
     "Too Many Requests": _TOO_BUSY,
     "Service Unavailable": _TOO_BUSY,
-    "WRONG_VERSION_NUMBER": "nothing speaks TLS there: write http:// instead of https://",
-    "415": "the receiver wants another LATSPAN_PROTOCOL: http/protobuf or grpc",
+    "WRONG_VERSION_NUMBER": "the server there does not use TLS: use http:// instead of https://",
+    "415": "the receiver needs another LATSPAN_PROTOCOL: http/protobuf or grpc",
 }
 """Hints for an exporter's answer, by a word that it contains."""
 
-_NOTHING_LISTENS: Final = "start a collector there, or set LATSPAN_ENDPOINT to where one listens"
+_NOTHING_LISTENS: Final = "start a collector there, or set LATSPAN_ENDPOINT to the address of one"
 _NO_ADDRESS: Final = "an address is http://HOST:PORT; write @ and : of a password as %40 and %3A"
-_OTHER_PROTOCOL: Final = "look into the receiver's log; does it speak LATSPAN_PROTOCOL there?"
+_OTHER_PROTOCOL: Final = "read the receiver's log; check that it accepts LATSPAN_PROTOCOL there"
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,26 +112,26 @@ def _delivery(config: Config, signal: Signal, send: _Send, timeout_s: float) -> 
     target = otlp_target(config, signal)
     protocol, address = target.protocol, target.address
 
-    def told(arrived: bool | None, answer: str, hint: str | None = None) -> ProbeResult:
+    def result(arrived: bool | None, answer: str, hint: str | None = None) -> ProbeResult:
         return ProbeResult(signal, shown_address(address), protocol, arrived, answer, hint)
 
     off = _switched_off_by(config, signal)
     if off is not None:
-        return told(None, f"not sent: {off}")
+        return result(None, f"not sent: {off}")
     unreachable = _unreachable(address, timeout_s)
     if unreachable is not None:
-        return told(False, *unreachable)
-    with _heard() as words:
+        return result(False, *unreachable)
+    with _captured_log() as words:
         arrived = _within(timeout_s, lambda: send(config, protocol, target.endpoint))
     if arrived:
-        return told(True, "arrived")
+        return result(True, "arrived")
     if words:
         # An exporter that keeps retrying has no result yet, but logs the answers it received.
         answer = foreign(words[-1])
-        return told(False, answer, _hint_for(answer))
+        return result(False, answer, _hint_for(answer))
     if arrived is None:
-        return told(False, f"no answer within {timeout_s:g} s", _OTHER_PROTOCOL)
-    return told(False, "the exporter says no more than that it failed", _OTHER_PROTOCOL)
+        return result(False, f"no answer within {timeout_s:g} s", _OTHER_PROTOCOL)
+    return result(False, "the exporter failed and gave no reason", _OTHER_PROTOCOL)
 
 
 def _switched_off_by(config: Config, signal: Signal) -> str | None:
@@ -155,18 +155,21 @@ def _unreachable(address: str, timeout_s: float) -> tuple[str, str] | None:
     try:
         socket.create_connection(where, timeout=timeout_s).close()
     except (socket.gaierror, UnicodeError):
-        return f"no host is called '{shown_address(where[0])}'", "mend the name in LATSPAN_ENDPOINT"
+        return (
+            f"no host is called '{shown_address(where[0])}'",
+            "correct the name in LATSPAN_ENDPOINT",
+        )
     except ConnectionRefusedError:
         return f"refused: nothing listens on port {where[1]}", _NOTHING_LISTENS
     except TimeoutError:
-        return f"no connection within {timeout_s:g} s", "does a firewall stand between?"
+        return f"no connection within {timeout_s:g} s", "check for a firewall in between"
     except OSError as error:
         return f"no connection: {error.strerror or foreign(str(error))}", _NOTHING_LISTENS
     return None
 
 
 @contextmanager
-def _heard() -> Generator[list[str]]:
+def _captured_log() -> Generator[list[str]]:
     """Collect what the exporters log inside the block, instead of logging it."""
     words: list[str] = []
 
@@ -186,13 +189,13 @@ def _heard() -> Generator[list[str]]:
 
 def _within(timeout_s: float, send: Callable[[], bool]) -> bool | None:
     """Return the result of ``send``; ``None`` if it takes too long, without waiting further."""
-    said: list[bool] = []
-    thread = threading.Thread(target=lambda: said.append(send()), daemon=True)
+    results: list[bool] = []
+    thread = threading.Thread(target=lambda: results.append(send()), daemon=True)
     thread.start()
     thread.join(timeout_s)
     if thread.is_alive():
         return None
-    return bool(said and said[0])
+    return bool(results and results[0])
 
 
 def _hint_for(answer: str) -> str:

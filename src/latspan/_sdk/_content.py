@@ -77,7 +77,7 @@ def _one_of(values: Mapping[str, _T], text: str, variable: str) -> _T | None:
     """Return the value that ``text`` stands for; ``None`` if it is empty or unknown."""
     if text and text not in values:
         logger.warning(
-            "%s is '%s', and not one of %s: it has no effect", variable, text, ", ".join(values)
+            "%s is '%s', not one of %s; it is ignored", variable, text, ", ".join(values)
         )
     return values.get(text)
 

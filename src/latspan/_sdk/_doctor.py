@@ -142,12 +142,12 @@ def _conflicts(
 def _meaning(name: str, packages: set[str]) -> str:
     if len(packages) > 1:
         return (
-            f"switched on together they wrap each call twice, and"
-            f" OTEL_PYTHON_DISABLED_INSTRUMENTATIONS={name} switches off all of them"
+            "together they wrap each call twice;"
+            f" OTEL_PYTHON_DISABLED_INSTRUMENTATIONS={name} disables all of them"
         )
     return (
-        f"where it is switched on too, its span is the one of a call, and latspan adds to it;"
-        f" OTEL_PYTHON_DISABLED_INSTRUMENTATIONS={name} leaves it off"
+        "if it is active too, its span represents the call and latspan adds attributes to it;"
+        f" OTEL_PYTHON_DISABLED_INSTRUMENTATIONS={name} disables it"
     )
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from latspan import semconv
 from latspan._clock import Clock, SystemClock
 from latspan._fork import this_process
-from latspan._operations import settle_left_calls
+from latspan._operations import end_left_calls
 from latspan._recording import Recorder
 from latspan._runtime import EmitEvent, Runtime, no_observation
 from latspan._sdk._config import (
@@ -25,7 +25,7 @@ from latspan._sdk._content import Capture, capture, token_counter
 from latspan._sdk._exit_hooks import run_before_a_child_ends
 from latspan._sdk._per_process import PerProcess
 from latspan._sdk._propagation import propagates
-from latspan._sdk._span_routing import Sinks
+from latspan._sdk._span_routing import SpanRouter
 from latspan._sdk._worker import Worker
 from latspan._spans import NoSink, SpanSink
 from latspan._units import NS_PER_S, from_unit
@@ -169,7 +169,7 @@ def assemble(config: Config, *, at_end: Callable[[], None]) -> Assembly:
         except Exception as error:
             raise ConfigError(
                 f"telemetry cannot be exported as configured: {error}",
-                hint="look for an OTEL_* variable whose value OpenTelemetry does not take;"
+                hint="look for an OTEL_* variable whose value OpenTelemetry does not accept;"
                 " latspan doctor shows them",
             ) from error
         undo.pop_all()
@@ -196,14 +196,14 @@ def _assembled(config: Config, at_end: Callable[[], None], undo: ExitStack) -> A
 
     def drain(timeout_s: float | None) -> bool:
         # A caller that flushes expects calls whose streams are no longer read to count as ended.
-        settle_left_calls()
+        end_left_calls()
         return worker.drain(timeout_s)
 
     def readings() -> list[SelfMetric]:
         return _readings(recorder, worker, (spans, events), sampling)
 
     def application() -> ApiProvider | None:
-        return sinks.provider()
+        return router.provider()
 
     of_metrics = _resource_of_metrics(config, application, resource)
     intervals = _intervals(config, of_metrics, recorder, readings, undo)
@@ -211,7 +211,7 @@ def _assembled(config: Config, at_end: Callable[[], None], undo: ExitStack) -> A
     captured = capture()
     emit, events = _events(config, captured, resource, at_end, undo)
     sampling = None if spans is None else _sampling(config, private)
-    sinks = Sinks(
+    router = SpanRouter(
         sampling or private,
         config.tracer_provider,
         begin=worker.start,
@@ -220,7 +220,7 @@ def _assembled(config: Config, at_end: Callable[[], None], undo: ExitStack) -> A
     runtime = Runtime(
         clock=clock,
         recorder=recorder,
-        sink=sinks,
+        sink=router,
         enqueue=worker.submit,
         drain=drain,
         propagate=config.propagate and propagates(),
@@ -454,7 +454,7 @@ def _intervals(
         return PeriodicExport(
             recorder,
             first if inherited is None else list(exporters()),
-            before=lambda: settle_left_calls(_LEFT_FOR_GOOD_NS),
+            before=lambda: end_left_calls(_LEFT_FOR_GOOD_NS),
             interval_s=config.metrics_interval_s,
             idle_s=config.series_idle_s,
         )

@@ -142,13 +142,15 @@ class SpanExport(SpanProcessor):
             self._full = True
             if len(self._queue) < self._batches.queue:
                 logger.warning(
-                    "%s of more than %d MB wait: the oldest are dropped",
+                    "the queue holds %s of more than %d MB: the oldest are dropped",
                     self._signal,
                     self._batches.queue_bytes // 1_000_000,
                 )
                 return
             logger.warning(
-                "more than %d %s wait: the oldest are dropped", self._batches.queue, self._signal
+                "the queue holds more than %d %s: the oldest are dropped",
+                self._batches.queue,
+                self._signal,
             )
 
     def flushing(self) -> Callable[[float], bool]:
@@ -168,7 +170,7 @@ class SpanExport(SpanProcessor):
             all_sent = False
             try:
                 # A caller waits for the flush: a pause is kept only if the receiver requested one.
-                all_sent = self._back_off.is_over(asked_alone=True) and self._send()
+                all_sent = self._back_off.is_over(only_requested=True) and self._send()
             finally:
                 lost = self._queue.lost + self._not_taken
                 sent.append(all_sent and lost == self._lost_at_flush)
@@ -248,14 +250,14 @@ class SpanExport(SpanProcessor):
                 # It cannot be split further, and would block all batches after it.
                 answer = answer._replace(again=False)
         finally:
-            self._settle(batch, answer)
+            self._handle_answer(batch, answer)
         return answer
 
-    def _settle(self, batch: list[Sent], answer: SpanAnswer) -> None:
+    def _handle_answer(self, batch: list[Sent], answer: SpanAnswer) -> None:
         if answer.taken:
-            self._queue.settled(batch)
+            self._queue.forget(batch)
             self._not_taken += min(answer.refused, len(batch))
-            self._back_off.taken()
+            self._back_off.accepted()
             self._at_once = min(self._at_once + max(1, self._at_once // 4), self._batches.size)
             # If a full batch is already waiting again, the queue is still full.
             self._full = self._full and self._a_batch_waits()
@@ -266,9 +268,9 @@ class SpanExport(SpanProcessor):
         elif answer.again:
             if not self._queue.give_back(batch):
                 self._warn_once()
-            self._back_off.not_taken(answer.asked_s)
+            self._back_off.refused(answer.retry_after_s)
         else:
-            self._queue.settled(batch)
+            self._queue.forget(batch)
             self._not_taken += len(batch)
 
     def _called_ours(self, spans: list[Sent]) -> list[Sent]:

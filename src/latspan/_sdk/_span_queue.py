@@ -82,7 +82,7 @@ class SpanQueue:
 
     def take(self, most: int, most_bytes: float = math.inf) -> list[Sent]:
         """
-        Take out the oldest spans; pass each to :meth:`settled` or :meth:`give_back` afterwards.
+        Take out the oldest spans; pass each to :meth:`forget` or :meth:`give_back` afterwards.
 
         Args:
             most: Maximum number of spans.
@@ -102,7 +102,7 @@ class SpanQueue:
             self._taken_out += len(taken)
             return taken
 
-    def settled(self, spans: Sequence[Sent]) -> None:
+    def forget(self, spans: Sequence[Sent]) -> None:
         """Forget spans that were taken out."""
         with self._lock:
             self._taken_out -= len(spans)
@@ -111,7 +111,7 @@ class SpanQueue:
         """Put spans that were taken out back in front, and return whether all of them fit."""
         size = sum(map(self._size_of, spans))
         with self._lock:
-            self.settled(spans)
+            self.forget(spans)
             self._waiting.extendleft(reversed(spans))
             self._bytes += size
             return not self._make_room()

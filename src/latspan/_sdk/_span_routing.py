@@ -13,13 +13,13 @@ from latspan._version import __version__
 from latspan._warn_once import warn_once
 from latspan.semconv import SCHEMA_URL
 
-__all__ = ["Sinks"]
+__all__ = ["SpanRouter"]
 
 _NONE: Final = (ProxyTracerProvider, NoOpTracerProvider)
 """Types of the global provider if the application has set none."""
 
 
-class Sinks:
+class SpanRouter:
     """
     Selects, for each request, the sink of its spans.
 

@@ -56,7 +56,7 @@ def start() -> None:
 
 def after_opentelemetry() -> None:
     """Entry point that OpenTelemetry's loader calls after it has switched everything on."""
-    with _runtime.handle_internal_errors("the start beside OpenTelemetry's own"):
+    with _runtime.handle_internal_errors("the start with OpenTelemetry's own"):
         # OpenTelemetry's loader does not read latspan's own variable.
         unwanted = [name for name in instrumented() if disabled_by(name) is not None]
         if unwanted:

@@ -14,7 +14,7 @@ from latspan._spans._attributes import (
     interleaved_attributes,
     latency_attributes,
     metric_attributes,
-    not_said_otherwise,
+    only_missing,
     token_attributes,
 )
 from latspan._spans._children import attempt_spans, segment_spans
@@ -53,7 +53,7 @@ __all__ = [
     "latency_attributes",
     "measured",
     "metric_attributes",
-    "not_said_otherwise",
+    "only_missing",
     "segment_spans",
     "size_of_attributes",
     "size_of_parts",

@@ -43,13 +43,15 @@ class _ApiSpan(DecidedAtStart):
 
     __slots__ = ("_end_children", "_span", "context", "span_context")
 
-    def __init__(self, span: trace.Span, end_children: EndChildren, around: Context) -> None:
+    def __init__(
+        self, span: trace.Span, end_children: EndChildren, parent_context: Context
+    ) -> None:
         self._span = span
         self._end_children = end_children
         self.span_context = span.get_span_context()
-        self.context = with_current_span(span, around)
+        self.context = with_current_span(span, parent_context)
 
-    def finish(self, finished: FinishedSpan) -> None:
+    def end(self, finished: FinishedSpan) -> None:
         span = self._span
         if span.is_recording():
             self._end_children(finished.children, self.context)
@@ -86,17 +88,17 @@ class ApiSink:
         kind: SpanKind,
         start_epoch_ns: int,
         attributes: Mapping[str, AttributeValue],
-        around: Context,
+        parent_context: Context,
     ) -> OpenSpan:
         """Begin a span; the provider's sampler decides whether it is recorded."""
         span = self._tracer.start_span(
             name,
-            context=around,
+            context=parent_context,
             kind=kind,
             attributes=encodable(attributes),
             start_time=start_epoch_ns,
         )
-        return _ApiSpan(span, self._end_children, around)
+        return _ApiSpan(span, self._end_children, parent_context)
 
     def end_children(self, children: Sequence[ChildSpan], parent: Context) -> None:
         """Create and end child spans of the span that is current in ``parent``."""

@@ -19,7 +19,7 @@ __all__ = [
     "interleaved_attributes",
     "latency_attributes",
     "metric_attributes",
-    "not_said_otherwise",
+    "only_missing",
     "token_attributes",
 ]
 
@@ -62,15 +62,15 @@ def metric_attributes(
     Returns:
         The attributes, and the names of those that were not measured.
     """
-    said: dict[str, AttributeValue] = {}
+    attributes: dict[str, AttributeValue] = {}
     estimated: list[str] = []
     for name, (key, unit) in named.items():
         if name in metrics:
             value, source = metrics[name]
-            said[key] = in_metric_unit(value, unit)
+            attributes[key] = in_metric_unit(value, unit)
             if source is not _MEASURED:
                 estimated.append(key)
-    return said, estimated
+    return attributes, estimated
 
 
 def latency_attributes(
@@ -113,7 +113,7 @@ def gen_ai_latency(
 
     Source: vLLM, ``vllm/v1/engine/output_processor.py``, ``do_tracing``.
     """
-    said: dict[str, float] = {
+    latencies: dict[str, float] = {
         name: to_seconds(stages_ns[stage])
         for name, stage in (
             ("time_in_queue", Stage.QUEUE),
@@ -122,14 +122,14 @@ def gen_ai_latency(
         )
         if stage in stages_ns
     }
-    if "time_in_model_prefill" in said and "time_in_model_decode" in said:
-        said["time_in_model_inference"] = (
-            said["time_in_model_prefill"] + said["time_in_model_decode"]
+    if "time_in_model_prefill" in latencies and "time_in_model_decode" in latencies:
+        latencies["time_in_model_inference"] = (
+            latencies["time_in_model_prefill"] + latencies["time_in_model_decode"]
         )
     if first_token_ns is not None:
-        said["time_to_first_token"] = to_seconds(first_token_ns)
-    said["e2e"] = to_seconds(duration_ns)
-    return {semconv.GEN_AI_LATENCY_PREFIX + name: seconds for name, seconds in said.items()}
+        latencies["time_to_first_token"] = to_seconds(first_token_ns)
+    latencies["e2e"] = to_seconds(duration_ns)
+    return {semconv.GEN_AI_LATENCY_PREFIX + name: seconds for name, seconds in latencies.items()}
 
 
 def interleaved_attributes(
@@ -153,17 +153,17 @@ def interleaved_attributes(
     }
 
 
-def not_said_otherwise(
-    around: Mapping[str, AttributeValue], said: Mapping[str, AttributeValue]
+def only_missing(
+    observed: Mapping[str, AttributeValue], own: Mapping[str, AttributeValue]
 ) -> dict[str, AttributeValue]:
     """
     Return what was observed around a request, except attributes that the request sets itself.
 
     Args:
-        around: Observed attributes; ``latspan.sampled_attributes`` lists which are samples.
-        said: Attributes of the request.
+        observed: Observed attributes; ``latspan.sampled_attributes`` lists which are samples.
+        own: Attributes of the request.
     """
-    attributes = {name: value for name, value in around.items() if name not in said}
+    attributes = {name: value for name, value in observed.items() if name not in own}
     sampled = attributes.pop(semconv.LATSPAN_SAMPLED_ATTRIBUTES, ())
     kept = [name for name in sampled if name in attributes] if isinstance(sampled, list) else []
     return {**attributes, semconv.LATSPAN_SAMPLED_ATTRIBUTES: kept} if kept else attributes

@@ -36,11 +36,11 @@ def segment_spans(segments: Sequence[Segment], start_epoch_ns: int) -> tuple[Chi
     return tuple(
         [
             ChildSpan(
-                (said := _said_of_segment(name, source)).name,
+                (description := _description_of(name, source)).name,
                 start_epoch_ns + start_ns,
                 start_epoch_ns + end_ns,
-                said.attributes,
-                most_bytes=said.most_bytes,
+                description.attributes,
+                most_bytes=description.most_bytes,
             )
             for name, start_ns, end_ns, source in segments
             if start_ns < end_ns and source is not _UNKNOWN and name not in interleaved
@@ -48,7 +48,7 @@ def segment_spans(segments: Sequence[Segment], start_epoch_ns: int) -> tuple[Chi
     )
 
 
-class _SaidOfSegment(NamedTuple):
+class _SegmentDescription(NamedTuple):
     name: str
     attributes: Mapping[str, AttributeValue]
     most_bytes: int
@@ -56,10 +56,10 @@ class _SaidOfSegment(NamedTuple):
 
 # All calls consist of the same few segments: one shared mapping each, which is never changed.
 @functools.lru_cache(maxsize=256)
-def _said_of_segment(name: str, source: Source) -> _SaidOfSegment:
+def _description_of(name: str, source: Source) -> _SegmentDescription:
     text = text_of(name)
     attributes = {semconv.LATSPAN_SEGMENT: text, semconv.LATSPAN_SOURCE: source.value}
-    return _SaidOfSegment(text, attributes, size_of_parts(text, attributes))
+    return _SegmentDescription(text, attributes, size_of_parts(text, attributes))
 
 
 def interleaved_names(segments: Sequence[Segment]) -> frozenset[str]:

@@ -13,12 +13,12 @@ _KEY: Final = next(iter(trace.set_span_in_context(trace.INVALID_SPAN, Context())
 """OpenTelemetry's own context key, which ends at random and has no public name."""
 
 
-def current_span(around: Context) -> trace.Span | None:
-    """Return the current span of ``around``, as ``trace.get_current_span`` does, if any."""
-    span: Any = around.get(_KEY)
+def current_span(parent_context: Context) -> trace.Span | None:
+    """Return the current span of ``parent_context``, as ``trace.get_current_span`` does, if any."""
+    span: Any = parent_context.get(_KEY)
     return span
 
 
-def with_current_span(span: trace.Span, around: Context) -> Context:
-    """Return ``around`` with ``span`` current in it, as ``trace.set_span_in_context`` does."""
-    return Context({**around, _KEY: span})
+def with_current_span(span: trace.Span, parent_context: Context) -> Context:
+    """Return a copy of the context in which ``span`` is current."""
+    return Context({**parent_context, _KEY: span})

@@ -59,10 +59,10 @@ class EnrichingSink:
         kind: SpanKind,  # noqa: ARG002
         start_epoch_ns: int,  # noqa: ARG002
         attributes: Mapping[str, AttributeValue],
-        around: Context,
+        parent_context: Context,
     ) -> OpenSpan:
         """Use the other instrumentation's span, which that instrumentation ends itself."""
-        return _EnrichedSpan(self._sink, self._span, attributes, around, self._when_ended)
+        return _EnrichedSpan(self._sink, self._span, attributes, parent_context, self._when_ended)
 
     def end_children(self, children: Sequence[ChildSpan], parent: Context) -> None:
         """Pass the children on to the inner sink."""
@@ -95,7 +95,7 @@ class _EnrichedSpan(DecidedAtStart):
         sink: SpanSink,
         span: trace.Span,
         attributes: Mapping[str, AttributeValue],
-        around: Context,
+        parent_context: Context,
         when_ended: WhenEnded | None,
     ) -> None:
         self._sink = sink
@@ -103,7 +103,7 @@ class _EnrichedSpan(DecidedAtStart):
         self._attributes = attributes
         self._when_ended = when_ended
         self.span_context = span.get_span_context()
-        self.context = with_current_span(span, around)
+        self.context = with_current_span(span, parent_context)
         self._ended_epoch_ns: int | None = None
         # Removing an item from a list is atomic.
         self._due = [True, False]
@@ -137,11 +137,11 @@ class _EnrichedSpan(DecidedAtStart):
     def _add(self, known: Mapping[str, AttributeValue]) -> None:
         span = self._span
         # Attributes that the other instrumentation set are kept, because the span is its own.
-        said: Mapping[str, object] = getattr(span, "attributes", None) or {}
+        existing: Mapping[str, object] = getattr(span, "attributes", None) or {}
         given = encodable(known)
-        span.set_attributes({key: value for key, value in given.items() if key not in said})
+        span.set_attributes({key: value for key, value in given.items() if key not in existing})
 
-    def finish(self, finished: FinishedSpan) -> None:
+    def end(self, finished: FinishedSpan) -> None:
         self._when_ended = None
         try:
             self._sink.end_children(finished.children, self.context)

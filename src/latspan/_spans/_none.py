@@ -25,10 +25,10 @@ class NoSink:
         kind: SpanKind,  # noqa: ARG002
         start_epoch_ns: int,  # noqa: ARG002
         attributes: Mapping[str, AttributeValue],  # noqa: ARG002
-        around: Context,
+        parent_context: Context,
     ) -> OpenSpan:
         """Return an open span that keeps the current span and ends nothing."""
-        return _NoSpan(around)
+        return _NoSpan(parent_context)
 
     def end_children(self, children: Sequence[ChildSpan], parent: Context) -> None:
         """Drop the children."""
@@ -39,8 +39,8 @@ class _NoSpan(DecidedAtStart):
 
     span_context = trace.INVALID_SPAN_CONTEXT
 
-    def __init__(self, around: Context) -> None:
-        self.context = around
+    def __init__(self, parent_context: Context) -> None:
+        self.context = parent_context
 
-    def finish(self, finished: FinishedSpan) -> None:
+    def end(self, finished: FinishedSpan) -> None:
         pass

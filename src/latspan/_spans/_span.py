@@ -85,7 +85,7 @@ class OpenSpan(Protocol):
         """Call ``do`` once its trace is later decided to be kept; never if it is dropped."""
         ...
 
-    def finish(self, finished: FinishedSpan) -> None:
+    def end(self, finished: FinishedSpan) -> None:
         """End the span and its children; called once."""
         ...
 
@@ -127,7 +127,7 @@ class SpanSink(Protocol):
         kind: SpanKind,
         start_epoch_ns: int,
         attributes: Mapping[str, AttributeValue],
-        around: Context,
+        parent_context: Context,
     ) -> OpenSpan:
         """
         Begin a span.
@@ -137,7 +137,7 @@ class SpanSink(Protocol):
             kind: Its kind.
             start_epoch_ns: Start of the span, Unix nanoseconds.
             attributes: Attributes known at the start; a sampler may read them.
-            around: Context that it begins in: the span that is current there is its parent.
+            parent_context: Context that it begins in: the span that is current there is its parent.
         """
         ...
 

@@ -119,7 +119,7 @@ def _is_in_range(name: str, value: object) -> bool:
     if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= most:
         return True
     with handle_internal_errors("a value that cannot be"):
-        warn_once(f"not recorded: {name} is {value!r:.40}, which it cannot be", about=name)
+        warn_once(f"not recorded: {name} cannot be {value!r:.40}", about=name)
     return False
 
 
@@ -141,7 +141,8 @@ def mark_degraded(*how: Degradation) -> None:
     for each in how:
         if each not in get_args(Degradation):
             raise UnknownNameError(
-                f"no way to degrade '{each}'", hint=f"one of {', '.join(get_args(Degradation))}"
+                f"'{each}' is not a way of degradation",
+                hint=f"one of {', '.join(get_args(Degradation))}",
             )
     annotations = annotations_here()
     if annotations is not None and how:

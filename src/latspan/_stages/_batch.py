@@ -56,9 +56,9 @@ def _begin(
         return None
     stages: list[LocalScope] = []
     with _runtime.handle_internal_errors("the start of a batch"):
-        said = {**attributes, semconv.LATSPAN_BATCH_SIZE: len(requests)}
+        of_batch = {**attributes, semconv.LATSPAN_BATCH_SIZE: len(requests)}
         if window_s is not None:
-            said[semconv.LATSPAN_BATCH_WINDOW] = float(window_s)
+            of_batch[semconv.LATSPAN_BATCH_WINDOW] = float(window_s)
         begun_ns = runtime.clock.monotonic_ns()
         for carried in requests:
             with resumed(carried):
@@ -67,7 +67,7 @@ def _begin(
                         runtime,
                         kind=Kind.STAGE,
                         name=name,
-                        attributes=said,
+                        attributes=of_batch,
                         start_ns=begun_ns,
                         current=False,
                     )
@@ -86,7 +86,7 @@ class _Stages:
     def current(self) -> AbstractContextManager[None]:
         return nullcontext()
 
-    def finish(self, error: BaseException | None = None) -> None:
+    def end(self, error: BaseException | None = None) -> None:
         with _runtime.handle_internal_errors("the end of a batch"):
             outcome, error_type = Outcome.COMPLETED, None
             if error is not None:
@@ -95,4 +95,4 @@ class _Stages:
             for stage in self._stages:
                 if ended_ns is None:
                     ended_ns = stage.runtime.clock.monotonic_ns()
-                stage.finish(outcome, error_type=error_type, done_ns=ended_ns)
+                stage.end(outcome, error_type=error_type, done_ns=ended_ns)

@@ -84,7 +84,7 @@ class _Following:
         runtime = _runtime.current()
         if runtime is None:
             return None
-        with _runtime.handle_internal_errors("the start of an answer's tokens"):
+        with _runtime.handle_internal_errors("the start of tracked tokens"):
             return cls(runtime, stages=stages)
         return None
 
@@ -132,7 +132,7 @@ class _Following:
         if not self._stages:
             return
         with (
-            _runtime.handle_internal_errors("a stage of an answer's tokens"),
+            _runtime.handle_internal_errors("a stage of tracked tokens"),
             resumed(self._handoff),
         ):
             LocalScope(
@@ -141,7 +141,7 @@ class _Following:
                 name=name.value,
                 start_ns=begun_ns,
                 current=False,
-            ).finish(outcome, error_type=error_type, done_ns=done_ns)
+            ).end(outcome, error_type=error_type, done_ns=done_ns)
 
 
 def _follow(

@@ -46,7 +46,7 @@ from latspan._timeline._marks import Attempt, Reads, answering
 from latspan._timeline._read_intervals import ReadInterval, ReadIntervals
 from latspan._timeline._reconcile import Observed, reconcile
 from latspan._timeline._reconciled import NO_EVIDENCE, Part, Reconciled
-from latspan._timeline._segment_builder import Tiling, Timeline
+from latspan._timeline._segment_builder import SegmentBuilder, Timeline
 from latspan._timeline._smoothness import felt_speed
 from latspan._timeline._stream import Stream, read_stream
 
@@ -96,8 +96,8 @@ class CallObservation:
 def call_timeline(seen: CallObservation) -> Timeline:
     """Return the segments and metrics of one call."""
     done_ns = max(seen.start_ns, seen.done_ns)
-    tiling = Tiling(seen.start_ns, done_ns)
-    attempt = _lay_transport(tiling, seen)
+    builder = SegmentBuilder(seen.start_ns, done_ns)
+    attempt = _lay_transport(builder, seen)
     marks = {START: seen.start_ns, DONE: done_ns}
     if attempt is not None:
         if attempt.sent_ns is not None:
@@ -105,45 +105,45 @@ def call_timeline(seen: CallObservation) -> Timeline:
         if attempt.headers_ns is not None:
             marks[HEADERS] = attempt.headers_ns
     if seen.reads is not None and seen.returned_ns is not None:
-        return _streamed_answer(tiling, attempt, seen.reads, seen.returned_ns, seen, marks)
+        return _streamed_answer(builder, attempt, seen.reads, seen.returned_ns, seen, marks)
     if attempt is not None and attempt.headers_ns is None:
-        return _failed_before_an_answer(tiling, attempt, seen, marks)
-    return _whole_answer(tiling, attempt, seen, marks)
+        return _failed_before_an_answer(builder, attempt, seen, marks)
+    return _whole_answer(builder, attempt, seen, marks)
 
 
-def _lay_transport(tiling: Tiling, seen: CallObservation) -> Attempt | None:
+def _lay_transport(builder: SegmentBuilder, seen: CallObservation) -> Attempt | None:
     """Lay everything up to the last byte sent, and return the attempt that was answered."""
     last = answering(seen.attempts)
     if last is None:
         # Without transport marks it is unknown which part of this time was the client library,
         # the connection or the server.
         over_ns = seen.done_ns if seen.returned_ns is None else seen.returned_ns
-        tiling.until(over_ns, UNATTRIBUTED, UNKNOWN)
+        builder.until(over_ns, UNATTRIBUTED, UNKNOWN)
         return None
-    tiling.until(min(attempt.start_ns for attempt in seen.attempts), PREPARE)
+    builder.until(min(attempt.start_ns for attempt in seen.attempts), PREPARE)
     # Attempts that began after this one, and were not waited for, cost the caller no time.
-    tiling.until(last.start_ns, RETRY)
+    builder.until(last.start_ns, RETRY)
     if last.pool_acquired_ns is None and last.headers_ns is not None:
         # The transport gives no events, so the time inside it is unknown.
-        tiling.until(last.headers_ns, UNATTRIBUTED, UNKNOWN)
+        builder.until(last.headers_ns, UNATTRIBUTED, UNKNOWN)
         return last
-    tiling.until(last.pool_acquired_ns, POOL_WAIT)
+    builder.until(last.pool_acquired_ns, POOL_WAIT)
     if last.dns_done_ns is None:
-        tiling.until(last.connected_ns, CONNECT)
+        builder.until(last.connected_ns, CONNECT)
     else:
-        tiling.until(last.dns_done_ns, DNS)
-        tiling.until(last.connected_ns, TCP)
-    tiling.until(last.tls_done_ns, TLS)
-    tiling.until(last.sent_ns, SEND)
+        builder.until(last.dns_done_ns, DNS)
+        builder.until(last.connected_ns, TCP)
+    builder.until(last.tls_done_ns, TLS)
+    builder.until(last.sent_ns, SEND)
     return last
 
 
 def _failed_before_an_answer(
-    tiling: Tiling, attempt: Attempt, seen: CallObservation, marks: dict[Mark, int]
+    builder: SegmentBuilder, attempt: Attempt, seen: CallObservation, marks: dict[Mark, int]
 ) -> Timeline:
     """Lay the time of an attempt without a response as the phase in which it was spent."""
-    tiling.until(attempt.end_ns, str(attempt.phase))
-    return _timeline(seen, marks, tiling.finish(_after(attempt, seen.outcome)))
+    builder.until(attempt.end_ns, str(attempt.phase))
+    return _timeline(seen, marks, builder.build(_after(attempt, seen.outcome)))
 
 
 def _after(attempt: Attempt | None, outcome: Outcome) -> str:
@@ -154,14 +154,14 @@ def _after(attempt: Attempt | None, outcome: Outcome) -> str:
 
 
 def _whole_answer(
-    tiling: Tiling, attempt: Attempt | None, seen: CallObservation, marks: dict[Mark, int]
+    builder: SegmentBuilder, attempt: Attempt | None, seen: CallObservation, marks: dict[Mark, int]
 ) -> Timeline:
     """Lay a response that came in one piece."""
     known = [seen.returned_ns, seen.done_ns]
     if attempt is not None:
         known = [attempt.body_end_ns, attempt.end_ns if attempt.failed else None, *known]
     body_end_ns = next(instant for instant in known if instant is not None)
-    begin, end = tiling.cursor_ns, tiling.clamp(body_end_ns)
+    begin, end = builder.cursor_ns, builder.clamp(body_end_ns)
     marks[STREAM_END] = end
     sending_ns = begin if attempt is None else attempt.sending_ns
     reconciled = reconcile(
@@ -169,15 +169,15 @@ def _whole_answer(
         Observed(sending_ns, begin, end, end, end, headers_ns=None, streamed=False),
     )
     if seen.body_is_the_callers and attempt is not None:
-        tiling.until(attempt.headers_ns, SERVER_WAIT)
-        tiling.until(end, UNATTRIBUTED, UNKNOWN)
-    _lay(tiling, reconciled.first)
-    _lay(tiling, reconciled.parts(end - tiling.cursor_ns))
-    return _timeline(seen, marks, tiling.finish(_after(attempt, seen.outcome)), reconciled)
+        builder.until(attempt.headers_ns, SERVER_WAIT)
+        builder.until(end, UNATTRIBUTED, UNKNOWN)
+    _lay(builder, reconciled.first)
+    _lay(builder, reconciled.parts(end - builder.cursor_ns))
+    return _timeline(seen, marks, builder.build(_after(attempt, seen.outcome)), reconciled)
 
 
 def _streamed_answer(
-    tiling: Tiling,
+    builder: SegmentBuilder,
     attempt: Attempt | None,
     reads: Reads,
     handed_over_ns: int,
@@ -185,24 +185,24 @@ def _streamed_answer(
     marks: dict[Mark, int],
 ) -> Timeline:
     """Lay a stream: the wait for its first token, its tokens, its end."""
-    stream = read_stream(reads, tiling.clamp(handed_over_ns))
+    stream = read_stream(reads, builder.clamp(handed_over_ns))
     _mark_arrivals(marks, stream)
     if reads.end is not None:
         marks[STREAM_END] = reads.end[1]
-    reconciled = _fit_stream(tiling, attempt, stream, seen)
+    reconciled = _fit_stream(builder, attempt, stream, seen)
     buffered = is_buffered(stream, reconciled.decode_ns)
     if buffered:
         stream = known_at_the_latest(stream)
-    _lay_stream(tiling, handed_over_ns, stream.flow, reconciled, buffered=buffered)
+    _lay_stream(builder, handed_over_ns, stream.flow, reconciled, buffered=buffered)
     tail = STREAM_CLOSE if seen.outcome in _WHOLE_ENDS else SERVER_WAIT
     for end_ns, held in stream.flow.tail:
-        tiling.until(end_ns, CONSUMER if held else tail)
+        builder.until(end_ns, CONSUMER if held else tail)
     if reads.end is None:
         # Left early: the caller held the stream up to the close; the close is the stream's time.
-        tiling.until(
+        builder.until(
             seen.done_ns if seen.close_started_ns is None else seen.close_started_ns, CONSUMER
         )
-    segments = tiling.finish(STREAM_CLOSE)
+    segments = builder.build(STREAM_CLOSE)
     return _timeline(seen, marks, segments, reconciled, stream=stream, buffered=buffered)
 
 
@@ -217,11 +217,11 @@ def _mark_arrivals(marks: dict[Mark, int], stream: Stream) -> None:
 
 
 def _fit_stream(
-    tiling: Tiling, attempt: Attempt | None, stream: Stream, seen: CallObservation
+    builder: SegmentBuilder, attempt: Attempt | None, stream: Stream, seen: CallObservation
 ) -> Reconciled:
     if not stream.tokens or not seen.reported:
         return NO_EVIDENCE
-    sent_ns = tiling.cursor_ns
+    sent_ns = builder.cursor_ns
     return reconcile(
         seen.reported,
         Observed(
@@ -237,7 +237,7 @@ def _fit_stream(
 
 
 def _lay_stream(
-    tiling: Tiling,
+    builder: SegmentBuilder,
     handed_over_ns: int,
     flow: ReadIntervals,
     reconciled: Reconciled,
@@ -245,36 +245,38 @@ def _lay_stream(
     buffered: bool,
 ) -> None:
     """Lay everything from the last byte sent to the last token, or to the end if none came."""
-    _lay(tiling, reconciled.first)
+    _lay(builder, reconciled.first)
     _, _, wait_ns, reasoning_ns, decode_ns = flow
-    wait_ns += tiling.clamp(handed_over_ns) - tiling.cursor_ns
+    wait_ns += builder.clamp(handed_over_ns) - builder.cursor_ns
     if buffered and not reconciled.covers:
         # The burst is not generation, and it is unknown where in the wait the generation was.
         wait_ns, reasoning_ns, decode_ns = wait_ns + reasoning_ns + decode_ns, 0, 0
-    _lay_over(tiling, reconciled.parts(wait_ns, reasoning_ns, decode_ns), flow.pieces)
+    _lay_over(builder, reconciled.parts(wait_ns, reasoning_ns, decode_ns), flow.pieces)
 
 
-def _lay(tiling: Tiling, parts: Iterable[Part]) -> None:
+def _lay(builder: SegmentBuilder, parts: Iterable[Part]) -> None:
     for name, source, length_ns in parts:
-        tiling.exactly(length_ns, name, source)
+        builder.exactly(length_ns, name, source)
 
 
-def _lay_over(tiling: Tiling, parts: Sequence[Part], pieces: Iterable[ReadInterval]) -> None:
+def _lay_over(
+    builder: SegmentBuilder, parts: Sequence[Part], pieces: Iterable[ReadInterval]
+) -> None:
     """Lay parts over the pieces of a stream, skipping the time that the caller held it."""
     left = list(reversed(parts))
     for end_ns, held in pieces:
         if held:
-            tiling.until(end_ns, CONSUMER)
+            builder.until(end_ns, CONSUMER)
             continue
-        end = tiling.clamp(end_ns)
+        end = builder.clamp(end_ns)
         while left:
             name, source, length_ns = left.pop()
-            room_ns = end - tiling.cursor_ns
+            room_ns = end - builder.cursor_ns
             if length_ns > room_ns:
-                tiling.until(end, name, source)
+                builder.until(end, name, source)
                 left.append((name, source, length_ns - room_ns))
                 break
-            tiling.exactly(length_ns, name, source)
+            builder.exactly(length_ns, name, source)
 
 
 def _timeline(

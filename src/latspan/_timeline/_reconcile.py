@@ -73,9 +73,9 @@ def reconcile(reports: Sequence[ReportedTimings], seen: Observed) -> Reconciled:
     """
     if not reports:
         return NO_EVIDENCE
-    told = _Reports(seen)
-    rejected = [report.system for report in reversed(reports) if not told.takes(report)]
-    return told.reconciled(tuple(reversed(rejected)))
+    combined = _Reports(seen)
+    rejected = [report.system for report in reversed(reports) if not combined.takes(report)]
+    return combined.reconciled(tuple(reversed(rejected)))
 
 
 class _Reports:
@@ -163,13 +163,13 @@ class _Reports:
             if rest_ns:
                 stages = [(SERVER_WAIT, rest_ns), *stages]
             return Reconciled(first, stages, covers=rest_ns is not None, rejected=rejected)
-        told = dict(stages)
+        by_name = dict(stages)
         if rest_ns and fits(self._before_ns + rest_ns, seen.sending_ns, seen.first_ns):
             stages = [(SERVER_WAIT, rest_ns), *stages]
             rest_ns = 0
         covers = (
-            (headers_ns is not None or QUEUE in told)
-            and PREFILL in told
+            (headers_ns is not None or QUEUE in by_name)
+            and PREFILL in by_name
             and decode_ns is not None
             # Server time beyond its parts is not network time, wherever it lay.
             and (rest_ns is None or rest_ns <= _SLACK_NS)

@@ -8,7 +8,7 @@ from itertools import groupby
 
 from latspan._metrics import MetricValue
 from latspan._segments import Segment, SegmentName, Source
-from latspan._timeline._segment_builder import Tiling, Timeline
+from latspan._timeline._segment_builder import SegmentBuilder, Timeline
 
 __all__ = ["ChildInterval", "WorkTimeline", "innermost", "last_of", "scope_timeline", "states"]
 
@@ -85,17 +85,17 @@ def scope_timeline(
     done_ns = max(start_ns, done_ns)
     last = last_of(calls)
     earlier = [call for call in calls if call is not last]
-    tiling = Tiling(start_ns, done_ns)
+    builder = SegmentBuilder(start_ns, done_ns)
     own: list[Segment] = []
 
     def lay(pieces: Iterable[_Piece]) -> None:
         # Group by owner, never by name: a stage may have any name, even the unit's own.
         for mine, run in groupby(pieces, key=lambda piece: piece.own):
             run_pieces = list(run)
-            part = Tiling(tiling.cursor_ns, tiling.clamp(run_pieces[-1].end_ns))
+            part = SegmentBuilder(builder.cursor_ns, builder.clamp(run_pieces[-1].end_ns))
             for piece in run_pieces:
                 part.until(piece.end_ns, str(piece.name), piece.source)
-            laid = tiling.append(part.finish(str(run_pieces[-1].name)))
+            laid = builder.append(part.build(str(run_pieces[-1].name)))
             if mine:
                 own.extend(laid)
 
@@ -103,7 +103,7 @@ def scope_timeline(
         # Calls are not a stage's own time, but a request reports its earlier calls itself.
         call = _Piece(0, SegmentName.CALL, Source.MEASURED, own=own_name is None)
         rest = _Piece(0, name, source, own=True)
-        lay(_sweep(tiling.cursor_ns, tiling.clamp(until_ns), earlier, stages, call, rest))
+        lay(_sweep(builder.cursor_ns, builder.clamp(until_ns), earlier, stages, call, rest))
 
     if last is None:
         lay_own(
@@ -113,7 +113,7 @@ def scope_timeline(
         )
     else:
         lay_own(last.start_ns, own_name or SegmentName.PREPARE)
-        lay(_opened(last, tiling.clamp(last.done_ns), own=own_name is None))
+        lay(_opened(last, builder.clamp(last.done_ns), own=own_name is None))
         lay_own(done_ns, own_name or SegmentName.POSTPROCESS)
     metrics = {"duration": MetricValue(done_ns - start_ns)}
     visible = [
@@ -128,7 +128,7 @@ def scope_timeline(
         Timeline(
             start_ns=start_ns,
             done_ns=done_ns,
-            segments=tiling.finish(str(own_name or SegmentName.UNATTRIBUTED)),
+            segments=builder.build(str(own_name or SegmentName.UNATTRIBUTED)),
             metrics=metrics,
             marks={},
         ),

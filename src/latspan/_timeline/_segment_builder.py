@@ -9,7 +9,7 @@ from latspan._metrics import MetricValue
 from latspan._segments import Mark, Segment, Source
 from latspan._timeline._constants import MEASURED
 
-__all__ = ["Tiling", "Timeline"]
+__all__ = ["SegmentBuilder", "Timeline"]
 
 
 class Timeline(NamedTuple):
@@ -41,7 +41,7 @@ class Timeline(NamedTuple):
         return self.done_ns - self.start_ns
 
 
-class Tiling:
+class SegmentBuilder:
     """
     Builder that lays segments end to end between two instants.
 
@@ -118,7 +118,7 @@ class Tiling:
             self.cursor_ns = self._start + end
         return moved
 
-    def finish(self, name: str, source: Source = MEASURED) -> tuple[Segment, ...]:
+    def build(self, name: str, source: Source = MEASURED) -> tuple[Segment, ...]:
         """Lay ``name`` to the end and return the tiling, without empty repeats of a name."""
         self.until(self._done, name, source)
         edges = [0, *self._ends]

@@ -8,8 +8,8 @@ them. They do not depend on a client library, a clock or OpenTelemetry.
 from __future__ import annotations
 
 from latspan._wire._api_format import ApiFormat, StreamFormat
-from latspan._wire._body import DEEPEST, Body, copied, error_in, events_in, plain
-from latspan._wire._choices import choices_asked, choices_in
+from latspan._wire._body import DEEPEST, Body, copied, error_in, events_in, to_plain
+from latspan._wire._choices import choices_in, choices_requested
 from latspan._wire._chunk import ChunkKind
 from latspan._wire._content import (
     Content,
@@ -26,7 +26,7 @@ from latspan._wire._events import EventReader
 from latspan._wire._response_metadata import ResponseMetadata
 from latspan._wire._serialized import LONGEST_CONTENT, as_data, as_json, written
 from latspan._wire._sse import DONE, encode_comment, encode_event
-from latspan._wire._usage import Usage, at
+from latspan._wire._usage import Usage, get_path
 
 __all__ = [
     "DEEPEST",
@@ -48,16 +48,16 @@ __all__ = [
     "as_data",
     "as_json",
     "as_number",
-    "at",
-    "choices_asked",
     "choices_in",
+    "choices_requested",
     "copied",
     "copy_fields",
     "encode_comment",
     "encode_event",
     "error_in",
     "events_in",
+    "get_path",
     "output_messages",
-    "plain",
+    "to_plain",
     "written",
 ]

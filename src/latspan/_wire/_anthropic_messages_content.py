@@ -33,7 +33,7 @@ _DELTAS: Final = {
 """By type of delta: the field that holds its text, and the kind of part it belongs to."""
 
 
-def _asked(body: Body) -> Content:
+def _request_content(body: Body) -> Content:
     return Content(
         system=tuple(part for part in parts_of(body.get("system")) if part.get("content")),
         input=tuple(
@@ -83,5 +83,7 @@ def _of_block(block: Any, index: int, *, begun: bool = False) -> Iterator[Fragme
 
 
 ANTHROPIC_MESSAGES_CONTENT: Final = ContentShape(
-    request_fields=("messages", "system", "tools"), asked=_asked, fragments=_fragments
+    request_fields=("messages", "system", "tools"),
+    request_content=_request_content,
+    fragments=_fragments,
 )

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from latspan._wire._body import Body, identity_in, plain
+from latspan._wire._body import Body, identity_in, to_plain
 from latspan._wire._content import ContentShape
 from latspan._wire._usage import Usage
 
@@ -78,7 +78,7 @@ class ApiFormat:
     classify_chunk: Callable[[Any], int]
     only_text: Callable[[Any], int] | None = None
     continuous_usage: Callable[[Body], bool] = _never
-    to_mapping: Callable[[Any], Body] = plain
+    to_mapping: Callable[[Any], Body] = to_plain
     stream: StreamFormat | None = None
     content: ContentShape | None = None
     attributes: Callable[[Iterable[Body]], Mapping[str, str | int | bool]] = identity_in

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, cast
 
 from latspan import semconv
-from latspan._wire._usage import at
+from latspan._wire._usage import get_path
 
 __all__ = [
     "DEEPEST",
@@ -19,7 +19,7 @@ __all__ = [
     "events_in",
     "identity_in",
     "named_in",
-    "plain",
+    "to_plain",
 ]
 
 Body = Mapping[str, Any]
@@ -41,7 +41,7 @@ The limit is needed because zeros compress a thousandfold.
 _OTHER: Final = "_OTHER"
 
 
-def plain(answer: Any) -> Body:
+def to_plain(answer: Any) -> Body:
     """
     Return a chunk or response as a plain mapping, ``{}`` if it has no body.
 
@@ -132,7 +132,7 @@ def copied(
         return None
     identity = id(value)
     if identity in path:
-        raise ValueError("a list or a mapping is inside itself")
+        raise ValueError("a list or a mapping contains itself")
     path = (*path, identity)
     # `dict` is tested first: `isinstance` with an abstract class takes ten times as long, and this
     # runs for the usage of each call.
@@ -222,6 +222,6 @@ def error_in(bodies: Iterable[Body]) -> str | None:
         error = body.get("error")
         if not error and body.get("type") != "error":
             continue
-        said = (at(body, "error", "code"), at(body, "error", "type"), body.get("code"))
-        return next((str(each) for each in said if isinstance(each, str | int) and each), _OTHER)
+        codes = (get_path(body, "error", "code"), get_path(body, "error", "type"), body.get("code"))
+        return next((str(each) for each in codes if isinstance(each, str | int) and each), _OTHER)
     return None

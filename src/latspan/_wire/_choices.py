@@ -8,10 +8,10 @@ from typing import Any, cast
 from latspan._wire._body import Body
 from latspan._wire._content import listed
 
-__all__ = ["choices_asked", "choices_in"]
+__all__ = ["choices_in", "choices_requested"]
 
 
-def choices_asked(request: Mapping[str, Any]) -> int:
+def choices_requested(request: Mapping[str, Any]) -> int:
     """
     Return the number of choices that a request asks for: ``n`` per prompt.
 

@@ -114,13 +114,13 @@ class ContentShape:
 
     Args:
         request_fields: The fields of a request that hold content; no other field is read.
-        asked: Returns the content of a request, given as a plain mapping.
+        request_content: Returns the content of a request, given as a plain mapping.
         fragments: Returns the text in a chunk or a whole response, given as an SDK object or a
             plain mapping.
     """
 
     request_fields: tuple[str, ...]
-    asked: Callable[[Body], Content]
+    request_content: Callable[[Body], Content]
     fragments: Callable[[Any], Iterable[Fragment]]
 
 
@@ -197,14 +197,14 @@ def tool_call(*, id: object, name: object, arguments: object) -> Part:  # noqa: 
 
 def tool_response(*, id: object, response: object) -> Part:  # noqa: A002 - its name
     """Return a tool response part; ``response`` is text, data, or parts in an API's shape."""
-    said: Any = response
+    content: Any = response
     if isinstance(response, list):
-        said = parts_of(cast("object", response))
+        content = parts_of(cast("object", response))
     elif isinstance(response, dict):
         # A computer-use tool responds with a screenshot.
         answer = cast("dict[str, Any]", response)
-        said = media_in(answer) or answer
-    return {"type": "tool_call_response", "id": id, "response": said}
+        content = media_in(answer) or answer
+    return {"type": "tool_call_response", "id": id, "response": content}
 
 
 def server_tool_call(*, id: object, name: object, call: Mapping[str, Any]) -> Part:  # noqa: A002 - its name
@@ -317,8 +317,8 @@ _CONTAINERS: Final = frozenset({"content", "search_result"})
 
 def compaction(item: Mapping[str, Any]) -> Part:
     """Return a part that represents a conversation compacted by the provider."""
-    said = {name: item[name] for name in ("id", "content") if isinstance(item.get(name), str)}
-    return {"type": "compaction", **said}
+    kept = {name: item[name] for name in ("id", "content") if isinstance(item.get(name), str)}
+    return {"type": "compaction", **kept}
 
 
 _RESULT: Final = "_tool_result"
@@ -379,15 +379,16 @@ def output_messages(
         parts = choices.setdefault(each.choice, {})
         parts.setdefault((each.kind, _hashable(each.slot)), []).append(each)
     return tuple(
-        _said(choices[choice].values(), finish_reasons.get(choice)) for choice in sorted(choices)
+        _output_message(choices[choice].values(), finish_reasons.get(choice))
+        for choice in sorted(choices)
     )
 
 
-def _said(parts: Iterable[list[Fragment]], finish_reason: str | None) -> Message:
-    said = message("assistant", [part for each in parts if (part := _joined(each)) is not None])
+def _output_message(parts: Iterable[list[Fragment]], finish_reason: str | None) -> Message:
+    output = message("assistant", [part for each in parts if (part := _joined(each)) is not None])
     if finish_reason is None:
-        return said
-    return {**said, "finish_reason": _FINISH_REASONS.get(finish_reason, finish_reason)}
+        return output
+    return {**output, "finish_reason": _FINISH_REASONS.get(finish_reason, finish_reason)}
 
 
 def _hashable(slot: Hashable) -> Hashable:
@@ -398,8 +399,8 @@ def _hashable(slot: Hashable) -> Hashable:
     return slot
 
 
-def _words(said: object) -> str:
-    return said if isinstance(said, str) else written(said)
+def _words(value: object) -> str:
+    return value if isinstance(value, str) else written(value)
 
 
 def _joined(fragments: Sequence[Fragment]) -> Part | None:

@@ -31,7 +31,7 @@ REASONING_FIELDS: Final = ("reasoning_content", "reasoning")
 """Fields in which DeepSeek, vLLM, llama.cpp and OpenRouter send reasoning; OpenAI hides its own."""
 
 
-def _asked(body: Body) -> Content:
+def _request_content(body: Body) -> Content:
     # The deprecated form of `tools`, from the time when every tool was a function.
     functions = ({"type": "function", **each} for each in listed(body, "functions"))
     return Content(
@@ -40,23 +40,23 @@ def _asked(body: Body) -> Content:
     )
 
 
-def _message(role: str, said: Mapping[str, Any]) -> Message:
-    content = said.get("content")
+def _message(role: str, fields: Mapping[str, Any]) -> Message:
+    content = fields.get("content")
     if role in {"tool", "function"}:
-        parts = [tool_response(id=said.get("tool_call_id"), response=content)]
+        parts = [tool_response(id=fields.get("tool_call_id"), response=content)]
     else:
-        parts = [*parts_of(content), *_called(said)]
-        if isinstance(said.get("refusal"), str):
-            parts.append(text(said["refusal"]))
-    return message(role, parts, name=said.get("name"))
+        parts = [*parts_of(content), *_called(fields)]
+        if isinstance(fields.get("refusal"), str):
+            parts.append(text(fields["refusal"]))
+    return message(role, parts, name=fields.get("name"))
 
 
-def _called(said: Mapping[str, Any]) -> Iterator[Part]:
-    for call in listed(said, "tool_calls"):
+def _called(fields: Mapping[str, Any]) -> Iterator[Part]:
+    for call in listed(fields, "tool_calls"):
         name, arguments = _tool_called(call)
         yield tool_call(id=call.get("id"), name=name, arguments=arguments)
-    if isinstance(said.get("function_call"), dict):
-        name, arguments = _tool_called({"function": said["function_call"]})
+    if isinstance(fields.get("function_call"), dict):
+        name, arguments = _tool_called({"function": fields["function_call"]})
         yield tool_call(id=None, name=name, arguments=arguments)
 
 
@@ -71,15 +71,15 @@ def _tool_called(call: Any) -> tuple[Any, Any]:
 
 def _fragments(answer: Any) -> Iterator[Fragment]:
     for choice in read(answer, "choices") or ():
-        said = read(choice, "delta") or read(choice, "message")
-        if said is not None:
-            yield from _of_choice(said, position_of(read(choice, "index")))
+        delta = read(choice, "delta") or read(choice, "message")
+        if delta is not None:
+            yield from _of_choice(delta, position_of(read(choice, "index")))
 
 
-def _of_choice(said: Any, choice: int) -> Iterator[Fragment]:
+def _of_choice(delta: Any, choice: int) -> Iterator[Fragment]:
     # SDK objects keep unknown fields in `model_extra`, and looking up a missing attribute on them
     # is slow.
-    extra = cast("Any", said) if isinstance(said, dict) else read(said, "model_extra")
+    extra = cast("Any", delta) if isinstance(delta, dict) else read(delta, "model_extra")
     if extra:
         for name in REASONING_FIELDS:
             reasoning = read(extra, name)
@@ -87,10 +87,10 @@ def _of_choice(said: Any, choice: int) -> Iterator[Fragment]:
                 yield Fragment(FragmentKind.REASONING, reasoning, choice)
                 break
     for name in ("content", "refusal"):
-        words = read(said, name)
+        words = read(delta, name)
         if isinstance(words, str) and words:
             yield Fragment(FragmentKind.TEXT, words, choice, name)
-    for position, call in enumerate(read(said, "tool_calls") or ()):
+    for position, call in enumerate(read(delta, "tool_calls") or ()):
         name, arguments = _tool_called(call)
         index = read(call, "index")
         yield Fragment(
@@ -102,12 +102,14 @@ def _of_choice(said: Any, choice: int) -> Iterator[Fragment]:
             name,
         )
     # The deprecated form of `tool_calls`, which allows only one call.
-    function = read(said, "function_call")
+    function = read(delta, "function_call")
     if function is not None:
         name, arguments = _tool_called({"function": function})
         yield Fragment(FragmentKind.TOOL_CALL, arguments or "", choice, "function_call", name=name)
 
 
 OPENAI_CHAT_CONTENT: Final = ContentShape(
-    request_fields=("messages", "tools", "functions"), asked=_asked, fragments=_fragments
+    request_fields=("messages", "tools", "functions"),
+    request_content=_request_content,
+    fragments=_fragments,
 )

@@ -21,7 +21,7 @@ from latspan._wire._content import (
 __all__ = ["OPENAI_COMPLETIONS_CONTENT"]
 
 
-def _asked(body: Body) -> Content:
+def _request_content(body: Body) -> Content:
     prompt: object = body.get("prompt")
     prompts = cast("list[object]", prompt) if isinstance(prompt, list) else [prompt]
     return Content(input=tuple(_message(each) for each in prompts if each), is_chat=False)
@@ -40,5 +40,5 @@ def _fragments(answer: Any) -> Iterator[Fragment]:
 
 
 OPENAI_COMPLETIONS_CONTENT: Final = ContentShape(
-    request_fields=("prompt",), asked=_asked, fragments=_fragments
+    request_fields=("prompt",), request_content=_request_content, fragments=_fragments
 )

@@ -67,14 +67,14 @@ _SERVER_TOOLS: Final = {
 _SERVER_ANSWERS: Final = {"tool_search_output": "tool_search"}
 
 
-def _asked(body: Body) -> Content:
+def _request_content(body: Body) -> Content:
     instructions = body.get("instructions")
-    asked = body.get("input")
-    if isinstance(asked, str):
-        messages = (message("user", [text(asked)]),)
+    given = body.get("input")
+    if isinstance(given, str):
+        messages = (message("user", [text(given)]),)
     else:
         messages = tuple(
-            said for item in listed(body, "input") if (said := _message(item)) is not None
+            read for item in listed(body, "input") if (read := _message(item)) is not None
         )
     return Content(
         system=tuple(part for part in parts_of(instructions) if part.get("content")),
@@ -111,8 +111,8 @@ def _arguments(kind: str, item: Any) -> Any:
     field = _STREAMED_CALLS.get(kind)
     if field is not None:
         return read(item, field)
-    said = dumped(item)
-    return {name: said[name] for name in TOOL_CALLS[kind] if name in said}
+    fields = dumped(item)
+    return {name: fields[name] for name in TOOL_CALLS[kind] if name in fields}
 
 
 def _id_of(item: Any) -> Any:
@@ -135,16 +135,16 @@ def _whole_parts(item: Any) -> list[Part]:
     named = _SERVER_TOOLS.get(kind) or _SERVER_ANSWERS.get(kind)
     if named is None:
         return [compaction(dumped(item))] if kind == "compaction" else []
-    said = dumped(item)
-    identity, call_id = said.pop("id", None), said.pop("call_id", None)
+    fields = dumped(item)
+    identity, call_id = fields.pop("id", None), fields.pop("call_id", None)
     if kind in _SERVER_ANSWERS:
-        return [server_tool_response(id=call_id, response={**said, "type": named})]
-    name = said.pop("name", named)
-    image = said.pop("result", None) if kind == "image_generation_call" else None
-    call = server_tool_call(id=call_id or identity, name=name, call={**said, "type": named})
+        return [server_tool_response(id=call_id, response={**fields, "type": named})]
+    name = fields.pop("name", named)
+    image = fields.pop("result", None) if kind == "image_generation_call" else None
+    call = server_tool_call(id=call_id or identity, name=name, call={**fields, "type": named})
     if not isinstance(image, str):
         return [call]
-    return [call, blob("image", f"image/{said.get('output_format', 'png')}", image)]
+    return [call, blob("image", f"image/{fields.get('output_format', 'png')}", image)]
 
 
 def _fragments(answer: Any) -> Iterator[Fragment]:
@@ -207,5 +207,7 @@ def _tool_call(item: Any, arguments: str, index: int) -> Fragment:
 
 
 OPENAI_RESPONSES_CONTENT: Final = ContentShape(
-    request_fields=("input", "instructions", "tools"), asked=_asked, fragments=_fragments
+    request_fields=("input", "instructions", "tools"),
+    request_content=_request_content,
+    fragments=_fragments,
 )

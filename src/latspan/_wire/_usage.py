@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-__all__ = ["Usage", "at", "mapping"]
+__all__ = ["Usage", "get_path", "mapping"]
 
 
 class Usage(NamedTuple):
@@ -43,7 +43,7 @@ def mapping(value: Any) -> Mapping[str, Any]:
     return _NOTHING
 
 
-def at(body: Mapping[str, Any], *path: str) -> Any:
+def get_path(body: Mapping[str, Any], *path: str) -> Any:
     """Return the value at ``path`` in ``body``, ``None`` if any part of the path is missing."""
     value: Any = body
     for name in path:

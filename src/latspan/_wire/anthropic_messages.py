@@ -12,9 +12,9 @@ from typing import Any, Final, cast
 
 from latspan._wire._anthropic_messages_content import ANTHROPIC_MESSAGES_CONTENT
 from latspan._wire._api_format import ApiFormat, StreamFormat, all_finished
-from latspan._wire._body import Body, beside_text, plain
+from latspan._wire._body import Body, beside_text, to_plain
 from latspan._wire._chunk import ChunkKind
-from latspan._wire._usage import Usage, at
+from latspan._wire._usage import Usage, get_path
 
 __all__ = ["ANTHROPIC_MESSAGES"]
 
@@ -72,7 +72,7 @@ def _body_of(answer: Any) -> Body:
         return {}
     message = answer.message if kind == "message_start" else answer
     body = beside_text(message, "content")
-    return _of_event(plain(answer) if body is None else body)
+    return _of_event(to_plain(answer) if body is None else body)
 
 
 def _of_event(body: Body) -> Body:
@@ -111,13 +111,13 @@ def _usage(bodies: Iterable[Body]) -> Usage | None:
     """
     counted: dict[str, Any] = {}
     for body in bodies:
-        said: object = body.get("usage")
-        if not isinstance(said, Mapping):
+        usage: object = body.get("usage")
+        if not isinstance(usage, Mapping):
             continue
         over = bool(body.get("stop_reason"))
         counted |= {
             name: value
-            for name, value in cast("Mapping[str, Any]", said).items()
+            for name, value in cast("Mapping[str, Any]", usage).items()
             if value is not None and (over or name not in _COUNTED_LAST)
         }
     if not counted:
@@ -133,7 +133,7 @@ def _usage(bodies: Iterable[Body]) -> Usage | None:
         cached=cached,
         cache_write=written,
         output=counted.get("output_tokens"),
-        reasoning=at(counted, "output_tokens_details", "thinking_tokens"),
+        reasoning=get_path(counted, "output_tokens_details", "thinking_tokens"),
     )
 
 

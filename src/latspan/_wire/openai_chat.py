@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from latspan import semconv
 from latspan._wire._api_format import ApiFormat, StreamFormat, all_finished
-from latspan._wire._body import Body, beside_text, identity_in, named_in, plain
+from latspan._wire._body import Body, beside_text, identity_in, named_in, to_plain
 from latspan._wire._chunk import ChunkKind
 from latspan._wire._content import listed, read
 from latspan._wire._openai_chat_content import OPENAI_CHAT_CONTENT, REASONING_FIELDS
@@ -174,17 +174,17 @@ def usage(bodies: Iterable[Body]) -> Usage | None:
     if found is None:
         return None
     counts = mapping(found)
-    asked = mapping(counts.get("prompt_tokens_details"))
-    said = mapping(counts.get("completion_tokens_details"))
+    input_details = mapping(counts.get("prompt_tokens_details"))
+    output_details = mapping(counts.get("completion_tokens_details"))
     return Usage(
         input=counts.get("prompt_tokens"),
-        cached=asked.get("cached_tokens"),
-        cache_write=asked.get("cache_write_tokens"),
+        cached=input_details.get("cached_tokens"),
+        cache_write=input_details.get("cache_write_tokens"),
         output=counts.get("completion_tokens"),
-        reasoning=said.get("reasoning_tokens"),
+        reasoning=output_details.get("reasoning_tokens"),
         total=counts.get("total_tokens"),
-        audio_input=asked.get("audio_tokens"),
-        audio_output=said.get("audio_tokens"),
+        audio_input=input_details.get("audio_tokens"),
+        audio_output=output_details.get("audio_tokens"),
     )
 
 
@@ -192,7 +192,7 @@ def body_of(answer: Any) -> Body:
     """Return the fields of a chunk or a completion except its text."""
     body = beside_text(answer, "choices")
     if body is None:
-        return plain(answer)
+        return to_plain(answer)
     body["choices"] = [
         {
             "index": getattr(choice, "index", None),

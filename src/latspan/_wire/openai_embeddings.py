@@ -8,7 +8,7 @@ from typing import Any, Final, cast
 
 from latspan import semconv
 from latspan._wire._api_format import ApiFormat
-from latspan._wire._body import Body, copied, identity_in, plain
+from latspan._wire._body import Body, copied, identity_in, to_plain
 from latspan._wire._chunk import ChunkKind
 from latspan._wire._content import read
 from latspan._wire.openai_chat import usage
@@ -34,7 +34,7 @@ def _body_of(answer: Any) -> Body:
         found = {name: _member(answer, name) for name in ("model", "usage")}
         return {name: value for name, value in found.items() if value is not None}
     # The whole response is not copied: its vectors are long, and only their length is needed.
-    whole = plain(answer) if isinstance(answer, bytes) else answer
+    whole = to_plain(answer) if isinstance(answer, bytes) else answer
     vectors = read(whole, "data")
     vector = read(vectors[0], "embedding") if isinstance(vectors, list) and vectors else None
     return {
@@ -59,11 +59,11 @@ def _member(answer: bytes, name: str) -> Any:
 
 def _attributes(bodies: Iterable[Body]) -> dict[str, str | int | bool]:
     bodies = tuple(bodies)
-    said = identity_in(bodies)
+    attributes = identity_in(bodies)
     for body in bodies:
         if body.get("dimensions"):
-            said[semconv.GEN_AI_EMBEDDINGS_DIMENSION_COUNT] = body["dimensions"]
-    return said
+            attributes[semconv.GEN_AI_EMBEDDINGS_DIMENSION_COUNT] = body["dimensions"]
+    return attributes
 
 
 def _ended(bodies: Iterable[Body]) -> bool:

@@ -13,11 +13,11 @@ from typing import Any, Final, cast
 
 from latspan import semconv
 from latspan._wire._api_format import ApiFormat, StreamFormat, all_finished
-from latspan._wire._body import Body, beside_text, identity_in, named_in, plain
+from latspan._wire._body import Body, beside_text, identity_in, named_in, to_plain
 from latspan._wire._chunk import ChunkKind
 from latspan._wire._content import listed
 from latspan._wire._openai_responses_content import OPENAI_RESPONSES_CONTENT, TOOL_CALLS
-from latspan._wire._usage import Usage, at
+from latspan._wire._usage import Usage, get_path
 
 __all__ = ["OPENAI_RESPONSES", "OPENAI_RESPONSES_FETCHED"]
 
@@ -79,7 +79,7 @@ _TEXTS: Final = ("output", "input", "instructions", "tools", "text", "metadata",
 def _body_of(answer: Any) -> Body:
     # An event about the whole response has it in `response`; a whole response has no such field.
     if not hasattr(answer, "model_extra"):
-        body = plain(answer)
+        body = to_plain(answer)
         whole = body.get("response")
         return cast("Body", whole) if isinstance(whole, dict) else body
     whole = getattr(answer, "response", answer)
@@ -127,7 +127,7 @@ def _reason_in(body: Body) -> str | None:
     """Return the finish reason of a whole response, ``None`` if it is still in progress."""
     status = body.get("status")
     if status == "incomplete":
-        status = at(body, "incomplete_details", "reason") or status
+        status = get_path(body, "incomplete_details", "reason") or status
     if not status or status in {"in_progress", "queued"}:
         return None
     if status == "completed" and any(item.get("type") in TOOL_CALLS for item in _items(body)):
@@ -146,10 +146,10 @@ _NAMED: Final = {"service_tier": semconv.OPENAI_RESPONSE_SERVICE_TIER}
 
 def _attributes(bodies: Iterable[Body]) -> dict[str, str | int | bool]:
     bodies = tuple(bodies)
-    said = {**identity_in(bodies), **named_in(bodies, _NAMED)}
+    attributes = {**identity_in(bodies), **named_in(bodies, _NAMED)}
     if any(item.get("type") == "compaction" for body in bodies for item in _items(body)):
-        said[semconv.GEN_AI_CONVERSATION_COMPACTED] = True
-    return said
+        attributes[semconv.GEN_AI_CONVERSATION_COMPACTED] = True
+    return attributes
 
 
 def _fetched_attributes(bodies: Iterable[Body]) -> dict[str, str | int | bool]:
@@ -167,12 +167,12 @@ def _usage(bodies: Iterable[Body]) -> Usage | None:
     if found is None:
         return None
     return Usage(
-        input=at(found, "input_tokens"),
-        cached=at(found, "input_tokens_details", "cached_tokens"),
-        cache_write=at(found, "input_tokens_details", "cache_write_tokens"),
-        output=at(found, "output_tokens"),
-        reasoning=at(found, "output_tokens_details", "reasoning_tokens"),
-        total=at(found, "total_tokens"),
+        input=get_path(found, "input_tokens"),
+        cached=get_path(found, "input_tokens_details", "cached_tokens"),
+        cache_write=get_path(found, "input_tokens_details", "cache_write_tokens"),
+        output=get_path(found, "output_tokens"),
+        reasoning=get_path(found, "output_tokens_details", "reasoning_tokens"),
+        total=get_path(found, "total_tokens"),
     )
 
 

@@ -15,11 +15,11 @@ from latspan._shown import printable
 from latspan._version import __version__
 from latspan.cli import _demo, _doctor, _histogram, _run
 from latspan.cli._command import Command
-from latspan.cli._say import (
+from latspan.cli._console import (
     OutputError,
     deliver_output,
-    escape_what_has_no_code,
-    say,
+    escape_unencodable,
+    print_message,
     silence_output,
 )
 from latspan.cli._signals import INTERRUPTED, TERMINATED, Terminated, interrupts_raise
@@ -62,7 +62,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         SystemExit: From ``--help`` (0), ``--version`` (0) and a command line that cannot be
             parsed (2).
     """
-    escape_what_has_no_code()
+    escape_unencodable()
     try:
         try:
             return _exit_code_of(argv)
@@ -71,7 +71,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             deliver_output()
     except OutputError as error:
         silence_output()
-        say(f"error: cannot write to standard output: {error}")
+        print_message(f"error: cannot write to standard output: {error}")
         return _NOT_WRITTEN
     except BrokenPipeError:
         # The reader of stdout closed it on purpose, for example `head`.
@@ -91,16 +91,16 @@ def _exit_code_of(argv: Sequence[str] | None) -> int:
             return command.run(arguments)
     except LatspanError as error:
         for number, line in enumerate(error.message.split("\n")):
-            say(line if number else f"error: {line}")
+            print_message(line if number else f"error: {line}")
         if error.hint is not None:
-            say(f"hint: {error.hint}")
+            print_message(f"hint: {error.hint}")
         unreadable = isinstance(error, HistogramFormatError | HistogramPrecisionError)
         return _NOT_INTERPRETABLE if unreadable else _USAGE
     except Terminated:
-        say("terminated")
+        print_message("terminated")
         return TERMINATED
     except KeyboardInterrupt:
-        say("interrupted")
+        print_message("interrupted")
         return INTERRUPTED
 
 
@@ -118,7 +118,7 @@ def _parser() -> argparse.ArgumentParser:
         description=_DESCRIPTION,
         epilog=_examples(
             [example for command in _COMMANDS for example in command.examples[:2]]
-            + [("latspan demo --help", "all of one command")]
+            + [("latspan demo --help", "all options of one command")]
         ),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

@@ -73,7 +73,7 @@ def chats(number: int) -> tuple[Chat, ...]:
 
 
 def send(
-    asked: Sequence[Chat],
+    chats: Sequence[Chat],
     server: AbstractContextManager[ModelServer],
     *,
     concurrency: int,
@@ -85,7 +85,7 @@ def send(
     Start the server, send every chat and read every response to its end, and stop the server.
 
     Args:
-        asked: Chats, in the order in which they are sent.
+        chats: Chats, in the order in which they are sent.
         server: Model server; always stopped before this returns or raises.
         concurrency: Maximum number of chats in flight, at least 1.
         headers: Returns the headers to add to a chat's request.
@@ -136,7 +136,7 @@ def send(
                         return
 
         try:
-            for future in as_completed([pool.submit(ask, chat) for chat in asked]):
+            for future in as_completed([pool.submit(ask, chat) for chat in chats]):
                 error = future.exception()
                 if isinstance(error, Exception):
                     failures.append(error)

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 from latspan._shown import address, foreign
 from latspan.cli._chats import LONG_EVERY, OUTPUT_TOKENS, Chat, ModelServer, chats, send
 from latspan.cli._command import Command
+from latspan.cli._console import output, print_message
 from latspan.cli._progress import progress
-from latspan.cli._say import output, say
 from latspan.errors import InstrumentationError, MissingExtraError
 
 if TYPE_CHECKING:
@@ -64,12 +64,12 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--scripted",
         action="store_true",
-        help="use a scripted server in the model's place: a few seconds, no model needed",
+        help="use a scripted server instead of a model: a few seconds, no model needed",
     )
     parser.add_argument(
         "--json",
         action="store_true",
-        help="print one JSON document (latspan.demo/1) in place of the tables",
+        help="print one JSON document (latspan.demo/1) instead of the tables",
     )
 
 
@@ -106,7 +106,7 @@ def _run(arguments: argparse.Namespace) -> int:
         latspan.uninstrument()
         latspan.shutdown(_LAST_EXPORT_S if delivered else _NO_EXPORT_S)
     if not as_json:
-        _say_what_next(endpoint, delivered=delivered)
+        _print_next_steps(endpoint, delivered=delivered)
     return 0
 
 
@@ -119,14 +119,14 @@ def _send(requests: int, *, concurrency: int, scripted: bool) -> list[Exception]
             "the OpenAI client could not be instrumented", hint="pip install 'latspan[demo]'"
         )
     server, name = _server(scripted=scripted)
-    say(f"starting {name}")
+    print_message(f"starting {name}")
     with progress(requests, "chats") as advance:
         return send(
             chats(requests),
             server,
             concurrency=concurrency,
             headers=_naming_the_script if scripted else _no_headers,
-            started=lambda: say(_plan(requests, concurrency)),
+            started=lambda: print_message(_plan(requests, concurrency)),
             advance=advance,
         )
 
@@ -134,12 +134,12 @@ def _send(requests: int, *, concurrency: int, scripted: bool) -> list[Exception]
 def _worth_showing(snapshot: Snapshot, requests: int, failures: Sequence[Exception]) -> bool:
     if failures:
         first = foreign(str(failures[0]))
-        say(f"{len(failures):,} of {requests:,} requests failed, the first with: {first}")
+        print_message(f"{len(failures):,} of {requests:,} requests failed, the first with: {first}")
     if len(failures) == requests:
         return False
     if not snapshot.records:
-        say("error: no request was recorded")
-        say("hint: unset OTEL_SDK_DISABLED, which switches latspan off")
+        print_message("error: no request was recorded")
+        print_message("hint: unset OTEL_SDK_DISABLED, which switches latspan off")
         return False
     return True
 
@@ -206,23 +206,27 @@ def _print_json(snapshot: Snapshot) -> None:
         print(json.dumps(demo_document(snapshot), indent=2, allow_nan=False), file=out)
 
 
-def _say_what_next(endpoint: str | None, *, delivered: bool) -> None:
-    say("")
-    say("Next: your own calls, in two lines of code: README.md and docs/guides/instrument.md")
+def _print_next_steps(endpoint: str | None, *, delivered: bool) -> None:
+    print_message("")
+    print_message(
+        "Next: your own calls, in two lines of code: README.md and docs/guides/instrument.md"
+    )
     where = address(endpoint or "")
     if endpoint is None:
-        say("In a backend: latspan demo --otlp-endpoint http://localhost:4318")
+        print_message("In a backend: latspan demo --otlp-endpoint http://localhost:4318")
     elif delivered:
-        say(f"Spans and metrics were sent to {where} as service latspan-demo")
+        print_message(f"Spans and metrics were sent to {where} as service latspan-demo")
     else:
-        say(f"Not all spans and metrics could be sent to {where}: does anything listen there?")
+        print_message(
+            f"Not all spans and metrics could be sent to {where}: does a receiver listen there?"
+        )
 
 
 def _at_least_one(text: str) -> int:
     try:
         number = int(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"'{text}' is no whole number") from None
+        raise argparse.ArgumentTypeError(f"'{text}' is not a whole number") from None
     if number < 1:
         raise argparse.ArgumentTypeError(f"at least 1, not {number}")
     return number
@@ -230,10 +234,10 @@ def _at_least_one(text: str) -> int:
 
 COMMAND: Final = Command(
     name="demo",
-    summary="where 40 chats of a real model server spent their time",
+    summary="show where 40 chats of a real model server spend their time",
     description=_DESCRIPTION,
     examples=(
-        ("latspan demo", "the whole story, on a model server of its own"),
+        ("latspan demo", "everything, on a model server of its own"),
         (
             "latspan demo --otlp-endpoint http://localhost:4318",
             "the same, and its traces in Jaeger, Grafana Tempo or a Collector",

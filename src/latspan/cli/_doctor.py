@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from latspan._shown import foreign, printable
 from latspan.cli._command import Command
-from latspan.cli._say import output
+from latspan.cli._console import output
 from latspan.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ _DESCRIPTION: Final = """\
 Says how latspan stands in this environment:
 
   versions        of latspan, Python and OpenTelemetry
-  integrations    which client libraries are there, and which are instrumented
+  integrations    which client libraries are installed, and which are instrumented
   conflicts       other instrumentations of the same libraries
   settings        what is in force, and where each value comes from
   telemetry       whether a span and a metric arrive, and if not, why
@@ -44,15 +44,15 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         type=_seconds,
         default=5.0,
         metavar="SECONDS",
-        help="how long to wait for each answer (default: %(default)g)",
+        help="seconds to wait for each response (default: %(default)g)",
     )
     parser.add_argument(
-        "--all", action="store_true", help="also the settings that are at their default"
+        "--all", action="store_true", help="also show the settings that have their default"
     )
     parser.add_argument(
         "--json",
         action="store_true",
-        help=f"print one JSON document ({_SCHEMA}) in place of the text",
+        help=f"print one JSON document ({_SCHEMA}) instead of the text",
     )
 
 
@@ -73,7 +73,7 @@ def _examined(timeout_s: float) -> Examination:
         # OpenTelemetry reads some variables, and rejects their values, during import.
         raise ConfigError(
             f"OpenTelemetry refuses the environment: {foreign(str(error))}",
-            hint="mend the variable, or remove it; without that no program can use OpenTelemetry",
+            hint="correct or remove the variable; until then no program can use OpenTelemetry",
         ) from error
     return examine(timeout_s)
 
@@ -109,7 +109,7 @@ def _lines(examination: Examination, *, every_setting: bool) -> Iterator[str]:
         if each.hint is not None:
             telemetry.append(("", "", f"hint: {each.hint}"))
     yield from _section("telemetry", telemetry)
-    yield "fine" if examination.fine else "not fine: see what is marked fail"
+    yield "fine" if examination.fine else "problems found: see the lines marked fail"
 
 
 def _versions(examination: Examination) -> Iterator[tuple[str, str]]:
@@ -119,22 +119,22 @@ def _versions(examination: Examination) -> Iterator[tuple[str, str]]:
 
 def _of(integration: Integration) -> tuple[str, str, str]:
     found, reason = integration.found, integration.reason
-    mark, said = {
+    mark, explanation = {
         "ready": ("ok", f"{found}"),
         "absent": ("", "not installed"),
-        "disabled": ("note", f"{found}, left off by {reason}"),
+        "disabled": ("note", f"{found}, disabled by {reason}"),
         "unsupported": ("fail", f"{found} is not supported: use {integration.requires}"),
         "broken": ("fail", f"cannot be loaded: {reason}"),
     }[integration.standing.value]
-    return mark, integration.name, said
+    return mark, integration.name, explanation
 
 
 def _section(title: str, rows: Sequence[tuple[str, str, str]]) -> Iterator[str]:
     yield title
-    shown = [(mark, printable(name), printable(said)) for mark, name, said in rows]
+    shown = [(mark, printable(name), printable(explanation)) for mark, name, explanation in rows]
     width = max(len(name) for _, name, _ in shown)
-    for mark, name, said in shown:
-        yield f"  {mark:<4}  {name:<{width}}  {said}".rstrip()
+    for mark, name, explanation in shown:
+        yield f"  {mark:<4}  {name:<{width}}  {explanation}".rstrip()
     yield ""
 
 
@@ -144,13 +144,13 @@ def _seconds(text: str) -> float:
     except ValueError:
         seconds = math.nan
     if not 0 < seconds < math.inf:
-        raise argparse.ArgumentTypeError(f"'{text}' is no number of seconds above 0")
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number of seconds above 0")
     return seconds
 
 
 COMMAND: Final = Command(
     name="doctor",
-    summary="what is installed and switched on, and does telemetry arrive",
+    summary="show what is installed and active, and whether telemetry arrives",
     description=_DESCRIPTION,
     examples=(
         ("latspan doctor", "why nothing shows up in the backend"),

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from latspan.cli._command import Command
-from latspan.cli._say import output, say
+from latspan.cli._console import output, print_message
 from latspan.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ _DESCRIPTION: Final = """\
 Reads logs of histograms (.hlog), latspan's own and those of any other
 HdrHistogram, and loses nothing of them:
 
-  show    percentiles of what the files hold together
+  show    percentiles over all values of the files
   diff    percentiles of two files side by side
   merge   the files of several processes or hosts as one
 
@@ -37,7 +37,7 @@ _EXAMPLES: Final = (
         "latspan histogram show a.hlog --where model=gpt-4o --spectrum",
         "the whole distribution, finer towards its tail",
     ),
-    ("latspan histogram diff before.hlog after.hlog", "what a change did"),
+    ("latspan histogram diff before.hlog after.hlog", "the effect of a change"),
     (
         "latspan histogram diff before.hlog after.hlog --json | jq '.rows[].change.p95'",
         "the same, for a script",
@@ -48,7 +48,7 @@ _EXAMPLES: Final = (
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(histogram=None)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
-    show = commands.add_parser("show", help="percentiles of what files hold together")
+    show = commands.add_parser("show", help="percentiles over all values of the files")
     show.add_argument("files", nargs="+", metavar="FILE", help="a log, or several to add up")
     _add_selection(show)
     show.add_argument("--spectrum", action="store_true", help="also each row's whole distribution")
@@ -65,12 +65,16 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     merge = commands.add_parser("merge", help="the files of several processes as one")
     merge.add_argument("files", nargs="+", metavar="FILE", help="a log")
     merge.add_argument(
-        "-o", "--output", required=True, metavar="OUT", help="the log to write, or write anew"
+        "-o",
+        "--output",
+        required=True,
+        metavar="OUT",
+        help="the log to write; an existing log is replaced",
     )
     merge.add_argument(
         "--intervals",
         action="store_true",
-        help="keep every interval, in order of time, in place of one over the whole span",
+        help="keep every interval, in order of time, instead of one over the whole span",
     )
     merge.set_defaults(histogram=_merge)
 
@@ -87,20 +91,20 @@ def _add_selection(parser: argparse.ArgumentParser) -> None:
         default=[],
         type=_attribute,
         metavar="NAME=VALUE",
-        help="only series with this attribute; may be given again",
+        help="only series with this attribute; can be repeated",
     )
     parser.add_argument(
         "--by",
         action="append",
         default=[],
         metavar="NAME",
-        help="a row for each value of this attribute; may be given again",
+        help="one row per value of this attribute; can be repeated",
     )
     parser.add_argument(
         "--unit",
         choices=("ns", "us", "ms", "s"),
         default="ms",
-        help="of times in the table (default: %(default)s)",
+        help="unit of times in the table (default: %(default)s)",
     )
 
 
@@ -108,7 +112,7 @@ def _add_json(parser: argparse.ArgumentParser, schema: str) -> None:
     parser.add_argument(
         "--json",
         action="store_true",
-        help=f"print one JSON document ({schema}) in place of the table",
+        help=f"print one JSON document ({schema}) instead of the table",
     )
 
 
@@ -122,7 +126,9 @@ def _attribute(text: str) -> tuple[str, str]:
 def _run(arguments: argparse.Namespace) -> int:
     chosen: Callable[[argparse.Namespace], int] | None = arguments.histogram
     if chosen is None:
-        raise ConfigError("say show, diff or merge", hint="latspan histogram --help")
+        raise ConfigError(
+            "no command given: use show, diff or merge", hint="latspan histogram --help"
+        )
     return chosen(arguments)
 
 
@@ -175,7 +181,7 @@ def _merge(arguments: argparse.Namespace) -> int:
     # The output may be one of the input files.
     with replacing(arguments.output) as path, HistogramLogWriter(path) as writer:
         number = (_write_each if arguments.intervals else _write_one)(writer, arguments.files)
-    say(f"{arguments.output}: {number}")
+    print_message(f"{arguments.output}: {number}")
     return 0
 
 
@@ -236,7 +242,7 @@ def _print_json(document: object) -> None:
 
 COMMAND: Final = Command(
     name="histogram",
-    summary="what log files of histograms hold, together and compared",
+    summary="read, compare and merge log files of histograms",
     description=_DESCRIPTION,
     examples=_EXAMPLES,
     add_arguments=_add_arguments,

@@ -10,8 +10,8 @@ from errno import EISDIR
 from itertools import chain
 from typing import Final
 
+from latspan.cli._console import print_message
 from latspan.cli._progress import progress
-from latspan.cli._say import say
 from latspan.errors import ConfigError
 from latspan.histogram import HistogramLog, LoggedInterval, LogTotals, read_log
 
@@ -53,19 +53,21 @@ class Logs:
             advance = _nothing
             if self._bytes >= _LONG_BYTES:
                 advance = stack.enter_context(progress(self._bytes // _PART_BYTES, "MB"))
-            told = 0
+            shown = 0
             for interval in intervals:
                 yield interval
                 done = sum(log.bytes_read for log in self._logs) // _PART_BYTES
-                for _ in range(done - told):
+                for _ in range(done - shown):
                     advance()
-                told = done
+                shown = done
         for log in self._logs:
             for truncated in log.truncated[:_MOST_WARNINGS]:
-                say(f"warning: {log.path}: {truncated}")
+                print_message(f"warning: {log.path}: {truncated}")
             if len(log.truncated) > _MOST_WARNINGS:
                 more = len(log.truncated) - _MOST_WARNINGS
-                say(f"warning: {log.path}: {more:,} more truncated intervals were left out")
+                print_message(
+                    f"warning: {log.path}: {more:,} more truncated intervals were skipped"
+                )
 
     def __iter__(self) -> Iterator[LoggedInterval]:
         """Yield the intervals of all files, file by file."""
@@ -112,5 +114,5 @@ def _readable(log: HistogramLog) -> Generator[None]:
         yield
     except OSError as error:
         raise ConfigError(
-            f"cannot read {log.path}: {error.strerror}", hint="name files that are there"
+            f"cannot read {log.path}: {error.strerror}", hint="use the paths of existing files"
         ) from error

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from time import monotonic
 from typing import Final, TextIO
 
-from latspan.cli._say import say
+from latspan.cli._console import print_message
 
 __all__ = ["progress"]
 
@@ -60,6 +60,6 @@ def _lines(total: int, noun: str) -> Generator[Callable[[], None]]:
         nonlocal done
         done += 1
         if done % _LINES_EVERY == 0 or done == total:
-            say(f"  {done:,} of {total:,} {noun}, {monotonic() - began_s:.1f} s")
+            print_message(f"  {done:,} of {total:,} {noun}, {monotonic() - began_s:.1f} s")
 
     yield advance

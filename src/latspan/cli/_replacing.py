@@ -37,7 +37,7 @@ def replacing(output: str) -> Generator[Path]:
         # Not the target's mode: a link in /dev/fd to a pipe does not resolve to a path.
         mode = _mode_of(Path(output))
         if mode is not None and stat.S_ISDIR(mode):
-            raise ConfigError(f"{output} is a folder", hint="name a file in it")
+            raise ConfigError(f"{output} is a folder", hint="use the path of a file in it")
         is_file = mode is None or stat.S_ISREG(mode)
         # A new folder next to the file: it holds no files of another run, and a file created in it
         # gets the process's usual permissions.
@@ -71,8 +71,8 @@ def _refused(output: str) -> Generator[None]:
     try:
         yield
     except (OSError, RuntimeError) as error:
-        why = getattr(error, "strerror", None) or "its links lead in a circle"
+        why = getattr(error, "strerror", None) or "its symbolic links form a loop"
         raise ConfigError(
             f"cannot write to {output}: {why}",
-            hint="name a file in a folder that exists and may be written to",
+            hint="use a path in an existing folder that you can write to",
         ) from error

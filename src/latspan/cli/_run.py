@@ -9,7 +9,7 @@ import signal
 from typing import Final
 
 from latspan.cli._command import Command
-from latspan.cli._say import say
+from latspan.cli._console import print_message
 
 __all__ = ["COMMAND"]
 
@@ -39,7 +39,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "program",
         nargs=argparse.REMAINDER,
         metavar="PROGRAM [ARGUMENT ...]",
-        help="what to run, as a shell would",
+        help="the program and its arguments",
     )
     parser.set_defaults(complain=parser.error)
 
@@ -49,14 +49,14 @@ def _run(arguments: argparse.Namespace) -> int:
     if program[:1] == ["--"]:
         program = program[1:]
     if not program:
-        arguments.complain("which program? For example: latspan run -- python app.py")
+        arguments.complain("no program given; for example: latspan run -- python app.py")
 
     from latspan._sdk._zero_code import environment_for
 
     name = program[0]
     path = shutil.which(name)
     if path is None:
-        return _say_why_not(name)
+        return _explain_failure(name)
     environment = environment_for(dict(os.environ), os.getpid())
     # Python ignores these signals, and the program would inherit that.
     for number in (signal.SIGPIPE, signal.SIGXFSZ):
@@ -66,19 +66,19 @@ def _run(arguments: argparse.Namespace) -> int:
     except OSError as error:
         for number in (signal.SIGPIPE, signal.SIGXFSZ):
             signal.signal(number, signal.SIG_IGN)
-        say(f"error: '{path}' cannot be run: {error.strerror}")
+        print_message(f"error: '{path}' cannot be run: {error.strerror}")
         return _NOT_EXECUTABLE
 
 
-def _say_why_not(name: str) -> int:
+def _explain_failure(name: str) -> int:
     if os.path.dirname(name) and os.path.exists(name):  # noqa: PTH110, PTH120
-        say(f"error: '{name}' is not executable")
+        print_message(f"error: '{name}' is not executable")
         if name.endswith(".py"):
-            say(f"hint: latspan run -- python {name}")
+            print_message(f"hint: latspan run -- python {name}")
         return _NOT_EXECUTABLE
-    say(f"error: there is no program '{name}'")
+    print_message(f"error: program not found: '{name}'")
     if os.path.exists(name):  # noqa: PTH110
-        say(f"hint: latspan run -- python {name}")
+        print_message(f"hint: latspan run -- python {name}")
     return _NOT_FOUND
 
 

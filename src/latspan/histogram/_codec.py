@@ -55,7 +55,7 @@ Maximum sum of the magnitudes of the lowest value and of the sub-buckets.
 With a larger sum, values would not fit into 64 bits.
 """
 
-_MEND: Final = "take the text as it was written, whole and on one line"
+_MEND: Final = "pass the text as it was written, complete and on one line"
 _WHOLE: Final = "record whole numbers of nanoseconds, without a conversion ratio"
 _REWRITE: Final = "write it again with a version of HdrHistogram that writes format V2"
 
@@ -190,15 +190,15 @@ def _unwrapped(text: str, most_bytes: int) -> tuple[Layout, bytes]:
     try:
         data = base64.b64decode(text.strip(), validate=True)
     except (binascii.Error, ValueError):
-        raise HistogramFormatError("a histogram is no valid Base64", hint=_MEND) from None
+        raise HistogramFormatError("the histogram is not valid Base64", hint=_MEND) from None
     if len(data) < _ENVELOPE.size:
-        raise HistogramFormatError("a histogram is cut short", hint=_MEND)
+        raise HistogramFormatError("the histogram is cut short", hint=_MEND)
     cookie, length = _ENVELOPE.unpack_from(data)
     _refuse_foreign(cookie, _COMPRESSED)
     held = len(data) - _ENVELOPE.size
     if length != held:
         raise HistogramFormatError(
-            f"a histogram says it has {length:,} bytes, and there are {held:,}", hint=_MEND
+            f"the histogram has {held:,} bytes instead of {length:,}", hint=_MEND
         )
     return _inflated(data[_ENVELOPE.size :], most_bytes)
 
@@ -209,17 +209,17 @@ def _inflated(compressed: bytes, most_bytes: int) -> tuple[Layout, bytes]:
     try:
         header = inflate.decompress(compressed, _HEADER.size)
         if len(header) < _HEADER.size:
-            raise HistogramFormatError("a histogram's header is cut short", hint=_MEND)
+            raise HistogramFormatError("the histogram's header is cut short", hint=_MEND)
         layout, length = _read_header(header, most_bytes)
         packed = inflate.decompress(inflate.unconsumed_tail, length) if length else b""
         rest = inflate.decompress(inflate.unconsumed_tail, 1)
     except zlib.error:
         raise HistogramFormatError(
-            "a histogram cannot be decompressed: it is damaged", hint=_MEND
+            "the histogram cannot be decompressed: it is damaged", hint=_MEND
         ) from None
     if rest or len(packed) != length or not inflate.eof or inflate.unused_data:
         raise HistogramFormatError(
-            f"a histogram has more or less than the {length:,} bytes of counts that it says",
+            f"the histogram's counts do not have the {length:,} bytes that its header gives",
             hint=_MEND,
         )
     return layout, packed
@@ -233,22 +233,22 @@ def _read_header(header: bytes, most_bytes: int) -> tuple[Layout, int]:
     _refuse_foreign(cookie, _PLAIN)
     if ratio not in _NO_RATIO:
         raise HistogramFormatError(
-            "a histogram's values are fractions, which cannot be read exactly", hint=_WHOLE
+            "the histogram's values are fractions, which cannot be read exactly", hint=_WHOLE
         )
     if not 0 <= digits <= 5 or lowest < 1 or highest < 2 * lowest:
         raise HistogramFormatError(
-            f"a histogram claims {digits} digits from {lowest:,} to {highest:,}: it is damaged",
+            f"the header gives {digits} digits from {lowest:,} to {highest:,}: it is damaged",
             hint=_MEND,
         )
     layout = Layout(digits, lowest, highest)
     if layout.unit_magnitude + layout.half_magnitude > _MOST_MAGNITUDE:
         raise HistogramFormatError(
-            f"a histogram claims {digits} digits from {lowest:,} on: it is damaged", hint=_MEND
+            f"the header gives {digits} digits from {lowest:,} on: it is damaged", hint=_MEND
         )
     most = min(layout.length * _MOST_BYTES_A_COUNT, most_bytes)
     if length > most:
         raise HistogramFormatError(
-            f"a histogram claims {length:,} bytes of counts, and at most {most:,} are read",
+            f"the header gives {length:,} bytes of counts, above the limit of {most:,}",
             hint=_MEND,
         )
     return layout, length
@@ -259,9 +259,9 @@ def _refuse_foreign(cookie: int, wanted: int) -> None:
     if base == wanted and cookie & _COOKIE_MASK == _VARINTS:
         return
     if base in _OLD:
-        raise HistogramFormatError(f"a histogram has the old format {_OLD[base]}", hint=_REWRITE)
+        raise HistogramFormatError(f"the histogram has the old format {_OLD[base]}", hint=_REWRITE)
     if cookie in _DOUBLES:
         raise HistogramFormatError(
-            "a histogram's values are fractions, which cannot be read exactly", hint=_WHOLE
+            "the histogram's values are fractions, which cannot be read exactly", hint=_WHOLE
         )
-    raise HistogramFormatError("this is no histogram in HdrHistogram's format V2", hint=_MEND)
+    raise HistogramFormatError("this is not a histogram in HdrHistogram's format V2", hint=_MEND)

@@ -192,7 +192,7 @@ class Counts:
         if self.total + more >= _MOST:
             raise ConfigError(
                 f"a histogram cannot hold {self.total + more} values",
-                hint="take fewer files at a time, or look at what wrote such counts",
+                hint="read fewer files at a time, or check the program that wrote such counts",
             )
         if self.total:
             self._lowest = min(self._lowest, lowest)

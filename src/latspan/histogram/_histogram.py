@@ -180,7 +180,7 @@ class Histogram:
         clamped = self.clamped - other.clamped
         if min(left.values(), default=0) < 0 or rejected < 0 or clamped < 0:
             raise ConfigError(
-                "what is subtracted holds values that the histogram does not",
+                "the subtracted histogram has values that this one does not have",
                 hint="subtract the earlier of two snapshots of one recorder from the later",
             )
         buckets = {index: count for index, count in left.items() if count}
@@ -212,7 +212,7 @@ class Histogram:
         """
         if expected_interval_ns < 1:
             raise ConfigError(
-                f"requests are not sent every {expected_interval_ns} ns", hint="use 1 ns or more"
+                f"the expected interval is {expected_interval_ns} ns", hint="use 1 ns or more"
             )
         buckets = list(self)
         added = sum(highest_value_of(index) // expected_interval_ns for index, _ in buckets)

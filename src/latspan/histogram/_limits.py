@@ -98,5 +98,5 @@ class Held:
             if self._bytes > MOST_HELD_BYTES:
                 raise HistogramFormatError(
                     "the series together take more memory than half a gigabyte",
-                    hint="take fewer files at a time",
+                    hint="read fewer files at a time",
                 )

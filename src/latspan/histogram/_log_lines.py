@@ -145,7 +145,7 @@ def series_lines(start_epoch_ns: int, end_epoch_ns: int, series: LoggedSeries) -
     tag, histogram, precision = series
     if tag is not None and (not tag or _NOT_IN_A_TAG.search(tag)):
         raise HistogramFormatError(
-            f"'{tag}' cannot be a tag: a tag is not empty, without commas and white space",
+            f"'{tag}' is not a tag: a tag is not empty and has no comma or white space",
             hint="quote it, for example with urllib.parse.quote",
         )
     exact = f"sum={histogram.sum_ns}"
@@ -219,7 +219,7 @@ def read_seconds_ns(text: str) -> int:
         HistogramFormatError: The text is not a number of seconds.
     """
     if _SECONDS.fullmatch(text.strip()) is None:
-        raise HistogramFormatError(f"'{text[:40]}' is no time in seconds")
+        raise HistogramFormatError(f"'{text[:40]}' is not a time in seconds")
     return int(Decimal(text.strip()) * NS_PER_S)
 
 
@@ -252,7 +252,7 @@ def read_series(comment: str, tag: str | None, decoded: DecodedBuckets) -> Logge
     """
     exact = _EXACT.fullmatch(comment)
     if exact is None:
-        raise HistogramFormatError("no sum, smallest and largest value of a histogram")
+        raise HistogramFormatError("a histogram without its sum, smallest and largest value")
     known = {name: int(text) for name, text in exact.groupdict().items() if text is not None}
     precision = Precision(known["digits"], known["lowest"]) if "digits" in known else FULL_PRECISION
     wrong = _contradiction(known, precision, decoded)
@@ -275,7 +275,7 @@ def _contradiction(
     """Return a description of an exact value that contradicts the buckets, ``None`` if none."""
     buckets = decoded.buckets
     if bool(buckets) != ("max" in known):
-        return "an exact value of a histogram that is empty, or none of one"
+        return "an empty histogram with exact values, or another one without"
     step = precision.lowest_discernible
     if decoded.precision != FULL_PRECISION or decoded.clamped or step & (step - 1) or not step:
         return "a precision that latspan does not write"

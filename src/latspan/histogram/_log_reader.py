@@ -47,7 +47,7 @@ __all__ = ["HistogramLog", "LoggedInterval", "TruncatedInterval", "read_log"]
 _FUSED: Final = re.compile(rb"(?<!^)(?=#\[(?:latspan |Histogram log format ))")
 _TIME: Final = re.compile(r"#\[(?P<which>Start|Base)Time: *(?P<seconds>[\d.]+)")
 _A_YEAR_NS: Final = 365 * 24 * 3600 * NS_PER_S
-_MEND: Final = "take the file as it was written; if that is damaged, leave this line out"
+_MEND: Final = "use the file as it was written; if it is damaged, remove this line"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class TruncatedInterval:
     def __str__(self) -> str:
         """Return a message that names the lines."""
         if self.first_line == self.last_line:
-            return f"line {self.first_line:,} is of a truncated interval and was left out"
+            return f"line {self.first_line:,} belongs to a truncated interval and was skipped"
         return (
             f"lines {self.first_line:,} to {self.last_line:,} are of a truncated interval"
             " and were left out"
@@ -191,7 +191,7 @@ class _Reading:
         written = b"".join(each.raw + b"\n" for each in lines)
         if first < 0 or zlib.crc32(written) != closing.crc32:
             self._blame(lines)
-            self._refuse(line, "the interval that ends here is not as it was written")
+            self._refuse(line, "the interval that ends here was changed after it was written")
         series: list[LoggedSeries] = []
         held = Held(lambda: (each.histogram for each in series))
         for comment, data in zip(lines[::2], lines[1::2], strict=True):

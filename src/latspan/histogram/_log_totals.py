@@ -53,7 +53,7 @@ class LogTotals:
                 name = "untagged values" if series.tag is None else f"values of {series.tag}"
                 raise HistogramPrecisionError(
                     f"{name} were written with {held.precision} and with {series.precision}",
-                    hint="take files of one precision at a time: merged, all would be as coarse"
+                    hint="read files of one precision at a time: a merged histogram is as coarse"
                     " as the coarsest",
                 )
             before = getsizeof(held.histogram)

@@ -110,8 +110,8 @@ class HistogramLogWriter:
                 if not self._was_removed():
                     return
             raise HistogramWriteError(
-                f"{self._path} is removed whenever an interval is written",
-                hint="leave the file there, or name another",
+                f"{self._path} was removed during each of several writes",
+                hint="keep the file, or use another path",
             )
 
     def close(self) -> None:
@@ -141,7 +141,7 @@ class HistogramLogWriter:
         except OSError as error:
             raise HistogramWriteError(
                 f"cannot write to {self._path}: {error.strerror}",
-                hint="name a file in a folder that exists and may be written to",
+                hint="use a path in an existing folder that you can write to",
             ) from error
         try:
             self._begun, self._on_a_new_line = self._found()
@@ -157,7 +157,7 @@ class HistogramLogWriter:
     def _find_its_place(self) -> None:
         """Prepare to append to the file that is at the path now; create it if there is none."""
         if self._is_closed:
-            raise HistogramWriteError(f"{self._path} was closed: it takes no more intervals")
+            raise HistogramWriteError(f"{self._path} is closed: no interval can be written")
         if self._file < 0 or not self._is_in_place():
             self._let_go()
             self._open()
@@ -186,8 +186,8 @@ class HistogramLogWriter:
         except OSError as error:
             self._take_back(written)
             raise HistogramWriteError(
-                f"{self._path} did not take an interval: {error.strerror}",
-                hint="make room; the intervals before it are whole",
+                f"cannot write an interval to {self._path}: {error.strerror}",
+                hint="free some space; the earlier intervals are complete",
             ) from error
 
     def _take_back(self, written: int) -> None:
@@ -218,8 +218,8 @@ class HistogramLogWriter:
         if state.st_size < _HEAD_BYTES and _is_a_torn_header(head):
             return False, ended
         raise HistogramFormatError(
-            f"{self._path} is there already, and is no log of latspan's",
-            hint="name another file",
+            f"{self._path} exists and is not a log of latspan",
+            hint="use another path",
         )
 
 

@@ -54,7 +54,7 @@ def values_needed(percentile: float) -> int:
 def _exact(percentile: float) -> Fraction:
     if not 0 <= percentile <= 100:
         raise ConfigError(
-            f"there is no percentile {percentile}",
-            hint="a percentile lies in [0, 100], for example 95 or 99.9",
+            f"{percentile} is not a percentile",
+            hint="use a number in [0, 100], for example 95 or 99.9",
         )
     return Fraction(str(float(percentile)))

@@ -67,7 +67,7 @@ def pack(buckets: Sequence[tuple[int, int]]) -> bytes:
     highest = max(buckets, key=itemgetter(1))[1]
     if highest > _HIGHEST_COUNT:
         raise HistogramFormatError(
-            f"a bucket counts {highest:,} values, and a file can hold {_HIGHEST_COUNT:,}"
+            f"a bucket has the count {highest:,}, above the {_HIGHEST_COUNT:,} that a file can hold"
         )
     if _scratch is None:
         _scratch = _Scratch()
@@ -142,10 +142,8 @@ def unpack(packed: bytes, length: int) -> list[tuple[int, int]]:
     if shift:
         raise HistogramFormatError("the histogram's last count is cut short")
     if index > length:
-        raise HistogramFormatError(
-            "the histogram counts values that are higher than it says it can hold"
-        )
+        raise HistogramFormatError("the histogram has counts above its highest trackable value")
     total = sum(count for _, count in buckets)
     if total > _HIGHEST_TOTAL:
-        raise HistogramFormatError(f"the histogram claims {total:,} values: it is damaged")
+        raise HistogramFormatError(f"the histogram has {total:,} values: it is damaged")
     return buckets

@@ -18,8 +18,6 @@ from latspan._instrument import (
     UnderlyingClient,
     Warmer,
     Wrapper,
-    asks_for_usage,
-    body_asked,
     impersonate,
     inside,
     is_instrumented,
@@ -27,12 +25,14 @@ from latspan._instrument import (
     patch_request_builder,
     patch_stream_classes,
     patch_stream_wrappers,
+    requested_body,
+    requests_usage,
     server_of,
     unless_inside,
     with_names,
 )
 from latspan._segments import Outcome
-from latspan._wire import ApiFormat, at, choices_asked
+from latspan._wire import ApiFormat, choices_requested, get_path
 from latspan._wire.anthropic_messages import ANTHROPIC_MESSAGES
 from latspan._wire.openai_chat import OPENAI_CHAT
 from latspan._wire.openai_completions import OPENAI_COMPLETIONS
@@ -58,10 +58,8 @@ __all__ = [
     "UnderlyingClient",
     "Warmer",
     "Wrapper",
-    "asks_for_usage",
-    "at",
-    "body_asked",
-    "choices_asked",
+    "choices_requested",
+    "get_path",
     "impersonate",
     "inside",
     "is_instrumented",
@@ -69,6 +67,8 @@ __all__ = [
     "patch_request_builder",
     "patch_stream_classes",
     "patch_stream_wrappers",
+    "requested_body",
+    "requests_usage",
     "server_of",
     "unless_inside",
     "with_names",

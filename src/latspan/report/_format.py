@@ -35,7 +35,7 @@ GLOSSARY: Final[dict[str, str]] = {
     SegmentName.TCP: "opening a connection",
     SegmentName.TLS: "agreeing on encryption",
     SegmentName.SEND: "sending the request",
-    SegmentName.SERVER_WAIT: "waiting for the server, which says nothing of its inside",
+    SegmentName.SERVER_WAIT: "waiting for the server, which reports no times",
     SegmentName.NETWORK: "on the network",
     SegmentName.GATEWAY: "in a gateway",
     SegmentName.QUEUE: "waiting for the server to start",
@@ -46,7 +46,7 @@ GLOSSARY: Final[dict[str, str]] = {
     SegmentName.CONSUMER: "the application's own work between chunks",
     SegmentName.STREAM_CLOSE: "closing the stream",
     SegmentName.POSTPROCESS: "the application after the answer",
-    SegmentName.UNATTRIBUTED: "explained by no evidence",
+    SegmentName.UNATTRIBUTED: "not explained by any evidence",
 }
 """Activity of a request in each segment, shown in brackets after its name."""
 

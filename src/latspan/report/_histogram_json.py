@@ -80,7 +80,10 @@ def histogram_diff_document(
                 **_named(key, by),
                 "before": None if old is None else _values(old, was),
                 "after": None if new is None else _values(new, now),
-                "change": {f"p{asked}": change(was[asked], now[asked]) for asked in PERCENTILES},
+                "change": {
+                    f"p{percentile}": change(was[percentile], now[percentile])
+                    for percentile in PERCENTILES
+                },
             }
             for key, old, new in paired(before[1], after[1])
             for was, now in [(percentiles_of(old), percentiles_of(new))]
@@ -118,6 +121,6 @@ def _values(row: HistogramRow, percentiles: Percentiles) -> dict[str, object]:
         "clamped": histogram.clamped,
         "sum": histogram.sum_ns,
         "min": histogram.min_ns if held else None,
-        **{f"p{asked}": value for asked, value in percentiles.items()},
+        **{f"p{percentile}": value for percentile, value in percentiles.items()},
         "max": histogram.max_ns if held else None,
     }

@@ -112,8 +112,10 @@ def rows_of(
     for name in (*where, *by):
         if name not in known:
             raise UnknownNameError(
-                f"no attribute '{name}' in what was read",
-                hint=f"there are {', '.join(sorted(known))}" if known else "it has none at all",
+                f"no attribute '{name}' in the files",
+                hint=f"the attributes are {', '.join(sorted(known))}"
+                if known
+                else "the series have no attributes",
             )
     wanted = None if metric is None else _wanted(metric, [tagged for tagged, _ in named])
     rows: dict[RowKey, HistogramRow] = {}
@@ -141,7 +143,7 @@ Percentiles = Mapping[float, int | None]
 def percentiles_of(row: HistogramRow | None) -> Percentiles:
     """Return all :data:`PERCENTILES` of a row; without a row, all are ``None``."""
     count = 0 if row is None else row.histogram.count
-    known = [asked for asked in PERCENTILES if count >= values_needed(asked)]
+    known = [percentile for percentile in PERCENTILES if count >= values_needed(percentile)]
     held = row.histogram.values_at_percentiles(known) if row is not None and known else ()
     return {**dict.fromkeys(PERCENTILES), **dict(zip(known, held, strict=True))}
 
@@ -174,7 +176,7 @@ def _merge(
     if row.precision != precision:
         raise HistogramPrecisionError(
             f"values of {row.key.label} were written with {row.precision} and with {precision}",
-            hint="look at one of them at a time, with --where or --metric",
+            hint="select one of them with --where or --metric",
         )
     row.histogram.merge(histogram)
     row.series += 1
@@ -195,7 +197,7 @@ def _wanted(metric: str, named: Iterable[TaggedName]) -> str:
         name = metric
     if name not in there:
         raise UnknownNameError(
-            f"no metric or segment '{metric}' in what was read",
+            f"no metric or segment '{metric}' in the files",
             hint=f"there are {', '.join(sorted(there - {_SEGMENT}))}",
         )
     return name

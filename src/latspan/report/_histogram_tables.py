@@ -26,7 +26,7 @@ from latspan.report._layout import FAINT, aligned, heads, title
 
 __all__ = ["HistogramDiffTable", "HistogramsTable"]
 
-_HEADS: Final = tuple(f"p{asked}" for asked in PERCENTILES)
+_HEADS: Final = tuple(f"p{percentile}" for percentile in PERCENTILES)
 _LETTERS: Final = {source.value: SOURCE_LETTERS[source] for source in Source}
 
 
@@ -95,8 +95,8 @@ class HistogramsTable:
                 yield from self._spectrum(row, named, options)
 
     def _percentiles(self, row: HistogramRow) -> Iterator[Text]:
-        for asked, value in percentiles_of(row).items():
-            yield _cell(value, row.key, asked, self.unit)
+        for percentile, value in percentiles_of(row).items():
+            yield _cell(value, row.key, percentile, self.unit)
         if row.histogram.count:
             yield Text(quantity(row.histogram.max_ns, row.key.unit, self.unit))
         else:
@@ -156,14 +156,14 @@ class HistogramDiffTable:
             counts = (0 if row is None else row.histogram.count for row in (old, new))
             lines.append((*cells, Text("n"), *(Text(f"{each:,}") for each in counts), Text()))
             was, now = percentiles_of(old), percentiles_of(new)
-            for asked in PERCENTILES:
-                values = was[asked], now[asked]
+            for percentile in PERCENTILES:
+                values = was[percentile], now[percentile]
                 if values != (None, None):
                     lines.append(
                         (
                             *(Text() for _ in cells),
-                            Text(f"p{asked}"),
-                            *(_cell(value, key, asked, self.unit) for value in values),
+                            Text(f"p{percentile}"),
+                            *(_cell(value, key, percentile, self.unit) for value in values),
                             Text(_percent(change(*values))),
                         )
                     )
@@ -182,10 +182,10 @@ class _Names:
         return tuple(Text("—" if word is None else word) for word in words)
 
 
-def _cell(value: int | None, key: RowKey, asked: float, unit: TimeUnit) -> Text:
+def _cell(value: int | None, key: RowKey, percentile: float, unit: TimeUnit) -> Text:
     """Return a percentile, or the number of values that it needs."""
     if value is None:
-        return Text(needs(values_needed(asked)), style=FAINT)
+        return Text(needs(values_needed(percentile)), style=FAINT)
     return Text(quantity(value, key.unit, unit))
 
 

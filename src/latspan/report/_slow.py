@@ -107,7 +107,7 @@ def sentence(calls: Sequence[RequestRecord]) -> str:
     parts = slowest_tenth(calls)
     shares = parts.shares
     if not shares:
-        return "No request took any time, so there is nothing to say about the slow ones."
+        return "No request took any time, so there are no slow ones to explain."
     alone = len(shares) == 1 or shares[0].share - shares[1].share >= _LEAD
     surely = 1 if alone else 2
     named = (
@@ -190,5 +190,5 @@ def _endings(slow: Sequence[RequestRecord]) -> str:
         return ""
     if len(slow) == 1:
         return f" (it ended as {slow[0].outcome})"
-    said = [f"{number:,} ended as {outcome}" for outcome, number in sorted(ended.items())]
-    return f" (of these, {listed(said)})"
+    outcomes = [f"{number:,} ended as {outcome}" for outcome, number in sorted(ended.items())]
+    return f" (of these, {listed(outcomes)})"

@@ -166,6 +166,6 @@ def _token_rows(counts: Iterable[TokenCounts]) -> Iterator[tuple[Text, ...]]:
         by = (
             listed(sorted({_TOKEN_SOURCES[source] for source, _ in counted}))
             if known
-            else "not said"
+            else "not reported"
         )
         yield tuple(Text(cell) for cell in (label, f"{len(known):,}", *shown, by))

@@ -14,7 +14,7 @@ from latspan import _runtime
 from latspan._clock import Clock, SystemClock
 from latspan._export import PrivateSink
 from latspan._metrics import DEFAULT_EXPECTATIONS, Expectations
-from latspan._operations import settle_left_calls
+from latspan._operations import end_left_calls
 from latspan._recording import Recorder, RequestRecord, Snapshot
 from latspan._runtime import Runtime
 from latspan._sdk._propagation import propagates
@@ -47,7 +47,7 @@ class Captured:
 
     def snapshot(self) -> Snapshot:
         """Return the histograms of everything recorded so far."""
-        settle_left_calls()
+        end_left_calls()
         return self._take_snapshot()
 
     @property
@@ -58,7 +58,7 @@ class Captured:
     @property
     def spans(self) -> tuple[ReadableSpan, ...]:
         """Every finished span so far; children come before their parent."""
-        settle_left_calls()
+        end_left_calls()
         return tuple(self._finished_spans())
 
     def spans_as_dict(

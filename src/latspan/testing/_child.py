@@ -127,5 +127,5 @@ def _root(package: str) -> str:
 
 def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:
     if pipe is None:
-        raise ValueError("that pipe was not asked for")
+        raise ValueError("that pipe was not requested")
     return pipe

@@ -114,7 +114,7 @@ def _request_length(buffer: bytes) -> int | None:
     try:
         length = len(head) + len(found) + int(headers.get("content-length", "0"))
     except ValueError as error:
-        raise MalformedRequestError("Content-Length is no number") from error
+        raise MalformedRequestError("Content-Length is not a number") from error
     return length if len(buffer) >= length else None
 
 

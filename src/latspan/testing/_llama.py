@@ -67,7 +67,7 @@ class LlamaServer:
         self._cache_ram_mib = cache_ram_mib
         self._model = model
         self._start_timeout_s = start_timeout_s
-        self._progress = progress or _say_nothing
+        self._progress = progress or _ignore
         self._log = LlamaLog()
         self._child: ChildProcess | None = None
         self._reader: threading.Thread | None = None
@@ -199,7 +199,7 @@ class LlamaServer:
     def _failure(self, what: str) -> ServerStartError:
         self._stop()
         return ServerStartError(
-            f"the llama.cpp server {what}; it said last:",
+            f"the llama.cpp server {what}; the last lines of its log:",
             hint="check the model file and the free memory, or allow a longer start_timeout_s",
             log=[line.text for line in self.log[-_LAST_LINES:]],
         )
@@ -227,5 +227,5 @@ def _packaged_model() -> Path:
     return models[0]
 
 
-def _say_nothing(_line: str) -> None:
+def _ignore(_line: str) -> None:
     """Ignore progress."""

@@ -141,9 +141,9 @@ class Network:
         self.book.append(ledger)
         return ledger
 
-    def next_script(self, asked: ModelRequest) -> Script:
+    def next_script(self, request: ModelRequest) -> Script:
         """Return the script of the next response; unreachable ones are skipped."""
-        if not asked.api.needs_model:
+        if not request.api.needs_model:
             return Script()
         script = self._rotation.take()
         while script.unreachable:
@@ -236,24 +236,24 @@ class Pipe:
             self._clock.advance(wait_ns)
             return
         if limit_ns is None:
-            raise NetworkFailureError(Failure.READ_ERROR, "nothing will ever come to be read")
+            raise NetworkFailureError(Failure.READ_ERROR, "no data will ever arrive")
         self._clock.advance(limit_ns)
-        raise NetworkFailureError(Failure.READ_TIMEOUT, f"nothing came in {timeout_s:g} s")
+        raise NetworkFailureError(Failure.READ_TIMEOUT, f"no data arrived in {timeout_s:g} s")
 
     def _serve(self, request: HttpRequest, accepted_ns: int) -> None:
         ledger = self._network.open_page(self._number, request, accepted_ns)
         self._ledger = ledger
         try:
-            asked = read_request(request)
+            model_request = read_request(request)
         except InvalidRequestError as error:
             ledger.status = error.status
             ledger.end_ns = accepted_ns
             self._arrive(accepted_ns, refuse(request, error))
             return
-        script = self._network.next_script(asked)
+        script = self._network.next_script(model_request)
         ledger.status = script.status
         created_s = (accepted_ns + self._clock.epoch_offset_ns()) // NS_PER_S
-        answer = ScriptedResponse(script, asked, number=ledger.index, created_s=created_s)
+        answer = ScriptedResponse(script, model_request, number=ledger.index, created_s=created_s)
         for frame in answer.greeting:
             self._produce(accepted_ns, frame, answer, ledger)
         slot_ns = accepted_ns + script.queue_ns

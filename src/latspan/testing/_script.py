@@ -112,7 +112,7 @@ class Step:
 
     def __post_init__(self) -> None:
         if self.piece not in _SCRIPTABLE:
-            raise ValueError(f"the answer itself writes '{self.piece}', a script cannot")
+            raise ValueError(f"the response contains '{self.piece}' by itself; a script cannot")
         if self.gap_ns < 0:
             raise ValueError(f"a gap is at least 0 ns, not {self.gap_ns}")
         if (self.tokens > 0) is not self.piece.bears_token:
@@ -161,7 +161,7 @@ class Script:
     reports_usage: bool = True
     status: int = 200
     retry_after_s: float | None = None
-    error: str = "the script says so"
+    error: str = "scripted error"
     unreachable: bool = False
 
     def __post_init__(self) -> None:
@@ -172,7 +172,7 @@ class Script:
             if not 0 <= cached <= self.prompt_tokens:
                 raise ValueError(f"{cached} of {self.prompt_tokens} prompt tokens cannot be cached")
         if self.cached_tokens + self.cache_write_tokens > self.prompt_tokens:
-            raise ValueError("what was in the cache is not written to it")
+            raise ValueError("tokens read from the cache are not written to it")
         if any(step.tokens for step in self.lead):
             raise ValueError("no token comes before the end of the prefill")
 

@@ -80,7 +80,7 @@ class ScriptedServer:
             if greeting is None:
                 raise ServerStartError(
                     "the scripted server's process ended before it listened",
-                    hint="it says why on standard error",
+                    hint="its standard error shows the reason",
                 )
             self._port = json.loads(greeting)["port"]
             self._child = child
@@ -174,7 +174,7 @@ class ScriptedServer:
             child.send(json.dumps(order))
             reply = child.receive()
         if reply is None:
-            raise ServerStartError("the scripted server's process is gone")
+            raise ServerStartError("the scripted server's process has ended")
         return json.loads(reply)
 
     def _running(self) -> ChildProcess:
@@ -196,6 +196,6 @@ def _servable(scripts: Script | Iterable[Script]) -> tuple[Script, ...]:
     if any(script.unreachable for script in plan):
         raise ConfigError(
             "a server that runs is not unreachable",
-            hint="use scripted_transport, or a port that nobody listens on",
+            hint="use scripted_transport, or a port on which no program listens",
         )
     return plan

@@ -108,7 +108,7 @@ class House:
         self.book.append(ledger)
         return ledger
 
-    def answer(self, ledger: Ledger, asked: ModelRequest) -> tuple[Script, ScriptedResponse]:
+    def answer(self, ledger: Ledger, request: ModelRequest) -> tuple[Script, ScriptedResponse]:
         """
         Return the next script for the request, and its response.
 
@@ -116,17 +116,17 @@ class House:
             InvalidRequestError: The request names an unknown script.
         """
         name = ledger.request.headers.get(_SCRIPT_HEADER)
-        if not asked.api.needs_model:
+        if not request.api.needs_model:
             script = Script()
         elif name is None:
             script = self._rotation.take()
         elif name in self._named:
             script = self._named[name]
         else:
-            raise asked.refusal(400, f"no script named '{name}'")
+            raise request.refusal(400, f"no script named '{name}'")
         answer = ScriptedResponse(
             script,
-            asked,
+            request,
             number=ledger.index,
             created_s=int(time.time()),
             keeps_alive=ledger.request.keeps_alive,
@@ -208,8 +208,8 @@ class Connection(asyncio.Protocol):
 
     async def _serve(self, ledger: Ledger) -> None:
         try:
-            asked = read_request(ledger.request)
-            script, answer = self._house.answer(ledger, asked)
+            request = read_request(ledger.request)
+            script, answer = self._house.answer(ledger, request)
         except InvalidRequestError as error:
             ledger.status = error.status
             self._transport.write(refuse(ledger.request, error))

@@ -160,9 +160,9 @@ def test_inside_a_call_each_try_is_an_attempt_of_it(clock: ManualClock, seen: Ca
     assert call is not None
     with call.active():
         answer = session.post(URL, json=BODY)
-    call.answered(answer.content)
+    call.end_with_response(answer.content)
     call.returned()
-    call.finish(Outcome.COMPLETED)
+    call.end(Outcome.COMPLETED)
 
     (record,) = seen.records
     assert record.kind is Kind.CALL

@@ -20,7 +20,7 @@ from opentelemetry.sdk.trace.sampling import (
 
 from latspan import _runtime
 from latspan._export import application_sink
-from latspan._operations import ModelCall, settle_left_calls
+from latspan._operations import ModelCall, end_left_calls
 from latspan._recording import Recorder
 from latspan._runtime import Runtime
 from latspan._sdk._worker import Worker
@@ -112,7 +112,7 @@ class Busy:
         call = ModelCall(
             self.runtime, Context(), kind=Kind.CALL, name="chat", attributes={}, series={}
         )
-        call.finish(Outcome.COMPLETED)
+        call.end(Outcome.COMPLETED)
 
     def free(self) -> None:
         """Let the worker go on."""
@@ -216,7 +216,7 @@ def test_a_provider_that_is_flushed_has_the_calls_whose_stream_was_left(
     clock = ManualClock()
 
     def drain(_timeout_s: float | None) -> bool:
-        settle_left_calls()
+        end_left_calls()
         return True
 
     runtime = Runtime(

@@ -22,10 +22,10 @@ def test_pauses_double_up_to_a_minute() -> None:
     assert back_off.is_over()
     seen: list[int] = []
     for _ in range(8):
-        back_off.not_taken()
+        back_off.refused()
         seen.append(pause_s(clock, back_off))
-    back_off.taken()
-    back_off.not_taken()
+    back_off.accepted()
+    back_off.refused()
 
     assert seen == [1, 2, 4, 8, 16, 32, 60, 60]
     assert pause_s(clock, back_off) == 1
@@ -35,11 +35,11 @@ def test_what_is_taken_within_a_pause_ends_it() -> None:
     """A flush came early and got through: there is no reason to keep the others waiting."""
     back_off = BackOff(ManualClock())
     for _ in range(8):
-        back_off.not_taken(asked_s=90)
+        back_off.refused(retry_after_s=90)
 
-    back_off.taken()
+    back_off.accepted()
 
-    assert (back_off.is_over(), back_off.is_over(asked_alone=True)) == (True, True)
+    assert (back_off.is_over(), back_off.is_over(only_requested=True)) == (True, True)
 
 
 def test_pauses_are_spread_by_a_fifth() -> None:
@@ -52,7 +52,7 @@ def test_pauses_are_spread_by_a_fifth() -> None:
         return most
 
     back_off = BackOff(clock, spread)
-    back_off.not_taken()
+    back_off.refused()
     clock.advance(1_199_999_999)
     assert not back_off.is_over()
     clock.advance(1)
@@ -66,8 +66,8 @@ def test_a_receiver_may_ask_for_longer() -> None:
     clock = ManualClock()
     back_off = BackOff(clock, spread=lambda least, most: (least + most) / 2)
     seen: list[int] = []
-    for asked_s in (0.25, 90, 86_400):
-        back_off.not_taken(asked_s)
+    for retry_after_s in (0.25, 90, 86_400):
+        back_off.refused(retry_after_s)
         seen.append(pause_s(clock, back_off))
 
     assert seen == [1, 90, 600]
@@ -77,9 +77,9 @@ def test_whoever_waits_keeps_no_pause_but_one_that_was_asked_for() -> None:
     """The other is a guess."""
     clock = ManualClock()
     back_off = BackOff(clock)
-    back_off.not_taken()
-    assert (back_off.is_over(), back_off.is_over(asked_alone=True)) == (False, True)
+    back_off.refused()
+    assert (back_off.is_over(), back_off.is_over(only_requested=True)) == (False, True)
 
-    back_off.not_taken(asked_s=5)
+    back_off.refused(retry_after_s=5)
 
-    assert (back_off.is_over(), back_off.is_over(asked_alone=True)) == (False, False)
+    assert (back_off.is_over(), back_off.is_over(only_requested=True)) == (False, False)

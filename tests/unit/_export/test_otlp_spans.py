@@ -104,7 +104,7 @@ def test_over_http_the_status_says(status: int | None, answer: SpanAnswer) -> No
 
 
 @pytest.mark.parametrize(
-    ("said", "asked_s"),
+    ("said", "retry_after_s"),
     [
         ("90", 90),
         ("soon", 0),
@@ -114,9 +114,9 @@ def test_over_http_the_status_says(status: int | None, answer: SpanAnswer) -> No
         ("Sun, 22 Nov 99999999999999999999 03:00:00 GMT", 0),
     ],
 )
-def test_over_http_a_receiver_says_for_how_long(said: str, asked_s: float) -> None:
+def test_over_http_a_receiver_says_for_how_long(said: str, retry_after_s: float) -> None:
     """Nonsense and the past are no pause."""
-    assert over_http(503, {"Retry-After": said}) == SpanAnswer(False, True, asked_s)
+    assert over_http(503, {"Retry-After": said}) == SpanAnswer(False, True, retry_after_s)
 
 
 def test_where_else_a_receiver_leads_is_told(
@@ -154,7 +154,7 @@ def test_over_http_it_may_say_until_when() -> None:
     answer = over_http(503, {"Retry-After": format_datetime(until, usegmt=True)})
 
     assert answer.again
-    assert 3500 < answer.asked_s <= 3600
+    assert 3500 < answer.retry_after_s <= 3600
 
 
 def test_what_a_receiver_throws_away_of_a_batch_is_told(caplog: pytest.LogCaptureFixture) -> None:

@@ -65,9 +65,9 @@ def test_attributes_are_limited_as_the_variables_say(
     provider = TracerProvider(shutdown_on_exit=False)
     exporter = InMemorySpanExporter()
     span = PrivateSink(provider, exporter.export).open(
-        "x", kind=SpanKind.CLIENT, start_epoch_ns=0, attributes={}, around=NOTHING_AROUND
+        "x", kind=SpanKind.CLIENT, start_epoch_ns=0, attributes={}, parent_context=NOTHING_AROUND
     )
-    span.finish(FinishedSpan(1, TOLD, children=(ChildSpan("y", 0, 1, TOLD),)))
+    span.end(FinishedSpan(1, TOLD, children=(ChildSpan("y", 0, 1, TOLD),)))
 
     assert not caplog.records
     sdks = provider.get_tracer("test").start_span("z", attributes=TOLD)
@@ -76,9 +76,11 @@ def test_attributes_are_limited_as_the_variables_say(
         assert (dict(each.attributes or {}), each.dropped_attributes) == (kept, dropped)
 
 
-def flags_of_span(provider: TracerProvider, around: Context = NOTHING_AROUND) -> int:
+def flags_of_span(provider: TracerProvider, parent_context: Context = NOTHING_AROUND) -> int:
     sink = PrivateSink(provider, InMemorySpanExporter().export)
-    span = sink.open("x", kind=SpanKind.CLIENT, start_epoch_ns=0, attributes={}, around=around)
+    span = sink.open(
+        "x", kind=SpanKind.CLIENT, start_epoch_ns=0, attributes={}, parent_context=parent_context
+    )
     return int(span.span_context.trace_flags)
 
 
@@ -98,6 +100,6 @@ def test_an_identity_of_the_applications_own_making_is_not() -> None:
 def test_what_the_root_said_travels_on(flags: int) -> None:
     """Flags of a remote parent are handed on; its sampling decision rules."""
     remote = SpanContext(1, 2, is_remote=True, trace_flags=TraceFlags(flags))
-    around = trace.set_span_in_context(NonRecordingSpan(remote), NOTHING_AROUND)
+    parent_context = trace.set_span_in_context(NonRecordingSpan(remote), NOTHING_AROUND)
 
-    assert flags_of_span(TracerProvider(shutdown_on_exit=False), around) == flags
+    assert flags_of_span(TracerProvider(shutdown_on_exit=False), parent_context) == flags

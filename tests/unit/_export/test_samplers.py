@@ -43,9 +43,9 @@ def below(*, is_remote: bool, is_sampled: bool) -> Context:
     return trace.set_span_in_context(NonRecordingSpan(parent), ROOT)
 
 
-def asked(sampler: Sampler, around: Context) -> bool:
+def asked(sampler: Sampler, parent_context: Context) -> bool:
     """Return what the sampler says of a span that begins there."""
-    return sampler.should_sample(around, 1, "x").decision.is_sampled()
+    return sampler.should_sample(parent_context, 1, "x").decision.is_sampled()
 
 
 @pytest.mark.parametrize(

@@ -64,7 +64,7 @@ def test_a_span_is_measured_where_it_is_made(
     """Its queue need not do it again."""
     spans: list[ReadableSpan] = []
     sink = PrivateSink(TracerProvider(shutdown_on_exit=False), spans.extend)
-    around = SpanContext(
+    parent_context = SpanContext(
         2**128 - 1,
         2**64 - 1,
         is_remote=True,
@@ -76,10 +76,10 @@ def test_a_span_is_measured_where_it_is_made(
         kind=SpanKind.CLIENT,
         start_epoch_ns=1,
         attributes=attributes,
-        around=set_span_in_context(NonRecordingSpan(around)),
+        parent_context=set_span_in_context(NonRecordingSpan(parent_context)),
     )
     children = tuple(ChildSpan(name, 1, 2, each) for each in of_children)
-    open_span.finish(FinishedSpan(2, attributes, failed=True, children=children))
+    open_span.end(FinishedSpan(2, attributes, failed=True, children=children))
 
     assert len(spans) == len(of_children) + 1
     for span in spans:

@@ -33,7 +33,7 @@ def _call(clock: ManualClock, ms: int) -> None:
     assert call is not None
     clock.advance(ms * MS)
     call.returned()
-    call.finish(Outcome.COMPLETED)
+    call.end(Outcome.COMPLETED)
 
 
 def _alive(kind: type) -> int:

@@ -116,7 +116,7 @@ def test_a_version_that_is_not_supported_is_skipped_with_one_warning(
         assert f"latspan_{of}" not in latspan.auto_instrument()
 
     assert client(of).ask() == "asked"
-    warning = f"client-of-{of} 1.9 is installed and stays uninstrumented"
+    warning = f"client-of-{of} 1.9 is installed but not instrumented"
     supported = f"latspan supports client-of-{of} >= 2, < 3"
     assert warnings_of(caplog, of) == [f"{warning}: {supported}"]
     assert standing_of(of) == Integration(
@@ -172,7 +172,7 @@ def test_an_integration_that_breaks_at_patching_leaves_the_library_as_it_was(
     assert f"latspan_{of}" not in latspan.auto_instrument()
     assert isinstance(inspect.getattr_static(asking, "ask"), FunctionType)
     assert warnings_of(caplog, of) == [
-        f"client_of_{of} stays uninstrumented: its integration failed"
+        f"client_of_{of} is not instrumented: its integration failed"
     ]
 
 

@@ -33,12 +33,12 @@ def test_a_transport_that_tries_again() -> None:
     with capture(clock=clock) as seen:
         exchange = begin()
         clock.advance(5 * MS)
-        exchange.try_failed(ConnectionResetError())
-        exchange.try_failed(OSError("on its way up"))
+        exchange.attempt_failed(ConnectionResetError())
+        exchange.attempt_failed(OSError("on its way up"))
         clock.advance(20 * MS)
         exchange.try_again()
         clock.advance(7 * MS)
-        exchange.try_answered(503)
+        exchange.attempt_answered(503)
         clock.advance(1 * MS)
         exchange.failed(LookupError(), outcome=Outcome.REJECTED, error_type="503")
     (record,) = seen.records
@@ -82,7 +82,7 @@ def test_a_body_that_is_decoded_by_who_reads_it(decoded: bool) -> None:
     headers = {"content-type": "text/event-stream", "content-encoding": "gzip"}
     with capture():
         exchange, response = begin(), Response()
-        exchange.answered(200, headers, response, decoded=decoded)
+        exchange.response_received(200, headers, response, decoded=decoded)
         watching = body_tracker(response)
         assert watching is not None
         watching.read(watching.reading(), EVENT)
@@ -95,7 +95,7 @@ def test_a_body_that_its_library_decodes_after_each_read() -> None:
     headers = {"content-type": "text/event-stream", "content-encoding": "br"}
     with capture(clock=clock) as seen:
         exchange, response = begin(), Response()
-        exchange.answered(200, headers, response)
+        exchange.response_received(200, headers, response)
         watching = body_tracker(response)
         assert watching is not None
         for data in (EVENT, EVENT, b"data: [DONE]\n\n"):
@@ -116,7 +116,7 @@ def _gaps_when_read(parts_of: Callable[[bytes], list[bytes]]) -> list[int]:
     clock = ManualClock()
     with capture(clock=clock) as seen:
         exchange, response = begin(), Response()
-        exchange.answered(200, {"content-type": "text/event-stream"}, response)
+        exchange.response_received(200, {"content-type": "text/event-stream"}, response)
         watching = body_tracker(response)
         assert watching is not None
         for event in (EVENT, EVENT, EVENT, b"data: [DONE]\n\n"):
@@ -152,7 +152,7 @@ def test_an_event_that_comes_in_two_pieces_arrives_with_the_second() -> None:
     clock = ManualClock()
     with capture(clock=clock) as seen:
         exchange, response = begin(), Response()
-        exchange.answered(200, {"content-type": "text/event-stream"}, response)
+        exchange.response_received(200, {"content-type": "text/event-stream"}, response)
         watching = body_tracker(response)
         assert watching is not None
         for part in (EVENT[:30], EVENT[30:], EVENT[:30], EVENT[30:]):
@@ -180,11 +180,11 @@ def test_a_transport_that_sends_twice_through_another(at_once: bool) -> None:
                 clock.advance(20 * MS)
             second = begin()
             clock.advance(5 * MS)
-            second.answered(200, {}, Response())
-        outer.answered(200, {}, Response())
+            second.response_received(200, {}, Response())
+        outer.response_received(200, {}, Response())
         assert outer.attempt is second.attempt
         assert (first.call, first.alone, outer.alone) == (outer.call, False, True)
-        outer.call.finish(Outcome.COMPLETED)
+        outer.call.end(Outcome.COMPLETED)
     (record,) = seen.records
     totals = {total.name: total.duration_ns for total in record.segment_totals}
     assert totals["prepare"] == 3 * MS
@@ -202,12 +202,12 @@ def test_an_answer_that_came_before_one_that_was_asked_for_meanwhile() -> None:
             clock.advance(10 * MS)
             second = begin()
             clock.advance(5 * MS)
-            first.answered(200, {}, Response())
+            first.response_received(200, {}, Response())
             clock.advance(1 * MS)
             second.failed(TimeoutError())
-        outer.answered(200, {}, Response())
+        outer.response_received(200, {}, Response())
         assert outer.attempt is first.attempt
-        outer.call.finish(Outcome.COMPLETED)
+        outer.call.end(Outcome.COMPLETED)
     (record,) = seen.records
     assert "retry" not in {total.name for total in record.segment_totals}
     tries = [span for span in seen.spans if span.parent is not None and span.name == "GET"]

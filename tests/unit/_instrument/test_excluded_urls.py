@@ -52,7 +52,7 @@ def test_what_is_no_pattern_is_a_warning(
     with capture():
         assert [is_excluded(lambda url=url: url, "HTTPX") for url in URLS] == [True, True, False]
     (record,) = caplog.records
-    assert record.getMessage().startswith(f"{ALL} is ignored in part: '(' is not a pattern")
+    assert record.getMessage().startswith(f"{ALL} is partly ignored: '(' is not a pattern")
 
 
 def test_nothing_is_looked_up_before_latspan_is_configured(

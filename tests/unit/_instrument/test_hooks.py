@@ -58,8 +58,8 @@ def _open(
 def test_an_inference_call_knows_what_the_conventions_metrics_are_keyed_by(seen: Captured) -> None:
     """All of it, and what went wrong under the same word as on the span."""
     call = _open(server=("model.test", 8080))
-    call.answered(_Answer("m-2026"))
-    call.finish(Outcome.TIMEOUT, error_type="ReadTimeout")
+    call.end_with_response(_Answer("m-2026"))
+    call.end(Outcome.TIMEOUT, error_type="ReadTimeout")
 
     (record,) = seen.records
     assert record.convention == {
@@ -76,7 +76,7 @@ def test_an_inference_call_knows_what_the_conventions_metrics_are_keyed_by(seen:
 def test_what_nobody_said_is_no_label(seen: Captured) -> None:
     """Neither are words of the surrounding code that only series have."""
     with latspan.attributes(route="/ask"):
-        _open(model=None).finish(Outcome.COMPLETED)
+        _open(model=None).end(Outcome.COMPLETED)
 
     (record,) = seen.records
     assert record.convention == {"operation": "chat", "provider": "openai"}
@@ -87,7 +87,7 @@ def test_only_inference_calls_count_in_the_conventions_metrics(seen: Captured) -
     with latspan.request("answer"), latspan.stage("retrieve"):
         exchange = open_exchange("GET", server=("search.test", 443), attributes={})
         assert exchange is not None
-        exchange.finish(Outcome.COMPLETED)
+        exchange.end(Outcome.COMPLETED)
 
     assert [record.convention for record in seen.records] == [{}, {}, {}]
 
@@ -99,8 +99,8 @@ def test_a_call_inside_an_official_inference_is_left_to_that_to_count(seen: Capt
         inside = _open()
     finally:
         context.detach(token)
-    inside.finish(Outcome.COMPLETED)
-    _open().finish(Outcome.COMPLETED)
+    inside.end(Outcome.COMPLETED)
+    _open().end(Outcome.COMPLETED)
 
     assert [record.name for record in seen.records] == ["chat m", "chat m"]
     assert [bool(record.convention) for record in seen.records] == [False, True]
@@ -135,7 +135,7 @@ def test_a_record_knows_whether_its_trace_is_kept(
     tracer = TracerProvider(sampler=sampler, shutdown_on_exit=False).get_tracer("test")
     runtime = Runtime(clock=clock, recorder=recorder, sink=lambda: ApiSink(tracer), strict=True)
     with _runtime.overridden(runtime), latspan.request("answer"), latspan.stage("retrieve"):
-        _open().finish(Outcome.COMPLETED)
+        _open().end(Outcome.COMPLETED)
 
     records: tuple[RequestRecord, ...] = recorder.snapshot().records
     assert [record.sampled for record in records] == [kept] * 3
@@ -158,9 +158,9 @@ def test_a_caller_whose_spans_must_not_wait_has_its_records_counted_together(
     )
     with _runtime.overridden(runtime):
         for _ in range(PENDING_LIMIT // 2 - 1):
-            _open().finish(Outcome.COMPLETED)
+            _open().end(Outcome.COMPLETED)
         assert jobs == []
-        _open().finish(Outcome.COMPLETED)
+        _open().end(Outcome.COMPLETED)
 
     (count,) = jobs
     count()
@@ -171,7 +171,7 @@ def test_without_spans_no_trace_is_kept(clock: ManualClock) -> None:
     """There is none to be found."""
     recorder = Recorder(clock, keep=None)
     with _runtime.overridden(Runtime(clock=clock, recorder=recorder, sink=NoSink, strict=True)):
-        _open().finish(Outcome.COMPLETED)
+        _open().end(Outcome.COMPLETED)
 
     (record,) = recorder.snapshot().records
     assert (record.trace_id, record.sampled) == (0, False)

@@ -31,7 +31,7 @@ def _call(clock: ManualClock, ms: int, model: str = "m") -> None:
     call = _open(model)
     clock.advance(ms * MS)
     call.returned()
-    call.finish(Outcome.COMPLETED)
+    call.end(Outcome.COMPLETED)
 
 
 def _record(seen: Captured, kind: Kind) -> RequestRecord:
@@ -90,10 +90,10 @@ def test_parallel_calls_keep_their_overlap(clock: ManualClock, seen: Captured) -
         clock.advance(10 * MS)
         second = _open("second")
         clock.advance(20 * MS)
-        first.finish(Outcome.COMPLETED)
+        first.end(Outcome.COMPLETED)
         clock.advance(30 * MS)
         second.returned()
-        second.finish(Outcome.COMPLETED)
+        second.end(Outcome.COMPLETED)
 
     assert _segments(_record(seen, Kind.REQUEST)) == [("call", 10), ("unattributed", 50)]
     calls = {record.name: record for record in seen.records if record.kind is Kind.CALL}
@@ -114,7 +114,7 @@ def test_a_call_that_outlives_its_request_still_counts(clock: ManualClock, seen:
         call = _open()
         clock.advance(10 * MS)
     clock.advance(20 * MS)
-    call.finish(Outcome.COMPLETED)
+    call.end(Outcome.COMPLETED)
 
     assert _segments(_record(seen, Kind.REQUEST)) == [("prepare", 5), ("call", 10)]
     assert _record(seen, Kind.CALL).duration_ns == 30 * MS

@@ -42,13 +42,17 @@ class Traces:
         self, name: str, *, beneath: OpenSpan | None = None, remote: int = 0, sampled: bool = True
     ) -> OpenSpan:
         """Open a span at 0, with a local, a remote or no parent."""
-        around = Context() if beneath is None else beneath.context
+        parent_context = Context() if beneath is None else beneath.context
         if remote:
             flags = TraceFlags(TraceFlags.SAMPLED if sampled else 0)
             parent = SpanContext(NEVER_BY_CHANCE + remote, 1, is_remote=True, trace_flags=flags)
-            around = trace.set_span_in_context(NonRecordingSpan(parent))
+            parent_context = trace.set_span_in_context(NonRecordingSpan(parent))
         return self.sink.open(
-            name, kind=SpanKind.INTERNAL, start_epoch_ns=0, attributes=ALIKE, around=around
+            name,
+            kind=SpanKind.INTERNAL,
+            start_epoch_ns=0,
+            attributes=ALIKE,
+            parent_context=parent_context,
         )
 
     def end(
@@ -65,7 +69,7 @@ class Traces:
         if first_token_s is not None:
             attributes[semconv.LATSPAN_TIME_TO_FIRST_TOKEN] = first_token_s
         below = tuple(ChildSpan("segment", 0, took_ns, {}) for _ in range(children))
-        span.finish(FinishedSpan(took_ns, attributes, failed=failed, children=below))
+        span.end(FinishedSpan(took_ns, attributes, failed=failed, children=below))
 
     @property
     def names(self) -> list[str]:

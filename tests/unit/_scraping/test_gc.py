@@ -20,9 +20,9 @@ class Collector:
 
     def pause(self, duration_ns: int) -> None:
         """Run one collection of this length."""
-        self.pauses._heard("start", {})  # pyright: ignore[reportPrivateUsage]
+        self.pauses._on_collection("start", {})  # pyright: ignore[reportPrivateUsage]
         self.clock.advance(duration_ns)
-        self.pauses._heard("stop", {})  # pyright: ignore[reportPrivateUsage]
+        self.pauses._on_collection("stop", {})  # pyright: ignore[reportPrivateUsage]
 
 
 @pytest.fixture(autouse=True)

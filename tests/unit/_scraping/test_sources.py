@@ -8,7 +8,7 @@ from latspan import semconv
 from latspan._scraping import Monitor
 from latspan._scraping._sample_buffer import Sample
 from latspan._segments import Side
-from latspan._spans import not_said_otherwise
+from latspan._spans import only_missing
 from latspan.testing import ManualClock
 
 S = 1_000_000_000
@@ -78,6 +78,6 @@ def test_attributes_set_by_the_request_have_priority(
     said: dict[str, float], expected: dict[str, object]
 ) -> None:
     """They are not listed as sampled."""
-    around = {RUNNING: 2, WAITING: 1, "exact": 0.5, SAMPLED: [RUNNING, WAITING]}
+    parent_context = {RUNNING: 2, WAITING: 1, "exact": 0.5, SAMPLED: [RUNNING, WAITING]}
 
-    assert not_said_otherwise(around, said) == expected
+    assert only_missing(parent_context, said) == expected

@@ -305,8 +305,8 @@ def do_a_chat() -> None:
     call = open_call(operation="chat", provider="openai", model="m", api_format=OPENAI_CHAT)
     assert call is not None
     message = {"role": "assistant", "content": "hi"}
-    call.answered({"choices": [{"index": 0, "finish_reason": "stop", "message": message}]})
-    call.finish(Outcome.COMPLETED)
+    call.end_with_response({"choices": [{"index": 0, "finish_reason": "stop", "message": message}]})
+    call.end(Outcome.COMPLETED)
 
 
 def test_enabled_events_are_exported_to_the_same_endpoint(

@@ -151,7 +151,7 @@ def test_spans_at_which_an_exporter_raises_are_lost(clock: ManualClock) -> None:
 
 def test_a_pause_requested_by_the_receiver_is_kept(clock: ManualClock) -> None:
     """Also by a flush, which then returns ``False``."""
-    outlet = IntervalExporter(SpanAnswer(False, again=True, asked_s=30), clock=clock)
+    outlet = IntervalExporter(SpanAnswer(False, again=True, retry_after_s=30), clock=clock)
     export = SpanExport(lambda: outlet, clock=clock)
     end_span(export, "one")
 
@@ -321,7 +321,7 @@ def test_the_size_of_the_queue_is_limited_in_bytes(
     clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The oldest spans are dropped and counted, and one warning is logged."""
-    outlet = IntervalExporter(*[SpanAnswer(False, again=True, asked_s=1)] * 9, clock=clock)
+    outlet = IntervalExporter(*[SpanAnswer(False, again=True, retry_after_s=1)] * 9, clock=clock)
     batches = SpanBatches(100, size=100, delay_s=3600, queue_bytes=3_000_000)
     export = SpanExport(lambda: outlet, clock=clock, batches=batches)
     for name in "abcdef":
@@ -333,7 +333,7 @@ def test_the_size_of_the_queue_is_limited_in_bytes(
     assert [name for _, sent in outlet.sent for name in sent][-2:] == ["e", "f"]
     assert lost(export) == {"queue_full": 4, "not_taken": 0}
     assert [record.getMessage() for record in caplog.records] == [
-        "spans of more than 3 MB wait: the oldest are dropped"
+        "the queue holds spans of more than 3 MB: the oldest are dropped"
     ]
     export.closing()(DEADLINE_S)
 
@@ -380,14 +380,14 @@ def test_an_overrun_is_logged_once(clock: ManualClock, caplog: pytest.LogCapture
 
     assert lost(export) == {"queue_full": 3, "not_taken": 0}
     assert [record.getMessage() for record in caplog.records] == [
-        "more than 3 spans wait: the oldest are dropped"
+        "the queue holds more than 3 spans: the oldest are dropped"
     ]
     export.closing()(DEADLINE_S)
 
 
 def test_shutdown_does_not_wait_for_a_pause(clock: ManualClock) -> None:
     """It is the last attempt."""
-    outlet = IntervalExporter(SpanAnswer(False, again=True, asked_s=30), clock=clock)
+    outlet = IntervalExporter(SpanAnswer(False, again=True, retry_after_s=30), clock=clock)
     export = SpanExport(lambda: outlet, clock=clock)
     end_span(export, "one")
     assert not export.flushing()(DEADLINE_S)
@@ -452,7 +452,7 @@ def test_refused_spans_are_dropped_first_if_the_queue_is_full(
     assert backend.names == ["7", "8", "9"]
     assert lost(export) == {"queue_full": 7, "not_taken": 0}
     assert [record.getMessage() for record in caplog.records] == [
-        "more than 3 spans wait: the oldest are dropped"
+        "the queue holds more than 3 spans: the oldest are dropped"
     ]
     assert export.flushing()(DEADLINE_S)
     export.closing()(DEADLINE_S)

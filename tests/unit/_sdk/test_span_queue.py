@@ -42,7 +42,7 @@ def test_sent_spans_are_forgotten() -> None:
         queue.put([span])
     batch = queue.take(2)
 
-    queue.settled(batch)
+    queue.forget(batch)
 
     assert (len(queue), queue.unsent, queue.lost) == (0, 0, 0)
 
@@ -63,7 +63,7 @@ def test_concurrent_threads_lose_no_span_uncounted() -> None:
         if back:
             queue.give_back(batch)
         else:
-            queue.settled(batch)
+            queue.forget(batch)
             got += len(batch)
 
     assert got + queue.lost == THREADS * EACH

@@ -9,7 +9,7 @@ from opentelemetry import trace
 from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
 from opentelemetry.trace import NoOpTracerProvider
 
-from latspan._sdk._span_routing import Sinks
+from latspan._sdk._span_routing import SpanRouter
 from latspan._spans import ApiSink, NoSink
 
 
@@ -30,29 +30,29 @@ def provider() -> TracerProvider:
 def test_spans_use_latspans_sink_until_the_application_has_a_provider(process: Any) -> None:
     """From then on they use one sink for the application's provider."""
     private = NoSink()
-    sinks = Sinks(private)
+    router = SpanRouter(private)
 
-    assert sinks() is private
+    assert router() is private
     process.set_tracer_provider(provider())
-    api = sinks()
+    api = router()
     assert isinstance(api, ApiSink)
     assert api.inline
-    assert sinks() is api
+    assert router() is api
 
 
 def test_the_current_provider_can_be_read(process: Any) -> None:
     """For code that must use the same provider as the spans."""
-    sinks = Sinks(NoSink())
+    router = SpanRouter(NoSink())
 
-    assert sinks.provider() is None
+    assert router.provider() is None
     process.set_tracer_provider(provider())
-    assert sinks.provider() is process.get_tracer_provider()
+    assert router.provider() is process.get_tracer_provider()
 
 
 def test_a_provider_set_earlier_is_used(process: Any) -> None:
     process.set_tracer_provider(provider())
 
-    assert isinstance(Sinks(NoSink())(), ApiSink)
+    assert isinstance(SpanRouter(NoSink())(), ApiSink)
 
 
 def test_a_no_op_provider_is_ignored(process: Any) -> None:
@@ -60,18 +60,18 @@ def test_a_no_op_provider_is_ignored(process: Any) -> None:
     process.set_tracer_provider(NoOpTracerProvider())
     private = NoSink()
 
-    assert Sinks(private)() is private
+    assert SpanRouter(private)() is private
 
 
 def test_a_provider_without_processors_is_ignored_until_it_has_one(process: Any) -> None:
     """Until then it would drop the spans."""
     bare, private = TracerProvider(shutdown_on_exit=False), NoSink()
     process.set_tracer_provider(bare)
-    sinks = Sinks(private)
+    router = SpanRouter(private)
 
-    assert sinks() is private
+    assert router() is private
     bare.add_span_processor(SpanProcessor())
-    assert isinstance(sinks(), ApiSink)
+    assert isinstance(router(), ApiSink)
 
 
 def test_a_provider_named_only_in_the_environment_is_ignored(
@@ -81,13 +81,13 @@ def test_a_provider_named_only_in_the_environment_is_ignored(
     monkeypatch.setenv("OTEL_PYTHON_TRACER_PROVIDER", "sdk_tracer_provider")
     private = NoSink()
 
-    assert Sinks(private)() is private
+    assert SpanRouter(private)() is private
     assert isinstance(process.get_tracer_provider(), TracerProvider)
 
 
 def test_a_provider_passed_as_an_argument_has_priority(process: Any) -> None:
     """Whatever the global provider is, now or later."""
-    chosen = Sinks(NoSink(), provider())
+    chosen = SpanRouter(NoSink(), provider())
     api = chosen()
     process.set_tracer_provider(provider())
 
@@ -97,12 +97,12 @@ def test_a_provider_passed_as_an_argument_has_priority(process: Any) -> None:
 
 def test_settings_without_effect_are_logged(process: Any, caplog: pytest.LogCaptureFixture) -> None:
     """Once, when the application's provider is first used."""
-    sinks = Sinks(NoSink(), instead="the setting changes nothing")
-    sinks()
+    router = SpanRouter(NoSink(), instead="the setting changes nothing")
+    router()
     assert caplog.messages == []
 
     process.set_tracer_provider(provider())
-    sinks()
-    sinks()
+    router()
+    router()
 
     assert caplog.messages == ["the setting changes nothing"]

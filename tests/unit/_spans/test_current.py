@@ -20,9 +20,9 @@ def test_a_span_that_opentelemetry_made_current_is_found() -> None:
 def test_opentelemetry_finds_a_span_that_latspan_made_current() -> None:
     """Other values of the context are kept, and the outer context does not change."""
     outside = NonRecordingSpan(SpanContext(3, 4, is_remote=False))
-    around = trace.set_span_in_context(outside, Context({"said": 1}))
-    inside = with_current_span(SPAN, around)
+    parent_context = trace.set_span_in_context(outside, Context({"said": 1}))
+    inside = with_current_span(SPAN, parent_context)
 
     assert trace.get_current_span(inside) is SPAN
     assert inside["said"] == 1
-    assert trace.get_current_span(around) is outside
+    assert trace.get_current_span(parent_context) is outside

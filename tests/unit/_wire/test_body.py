@@ -6,26 +6,26 @@ import gzip
 import json
 import tracemalloc
 
-from latspan._wire import DEEPEST, copied, events_in, plain
+from latspan._wire import DEEPEST, copied, events_in, to_plain
 
 
 def test_a_compressed_body_is_read() -> None:
     """A proxy that forwards the bytes sees such bodies."""
-    assert plain(gzip.compress(json.dumps({"id": "c1"}).encode())) == {"id": "c1"}
+    assert to_plain(gzip.compress(json.dumps({"id": "c1"}).encode())) == {"id": "c1"}
 
 
 def test_a_truncated_or_damaged_body_is_empty() -> None:
     """It is not an error: the application may never have read it."""
     whole = gzip.compress(b'{"id": "c1"}')
-    assert plain(whole[:-4]) == {}
-    assert plain(whole[:12] + b"\xff\xff" + whole[14:]) == {}
+    assert to_plain(whole[:-4]) == {}
+    assert to_plain(whole[:12] + b"\xff\xff" + whole[14:]) == {}
 
 
 def test_a_decompression_bomb_is_not_read() -> None:
     """A few kilobytes of zeros must not fill the application's memory."""
     bomb = gzip.compress(b" " * (1 << 28))
     tracemalloc.start()
-    assert plain(bomb) == {}
+    assert to_plain(bomb) == {}
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 1 << 26
@@ -55,4 +55,4 @@ def test_deeply_nested_content_is_cut() -> None:
 
 def test_deeply_nested_json_is_empty() -> None:
     """Python's parser refuses it."""
-    assert plain(b'{"a": ' + b"[" * 100_000 + b"]" * 100_000 + b"}") == {}
+    assert to_plain(b'{"a": ' + b"[" * 100_000 + b"]" * 100_000 + b"}") == {}

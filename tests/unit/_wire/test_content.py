@@ -91,7 +91,7 @@ def _content_of(dialect: ApiFormat, request: Any) -> Any:
     assert dialect.content is not None
     taken = copy_fields(request, dialect.content.request_fields)
     assert taken is not None
-    return dialect.content.asked(taken)
+    return dialect.content.request_content(taken)
 
 
 def _messages(messages: Any) -> Any:

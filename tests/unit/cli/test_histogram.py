@@ -351,7 +351,7 @@ def test_not_every_truncated_interval_is_named(
 
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 21
-    assert lines[-1] == f"warning: {path}: 30 more truncated intervals were left out"
+    assert lines[-1] == f"warning: {path}: 30 more truncated intervals were skipped"
 
 
 def test_files_of_others_are_merged_with_their_precision(
@@ -398,7 +398,9 @@ def test_a_truncated_interval_is_left_out_with_a_warning(
 
     said = capsys.readouterr()
     assert json.loads(said.out)["intervals"] == 2
-    assert said.err == (f"warning: {host1}: line 17 is of a truncated interval and was left out\n")
+    assert said.err == (
+        f"warning: {host1}: line 17 belongs to a truncated interval and was skipped\n"
+    )
 
 
 def test_a_damaged_file_is_named_with_its_line(
@@ -427,7 +429,7 @@ def test_a_damaged_file_is_named_with_its_line(
         (["merge", "{host1}", "-o", "{loop}"], "cannot write to {loop}: "),
         (["merge", "{host1}", "{folder}", "-o", "{none}"], "cannot read {folder}: Is a directory"),
         (["show", "{folder}"], "cannot read {folder}: Is a directory"),
-        ([], "say show, diff or merge"),
+        ([], "no command given: use show, diff or merge"),
     ],
 )
 def test_a_wrong_line_says_how_to_mend_it(

@@ -91,7 +91,7 @@ def test_no_command_is_a_question(capsys: pytest.CaptureFixture[str]) -> None:
     [
         (["demo", "--requests", "0"], "argument --requests: at least 1, not 0"),
         (["demo", "--concurrency", "-2"], "argument --concurrency: at least 1, not -2"),
-        (["demo", "--requests", "many"], "argument --requests: 'many' is no whole number"),
+        (["demo", "--requests", "many"], "argument --requests: 'many' is not a whole number"),
     ],
 )
 def test_numbers_out_of_their_range_are_refused(

@@ -69,7 +69,10 @@ def recorded(*values: int) -> Histogram:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (wrapped(b"\x02" * 6_000_000, digits=5, highest=(1 << 63) - 1), "at most 524,288 are read"),
+        (
+            wrapped(b"\x02" * 6_000_000, digits=5, highest=(1 << 63) - 1),
+            "above the limit of 524,288",
+        ),
         (wrapped(b"\x02" * 16_000_000, digits=3, highest=(1 << 63) - 1), "bytes of counts"),
         (wrapped(b"\x02", digits=5, lowest=1 << 60, highest=(1 << 63) - 1), "it is damaged"),
     ],
@@ -141,7 +144,7 @@ def test_totals_that_no_histogram_holds_are_refused() -> None:
             f"#[StartTime: 253402300799.0\n{400 * DAY_S},999999999999,0,{encode(recorded(1))}",
             "after the year 9999",
         ),
-        (f"\u0661,1,0,{encode(recorded(1))}", "no time in seconds"),
+        (f"\u0661,1,0,{encode(recorded(1))}", "not a time in seconds"),
     ],
     ids=["line", "tag", "year 33658", "end", "from its start", "other digits"],
 )
@@ -180,7 +183,7 @@ def test_an_interval_that_is_never_closed_is_not_held(
 @pytest.mark.parametrize(
     ("exact", "message"),
     [
-        (f"sum={'9' * 5_000} min=5 max=5000 rejected=0 clamped=0", "no sum"),
+        (f"sum={'9' * 5_000} min=5 max=5000 rejected=0 clamped=0", "a histogram without"),
         ("sum=5005 min=5 max=5000 rejected=0 clamped=0", None),
         ("sum=5004 min=5 max=5000 rejected=0 clamped=0", "a sum"),
         ("sum=5020 min=5 max=5000 rejected=0 clamped=0", "a sum"),
@@ -190,7 +193,7 @@ def test_an_interval_that_is_never_closed_is_not_held(
         ("sum=5005 min=5 max=6000 rejected=0 clamped=0", "a largest value"),
         ("sum=5005 min=5 max=99999999999999999999 rejected=0 clamped=0", "a largest value"),
         ("sum=5005 min=5 max=5000 rejected=0 clamped=1", "more clamped"),
-        ("sum=5005 rejected=0 clamped=0", "an exact value"),
+        ("sum=5005 rejected=0 clamped=0", "an empty histogram"),
         ("sum=5005 min=5 max=5000 rejected=0 clamped=0 digits=2 lowest=3", "a precision"),
         ("sum=5005 min=5 max=5000 rejected=0 clamped=0 digits=2 lowest=0", "a precision"),
         ("sum=5005 min=0 max=5003 rejected=0 clamped=0 digits=2 lowest=4", None),

@@ -40,5 +40,5 @@ def test_a_rank_is_a_ceiling_in_exact_decimals(percentile: float, count: int, ra
 @pytest.mark.parametrize("percentile", [-0.1, 100.1, float("nan"), float("inf")])
 def test_there_is_no_percentile_outside_of_0_to_100(percentile: float) -> None:
     """An impossible percentile is refused with the range in the hint."""
-    with pytest.raises(ConfigError, match=r"hint: a percentile lies in \[0, 100\]"):
+    with pytest.raises(ConfigError, match=r"hint: use a number in \[0, 100\]"):
         values_needed(percentile)

@@ -40,18 +40,16 @@ def test_an_empty_report_has_no_median_and_no_slowest() -> None:
     assert median_of([]) is None
     assert slowest_of([]) is None
     assert slowest_tenth([]).share("queue") is None
-    assert (
-        sentence([]) == "No request took any time, so there is nothing to say about the slow ones."
-    )
+    assert sentence([]) == "No request took any time, so there are no slow ones to explain."
 
 
 def test_only_calls_are_compared_in_their_order(call: MakeCall) -> None:
     """A request around the calls would count their time twice."""
     later = call(measured(decode=1), order=2)
     earlier = call(measured(decode=1), order=1)
-    around = call(measured(call=2), kind=Kind.REQUEST)
+    parent_context = call(measured(call=2), kind=Kind.REQUEST)
 
-    assert (earlier, later) == calls_of([later, around, earlier])
+    assert (earlier, later) == calls_of([later, parent_context, earlier])
 
 
 def test_a_leading_cost_is_named(
@@ -95,7 +93,7 @@ def test_the_outcome_of_a_failed_slow_request_is_shown(call: MakeCall) -> None:
 
     assert sentence(calls) == (
         "The slowest of 10 requests spent 100 % of its time in server_wait (waiting for the"
-        " server, which says nothing of its inside) (it ended as timeout); the other 9 spent 0 % in"
+        " server, which reports no times) (it ended as timeout); the other 9 spent 0 % in"
         " server_wait."
     )
     assert "(of these, 1 ended as closed_early and 1 ended as timeout); the other 18" in sentence(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -118,6 +119,33 @@ def test_the_files_of_a_folder_can_be_divided(tmp_path: Path) -> None:
     one = suite(tmp_path / "one", PASSES, PASSES, SKIPS)
 
     assert run(f"{one}%2") == (0, "2 passed, 0 failed, 1 skipped")
+
+
+@pytest.mark.parametrize(
+    ("floor", "status"), [(50, 0), (90, 1)], ids=["above the floor", "below the floor"]
+)
+def test_branch_coverage_is_printed_and_has_a_floor(
+    tmp_path: Path, floor: int, status: int
+) -> None:
+    """One of two statements after the branch is run, and one of its two directions."""
+    (tmp_path / "covered.py").write_text("def f(x):\n    if x:\n        return 1\n    return 2\n")
+    (tmp_path / "pyproject.toml").write_text(
+        "[tool.coverage.run]\nbranch = true\nparallel = true\n"
+        'data_file = "build/coverage/data"\nsource_pkgs = ["covered"]\n'
+        f"[tool.coverage.report]\nfail_under = {floor}\n"
+    )
+    uses = suite(tmp_path / "one", "import covered\n\n\ndef test_it():\n    assert covered.f(1)\n")
+    done = subprocess.run(
+        [sys.executable, SCRIPT, "--cover", sys.executable, sys.executable, uses],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+    )
+    *_, summary = lines = done.stdout.splitlines()
+    assert "branch coverage: 66.7 %" in lines
+    assert ("the floor is in pyproject.toml" in done.stdout) is (status == 1)
+    assert (done.returncode, summary) == (status, "1 passed, 0 failed, 0 skipped")
 
 
 def test_every_folder_of_tests_is_run() -> None:

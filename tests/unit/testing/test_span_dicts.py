@@ -28,8 +28,10 @@ def _spans() -> tuple[ReadableSpan, ...]:
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     tracer = provider.get_tracer("test")
     remote = SpanContext(7, 9, is_remote=True, trace_flags=TraceFlags(TraceFlags.SAMPLED))
-    around = trace.set_span_in_context(NonRecordingSpan(remote))
-    root = tracer.start_span("root", context=around, start_time=10 * MS, links=[Link(remote)])
+    parent_context = trace.set_span_in_context(NonRecordingSpan(remote))
+    root = tracer.start_span(
+        "root", context=parent_context, start_time=10 * MS, links=[Link(remote)]
+    )
     inside = trace.set_span_in_context(root)
     late = tracer.start_span("late", context=inside, start_time=13 * MS)
     early = tracer.start_span("early", context=inside, start_time=11 * MS)

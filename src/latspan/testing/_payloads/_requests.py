@@ -76,15 +76,15 @@ def read_request(request: HttpRequest) -> ModelRequest:
     if api is None:
         message = f"nothing at {request.path}"
         raise InvalidRequestError(404, message, error_payload(404, message))
-    asked = ModelRequest(api, {})
+    parsed = ModelRequest(api, {})
     if request.method != api.method:
-        raise asked.refusal(405, f"{request.path} takes {api.method}, not {request.method}")
+        raise parsed.refusal(405, f"{request.path} takes {api.method}, not {request.method}")
     if api.requires is None:
-        return asked
+        return parsed
     try:
         body = json.loads(request.body)
     except ValueError as error:
-        raise asked.refusal(400, f"the body is no JSON: {error}") from error
+        raise parsed.refusal(400, f"the body is not JSON: {error}") from error
     if not isinstance(body, dict) or api.requires not in body:
-        raise asked.refusal(400, f"'{api.requires}' is required")
+        raise parsed.refusal(400, f"'{api.requires}' is required")
     return ModelRequest(api, cast("dict[str, Any]", body))

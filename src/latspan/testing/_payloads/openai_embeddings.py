@@ -34,10 +34,10 @@ class OpenAIEmbeddings(Payloads):
         }
 
     def _inputs(self) -> int:
-        asked: object = self.body["input"]
-        if not isinstance(asked, list):
+        inputs: object = self.body["input"]
+        if not isinstance(inputs, list):
             return 1
-        several = cast("list[object]", asked)
+        several = cast("list[object]", inputs)
         # A list of numbers is one input, given as tokens.
         return 1 if several and isinstance(several[0], int) else len(several)
 

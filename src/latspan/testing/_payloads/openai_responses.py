@@ -152,7 +152,7 @@ class OpenAIResponses(StreamPayloads):
         item, self._open = self._open, None
         if item is None:
             return b""
-        said = {PayloadPart.REFUSAL: "refusal", PayloadPart.TOOL_CALL: "arguments"}.get(
+        field = {PayloadPart.REFUSAL: "refusal", PayloadPart.TOOL_CALL: "arguments"}.get(
             item.piece, "text"
         )
         more: dict[str, Any] = {"logprobs": []} if item.piece is PayloadPart.TEXT else {}
@@ -160,7 +160,7 @@ class OpenAIResponses(StreamPayloads):
             more["name"] = CALL_NAME
         return (
             self._event(
-                f"response.{_NAMES[item.piece]}.done", **item.place, **{said: item.text}, **more
+                f"response.{_NAMES[item.piece]}.done", **item.place, **{field: item.text}, **more
             )
             + self._part_event(item, "done")
             + self._event(

@@ -19,9 +19,9 @@ from latspan._shown import printable
 __all__ = [
     "OutputError",
     "deliver_output",
-    "escape_what_has_no_code",
+    "escape_unencodable",
     "output",
-    "say",
+    "print_message",
     "silence_output",
 ]
 
@@ -67,7 +67,7 @@ def deliver_output() -> None:
             pass
 
 
-def say(line: str) -> None:
+def print_message(line: str) -> None:
     """Print a line to stderr and flush it: stdout may be a file or a slower pipe."""
     stderr: TextIO | None = sys.stderr
     # Without stderr, print() would write to stdout.
@@ -78,7 +78,7 @@ def say(line: str) -> None:
             _silence(stderr)
 
 
-def escape_what_has_no_code() -> None:
+def escape_unencodable() -> None:
     """Escape characters that stdout's encoding lacks, as Python already does for stderr."""
     stdout: TextIO | None = sys.stdout
     if isinstance(stdout, TextIOWrapper):
