@@ -556,7 +556,9 @@ def test_the_network_is_small_and_never_negative(load: str, loads: Loads) -> Non
     network = [each for chat in chats for each in chat.record.segments if each.name == "network"]
     network_ns = [chat.total_ns(SegmentName.NETWORK) for chat in chats]
     _print_values("network", network_ns)
-    _print_values("network, if no reported part were cut", [_uncut_network_ns(chat) for chat in chats])
+    _print_values(
+        "network, if no reported part were cut", [_uncut_network_ns(chat) for chat in chats]
+    )
 
     assert all(segment.duration_ns >= 0 for segment in network)
     assert {segment.source for segment in network} == {Source.ESTIMATED}

@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import pytest
 from opentelemetry import context
 from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
 from tests.clients import conftest
@@ -160,6 +161,7 @@ def _grown(driver: Driver) -> float:
     return (now - then) / (BATCHES * ROUNDS * len(WAYS))
 
 
+@pytest.mark.repetitive
 def test_ten_thousand_streams_leave_no_span_task_or_memory(driver: Driver) -> None:
     """5,040 synchronous and 5,040 asynchronous streams, in process."""
     with _switched_on(driver) as counts:
