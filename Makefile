@@ -119,9 +119,10 @@ demo: $(READY) ## Start a model server, send it chats, show where their time wen
 test: $(READY) $(OLDEST_READY) $(READY_BESIDE) ## Run every test, and those of the clients with old ones too
 	@$(if $(OLDEST_READY),,echo 'the oldest clients need Python 3.11: their suite is left out')
 	@$(BIN)/python scripts/run_tests.py --alone --cover $(BIN)/python $(if $(JOBS),--jobs $(JOBS)) \
-		$(BIN)/python tests/behaviour%3 $(OLDEST_SUITE) $(VENV_BESIDE)/bin/python tests/clients,tests/beside \
-		$(BIN)/python tests/clients $(BIN)/python tests/unit \
-		$(BIN)/python tests/faults,tests/servers,tests/backends,tests/gateways,tests/interop -- $(ARGS)
+		$(BIN)/python tests/behaviour%3 \
+		$(BIN)/python tests/faults,tests/servers,tests/backends,tests/gateways,tests/interop \
+		$(BIN)/python tests/unit $(BIN)/python tests/clients \
+		$(VENV_BESIDE)/bin/python tests/clients,tests/beside $(OLDEST_SUITE) -- $(ARGS)
 
 .PHONY: test-vllm
 test-vllm: $(READY_VLLM) ## Run the tests with a real vLLM; no part of `test`: installs several gigabytes

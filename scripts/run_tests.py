@@ -7,7 +7,8 @@ Run suites of tests in several environments, several at a time, and print their 
 
 A suite is what one pytest process runs: some folders, with the interpreter of one environment.
 ``FOLDER%2`` deals the test files of a folder out to two suites. At most N suites run at once, in
-the order given, so name the longest first. A line is printed when a suite starts, and its output
+the order given, so name the longest first. N is two more than the number of processors if it is
+not given, because many tests wait for a server or a time limit. A line is printed when a suite starts, and its output
 when it ends, so suites do not interleave.
 
 Tests that measure milliseconds need the machine to themselves. With ``--alone`` the suites run
@@ -262,7 +263,7 @@ def main(arguments: list[str]) -> int:
     signal.signal(signal.SIGTERM, _end)
     split = arguments.index("--") if "--" in arguments else len(arguments)
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--jobs", type=int, default=(os.cpu_count() or 1) + 1, metavar="N")
+    parser.add_argument("--jobs", type=int, default=(os.cpu_count() or 1) + 2, metavar="N")
     parser.add_argument("--alone", action="store_true")
     parser.add_argument("--cover", metavar="PYTHON")
     parser.add_argument("suites", nargs="+", metavar="PYTHON FOLDER[,FOLDER...]")

@@ -377,7 +377,7 @@ def crowded(server: LlamaServer, send: Send) -> Load:
     prompts = [
         f"{index}: tell me about {words if index % 5 == 3 else 'rivers'}." for index in range(56)
     ]
-    return _run(server, send, [_request(each) | {"max_tokens": 16} for each in prompts], CLIENTS)
+    return _run(server, send, [_request(each) | {"max_tokens": 8} for each in prompts], CLIENTS)
 
 
 @pytest.fixture(scope="module")

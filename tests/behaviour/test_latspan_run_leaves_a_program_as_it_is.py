@@ -89,7 +89,7 @@ def test_pythonpath_is_extended_for_all_child_processes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("program", "code", "word"),
     [
-        ("no-such-program", 127, "there is no program 'no-such-program'"),
+        ("no-such-program", 127, "program not found: 'no-such-program'"),
         ("./app.py", 126, "'./app.py' is not executable"),
         ("./broken", 126, "'./broken' cannot be run: Exec format error"),
     ],

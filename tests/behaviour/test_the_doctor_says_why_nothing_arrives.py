@@ -142,8 +142,8 @@ def test_a_silent_receiver_times_out() -> None:
 @pytest.mark.parametrize(
     ("status", "word"),
     [
-        (302, "name the receiver itself"),
-        (400, "look into its log"),
+        (302, "use the receiver's own address"),
+        (400, "read its log"),
         (401, "OTEL_EXPORTER_OTLP_HEADERS"),
         (404, "without a path"),
         (413, "raise its limit"),
@@ -173,7 +173,7 @@ def test_an_overloaded_receiver_is_distinguished_from_a_silent_one(
     assert code == 1
     for each in found["deliveries"]:
         assert reason in each["answer"]
-        assert "send again" in each["hint"]
+        assert "wait and retry" in each["hint"]
 
 
 def test_a_receiver_without_tls_is_distinguished_from_a_silent_one() -> None:
@@ -195,7 +195,7 @@ def test_a_value_that_opentelemetry_refuses_is_a_usage_error(variable: str, valu
 
     assert done.returncode == 2
     assert value in done.stderr
-    assert "hint: mend the variable" in done.stderr
+    assert "hint: correct or remove the variable" in done.stderr
     assert "Traceback" not in done.stderr
 
 

@@ -32,7 +32,7 @@ MISTAKES: dict[str, tuple[Callable[[], object], type[LatspanError], str]] = {
     "percentile": (
         lambda: latspan.snapshot().percentile("ttft", 101),
         ConfigError,
-        "there is no percentile 101",
+        "101 is not a percentile",
     ),
     "metric name": (
         lambda: latspan.snapshot().percentile("tftt", 95),

@@ -18,7 +18,7 @@ from tests.gateways.conftest import MODEL
 
 TOKENS = 128
 """A burst is less than a tenth of their making even where its reader waits for a processor."""
-PROMPTS = [f"{number}: tell me about rivers." for number in range(6)]
+PROMPTS = [f"{number}: tell me about rivers." for number in range(3)]
 MS = 1_000_000
 
 

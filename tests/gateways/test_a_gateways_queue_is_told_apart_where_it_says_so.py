@@ -18,7 +18,7 @@ from tests.gateways.conftest import MODEL
 
 CLIENTS: Final = 4
 PROMPTS: Final = [f"{number}: tell me about rivers." for number in range(52)]
-TOKENS: Final = 12
+TOKENS: Final = 6
 MS: Final = 1_000_000
 
 RESOLUTION_MS: Final = 1.0

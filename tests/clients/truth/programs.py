@@ -327,12 +327,19 @@ PROGRAMS: Final = (
 )
 
 
+_IS_BESIDE: Final = find_spec("opentelemetry.instrumentation.httpx") is not None
+"""Whether this is the environment with other instrumentations, which has older SDKs."""
+
+
 def _param(program: Program) -> Any:
     missing = [package for package in program.needs if find_spec(package) is None]
-    reason = f"not installed: {', '.join(missing)}"
-    return pytest.param(
-        program, id=program.name, marks=pytest.mark.skipif(bool(missing), reason=reason)
+    marks = (
+        pytest.mark.skipif(bool(missing), reason=f"not installed: {', '.join(missing)}"),
+        pytest.mark.skipif(
+            _IS_BESIDE and not program.is_sdk, reason="the same version is tested in .venv"
+        ),
     )
+    return pytest.param(program, id=program.name, marks=marks)
 
 
 with_every_program = pytest.mark.parametrize("program", [_param(program) for program in PROGRAMS])
