@@ -24,11 +24,10 @@ from typing import Any, Final
 
 import pytest
 
-from latspan import auto_instrument, uninstrument
-from latspan._recording import RequestRecord
-from latspan._segments import Outcome, Segment, SegmentName, Source
-from latspan._tokens import TokenSource
-from latspan.testing import LlamaServer, capture
+from latspan import Source, TokenSource, auto_instrument, uninstrument
+from latspan._segments import SegmentName
+from latspan.integrations import Outcome
+from latspan.testing import LlamaServer, RequestRecord, Segment, capture
 
 openai = pytest.importorskip("openai", reason="the openai client is not installed")
 

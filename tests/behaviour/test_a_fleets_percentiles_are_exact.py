@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from behaviour.programs.forks_recorders import RECORDS, WORKERS, durations_ns
-from latspan._recording import Snapshot, read_snapshots, read_tag
+from latspan import Snapshot, read_snapshots
+from latspan._recording import read_tag
 from latspan.histogram import Histogram, decode
 from support.otlp import attributes_of
 from support.programs import run_program

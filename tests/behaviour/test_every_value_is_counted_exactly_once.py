@@ -17,11 +17,12 @@ from opentelemetry.sdk.metrics.export import (
 )
 from opentelemetry.sdk.resources import Resource
 
+from latspan import Kind, Snapshot, read_snapshots
 from latspan._clock import SystemClock
 from latspan._export import HistogramLogs, OtlpMetrics, PeriodicExport
-from latspan._metrics import MetricValue
-from latspan._recording import Recorder, RequestRecord, Snapshot, read_snapshots
-from latspan._segments import Kind, Outcome, Segment
+from latspan._recording import Recorder
+from latspan.integrations import Outcome
+from latspan.testing import MetricValue, RequestRecord, Segment
 
 WRITERS = 16
 SECONDS = 10.0

@@ -18,12 +18,10 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
 import latspan
-from latspan._instrument import open_call
+from latspan import read_snapshots
 from latspan._instrument._hooks import open_exchange
 from latspan._operations import ModelCall
-from latspan._recording import read_snapshots
-from latspan._segments import Outcome
-from latspan._wire.openai_chat import OPENAI_CHAT
+from latspan.integrations import OPENAI_CHAT, Outcome, open_call
 from latspan_asgi import LatspanMiddleware as AsgiMiddleware
 from latspan_wsgi import LatspanMiddleware as WsgiMiddleware
 from support.receivers import Receiver, receiving

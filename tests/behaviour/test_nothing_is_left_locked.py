@@ -8,8 +8,10 @@ import sys
 FORK = """
 import os, threading
 from latspan._clock import SystemClock
-from latspan._recording import Recorder, RequestRecord
-from latspan._segments import Kind, Outcome
+from latspan._recording import Recorder
+from latspan.testing import RequestRecord
+from latspan import Kind
+from latspan.integrations import Outcome
 
 recorder = Recorder(SystemClock())
 record = RequestRecord(
@@ -65,8 +67,9 @@ INTERRUPTED = """
 import os, signal, sys, tempfile, threading
 import latspan
 from latspan import _runtime
-from latspan._recording import RequestRecord
-from latspan._segments import Kind, Outcome
+from latspan.testing import RequestRecord
+from latspan import Kind
+from latspan.integrations import Outcome
 
 latspan.configure(export_enabled=False, histogram_log_dir=tempfile.mkdtemp())
 with latspan.request("answer"):

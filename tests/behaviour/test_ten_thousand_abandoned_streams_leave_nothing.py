@@ -20,8 +20,8 @@ from tests.clients.conftest import MESSAGES, Driver, Leave, openai
 from latspan import _runtime
 from latspan._recording import Recorder
 from latspan._runtime import Runtime
-from latspan._segments import Outcome
 from latspan._spans import ApiSink
+from latspan.integrations import Outcome
 from latspan.testing import Script, ScriptedServer
 
 # Fixtures are found by their names in the module.

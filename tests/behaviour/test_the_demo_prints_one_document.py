@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+from latspan import Source
 from latspan._metrics import LATENCY_METRICS
-from latspan._segments import Outcome, Source
+from latspan.integrations import Outcome
 
 REQUESTS = 8
 

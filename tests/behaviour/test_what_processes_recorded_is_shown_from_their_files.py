@@ -7,11 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-from latspan._recording import Recorder, RequestRecord, write_interval
-from latspan._segments import Kind, Outcome, Segment, Source
+from latspan import Kind, Source, write_interval
+from latspan._recording import Recorder
 from latspan._units import NS_PER_MS, NS_PER_S
 from latspan.histogram import HistogramLogWriter
-from latspan.testing import ManualClock
+from latspan.integrations import Outcome
+from latspan.testing import ManualClock, RequestRecord, Segment
 
 INTERVALS = 3
 REQUESTS = 20

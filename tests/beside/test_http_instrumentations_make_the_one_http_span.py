@@ -10,7 +10,8 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from latspan._segments import Kind, Outcome
+from latspan import Kind
+from latspan.integrations import Outcome
 from latspan.testing import Captured, Script, spans_as_dict
 from tests.clients.conftest import LIBRARY, MESSAGES, Driver, http
 from tests.support.traces import OUTCOME

@@ -16,7 +16,8 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 import latspan
-from latspan._segments import Kind, Outcome
+from latspan import Kind
+from latspan.integrations import Outcome
 from latspan.testing import Captured, Script, spans_as_dict
 from tests.clients.conftest import Driver, Leave
 from tests.support.traces import OUTCOME

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from latspan._segments import Outcome
+from latspan.integrations import Outcome
 from latspan.testing import capture
 from tests.clients.contract import conftest
 from tests.clients.contract.clients import CLIENTS, Client

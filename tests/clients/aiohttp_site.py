@@ -12,8 +12,7 @@ from typing import Any, Final
 
 import pytest
 
-from latspan._recording import RequestRecord
-from latspan.testing import Captured, ManualClock, capture
+from latspan.testing import Captured, ManualClock, RequestRecord, capture
 from tests.support.tls import server_context, trusting_context
 
 # The types of one version are not those of another, and an environment may have none.

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from latspan._segments import Outcome
+from latspan.integrations import Outcome
 from latspan.testing import Captured
 from tests.clients.conftest import Driver, with_every_sdk
 

@@ -18,7 +18,7 @@ from pydantic import BaseModel
 
 import latspan
 from latspan import semconv
-from latspan._segments import Outcome
+from latspan.integrations import Outcome
 from latspan.testing import Captured
 from tests.clients.conftest import MESSAGES, Driver
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from latspan._segments import Kind, Outcome
+from latspan import Kind
+from latspan.integrations import Outcome
 from latspan.testing import Captured
 from tests.clients.conftest import Driver
 from tests.clients.test_a_stream_is_recognised_by_its_content import ASKS, NAMED

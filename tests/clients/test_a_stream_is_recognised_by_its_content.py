@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from latspan._segments import Kind, Outcome
+from latspan import Kind
 from latspan._units import NS_PER_MS as MS
+from latspan.integrations import Outcome
 from latspan.testing import Captured
 from tests.clients.conftest import MESSAGES, Driver
 

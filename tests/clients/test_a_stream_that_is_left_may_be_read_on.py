@@ -14,9 +14,8 @@ import pytest
 import latspan
 from latspan import _runtime
 from latspan._operations import ModelCall, end_left_calls
-from latspan._recording import RequestRecord
-from latspan._segments import Outcome
-from latspan.testing import Captured, Script
+from latspan.integrations import Outcome
+from latspan.testing import Captured, RequestRecord, Script
 from tests.clients.conftest import LIBRARY, Driver, Leave, with_every_sdk
 
 MS = 1_000_000

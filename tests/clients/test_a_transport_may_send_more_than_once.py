@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 import latspan
-from latspan._recording import RequestRecord
-from latspan._segments import Kind, Outcome
-from latspan.testing import Captured, Script
+from latspan import Kind
+from latspan.integrations import Outcome
+from latspan.testing import Captured, RequestRecord, Script
 from tests.clients.conftest import OPENAI, Driver, openai
 from tests.clients.transports import built_on, step
 

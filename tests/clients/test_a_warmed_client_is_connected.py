@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 import latspan
-from latspan._instrument import WarmupResult
-from latspan._segments import Outcome
+from latspan import WarmupResult
 from latspan.errors import ConfigError, InstrumentationError
+from latspan.integrations import Outcome
 from latspan.testing import Captured, Script, ScriptedServer, capture
 from tests.clients.conftest import Driver, http, openai, with_every_sdk
 from tests.support.road import Conditions, road_to

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from latspan._segments import Kind, Outcome
+from latspan import Kind
+from latspan.integrations import Outcome
 from tests.clients.aiohttp_site import MS, World, aiohttp, chat_events, only, totals, web, world
 
 # aiohttp's own word for a response that nobody closed, said by its connection's finaliser.

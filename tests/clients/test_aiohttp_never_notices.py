@@ -12,7 +12,8 @@ from unittest.mock import Mock
 import pytest
 from opentelemetry import trace
 
-from latspan._segments import Kind, Outcome
+from latspan import Kind
+from latspan.integrations import Outcome
 from tests.clients.aiohttp_site import (
     MS,
     aiohttp,

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from latspan._segments import Kind, Outcome
+from latspan import Kind
+from latspan.integrations import Outcome
 from tests.clients.aiohttp_site import MS, World, aiohttp, chat_events, only, totals, web, world
 from tests.support.traces import OUTCOME, call, segment
 

@@ -8,11 +8,11 @@ from typing import Any, cast
 import pytest
 
 from latspan import _runtime
-from latspan._recording import Recorder, RequestRecord
+from latspan._recording import Recorder
 from latspan._runtime import Runtime
-from latspan._segments import Outcome
 from latspan._spans import NoSink
-from latspan.testing import Captured, Script
+from latspan.integrations import Outcome
+from latspan.testing import Captured, RequestRecord, Script
 from tests.clients.conftest import Driver, with_every_sdk
 
 SCRIPT = Script.chat(tokens=5, prefill_ms=60, gap_ms=10, flavor="plain")

@@ -15,8 +15,8 @@ from opentelemetry import context, trace
 from opentelemetry.trace import SpanContext, TraceFlags, TraceState
 
 import latspan
-from latspan._instrument import Instrumentor, Patches
-from latspan._segments import Kind, Outcome
+from latspan import Kind
+from latspan.integrations import Instrumentor, Outcome, Patches
 from latspan.testing import Captured, Script, ScriptedServer, capture
 from tests.clients.conftest import LIBRARY, MESSAGES, Driver, http, openai
 from tests.clients.contract.conftest import switched_off

@@ -12,9 +12,9 @@ import pytest
 from opentelemetry import context
 
 import latspan
-from latspan._recording import RequestRecord
-from latspan._segments import Kind, Outcome
-from latspan.testing import Captured, Script
+from latspan import Kind
+from latspan.integrations import Outcome
+from latspan.testing import Captured, RequestRecord, Script
 from tests.clients.conftest import ANTHROPIC, OPENAI, Driver
 from tests.clients.transports import built_on
 

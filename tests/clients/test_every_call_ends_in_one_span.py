@@ -17,11 +17,11 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 import latspan
 from latspan import _runtime
 from latspan._operations import abandon_open_calls, active_scope, end_left_calls
-from latspan._recording import Recorder, RequestRecord
+from latspan._recording import Recorder
 from latspan._runtime import Runtime
-from latspan._segments import Outcome
 from latspan._spans import ApiSink, NoSink
-from latspan.testing import Captured, Script
+from latspan.integrations import Outcome
+from latspan.testing import Captured, RequestRecord, Script
 from tests.clients.conftest import MESSAGES, Driver, Leave, with_every_sdk
 
 MS = 1_000_000

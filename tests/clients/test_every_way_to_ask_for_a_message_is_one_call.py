@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from latspan._segments import Kind, Outcome
+from latspan import Kind
+from latspan.integrations import Outcome
 from latspan.testing import Captured, Script, capture
 from tests.clients.conftest import ANTHROPIC, Driver, with_anthropic
 

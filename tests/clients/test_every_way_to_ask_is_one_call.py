@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from latspan._segments import Kind, Outcome
+from latspan import Kind
+from latspan.integrations import Outcome
 from latspan.testing import Captured, Script
 from tests.clients.conftest import MESSAGES, Driver
 

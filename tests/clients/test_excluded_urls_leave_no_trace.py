@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from latspan._segments import Kind
+from latspan import Kind
 from latspan.testing import Script, capture
 from tests.clients.conftest import Driver
 from tests.support.loopback import Loopback, whole

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 import latspan
-from latspan._segments import Kind, Outcome
+from latspan import Kind
+from latspan.integrations import Outcome
 from latspan.testing import Captured, Script
 from tests.clients.conftest import OPENAI, Driver, asked_for, with_every_sdk
 

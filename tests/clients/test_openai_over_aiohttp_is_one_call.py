@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 import latspan
-from latspan._recording import RequestRecord
-from latspan._segments import Kind, Outcome
+from latspan import Kind
+from latspan.integrations import Outcome
+from latspan.testing import RequestRecord
 from tests.clients.aiohttp_site import MS, World, chat_events, only, totals, web, world
 from tests.clients.conftest import LIBRARY, MESSAGES, openai
 

@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 
-from latspan._recording import RequestRecord
-from latspan._segments import Outcome
-from latspan.testing import Captured, capture
+from latspan.integrations import Outcome
+from latspan.testing import Captured, RequestRecord, capture
 from tests.support.loopback import Loopback, whole
 from tests.support.tls import CERTIFICATE, trusting_context
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from latspan._recording import RequestRecord
-from latspan._segments import Outcome, Source
-from latspan.testing import Captured
+from latspan import Source
+from latspan.integrations import Outcome
+from latspan.testing import Captured, RequestRecord
 from tests.clients.conftest import Driver, with_every_sdk
 
 MS = 1_000_000

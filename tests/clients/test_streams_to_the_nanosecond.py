@@ -7,12 +7,10 @@ from typing import Any, cast
 
 import pytest
 
-from latspan._metrics import MetricValue
-from latspan._recording import RequestRecord
-from latspan._segments import Kind, Outcome, Source
-from latspan._tokens import TokenSource
+from latspan import Kind, Source, TokenSource
 from latspan._units import BILLIONTHS
-from latspan.testing import Captured, Script
+from latspan.integrations import Outcome
+from latspan.testing import Captured, MetricValue, RequestRecord, Script
 from tests.clients.conftest import Driver
 
 MS = 1_000_000

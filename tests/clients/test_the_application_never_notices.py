@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 
 import latspan
-from latspan._instrument import open_call
+from latspan import Kind
 from latspan._operations import ModelCall
-from latspan._segments import Kind, Outcome
-from latspan._wire.openai_chat import OPENAI_CHAT
+from latspan.integrations import OPENAI_CHAT, Outcome, open_call
 from latspan.testing import Captured, Script
 from tests.clients.conftest import LIBRARY, Driver, with_every_sdk
 

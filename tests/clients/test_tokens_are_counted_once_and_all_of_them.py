@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from latspan._recording import RequestRecord
 from latspan._units import NS_PER_MS as MS
-from latspan.testing import Captured
+from latspan.testing import Captured, RequestRecord
 from tests.clients.conftest import Driver
 
 HEAD = {"id": "a", "created": 1, "model": "m", "object": "chat.completion.chunk"}

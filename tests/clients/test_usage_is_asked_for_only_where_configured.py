@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from latspan._tokens import TokenSource
+from latspan import TokenSource
 from latspan.testing import Captured, Script
 from tests.clients.conftest import Driver, asked_for, openai
 

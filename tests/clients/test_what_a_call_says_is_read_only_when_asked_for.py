@@ -11,14 +11,14 @@ import pytest
 from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
 
 import latspan
+from latspan import Source, TokenSource
 from latspan._operations import _open_calls, abandon_open_calls
-from latspan._recording import RequestRecord
 from latspan._sdk._worker import Worker
-from latspan._segments import Outcome, Source
 from latspan._spans import ApiSink
-from latspan._tokens import Estimator, TokenCounts, TokenSource
+from latspan._tokens import Estimator
 from latspan._wire import Content
-from latspan.testing import Captured, Script, capture
+from latspan.integrations import Outcome
+from latspan.testing import Captured, RequestRecord, Script, TokenCounts, capture
 from support.encodings import BYTES
 from tests.clients.conftest import MESSAGES, Driver, Leave, asked_for
 

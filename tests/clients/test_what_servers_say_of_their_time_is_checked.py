@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from latspan._segments import Outcome
+from latspan.integrations import Outcome
 from latspan.testing import Captured
 from support.reports import GATEWAYS, SERVERS, Said, name_of
 from tests.clients.conftest import Driver

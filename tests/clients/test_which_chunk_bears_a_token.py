@@ -10,8 +10,7 @@ import pytest
 
 from latspan._units import NS_PER_MS as MS
 from latspan._wire import ChunkKind
-from latspan._wire.anthropic_messages import ANTHROPIC_MESSAGES
-from latspan._wire.openai_responses import OPENAI_RESPONSES
+from latspan.integrations import ANTHROPIC_MESSAGES, OPENAI_RESPONSES
 from latspan.testing import Captured
 from tests.clients.conftest import MESSAGES, Driver
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import pytest
 
-from latspan._recording import Snapshot, read_snapshots
+from latspan import Snapshot, read_snapshots
 from latspan.histogram import read_log
 from latspan.testing import ScriptedServer
 from support.collector import CollectorAddresses, Written, calls_counted

@@ -7,10 +7,8 @@ from typing import Any
 
 import pytest
 
-from latspan import semconv
-from latspan._recording import RequestRecord
-from latspan._segments import Source
-from latspan.testing import LlamaServer, capture
+from latspan import Source, semconv
+from latspan.testing import LlamaServer, RequestRecord, capture
 from support.chats import ask, duration_ms, most_cut_ms, source_of
 from support.nginx import nginx_before
 from tests.conftest import Measured

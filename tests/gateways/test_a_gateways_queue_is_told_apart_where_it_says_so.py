@@ -8,8 +8,7 @@ from pathlib import Path
 from statistics import median
 from typing import Final
 
-from latspan._recording import RequestRecord
-from latspan.testing import LlamaServer, Script, ScriptedServer, capture
+from latspan.testing import LlamaServer, RequestRecord, Script, ScriptedServer, capture
 from support.chats import SLACK_MS, MonotonicClock, ask, duration_ms, most_cut_ms, source_of
 from support.haproxy import haproxy_before
 from support.stillness import when_still

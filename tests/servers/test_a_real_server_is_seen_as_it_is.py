@@ -20,9 +20,9 @@ from openai import AsyncOpenAI
 from opentelemetry import trace
 
 import latspan
-from latspan._recording import RequestRecord
-from latspan._segments import Kind, Outcome, Side, Source
-from latspan.testing import Captured, capture
+from latspan import Kind, Source
+from latspan.integrations import Outcome
+from latspan.testing import Captured, RequestRecord, Side, capture
 from latspan_asgi import LatspanMiddleware
 from tests.conftest import Measured
 from tests.support.stillness import when_still

@@ -20,12 +20,11 @@ from typing import Any
 import pytest
 
 import latspan
-from latspan import _runtime
+from latspan import Kind, Source, _runtime
 from latspan._operations import LocalScope
 from latspan._operations._contents import KEPT_ONE_BY_ONE
-from latspan._recording import RequestRecord
-from latspan._segments import Kind, Outcome, Segment, Side, Source
-from latspan.testing import Captured, ManualClock, capture
+from latspan.integrations import Outcome
+from latspan.testing import Captured, ManualClock, RequestRecord, Segment, Side, capture
 from tests.servers.conftest import MS, App, Server
 
 DEADLINE_S = 30.0

@@ -11,9 +11,9 @@ from opentelemetry.instrumentation.utils import suppress_http_instrumentation
 from opentelemetry.trace import SpanKind, StatusCode
 
 import latspan
-from latspan._recording import RequestRecord
-from latspan._segments import Kind, Outcome, Side
-from latspan.testing import ManualClock, capture
+from latspan import Kind
+from latspan.integrations import Outcome
+from latspan.testing import ManualClock, RequestRecord, Side, capture
 from latspan_asgi import LatspanMiddleware
 from tests.servers.conftest import ASKED, MS, App, Client, Server, answering
 from tests.support.traces import span
@@ -289,8 +289,7 @@ def test_when_nothing_is_configured_the_application_is_called_as_it_is() -> None
 
 def test_a_call_inside_is_beneath_it_and_of_its_route(server: Server) -> None:
     """Which the framework finds only when the request is on its way."""
-    from latspan._instrument import open_call
-    from latspan._wire.openai_chat import OPENAI_CHAT
+    from latspan.integrations import OPENAI_CHAT, open_call
 
     class Route:
         path = "/chat/{room}"

@@ -10,11 +10,10 @@ from typing import Any
 import pytest
 
 import latspan
-from latspan import _warn_once
-from latspan._recording import RequestRecord
-from latspan._segments import Kind, Outcome
+from latspan import Kind, _warn_once
 from latspan.errors import UnknownNameError
-from latspan.testing import Captured
+from latspan.integrations import Outcome
+from latspan.testing import Captured, RequestRecord
 from tests.servers.conftest import MS, App, Server, answering
 
 

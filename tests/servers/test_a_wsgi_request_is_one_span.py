@@ -17,9 +17,9 @@ from opentelemetry import context, trace
 from opentelemetry.trace import SpanKind, StatusCode
 
 import latspan
-from latspan._recording import RequestRecord
-from latspan._segments import Kind, Outcome, Side
-from latspan.testing import ManualClock, capture
+from latspan import Kind
+from latspan.integrations import Outcome
+from latspan.testing import ManualClock, RequestRecord, Side, capture
 from latspan_wsgi import LatspanMiddleware
 from tests.servers.conftest import MS, Server
 

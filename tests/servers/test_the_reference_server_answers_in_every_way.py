@@ -14,9 +14,9 @@ import httpx2
 import pytest
 
 import latspan
-from latspan._recording import RequestRecord
-from latspan._segments import Kind, Outcome, Side
-from latspan.testing import Captured, LlamaServer, capture
+from latspan import Kind
+from latspan.integrations import Outcome
+from latspan.testing import Captured, LlamaServer, RequestRecord, Side, capture
 from support.daemons import listens, running
 from support.otlp import free_port
 from support.receivers import receiving

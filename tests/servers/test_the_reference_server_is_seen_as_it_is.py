@@ -13,9 +13,9 @@ import pytest
 from openai import AsyncOpenAI
 
 import latspan
-from latspan._recording import RequestRecord
-from latspan._segments import Kind, Outcome, Source
-from latspan.testing import LlamaServer, capture
+from latspan import Kind, Source
+from latspan.integrations import Outcome
+from latspan.testing import LlamaServer, RequestRecord, capture
 from tests.conftest import Measured
 from tests.support.programs import PROGRAMS
 from tests.support.stillness import when_still

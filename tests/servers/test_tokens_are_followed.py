@@ -12,11 +12,10 @@ from typing import Any
 import pytest
 
 import latspan
-from latspan import _runtime, semconv
+from latspan import Kind, _runtime, semconv
 from latspan._evidence.gen_ai_latency import read_span
-from latspan._recording import RequestRecord
-from latspan._segments import Kind, Outcome, Segment, Side
-from latspan.testing import Captured, ManualClock
+from latspan.integrations import Outcome
+from latspan.testing import Captured, ManualClock, RequestRecord, Segment, Side
 from tests.servers.conftest import MS, App, Client, Server, answering
 
 EVENTS = (b"content-type", b"text/event-stream")

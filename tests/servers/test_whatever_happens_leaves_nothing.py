@@ -13,8 +13,9 @@ import pytest
 from opentelemetry import trace
 
 import latspan
-from latspan._operations import Handoff, LocalScope, active_scope
-from latspan._segments import Kind, Outcome
+from latspan import Handoff, Kind
+from latspan._operations import LocalScope, active_scope
+from latspan.integrations import Outcome
 from tests.servers.conftest import MS, App, Client, Server, answering
 
 REQUESTS = 200

@@ -11,7 +11,7 @@ from typing import Any, Final
 import openai
 
 from latspan._clock import SystemClock
-from latspan._recording import RequestRecord
+from latspan.testing import RequestRecord
 
 __all__ = [
     "SLACK_MS",

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from latspan._recording import RequestRecord
-from latspan._segments import Kind, Outcome, Segment
+from latspan import Kind
+from latspan.integrations import Outcome
+from latspan.testing import RequestRecord, Segment
 
 __all__ = ["RECORD"]
 

@@ -19,7 +19,7 @@ import pytest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 import latspan
-from latspan._recording import RequestRecord
+from latspan.testing import RequestRecord
 from support.caddy import caddy_before
 from support.chats import SLACK_MS, ask, duration_ms, most_cut_ms, source_of
 from support.daemons import program

@@ -11,9 +11,9 @@ import random
 import sys
 
 import latspan
-from latspan import _runtime
-from latspan._recording import RequestRecord
-from latspan._segments import Kind, Outcome, Segment
+from latspan import Kind, _runtime
+from latspan.integrations import Outcome
+from latspan.testing import RequestRecord, Segment
 
 WORKERS = 4
 RECORDS = 2_000

@@ -11,8 +11,8 @@ from typing import Any
 import openai
 
 import latspan
-from latspan._recording import RequestRecord, Snapshot
-from latspan._segments import Kind
+from latspan import Kind, Snapshot
+from latspan.testing import RequestRecord
 
 MODEL = "small"
 PLAIN_CHATS = 16

@@ -20,7 +20,7 @@ import openai
 import traffic
 
 import latspan
-from latspan._recording import Distribution, Snapshot
+from latspan import Distribution, Snapshot
 from latspan.errors import NotEnoughValuesError
 
 WORK_S = 0.02

@@ -19,9 +19,9 @@ import wrapt
 import latspan
 import latspan_httpx
 from latspan._clock import SystemClock
-from latspan._recording import Recorder, RequestRecord
-from latspan._segments import Outcome
-from latspan.testing import capture
+from latspan._recording import Recorder
+from latspan.integrations import Outcome
+from latspan.testing import RequestRecord, capture
 from tests.clients.conftest import asked_for
 from tests.clients.contract.clients import Client, settled
 from tests.clients.contract.conftest import (

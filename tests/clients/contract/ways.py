@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import pytest
 
-from latspan._segments import Outcome
+from latspan.integrations import Outcome
 from tests.clients.contract.clients import Client, settled
 from tests.clients.contract.conftest import Here, Program, Runs, answer_of, run, without_places
 

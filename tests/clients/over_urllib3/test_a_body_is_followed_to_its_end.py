@@ -11,10 +11,10 @@ import pytest
 import requests
 import urllib3
 
+from latspan import Kind
 from latspan._operations import abandon_open_calls
-from latspan._recording import RequestRecord
-from latspan._segments import Kind, Outcome
-from latspan.testing import Captured, ManualClock, Script
+from latspan.integrations import Outcome
+from latspan.testing import Captured, ManualClock, RequestRecord, Script
 from tests.clients.over_urllib3.scripted import MS, URL, manager_over, network_of, session_over
 
 BODY = {"model": "m", "stream": True, "messages": [{"role": "user", "content": "hello"}]}

@@ -16,9 +16,9 @@ from requests.adapters import HTTPAdapter
 from urllib3.connection import HTTPConnection
 from urllib3.connectionpool import HTTPConnectionPool
 
-from latspan._recording import RequestRecord
-from latspan._segments import Kind, Outcome
-from latspan.testing import Captured, ManualClock
+from latspan import Kind
+from latspan.integrations import Outcome
+from latspan.testing import Captured, ManualClock, RequestRecord
 from tests.support.loopback import Ending, Loopback, Visit, chunked, whole
 from tests.support.tls import CERTIFICATE
 from tests.support.traces import OUTCOME, segment, span

@@ -14,7 +14,7 @@ from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExport
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 
-from latspan._segments import Outcome
+from latspan.integrations import Outcome
 from latspan.testing import Captured, capture
 from latspan_requests import RequestsInstrumentor, URLLib3Instrumentor
 from tests.support.loopback import Loopback, Reply, chunked, whole

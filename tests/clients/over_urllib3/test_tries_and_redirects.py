@@ -11,11 +11,9 @@ import urllib3
 from urllib3.exceptions import EmptyPoolError, MaxRetryError
 from urllib3.util.retry import Retry
 
-from latspan._instrument import open_call
-from latspan._recording import RequestRecord
-from latspan._segments import Kind, Outcome
-from latspan._wire.openai_chat import OPENAI_CHAT
-from latspan.testing import Captured, ManualClock, Script
+from latspan import Kind
+from latspan.integrations import OPENAI_CHAT, Outcome, open_call
+from latspan.testing import Captured, ManualClock, RequestRecord, Script
 from latspan.testing._network import Network
 from tests.clients.over_urllib3.scripted import MS, URL, manager_over, network_of, session_over
 from tests.support.loopback import Loopback, whole

@@ -13,9 +13,8 @@ import pytest
 from opentelemetry.sdk.trace import ReadableSpan
 
 from latspan._clock import SystemClock
-from latspan._recording import RequestRecord
-from latspan._segments import Outcome
-from latspan.testing import ScriptedServer, ServedRequest, capture
+from latspan.integrations import Outcome
+from latspan.testing import RequestRecord, ScriptedServer, ServedRequest, capture
 from tests.clients.truth.programs import Program, Setting
 from tests.clients.truth.situations import Situation
 from tests.support.road import road_to

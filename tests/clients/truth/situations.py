@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import pytest
 
-from latspan._segments import Outcome
+from latspan.integrations import Outcome
 from latspan.testing import Ending, PayloadPart, Script, Step
 from tests.support.road import Conditions
 

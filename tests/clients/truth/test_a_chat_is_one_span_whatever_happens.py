@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from latspan._recording import RequestRecord
-from latspan._segments import Kind, Outcome
-from latspan.testing import ServedRequest
+from latspan import Kind
+from latspan.integrations import Outcome
+from latspan.testing import RequestRecord, ServedRequest
 from tests.clients.truth.programs import Program, with_every_program
 from tests.clients.truth.site import Site, Visit
 from tests.clients.truth.situations import Situation, in_every_situation

@@ -9,9 +9,8 @@ from typing import Any, Final
 
 import pytest
 
-from latspan._recording import RequestRecord
-from latspan._segments import Kind, Source
-from latspan.testing import Script, ServedRequest, ServerFlavor
+from latspan import Kind, Source
+from latspan.testing import RequestRecord, Script, ServedRequest, ServerFlavor
 from tests.clients.truth.programs import Program, with_every_program
 from tests.clients.truth.site import Site
 from tests.clients.truth.situations import Situation

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import pytest
 
 import latspan.cli
-from latspan._version import __version__
+from latspan import __version__
 from latspan.cli import main
 from latspan.cli._command import Command
 from latspan.errors import ConfigError, LatspanError

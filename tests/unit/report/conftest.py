@@ -7,12 +7,12 @@ from itertools import accumulate
 
 import pytest
 
-from latspan._metrics import MetricValue, buffer_needed, fluidity, stall_ratio, tokens_before
-from latspan._recording import Recorder, RequestRecord, Snapshot
-from latspan._segments import Kind, Outcome, Segment, Source
-from latspan._tokens import TokenCounts, TokenSource
+from latspan import Kind, Snapshot, Source, TokenSource
+from latspan._metrics import buffer_needed, fluidity, stall_ratio, tokens_before
+from latspan._recording import Recorder
 from latspan._units import NS_PER_MS
-from latspan.testing import ManualClock
+from latspan.integrations import Outcome
+from latspan.testing import ManualClock, MetricValue, RequestRecord, Segment, TokenCounts
 
 Parts = Iterable[tuple[str, float, Source]]
 

@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterable
 
 import pytest
 
-from latspan._recording import RequestRecord, Snapshot
-from latspan._segments import Kind, Outcome, Source
+from latspan import Kind, Snapshot, Source
+from latspan.integrations import Outcome
 from latspan.report import DEMO_SCHEMA, demo_document
+from latspan.testing import RequestRecord
 
 TakeSnapshot = Callable[[Iterable[RequestRecord]], Snapshot]
 

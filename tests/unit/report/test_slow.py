@@ -6,9 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
-from latspan._recording import RequestRecord
-from latspan._segments import Kind, Outcome, Source
+from latspan import Kind, Source
+from latspan.integrations import Outcome
 from latspan.report._slow import calls_of, median_of, sentence, slowest_of, slowest_tenth
+from latspan.testing import RequestRecord
 
 MakeCall = Callable[..., RequestRecord]
 

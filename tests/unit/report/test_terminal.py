@@ -12,18 +12,18 @@ import pytest
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from latspan._metrics import Expectations
-from latspan._recording import RequestRecord, Snapshot
-from latspan._segments import Kind, Outcome, Segment, Source
-from latspan._tokens import TokenCounts, TokenSource
+from latspan import Kind, Snapshot, Source, TokenSource
+from latspan.integrations import Outcome
 from latspan.report import (
     CallsReport,
+    Expectations,
     MetricsTable,
     SegmentsTable,
     SmoothnessTable,
     TokensTable,
     Waterfall,
 )
+from latspan.testing import RequestRecord, Segment, TokenCounts
 
 GOLDEN = Path(__file__).parent / "golden"
 
