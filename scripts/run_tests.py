@@ -7,9 +7,9 @@ Run suites of tests in several environments, several at a time, and print their 
 
 A suite is what one pytest process runs: some folders, with the interpreter of one environment.
 ``FOLDER%2`` deals the test files of a folder out to two suites. At most N suites run at once, in
-the order given, so name the longest first. N is two more than the number of processors if it is
-not given, because many tests wait for a server or a time limit. A line is printed when a suite starts, and its output
-when it ends, so suites do not interleave.
+the order given, so name the longest first. The default of N is two more than the number of
+processors, because many tests wait for a server or a time limit. A line is printed when a suite
+starts, and its output when it ends, so suites do not interleave.
 
 Tests that measure milliseconds need the machine to themselves. With ``--alone`` the suites run
 without them, and each environment runs them at the end, one suite after the other. The variable

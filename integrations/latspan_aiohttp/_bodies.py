@@ -12,7 +12,7 @@ from aiohttp import ClientResponse, StreamReader, client
 
 from latspan._instrument import BodyTracker, Exchange, Patches, body_tracker, handle_internal_errors
 
-__all__ = ["follow_content", "followed", "patch_bodies"]
+__all__ = ["followed", "patch_bodies", "track_content"]
 
 followed: Final[dict[int, tuple[BodyTracker, weakref.ref[ClientResponse]]]] = {}
 """
@@ -56,7 +56,7 @@ def patch_bodies(patches: Patches) -> None:
         patches.replace(cls, "__aenter__", _entering_of)
 
 
-def follow_content(response: ClientResponse, exchange: Exchange) -> None:
+def track_content(response: ClientResponse, exchange: Exchange) -> None:
     """
     Track the reads of the body of ``response``.
 

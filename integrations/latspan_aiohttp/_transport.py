@@ -22,7 +22,7 @@ from latspan._instrument import (
 from latspan._segments import SegmentName
 from latspan_aiohttp import _attempt
 from latspan_aiohttp._attempt import Try
-from latspan_aiohttp._bodies import follow_content
+from latspan_aiohttp._bodies import track_content
 
 __all__ = ["patch_transport"]
 
@@ -285,5 +285,5 @@ async def _start(wrapped: Wrapped, instance: Any, args: Positional, kwargs: Name
             request_body=exchange.sent.body,
             decoded=instance._session is None or instance._session.auto_decompress,
         )
-        follow_content(instance, exchange)
+        track_content(instance, exchange)
     return started

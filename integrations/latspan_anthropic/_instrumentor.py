@@ -36,9 +36,9 @@ class AnthropicInstrumentor(Instrumentor):
 
         from latspan_anthropic import _messages
 
-        answers = MethodWrappers(streams=(Stream, AsyncStream))
-        patches.wrap_innermost(SyncAPIClient, "request", _messages.request(answers))
-        patches.wrap_innermost(AsyncAPIClient, "request", _messages.async_request(answers))
+        wrappers = MethodWrappers(streams=(Stream, AsyncStream))
+        patches.wrap_innermost(SyncAPIClient, "request", _messages.request(wrappers))
+        patches.wrap_innermost(AsyncAPIClient, "request", _messages.async_request(wrappers))
         patch_request_builder(patches, BaseClient)
         patch_stream_classes(patches, Stream, AsyncStream)
         for prefix in ("", "Beta"):

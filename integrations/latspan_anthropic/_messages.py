@@ -30,7 +30,7 @@ _PATH: Final = "/v1/messages"
 _BY_POSITION: Final = ("cast_to", "options")
 """The arguments of a client's ``request`` that the client's other methods pass by position."""
 
-_SAID_BY: Final = {
+_REQUEST_ATTRIBUTES: Final = {
     "max_tokens": semconv.GEN_AI_REQUEST_MAX_TOKENS,
     "temperature": semconv.GEN_AI_REQUEST_TEMPERATURE,
     "top_p": semconv.GEN_AI_REQUEST_TOP_P,
@@ -41,14 +41,14 @@ _PROVIDERS: Final = {"Bedrock": "aws.bedrock", "Vertex": "gcp.vertex_ai"}
 """Names of the providers, by a word in the name of the client's class."""
 
 
-def request(answers: MethodWrappers) -> Callable[..., Any]:
+def request(wrappers: MethodWrappers) -> Callable[..., Any]:
     """Return the replacement for ``SyncAPIClient.request``."""
-    return _unseen(answers.wrapper(open_messages), hide_current_span)
+    return _unseen(wrappers.wrapper(open_messages), hide_current_span)
 
 
-def async_request(answers: MethodWrappers) -> Callable[..., Any]:
+def async_request(wrappers: MethodWrappers) -> Callable[..., Any]:
     """Return the replacement for ``AsyncAPIClient.request``."""
-    return _unseen(answers.async_wrapper(open_messages), hide_current_span_async)
+    return _unseen(wrappers.async_wrapper(open_messages), hide_current_span_async)
 
 
 def _unseen(
@@ -93,7 +93,9 @@ def open_messages(client: Any, kwargs: Mapping[str, Any]) -> Call | None:
 def _attributes(body: Mapping[str, Any]) -> dict[str, Any]:
     # An argument that the caller omitted is a sentinel of the SDK, or absent.
     attributes: dict[str, Any] = {
-        key: body[name] for name, key in _SAID_BY.items() if isinstance(body.get(name), int | float)
+        key: body[name]
+        for name, key in _REQUEST_ATTRIBUTES.items()
+        if isinstance(body.get(name), int | float)
     }
     stops = body.get("stop_sequences")
     if isinstance(stops, list | tuple):

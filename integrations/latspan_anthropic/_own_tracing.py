@@ -27,8 +27,8 @@ def records_spans(client: Any) -> bool:
     tracer = _tracer_of(client)
     if tracer is None or isinstance(tracer, trace.NoOpTracer):
         return False
-    nobody = isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
-    return not (nobody and isinstance(tracer, trace.ProxyTracer))
+    is_unset = isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
+    return not (is_unset and isinstance(tracer, trace.ProxyTracer))
 
 
 def _propagation_of(client: Any) -> bool | None:

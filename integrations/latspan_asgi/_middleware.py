@@ -78,14 +78,14 @@ class LatspanMiddleware:
         scope[_SEEN] = True
         answer = TrackedResponse(served, send, self._timings, hold_headers=self._hold_headers)
 
-        async def receive_and_hear() -> Message:
+        async def tracked_receive() -> Message:
             message = await receive()
             if message["type"] == "http.disconnect":
                 answer.gone = True
             return message
 
         try:
-            await self.app(scope, receive_and_hear, answer.send)
+            await self.app(scope, tracked_receive, answer.send)
             # If the application did not finish the response, the server must detect that, so held
             # headers are sent and the rest is left as it is.
             await answer.let_go()

@@ -67,7 +67,7 @@ class TrackedResponse:
         """Send the response headers if they were held."""
         head, self._head = self._head, None
         if head is not None:
-            await self._hand_over(self._told(head))
+            await self._hand_over(self._with_timings(head))
 
     async def _send_head(self, message: Message) -> None:
         # A second `http.response.start` is passed on, so that the server raises the error.
@@ -89,7 +89,7 @@ class TrackedResponse:
             self._streams = events and coding == "identity"
             self._head = message
         else:
-            await self._hand_over(self._told(message))
+            await self._hand_over(self._with_timings(message))
 
     async def _send_part(self, message: Message) -> None:
         body, is_last = message.get("body", b""), not message.get("more_body", False)
@@ -121,7 +121,7 @@ class TrackedResponse:
         timings = self._timings.of_answer(self._served) if self._end.endswith(_EVENT_ENDS) else ""
         return f": {ServerTimingHeader.header} {timings}\n\n".encode() if timings else b""
 
-    def _told(self, head: Message) -> Message:
+    def _with_timings(self, head: Message) -> Message:
         """Return the head with a ``Server-Timing`` header added, if there are times to report."""
         timings = self._timings.of_answer(self._served)
         if not timings:

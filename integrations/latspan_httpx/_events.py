@@ -66,11 +66,11 @@ class Listener:
         self._tunnelling = False
         self._failure: BaseException | None = None
 
-    async def ahear(self, name: str, info: Any) -> None:
+    async def on_event_async(self, name: str, info: Any) -> None:
         """Do the same as :meth:`hear` for an asynchronous transport."""
-        self.hear(name, info)
+        self.on_event(name, info)
 
-    def hear(self, name: str, info: Any) -> None:
+    def on_event(self, name: str, info: Any) -> None:
         """
         Record an event with the present time.
 

@@ -152,10 +152,12 @@ class Send:
         self._extensions = request.extensions
         self._listener = listener = Listener(exchange.send_begins(), exchange.call.now, exchange)
         also = self._extensions.get("trace")
-        hear: Callable[[str, Any], object] = listener.ahear if asynchronous else listener.hear
+        on_event: Callable[[str, Any], object] = (
+            listener.on_event_async if asynchronous else listener.on_event
+        )
         if also is not None:
-            hear = (_ahearing if asynchronous else _hearing)(listener.hear, also)
-        request.extensions = {**self._extensions, "trace": hear}
+            on_event = (_chained_async if asynchronous else _chained)(listener.on_event, also)
+        request.extensions = {**self._extensions, "trace": on_event}
 
     def silence(self) -> None:
         """Stop receiving events; later ones go only to the application's own callback."""
@@ -176,22 +178,22 @@ class Send:
             self._exchange.send_failed(error, self._listener.attempt)
 
 
-def _hearing(
+def _chained(
     first: Callable[[str, Any], object], then: Callable[[str, Any], object]
 ) -> Callable[[str, Any], object]:
-    def hear(name: str, info: Any) -> object:
+    def on_event(name: str, info: Any) -> object:
         first(name, info)
         # httpcore checks the return value of the application's callback, so it is passed on.
         return then(name, info)
 
-    return hear
+    return on_event
 
 
-def _ahearing(
+def _chained_async(
     first: Callable[[str, Any], object], then: Callable[[str, Any], Awaitable[object]]
 ) -> Callable[[str, Any], Awaitable[None]]:
-    async def hear(name: str, info: Any) -> None:
+    async def on_event(name: str, info: Any) -> None:
         first(name, info)
         await then(name, info)
 
-    return hear
+    return on_event

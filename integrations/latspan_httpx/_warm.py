@@ -63,7 +63,7 @@ class _ClientWarmer(_Requests):
 
     def open(self, attempt: Attempt, now: Callable[[], int]) -> Any:
         """Send a request, and return the response unread."""
-        request = self.build(extensions={"trace": Listener(attempt, now).hear})
+        request = self.build(extensions={"trace": Listener(attempt, now).on_event})
         return self.transport.handle_request(request)
 
     def release(self, answer: Any) -> bool:
@@ -80,7 +80,7 @@ class _AsyncClientWarmer(_Requests):
 
     async def open(self, attempt: Attempt, now: Callable[[], int]) -> Any:
         """Send a request, and return the response unread."""
-        request = self.build(extensions={"trace": Listener(attempt, now).ahear})
+        request = self.build(extensions={"trace": Listener(attempt, now).on_event_async})
         return await self.transport.handle_async_request(request)
 
     async def release(self, answer: Any) -> bool:

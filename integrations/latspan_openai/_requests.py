@@ -27,14 +27,16 @@ _BY_PATH: Final = {
 }
 
 
-def request(answers: MethodWrappers) -> Callable[..., Any]:
+def request(wrappers: MethodWrappers) -> Callable[..., Any]:
     """Return the replacement for ``SyncAPIClient.request``."""
-    return unless_inside(with_names(answers.wrapper(_open, _asking), *_BY_POSITION))
+    return unless_inside(with_names(wrappers.wrapper(_open, _with_usage_requested), *_BY_POSITION))
 
 
-def async_request(answers: MethodWrappers) -> Callable[..., Any]:
+def async_request(wrappers: MethodWrappers) -> Callable[..., Any]:
     """Return the replacement for ``AsyncAPIClient.request``."""
-    return unless_inside(with_names(answers.async_wrapper(_open, _asking), *_BY_POSITION))
+    return unless_inside(
+        with_names(wrappers.async_wrapper(_open, _with_usage_requested), *_BY_POSITION)
+    )
 
 
 def _open(client: Any, kwargs: Mapping[str, Any]) -> Call | None:
@@ -42,7 +44,7 @@ def _open(client: Any, kwargs: Mapping[str, Any]) -> Call | None:
     return None if endpoint is None else endpoint.open_for(client, _request_of(kwargs))
 
 
-def _asking(kwargs: dict[str, Any]) -> dict[str, Any]:
+def _with_usage_requested(kwargs: dict[str, Any]) -> dict[str, Any]:
     """Return the arguments of a request, with token counts requested for its stream."""
     endpoint = _endpoint_of(kwargs)
     if endpoint is None or endpoint.rewrite_request is None:

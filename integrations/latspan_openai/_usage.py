@@ -24,12 +24,12 @@ def with_usage(kwargs: dict[str, Any]) -> dict[str, Any]:
     Args:
         kwargs: The arguments of the SDK's method.
     """
-    if not kwargs.get("stream") or not requests_usage() or _says_options(kwargs):
+    if not kwargs.get("stream") or not requests_usage() or _sets_stream_options(kwargs):
         return kwargs
     return {**kwargs, "stream_options": {"include_usage": True}}
 
 
-def _says_options(kwargs: Mapping[str, Any]) -> bool:
+def _sets_stream_options(kwargs: Mapping[str, Any]) -> bool:
     body: object = kwargs.get("extra_body")
     if isinstance(body, Mapping) and "stream_options" in cast("Mapping[str, Any]", body):
         return True

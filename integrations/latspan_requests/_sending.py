@@ -124,14 +124,14 @@ class UrlopenCall:
                 and url == answer.headers.get("location")
             )
             if redirected:
-                self._follow(answer, method, url, body)
+                self._track(answer, method, url, body)
             else:
                 self.exchange.try_again()
             self._begin_try()
             return redirected
         return False
 
-    def _follow(self, answer: Any, method: object, url: object, body: object) -> None:
+    def _track(self, answer: Any, method: object, url: object, body: object) -> None:
         # urllib3 has read the rest of the body and discarded it.
         self._hand_over(answer, at_end=True)
         self._leave_exchange()

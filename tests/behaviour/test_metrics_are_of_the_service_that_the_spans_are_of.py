@@ -11,7 +11,7 @@ from opentelemetry.sdk.trace import TracerProvider
 
 import latspan
 from latspan._export import resource_of
-from latspan._export._resource import resource_beside
+from latspan._export._resource import application_resource
 from support.receivers import receiving
 
 SHOP = Resource({"service.name": "shop", "team": "search"})
@@ -76,7 +76,7 @@ def test_a_forked_child_has_its_own_instance_id(is_child: bool, instance: str) -
     provider = TracerProvider(resource=theirs, shutdown_on_exit=False)
     own = Resource({"service.name": "x", "service.instance.id": "ours", "process.pid": 5})
 
-    said = resource_beside(provider, own, is_child=is_child).attributes
+    said = application_resource(provider, own, is_child=is_child).attributes
 
     assert said["service.name"] == "shop"
     assert (said["service.instance.id"], said["process.pid"]) == (instance, 5)
@@ -84,4 +84,4 @@ def test_a_forked_child_has_its_own_instance_id(is_child: bool, instance: str) -
 
 def test_a_provider_without_a_resource_is_ignored() -> None:
     """Metrics then have latspan's own resource."""
-    assert resource_beside(object(), SHOP, is_child=False) is SHOP
+    assert application_resource(object(), SHOP, is_child=False) is SHOP

@@ -288,10 +288,10 @@ def test_integrations_and_conflicts_are_reported(tmp_path: Path) -> None:
             PYTHONPATH=path,
         )
 
-    standings = {each["name"]: each["standing"] for each in found["integrations"]}
+    statuses = {each["name"]: each["status"] for each in found["integrations"]}
     assert code == 1
-    assert standings["latspan_openai"] == "unsupported"
-    assert standings["latspan_httpx"] == "disabled"
+    assert statuses["latspan_openai"] == "unsupported"
+    assert statuses["latspan_httpx"] == "disabled"
     (conflict,) = [each for each in found["conflicts"] if each["name"] == "openai"]
     assert "more-of-openai" in conflict["packages"]
 

@@ -104,9 +104,9 @@ def test_served_requests_can_be_read_without_waiting() -> None:
         client.chat.completions.create(model="m", messages=HELLO, stream=True) as stream,
     ):
         next(stream)
-        (served,) = server.served_requests(settle_s=0)
+        (served,) = server.served_requests(timeout_s=0)
         with pytest.raises(TimeoutError, match="in flight"):
-            server.served_requests(settle_s=0.01)
+            server.served_requests(timeout_s=0.01)
 
     assert len(served.token_ns) == 1
     assert served.end_ns is None

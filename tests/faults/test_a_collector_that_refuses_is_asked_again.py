@@ -148,7 +148,7 @@ def test_what_it_refuses_for_good_is_counted(model: ScriptedServer, protocol: Pr
 
     refused = sum(count for _, taken, count in collector.asked if not taken)
     assert refused > CALLS
-    assert dropped_spans(collector.taken.all_metrics) == {"not_taken": refused}
+    assert dropped_spans(collector.taken.all_metrics) == {"refused": refused}
     assert len(arrived(collector)) == len(report["ended"]) - refused
     assert set(arrived(collector)) < set(report["ended"])
     assert calls_counted(collector.taken.all_metrics) == unharmed.calls

@@ -40,7 +40,7 @@ _HTTP_STATUSES: Final = range(100, 600)
 
 _delivering = threading.local()
 
-_HEARD: Final = logging.ERROR
+_MIN_LEVEL: Final = logging.ERROR
 
 _silenced: Final[set[str]] = set()
 """Loggers that the application switched off and latspan uses all the same."""
@@ -66,7 +66,7 @@ class Delivery:
         self.http_status: int | None = None
         """Last HTTP status of a failure, if the exporter logged one."""
 
-    def hear(self, record: logging.LogRecord) -> None:
+    def handle(self, record: logging.LogRecord) -> None:
         """Record the failure and the status codes in a log record of the exporter."""
         if record.levelno >= logging.WARNING:
             ExportErrors.failed(self.signal, record.getMessage())
@@ -135,10 +135,10 @@ def _listen() -> None:
     for name in _EXPORTERS:
         logger = logging.getLogger(name)
         # `logging.disable` applies to all loggers, perhaps only for a while; leave it in effect.
-        if not logger.isEnabledFor(_HEARD) and logger.manager.disable < _HEARD:
+        if not logger.isEnabledFor(_MIN_LEVEL) and logger.manager.disable < _MIN_LEVEL:
             _silenced.add(name)
             logger.disabled = False
-            logger.setLevel(_HEARD)
+            logger.setLevel(_MIN_LEVEL)
 
 
 def _hold(record: logging.LogRecord) -> bool:
@@ -146,7 +146,7 @@ def _hold(record: logging.LogRecord) -> bool:
     delivery: Delivery | None = getattr(_delivering, "one", None)
     if delivery is None:
         # `_listen` set this level; any other level was set by the application since.
-        return record.name not in _silenced or logging.getLogger(record.name).level != _HEARD
-    delivery.hear(record)
+        return record.name not in _silenced or logging.getLogger(record.name).level != _MIN_LEVEL
+    delivery.handle(record)
     # The exporter's own line, logged at debug level, quotes the receiver's text too.
     return logger.isEnabledFor(logging.DEBUG) and make_fit(record)

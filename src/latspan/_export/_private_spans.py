@@ -13,7 +13,7 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, TraceState
 
 from latspan._export._limits import always_within, limited
-from latspan._export._samplers import standing
+from latspan._export._samplers import constant_decisions
 from latspan._export._sizes import MeasuredSpan, size_of_state
 from latspan._export._trace_flags import TRACE_FLAGS, has_random_id
 from latspan._spans import (
@@ -61,7 +61,7 @@ class PrivateSink:
         self._limits = SpanLimits()
         self._within = always_within(self._limits)
         self._sampler = provider.sampler
-        self._standing = standing(provider.sampler)
+        self._decisions = constant_decisions(provider.sampler)
         self._ids = provider.id_generator
         self._ids_are_random = isinstance(provider.id_generator, RandomIdGenerator)
         self._take = take
@@ -81,12 +81,12 @@ class PrivateSink:
         if parent is not None and parent.is_valid:
             trace_id, trace_state = parent.trace_id, parent.trace_state
             is_random = has_random_id(parent)
-            is_sampled = self._standing.below[parent.is_remote, parent.trace_flags.sampled]
+            is_sampled = self._decisions.below[parent.is_remote, parent.trace_flags.sampled]
         else:
             parent = None
             trace_id, trace_state = self._ids.generate_trace_id(), None
             is_random = self._ids_are_random
-            is_sampled = self._standing.at_root
+            is_sampled = self._decisions.at_root
         if is_sampled is None:
             result = self._sampler.should_sample(
                 parent_context, trace_id, name, kind=kind, attributes=encodable(attributes)

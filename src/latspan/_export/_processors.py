@@ -62,21 +62,21 @@ class Processors:
         tracer: A tracer of an application's provider.
     """
 
-    __slots__ = ("_are_deaf", "_batch", "_looked_at", "_tracer")
+    __slots__ = ("_batch", "_ignore_starts", "_looked_at", "_tracer")
 
     def __init__(self, tracer: Tracer) -> None:
         self._tracer = cast("Any", tracer)
         self._looked_at: Sequence[SpanProcessor] | None = None
-        self._are_deaf = self._batch = False
+        self._ignore_starts = self._batch = False
 
-    def hear_ends_alone(self) -> bool:
+    def need_only_ends(self) -> bool:
         """Return whether at this moment the start of a span has no effect, only its end."""
         # Newer SDKs can disable a tracer, and count the open spans.
         if not getattr(self._tracer, "_is_enabled", _yes)():
             return False
         if type(getattr(self._tracer, "_tracer_metrics", None)).__name__ not in _COUNTS_NOTHING:
             return False
-        return self._look() and self._are_deaf
+        return self._look() and self._ignore_starts
 
     def gather(self) -> bool:
         """
@@ -94,7 +94,7 @@ class Processors:
             return False
         processors: Sequence[SpanProcessor] = processor._span_processors  # pyright: ignore[reportPrivateUsage]
         if self._looked_at is not processors:
-            self._are_deaf = all(map(_is_deaf, processors))
+            self._ignore_starts = all(map(_is_deaf, processors))
             self._batch = {type(each) for each in processors} == {BatchSpanProcessor}
             for each in (processor, *processors):
                 if type(each) in _OF_THE_SDK:

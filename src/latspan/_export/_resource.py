@@ -19,7 +19,7 @@ from opentelemetry.sdk.resources import (
 from latspan._fork import is_child_of
 from latspan._spans import encodable
 
-__all__ = ["resource_beside", "resource_of", "resource_of_child"]
+__all__ = ["application_resource", "resource_of", "resource_of_child"]
 
 _FORKED_WITHOUT_EXEC: Final = 0x40
 """``PF_FORKNOEXEC`` among the flags of ``/proc/self/stat``, see proc(5)."""
@@ -58,7 +58,7 @@ def resource_of_child(resource: Resource) -> Resource:
     return resource.merge(Resource(process))
 
 
-def resource_beside(provider: object, own: Resource, *, is_child: bool) -> Resource:
+def application_resource(provider: object, own: Resource, *, is_child: bool) -> Resource:
     """
     Return the resource of this process if its spans use an application's provider.
 

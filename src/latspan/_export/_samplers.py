@@ -14,7 +14,7 @@ from opentelemetry.sdk.trace.sampling import (
     TraceIdRatioBased,
 )
 
-__all__ = ["Standing", "looks_at_the_trace_alone", "standing"]
+__all__ = ["ConstantDecisions", "constant_decisions", "looks_at_the_trace_alone"]
 
 _BY_TRACE: Final = frozenset({StaticSampler, TraceIdRatioBased})
 """The SDK's samplers whose decision depends only on the trace."""
@@ -30,7 +30,7 @@ _BELOW: Final = {
 """Attribute of a parent-based sampler that holds the sampler for each kind of parent."""
 
 
-class Standing(NamedTuple):
+class ConstantDecisions(NamedTuple):
     """
     Decisions of a sampler that are the same for all spans; ``None`` if they depend on more.
 
@@ -44,12 +44,12 @@ class Standing(NamedTuple):
     below: Mapping[tuple[bool, bool], bool | None]
 
 
-def standing(sampler: Sampler) -> Standing:
+def constant_decisions(sampler: Sampler) -> ConstantDecisions:
     """Return the constant decisions of ``sampler``; a subclass of an SDK sampler has none."""
     if type(sampler) not in _BY_PARENT:
         always = _constant_decision(sampler)
-        return Standing(always, dict.fromkeys(_BELOW, always))
-    return Standing(
+        return ConstantDecisions(always, dict.fromkeys(_BELOW, always))
+    return ConstantDecisions(
         _constant_decision(getattr(sampler, "_root", None)),
         {
             parent: _constant_decision(getattr(sampler, part, None))

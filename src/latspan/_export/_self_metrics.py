@@ -50,7 +50,7 @@ class SelfMetric:
 
 def refused(signal: str, count: int) -> Sequence[SelfMetric]:
     """Return a reading for ``count`` items that a receiver refused permanently; none for 0."""
-    attributes = {semconv.LATSPAN_SIGNAL: signal, semconv.LATSPAN_REASON: "not_taken"}
+    attributes = {semconv.LATSPAN_SIGNAL: signal, semconv.LATSPAN_REASON: "refused"}
     return (SelfMetric(semconv.METRIC_DROPPED, count, attributes),) if count else ()
 
 

@@ -50,7 +50,7 @@ class UnstartedChildren:
 
     def __call__(self, children: Sequence[ChildSpan], context: Context) -> None:
         """Create and end children of the span that is current in ``context``."""
-        if self._processors.hear_ends_alone():
+        if self._processors.need_only_ends():
             parent = trace.get_current_span(context).get_span_context()
             sampler = self._tracer.sampler
             one_for_all = looks_at_the_trace_alone(sampler)

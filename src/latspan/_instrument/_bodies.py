@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from latspan import _runtime
 from latspan._instrument._outcomes import error_type_of, outcome_of, outcome_of_status
-from latspan._instrument._promotion import dialects_of, recognised
+from latspan._instrument._promotion import formats_of, promote
 from latspan._operations import ModelCall
 from latspan._segments import Kind, Outcome
 from latspan._timeline import READER_BOUND_NS, Attempt, Reads
@@ -104,7 +104,7 @@ class BodyTracker:
         self.silent = False
         """Whether the body is tracked elsewhere, as a client library's stream."""
         if call.reads is not None or _is_event_stream(call.headers):
-            self._events = EventReader(dialects_of(call), self._keep)
+            self._events = EventReader(formats_of(call), self._keep)
             call.reads = call.reads or Reads()
         self._whole = None if call.api_format is None or call.reads is not None else _Whole()
 
@@ -177,7 +177,7 @@ class BodyTracker:
         with _runtime.handle_internal_errors("the events of a body"):
             kind = events.feed(data)
             if call.api_format is None and events.api_format is not None:
-                recognised(call, events.api_format, self._request_body)
+                promote(call, events.api_format, self._request_body)
                 self._request_body = None
             elif events.foreign:
                 self._events = call.reads = None

@@ -14,24 +14,24 @@ class _Watching(Protocol):
     def closed(self) -> None: ...
 
 
-_WatchOf = Callable[[Any], _Watching | None]
+_TrackerOf = Callable[[Any], _Watching | None]
 """Returns the tracker of an object, ``None`` if the object is not tracked."""
 
 
-def closing_of(watch_of: _WatchOf) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def closing_of(tracker_of: _TrackerOf) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """
     Return a function that makes the replacement of a ``close`` or an ``__exit__``.
 
     Leaving a ``with`` block calls ``close`` too.
 
     Args:
-        watch_of: Returns the tracker of the object that is closed.
+        tracker_of: Returns the tracker of the object that is closed.
     """
 
     def replacing(original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
         def close(self: Any, *args: Any) -> Any:
-            tracker = watch_of(self)
+            tracker = tracker_of(self)
             if tracker is None:
                 return original(self, *args)
             tracker.closing()
@@ -46,14 +46,14 @@ def closing_of(watch_of: _WatchOf) -> Callable[[Callable[..., Any]], Callable[..
 
 
 def aclosing_of(
-    watch_of: _WatchOf,
+    tracker_of: _TrackerOf,
 ) -> Callable[[Callable[..., Awaitable[Any]]], Callable[..., Awaitable[Any]]]:
     """Return the same for an asynchronous ``close``; the argument is that of `closing_of`."""
 
     def replacing(original: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
         @functools.wraps(original)
         async def close(self: Any, *args: Any) -> Any:
-            tracker = watch_of(self)
+            tracker = tracker_of(self)
             if tracker is None:
                 return await original(self, *args)
             tracker.closing()

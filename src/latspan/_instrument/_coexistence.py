@@ -15,7 +15,7 @@ from latspan._runtime import handle_internal_errors
 from latspan._segments import Outcome
 from latspan._spans import AttributeValue, current_span
 
-__all__ = ["ending_beside", "is_instrumented", "llm_span_around", "metrics_emitted_by_other"]
+__all__ = ["enclosing_llm_span", "is_instrumented", "metrics_emitted_by_other", "on_other_end"]
 
 _OFFICIAL_INFERENCE_KEY: Final = "opentelemetry.genai.client.inference.context"
 """Context key under which `opentelemetry-util-genai` 1.3 stores the open inference."""
@@ -31,7 +31,7 @@ _LLM: Final[Mapping[str, frozenset[str]]] = {
 }
 """Attribute values that identify a span as one model call; any one of them is enough."""
 
-_TAKEN: Final = "_latspan_enriched"
+_ENRICHED: Final = "_latspan_enriched"
 
 _ENDS_ITS_OWN: Final = "com.anthropic.sdk.python"
 """
@@ -41,7 +41,7 @@ dropped.
 Other instrumentations end their spans based on the stream objects, as latspan does.
 """
 
-_HEAR_OF_THE_END: Final = frozenset(
+_CALLING_MODULES: Final = frozenset(
     f"{__package__}.{name}"
     for name in ("_method_wrappers", "_bodies", "_stream_classes", "_streams")
 )
@@ -65,7 +65,7 @@ def metrics_emitted_by_other(span: trace.Span | None, parent_context: Context) -
     Return whether another instrumentation emits the GenAI conventions' metrics for this call.
 
     Args:
-        span: What :func:`llm_span_around` returned.
+        span: What :func:`enclosing_llm_span` returned.
         parent_context: The context that the call begins in.
     """
     if parent_context.get(_OFFICIAL_INFERENCE_KEY) is not None:
@@ -76,7 +76,7 @@ def metrics_emitted_by_other(span: trace.Span | None, parent_context: Context) -
     return str(getattr(scope, "name", "")).startswith("opentelemetry.")
 
 
-def llm_span_around(parent_context: Context) -> trace.Span | None:
+def enclosing_llm_span(parent_context: Context) -> trace.Span | None:
     """
     Return the span that another instrumentation has just opened for the call that begins here.
 
@@ -89,18 +89,18 @@ def llm_span_around(parent_context: Context) -> trace.Span | None:
     if span is None or not span.is_recording():
         return None
     attributes = cast("Mapping[str, object] | None", getattr(span, "attributes", None))
-    if not attributes or semconv.LATSPAN_KIND in attributes or hasattr(span, _TAKEN):
+    if not attributes or semconv.LATSPAN_KIND in attributes or hasattr(span, _ENRICHED):
         return None
     if not any(attributes.get(key) in values for key, values in _LLM.items()):
         return None
     try:
-        setattr(span, _TAKEN, True)
+        setattr(span, _ENRICHED, True)
     except AttributeError:
         return None
     return span
 
 
-def ending_beside(
+def on_other_end(
     call: ModelCall, span: trace.Span
 ) -> Callable[[], Mapping[str, AttributeValue] | None] | None:
     """
@@ -128,7 +128,7 @@ def ending_beside(
                 finalizing = False
                 frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage] - as `logging` does
                 while frame is not None:
-                    if frame.f_globals.get("__name__") in _HEAR_OF_THE_END:
+                    if frame.f_globals.get("__name__") in _CALLING_MODULES:
                         return None
                     finalizing = finalizing or frame.f_code.co_name == "__del__"
                     frame = frame.f_back

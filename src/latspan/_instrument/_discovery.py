@@ -49,7 +49,7 @@ class Integration:
 
     Args:
         name: Name as returned by :func:`auto_instrument`.
-        standing: Whether it can be switched on.
+        status: Whether it can be switched on.
         requires: The decisive requirement, for example ``openai >= 2, < 4``; empty for a broken
             integration.
         found: The installed distribution, for example ``openai 3.1.0``, if any.
@@ -57,7 +57,7 @@ class Integration:
     """
 
     name: str
-    standing: IntegrationStatus
+    status: IntegrationStatus
     requires: str = ""
     found: str | None = None
     reason: str | None = None
@@ -130,10 +130,10 @@ def integrations() -> Iterator[Integration]:
                 point.name, IntegrationStatus.BROKEN, reason=f"{type(error).__name__}: {error}"
             )
         else:
-            yield _standing(point.name, requires)
+            yield _integration_of(point.name, requires)
 
 
-def _standing(name: str, requires: tuple[str, ...]) -> Integration:
+def _integration_of(name: str, requires: tuple[str, ...]) -> Integration:
     from importlib.metadata import version
 
     from opentelemetry.instrumentation.dependencies import get_dependency_conflicts
@@ -144,11 +144,11 @@ def _standing(name: str, requires: tuple[str, ...]) -> Integration:
         return Integration(name, IntegrationStatus.ABSENT, str(conflict.required))
     variable = disabled_by(name)
     if conflict is not None:
-        standing = IntegrationStatus.UNSUPPORTED if variable is None else IntegrationStatus.DISABLED
-        return Integration(name, standing, str(conflict.required), conflict.found, variable)
+        status = IntegrationStatus.UNSUPPORTED if variable is None else IntegrationStatus.DISABLED
+        return Integration(name, status, str(conflict.required), conflict.found, variable)
     library = Requirement(requires[0]).name
-    standing = IntegrationStatus.READY if variable is None else IntegrationStatus.DISABLED
-    return Integration(name, standing, requires[0], f"{library} {version(library)}", variable)
+    status = IntegrationStatus.READY if variable is None else IntegrationStatus.DISABLED
+    return Integration(name, status, requires[0], f"{library} {version(library)}", variable)
 
 
 def _is_on(instrumentor: Instrumentor | None) -> bool:

@@ -12,9 +12,9 @@ from opentelemetry.context import Context
 from latspan import _runtime, semconv
 from latspan._instrument._call import Call
 from latspan._instrument._coexistence import (
-    ending_beside,
-    llm_span_around,
+    enclosing_llm_span,
     metrics_emitted_by_other,
+    on_other_end,
 )
 from latspan._instrument._server_address import sent_request
 from latspan._operations import ModelCall, SentRequest, inside
@@ -131,7 +131,7 @@ def open_call(
             known[semconv.SERVER_ADDRESS], known[semconv.SERVER_PORT] = server
         if streamed:
             known[semconv.GEN_AI_REQUEST_STREAM] = True
-        beside = llm_span_around(parent_context)
+        other = enclosing_llm_span(parent_context)
         call = ModelCall(
             runtime,
             parent_context,
@@ -144,9 +144,9 @@ def open_call(
             api_format=api_format,
             streamed=streamed,
             choices=choices,
-            convention_metrics=not metrics_emitted_by_other(beside, parent_context),
-            sink=None if beside is None else EnrichingSink(runtime.sink(), beside),
-            awaits_span=awaits_span and beside is None,
+            convention_metrics=not metrics_emitted_by_other(other, parent_context),
+            sink=None if other is None else EnrichingSink(runtime.sink(), other),
+            awaits_span=awaits_span and other is None,
         )
     except Exception as error:  # noqa: BLE001 - latspan's own
         _runtime.log_internal_error(error, "the start of a call")
@@ -201,9 +201,9 @@ def open_exchange(
 def adopt_llm_span(call: ModelCall) -> None:
     """Attach the span that another instrumentation opened inside ``call``, which has no span."""
     runtime = _runtime.current()
-    span = llm_span_around(context.get_current())
+    span = enclosing_llm_span(context.get_current())
     if runtime is not None and span is not None:
-        call.adopt(EnrichingSink(runtime.sink(), span, ending_beside(call, span)))
+        call.adopt(EnrichingSink(runtime.sink(), span, on_other_end(call, span)))
 
 
 def requests_usage() -> bool:

@@ -93,32 +93,32 @@ class OperationScope(ScopeManager[None]):
 
 def _begin(
     kind: Kind, name: str, span_attributes: dict[str, AttributeValue] | None
-) -> _Work | None:
+) -> _ScopeBlock | None:
     runtime = _runtime.current()
     if runtime is None:
         return None
     from latspan._operations import LocalScope
 
     with _runtime.handle_internal_errors("the start of a request or stage"):
-        work = LocalScope(runtime, kind=kind, name=name, attributes=span_attributes, current=False)
-        return _Work(work)
+        scope = LocalScope(runtime, kind=kind, name=name, attributes=span_attributes, current=False)
+        return _ScopeBlock(scope)
     return None
 
 
-class _Work:
+class _ScopeBlock:
     """One run of a block or a function as a unit of work."""
 
-    __slots__ = ("_work",)
+    __slots__ = ("_scope",)
 
-    def __init__(self, work: LocalScope) -> None:
-        self._work = work
+    def __init__(self, scope: LocalScope) -> None:
+        self._scope = scope
 
     def current(self) -> AbstractContextManager[None]:
-        return self._work.active()
+        return self._scope.active()
 
     def end(self, error: BaseException | None = None) -> None:
         with _runtime.handle_internal_errors("the end of a request or stage"):
             if error is None:
-                self._work.end(Outcome.COMPLETED)
+                self._scope.end(Outcome.COMPLETED)
             else:
-                self._work.end(outcome_of(error), error_type=error_type_of(error))
+                self._scope.end(outcome_of(error), error_type=error_type_of(error))

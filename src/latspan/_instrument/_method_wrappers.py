@@ -169,7 +169,7 @@ class MethodWrappers:
         call.returned()
         try:
             if not isinstance(answer, self._streams):
-                _end_or_follow(call, answer)
+                _end_or_track(call, answer)
             elif call.api_format is not None:
                 track_stream(call, call.api_format, answer)
         except Exception as error:  # noqa: BLE001 - latspan's own
@@ -198,7 +198,7 @@ def _fail(call: ModelCall, error: BaseException) -> None:
     call.end(outcome_of(error), error_type=error_type_of(error))
 
 
-def _end_or_follow(call: ModelCall, answer: Any) -> None:
+def _end_or_track(call: ModelCall, answer: Any) -> None:
     """End the call if its response is complete, or track the body of a raw response."""
     response = getattr(answer, "http_response", None)
     if response is None:

@@ -15,7 +15,7 @@ from latspan._wire.openai_chat import OPENAI_CHAT
 from latspan._wire.openai_completions import OPENAI_COMPLETIONS
 from latspan._wire.openai_responses import OPENAI_RESPONSES, OPENAI_RESPONSES_FETCHED
 
-__all__ = ["dialects_of", "recognised"]
+__all__ = ["formats_of", "promote"]
 
 _ASKED: Final = (ANTHROPIC_MESSAGES, OPENAI_RESPONSES, OPENAI_COMPLETIONS, OPENAI_CHAT)
 """API formats whose streams are recognised by their first event."""
@@ -33,14 +33,14 @@ _FIRST: Final = re.compile(rb"\s*\{\s*" + _NAME)
 _LAST: Final = re.compile(_NAME + rb"\s*\}\s*$")
 
 
-def dialects_of(call: ModelCall) -> Sequence[ApiFormat]:
+def formats_of(call: ModelCall) -> Sequence[ApiFormat]:
     """Return the API formats that the response stream of a call or an exchange may have."""
     if call.api_format is not None:
         return (call.api_format,)
     return _FETCHED if call.method.upper() == "GET" else _ASKED
 
 
-def recognised(call: ModelCall, api_format: ApiFormat, request_body: bytes | None) -> None:
+def promote(call: ModelCall, api_format: ApiFormat, request_body: bytes | None) -> None:
     """
     Promote the exchange to a call: a plain HTTP client is calling a model server.
 

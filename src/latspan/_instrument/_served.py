@@ -39,26 +39,35 @@ class ServerRequest:
     One request that this process serves, until its response has been sent or was given up.
 
     Args:
-        work: The unit of work that represents the request.
+        scope: The unit of work that represents the request.
         exit_stack: Contexts that were entered around the unit of work, to be left after it.
         method: The HTTP method.
         route: Returns the route's template, once it is known.
         now: Returns the clock's monotonic reading, nanoseconds.
     """
 
-    __slots__ = ("_around", "_first_ns", "_method", "_now", "_route", "_status", "_work", "headers")
+    __slots__ = (
+        "_exit_stack",
+        "_first_ns",
+        "_method",
+        "_now",
+        "_route",
+        "_scope",
+        "_status",
+        "headers",
+    )
 
     def __init__(
         self,
-        work: LocalScope,
+        scope: LocalScope,
         exit_stack: ExitStack,
         *,
         method: str,
         route: Callable[[], str | None],
         now: Callable[[], int],
     ) -> None:
-        self._work = work
-        self._around = exit_stack
+        self._scope = scope
+        self._exit_stack = exit_stack
         self._method = method
         self._route = route
         self._now = now
@@ -111,18 +120,18 @@ class ServerRequest:
                 if server[1] is not None:
                     known[semconv.SERVER_PORT] = server[1]
             route = _once_known(route)
-            beside = _span_beside()
-            if beside is None:
+            other = _other_span()
+            if other is None:
                 # A server may iterate the body, and so end a request, in another thread. That
                 # request is then still current here, and must not become the parent.
                 outside = context.Context() if is_left_over() else None
                 token = context.attach(propagate.extract(headers, outside))
                 exit_stack.callback(context.detach, token)
-            work = _work(runtime, method, known, beside)
+            scope = _scope(runtime, method, known, other)
             # The route is not known yet; calls inside the request look it up when they need it.
             exit_stack.enter_context(with_attribute_of("route", route))
             return cls(
-                work,
+                scope,
                 exit_stack.pop_all(),
                 method=method,
                 route=route,
@@ -159,12 +168,12 @@ class ServerRequest:
             self._first_ns = after_ns
         if after_ns - before_ns > _HELD_UP_NS:
             written = ChildInterval(Stage.SEND_STREAM.value, before_ns, after_ns, own=True)
-            self._work.add_stage(written)
+            self._scope.add_stage(written)
 
     def took_ns(self) -> list[tuple[str, int]]:
         """Return the duration of each ended stage, and the total so far, in nanoseconds."""
         with handle_internal_errors("the stages of a served request"):
-            return self._work.took_ns()
+            return self._scope.took_ns()
         return []
 
     def sent(self) -> None:
@@ -194,11 +203,11 @@ class ServerRequest:
         """Make the request no longer current; has an effect only in the context it began in."""
         with handle_internal_errors("the end of a served request"):
             # In any other context than the one it began in, there is nothing to leave.
-            if self._work.leave():
-                self._around.close()
+            if self._scope.leave():
+                self._exit_stack.close()
 
     def _end(self, outcome: Outcome, error_type: str | None = None) -> None:
-        if self._work.finished:
+        if self._scope.finished:
             return
         with handle_internal_errors("the end of a served request"):
             route = self._route()
@@ -212,9 +221,9 @@ class ServerRequest:
             if route is not None:
                 attributes[semconv.HTTP_ROUTE] = route
             if self._first_ns is not None:
-                waited_ns = self._first_ns - self._work.start_ns
+                waited_ns = self._first_ns - self._scope.start_ns
                 metrics["time_to_first_chunk"] = MetricValue(waited_ns)
-            self._work.end(
+            self._scope.end(
                 outcome,
                 error_type=error_type,
                 known=Known(
@@ -241,18 +250,18 @@ def _once_known(find: Callable[[], str | None]) -> Callable[[], str | None]:
     return route
 
 
-def _span_beside() -> trace.Span | None:
+def _other_span() -> trace.Span | None:
     """Return the span that another instrumentation has opened for the same request, if any."""
     span = trace.get_current_span()
     serving = span.is_recording() and getattr(span, "kind", None) is SpanKind.SERVER
     return span if serving else None
 
 
-def _work(
+def _scope(
     runtime: Runtime,
     method: str,
     attributes: Mapping[str, AttributeValue],
-    beside: trace.Span | None,
+    other: trace.Span | None,
 ) -> LocalScope:
     sink = runtime.sink()
     return LocalScope(
@@ -262,5 +271,5 @@ def _work(
         attributes=attributes,
         side=Side.SERVER,
         span_kind=SpanKind.SERVER,
-        sink=sink if beside is None else EnrichingSink(sink, beside),
+        sink=sink if other is None else EnrichingSink(sink, other),
     )

@@ -45,11 +45,11 @@ class StreamTracker:
         api_format: API format of its chunks.
     """
 
-    __slots__ = ("_dialect", "_entered", "_readers", "call", "first_look", "only_text")
+    __slots__ = ("_api_format", "_entered", "_readers", "call", "first_look", "only_text")
 
     def __init__(self, call: ModelCall, api_format: ApiFormat) -> None:
         self.call = call
-        self._dialect = api_format
+        self._api_format = api_format
         self._entered = False
         self._readers: set[object] = set()
         self.only_text = api_format.only_text or _never
@@ -69,10 +69,10 @@ class StreamTracker:
 
     def look_closer(self, chunk: Any) -> int:
         """Copy the fields of a chunk that holds more than text, and return its kind."""
-        api_format, tail = self._dialect, self.call.tail
+        api_format, tail = self._api_format, self.call.tail
         if not self.call.finished:
             is_first = tail.first is None
-            self.call.take_down(api_format, chunk)
+            self.call.keep_copy(api_format, chunk)
             if is_first and tail.first is not None and api_format.continuous_usage(tail.first):
                 self.only_text = self.first_look
         return api_format.classify_chunk(chunk)

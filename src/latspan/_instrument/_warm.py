@@ -179,7 +179,7 @@ def _warm(client: Any, url: str | None, connections: int, timeout_s: float) -> _
     kept, failure = yield from _opened(warmer, attempts, connections, now)
     if failure is not None and not isinstance(failure, Exception):
         raise failure
-    return _warmed(warmer.server, attempts[0], kept, start_ns, failure)
+    return _warmup_result(warmer.server, attempts[0], kept, start_ns, failure)
 
 
 def _opened(
@@ -203,7 +203,7 @@ def _opened(
     return kept, failure
 
 
-def _warmed(
+def _warmup_result(
     server: str, first: Attempt, kept: int, start_ns: int, failure: Exception | None
 ) -> WarmupResult:
     begun_ns, connected_ns = first.pool_acquired_ns, first.connected_ns

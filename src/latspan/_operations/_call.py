@@ -141,16 +141,16 @@ class ModelCall:
         self._convention_metrics = convention_metrics
         self._started_with = {**attributes, **span_attributes(kind, self.series)}
         if kind is Kind.CALL and current_scope.get() is not None:
-            self._join_enclosing_work()
+            self._join_enclosing_scopes()
         self._awaits_span = awaits_span
         if sink is None:
             sink = NoSink() if awaits_span else runtime.sink()
         self._open_span(sink, parent_context)
         self._handle = opened(self)
 
-    def _join_enclosing_work(self) -> None:
-        for work in enclosing_scopes():
-            work.add_call(self.interval)
+    def _join_enclosing_scopes(self) -> None:
+        for scope in enclosing_scopes():
+            scope.add_call(self.interval)
 
     def _open_span(self, sink: SpanSink, parent_context: Context) -> None:
         self._inline = sink.inline
@@ -194,7 +194,7 @@ class ModelCall:
             # The parent is the span that was current when the exchange started.
             self._open_span(self._runtime.sink(), self.span.context)
         self._convention_metrics = True
-        self._join_enclosing_work()
+        self._join_enclosing_scopes()
 
     def adopt(self, sink: SpanSink) -> None:
         """
@@ -252,13 +252,13 @@ class ModelCall:
         api_format = self.api_format
         if api_format is None:
             return
-        self.take_down(api_format, answer)
+        self.keep_copy(api_format, answer)
         if self.gathered is not None and api_format.content is not None:
             with handle_internal_errors("the text of a response"):
                 whole = isinstance(answer, bytes)
                 self.gathered.extend((answer,) if whole else api_format.content.fragments(answer))
 
-    def take_down(self, api_format: ApiFormat, answer: Any) -> None:
+    def keep_copy(self, api_format: ApiFormat, answer: Any) -> None:
         """
         Keep a copy of the fields of a chunk or a response, except its text.
 

@@ -32,9 +32,9 @@ __all__ = [
 
 _T = TypeVar("_T")
 
-_NOTHING_SAID: Final[Mapping[str, str]] = {}
+_NO_ATTRIBUTES: Final[Mapping[str, str]] = {}
 
-_ambient: ContextVar[Mapping[str, str]] = ContextVar("latspan_attributes", default=_NOTHING_SAID)
+_ambient: ContextVar[Mapping[str, str]] = ContextVar("latspan_attributes", default=_NO_ATTRIBUTES)
 
 
 def ambient_attributes() -> Mapping[str, str]:

@@ -49,7 +49,7 @@ class Scope(Protocol):
         ...
 
 
-current_scope: ContextVar[Scope | None] = ContextVar("latspan_work", default=None)
+current_scope: ContextVar[Scope | None] = ContextVar("latspan_scope", default=None)
 """Innermost scope of the context, ended or not."""
 
 
@@ -59,27 +59,27 @@ def active_scope() -> Scope | None:
 
     A task that was started inside a scope has it in its context even after the scope has ended.
     """
-    unit = current_scope.get()
-    while unit is not None and unit.finished:
-        unit = unit.outer
-    return unit
+    scope = current_scope.get()
+    while scope is not None and scope.finished:
+        scope = scope.outer
+    return scope
 
 
 def is_left_over() -> bool:
     """Return whether an ended scope is still current, because it was not left in this context."""
-    unit = current_scope.get()
-    return unit is not None and unit.finished
+    scope = current_scope.get()
+    return scope is not None and scope.finished
 
 
 def enclosing_scopes() -> tuple[Scope, ...]:
     """Return all open scopes of this context, innermost first."""
-    units: list[Scope] = []
-    unit = current_scope.get()
-    while unit is not None:
-        if not unit.finished:
-            units.append(unit)
-        unit = unit.outer
-    return tuple(units)
+    scopes: list[Scope] = []
+    scope = current_scope.get()
+    while scope is not None:
+        if not scope.finished:
+            scopes.append(scope)
+        scope = scope.outer
+    return tuple(scopes)
 
 
 class RemoteScope:

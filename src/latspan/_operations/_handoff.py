@@ -50,8 +50,8 @@ class Handoff:
 
     __slots__ = (
         "_attributes",
-        "_carried_ns",
         "_context",
+        "_handed_off_ns",
         "_is_away",
         "_process",
         "_scope",
@@ -73,11 +73,11 @@ class Handoff:
                 if header in found
             }
             side = Side.CLIENT if found.get(_SIDE) == Side.CLIENT.value else Side.SERVER
-            self._carry(RemoteScope(side), propagate.extract(found, Context()), attributes)
+            self._assign(RemoteScope(side), propagate.extract(found, Context()), attributes)
             return
-        self._carry(RemoteScope(Side.SERVER), Context(), {})
+        self._assign(RemoteScope(Side.SERVER), Context(), {})
 
-    def _carry(
+    def _assign(
         self,
         scope: Scope | None,
         otel_context: Context,
@@ -98,14 +98,14 @@ class Handoff:
         self._attributes = attributes
         self._process = this_process()
         self._is_away = False
-        self._carried_ns = 0
+        self._handed_off_ns = 0
         # In a list so that only one thread can end it.
         self._waiting: list[str] = []
         runtime = _runtime.current()
         if waits is not None and runtime is not None:
-            self._carried_ns = runtime.clock.monotonic_ns()
+            self._handed_off_ns = runtime.clock.monotonic_ns()
             self._waiting.append(waits)
-            request = _request_around(scope)
+            request = _enclosing_request(scope)
             if request is not None:
                 request.waits.append(self._dropped)
 
@@ -188,13 +188,13 @@ class Handoff:
     def _lay(self, took: Sequence[tuple[str, int]], now_ns: int) -> None:
         took_ns = sum(duration_ns for _, duration_ns in took)
         negative = any(duration_ns < 0 for _, duration_ns in took)
-        if negative or not fits(took_ns, self._carried_ns, now_ns):
+        if negative or not fits(took_ns, self._handed_off_ns, now_ns):
             self._waiting.clear()
-            request = _request_around(self._scope)
+            request = _enclosing_request(self._scope)
             if request is not None:
                 request.annotations.metrics["evidence_rejected"] = MetricValue(1)
             return
-        at_ns = max(self._carried_ns, now_ns - took_ns)
+        at_ns = max(self._handed_off_ns, now_ns - took_ns)
         with self._entered():
             if not self._waited(Outcome.COMPLETED, at_ns, Source.ESTIMATED):
                 return
@@ -232,7 +232,7 @@ class Handoff:
             name = self._waiting.pop()
         except IndexError:
             return False
-        request = _request_around(self._scope)
+        request = _enclosing_request(self._scope)
         if request is not None:
             with suppress(ValueError):
                 # Otherwise a request with many handoffs would hold each of them until its end.
@@ -242,7 +242,7 @@ class Handoff:
                 runtime,
                 kind=Kind.STAGE,
                 name=name,
-                start_ns=self._carried_ns,
+                start_ns=self._handed_off_ns,
                 current=False,
             )
             wait.end(outcome, done_ns=until_ns, source=source)
@@ -260,7 +260,7 @@ class _HandoffHere(Handoff):
     __slots__ = ()
 
     def __init__(self, waits: str | None) -> None:
-        self._carry(active_scope(), context.get_current(), ambient_attributes(), waits)
+        self._assign(active_scope(), context.get_current(), ambient_attributes(), waits)
 
 
 def handoff_here(waits: str | None = None) -> Handoff:
@@ -278,7 +278,7 @@ def resumed(carried: Handoff) -> AbstractContextManager[Handoff]:
     return carried._resumed()  # pyright: ignore[reportPrivateUsage] - not for users
 
 
-def _request_around(scope: Scope | None) -> LocalScope | None:
+def _enclosing_request(scope: Scope | None) -> LocalScope | None:
     """Return the request around ``scope``, which outlives its stages, if it is of this process."""
     while isinstance(scope, LocalScope) and scope.kind is Kind.STAGE and scope.outer is not None:
         scope = scope.outer

@@ -140,9 +140,9 @@ class LocalScope:
         self._start_ns = runtime.clock.monotonic_ns() if start_ns is None else start_ns
         self._place = Place(name, self._start_ns)
         if kind is Kind.STAGE:
-            for work in enclosing_scopes():
-                work.add_stage(self._place)
-                if work.side is Side.SERVER:
+            for scope in enclosing_scopes():
+                scope.add_stage(self._place)
+                if scope.side is Side.SERVER:
                     self._side = Side.SERVER
         self._observation = None if kind is Kind.STAGE else runtime.observe()
         self._offset_ns = runtime.clock.epoch_offset_ns()
@@ -284,7 +284,7 @@ class LocalScope:
         stage_name = self.name if self.kind is Kind.STAGE else None
         calls, stages = self._contents.intervals(done_ns)
         merged = sum(each.merged or 0 for each in (*calls, *stages))
-        work = scope_timeline(
+        result = scope_timeline(
             self._start_ns,
             done_ns,
             calls=calls,
@@ -292,8 +292,8 @@ class LocalScope:
             own_name=stage_name,
             own_source=self._place.source,
         )
-        timeline = work.timeline
-        told_ns = dict(self._contents.stages_ns()) if self._runtime.emit_gen_ai_latency else {}
+        timeline = result.timeline
+        reported_ns = dict(self._contents.stages_ns()) if self._runtime.emit_gen_ai_latency else {}
         # Code that still holds this object does not need the calls and stages inside it.
         self._contents.clear()
         annotations = self._annotations or _NO_ANNOTATIONS
@@ -308,7 +308,7 @@ class LocalScope:
             **({} if not known.series else span_attributes(self.kind, self._series)),
             **known.attributes,
             **annotations.span_attributes(),
-            **interleaved_attributes(work.own, merged=merged > 0),
+            **interleaved_attributes(result.own, merged=merged > 0),
             semconv.LATSPAN_OUTCOME: outcome.value,
         }
         if merged:
@@ -318,12 +318,12 @@ class LocalScope:
         if error_type is not None:
             attributes[semconv.ERROR_TYPE] = error_type
         if self._observation is not None:
-            beside = self._observation(self._start_ns, done_ns, None, self._side)
-            attributes |= only_missing(beside, attributes)
+            observed = self._observation(self._start_ns, done_ns, None, self._side)
+            attributes |= only_missing(observed, attributes)
         if self._runtime.emit_gen_ai_latency and self._is_a_models(attributes):
             first = metrics.get("time_to_first_token")
             attributes |= gen_ai_latency(
-                told_ns,
+                reported_ns,
                 first_token_ns=None if first is None else first.value,
                 duration_ns=timeline.duration_ns,
             )
@@ -333,7 +333,7 @@ class LocalScope:
         # The span of a stage covers the stage's own time, and an earlier call has a span of its
         # own; the other segments have none yet. After a merge their positions are unknown, so no
         # spans are created for them.
-        unseen = () if stage_name is not None or merged else work.own
+        unseen = () if stage_name is not None or merged else result.own
         self._span.end(
             FinishedSpan(
                 end_epoch_ns=timeline.done_ns + self._offset_ns,
@@ -364,7 +364,7 @@ class LocalScope:
                 trace_id=identity.trace_id,
                 span_id=identity.span_id,
                 sampled=self._span.kept,
-                reports=work.own,
+                reports=result.own,
                 convention=self._convention(attributes),
             ),
             self._span,

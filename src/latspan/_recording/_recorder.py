@@ -237,7 +237,7 @@ class Recorder:
                 if self._totals is before:
                     self._totals = totals
                     for key, series in self._swapped.pop(over).items():
-                        self._tell(key, series.histogram)
+                        self._update_tally(key, series.histogram)
 
     def tally(self) -> Tally:
         """Return the counts of values that could not be counted as they were."""
@@ -342,7 +342,7 @@ class Recorder:
             )
         return SeriesKey(key.metric, Subject(key.subject.kind, overflow="true"))
 
-    def _tell(self, key: SeriesKey, histogram: Histogram) -> None:
+    def _update_tally(self, key: SeriesKey, histogram: Histogram) -> None:
         """Add the rejected, clamped and overflowed values of an interval to the tally."""
         self._rejected += histogram.rejected
         self._clamped += histogram.clamped

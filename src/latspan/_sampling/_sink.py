@@ -68,11 +68,11 @@ class SamplingSink:
         if not identity.trace_flags.sampled:
             return span
         parent = None if current is None else current.get_span_context()
-        beneath = parent is not None and parent.is_valid and not parent.is_remote
-        held = self.traces.open(identity.trace_id, start_epoch_ns, is_late=beneath)
+        has_local_parent = parent is not None and parent.is_valid and not parent.is_remote
+        held = self.traces.open(identity.trace_id, start_epoch_ns, is_late=has_local_parent)
         # The end of a parent that another library opened is not reported here, so the first open
         # span of the trace is the outermost one.
-        outermost = not beneath or len(held.unfinished) == 1
+        outermost = not has_local_parent or len(held.unfinished) == 1
         begun = (name, start_epoch_ns, attributes) if outermost else None
         return _SampledSpan(self.traces, held, span, begun)
 

@@ -88,7 +88,7 @@ class Examination:
     def fine(self) -> bool:
         """Whether telemetry arrives and every installed library can be instrumented."""
         bad = {IntegrationStatus.UNSUPPORTED, IntegrationStatus.BROKEN}
-        return not any(each.standing in bad for each in self.integrations) and not any(
+        return not any(each.status in bad for each in self.integrations) and not any(
             each.arrived is False for each in self.deliveries
         )
 

@@ -7,7 +7,7 @@ from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
 
 from latspan._sdk._span_export import SpanExport
 
-__all__ = ["is_latspans", "lead_to"]
+__all__ = ["is_latspans", "route_to"]
 
 
 class _Lead(SpanProcessor):
@@ -41,7 +41,7 @@ class _Lead(SpanProcessor):
 _lead: _Lead | None = None
 
 
-def lead_to(spans: SpanExport | None, own: TracerProvider | None) -> None:
+def route_to(spans: SpanExport | None, own: TracerProvider | None) -> None:
     """
     Route the global provider's spans through ``spans``, if latspan created that provider.
 

@@ -60,7 +60,7 @@ class Assembly:
         events: Exports events, if they are enabled and the application has no logger provider.
         sampling: Decides which traces are exported, if not all are.
         intervals: Exports this process's histograms, if they are exported.
-        surroundings: Samples servers and host during requests, if that is configured.
+        monitor: Samples servers and host during requests, if that is configured.
         provider: The private provider, if it is to become the global one.
     """
 
@@ -71,21 +71,21 @@ class Assembly:
     events: SpanExport | None
     sampling: SamplingSink | None
     intervals: PerProcess[PeriodicExport] | None
-    surroundings: Monitor | None
+    monitor: Monitor | None
     provider: TracerProvider | None
 
     def begin(self) -> None:
         """Start the threads that do not wait for a request, and set the global provider."""
         if self.intervals is not None:
             self.intervals()
-        if self.surroundings is not None:
+        if self.monitor is not None:
             # Start now, so that there is a sample before the first request.
-            self.surroundings.start()
+            self.monitor.start()
         if self.spans is not None:
             # Its module loads the SDK, which is already loaded if spans are exported.
-            from latspan._sdk._global_provider import lead_to
+            from latspan._sdk._global_provider import route_to
 
-            lead_to(self.spans, self.provider)
+            route_to(self.spans, self.provider)
 
     def flush(self, timeout_s: float) -> bool:
         """
@@ -117,8 +117,8 @@ class Assembly:
         """
         deadline = time.monotonic() + timeout_s
         self.worker.stop(timeout_s)
-        if self.surroundings is not None:
-            self.surroundings.stop()
+        if self.monitor is not None:
+            self.monitor.stop()
         if self.sampling is not None:
             self.sampling.traces.release()
         closed = [export.closing() for export in self._queues()]
@@ -180,12 +180,12 @@ def _assembled(config: Config, at_end: Callable[[], None], undo: ExitStack) -> A
     clock = SystemClock()
     recorder = Recorder(clock, keep=config.keep_records, cardinality_limit=config.cardinality_limit)
     resource = _resource(config)
-    surroundings = _surroundings(config, clock)
+    monitor = _monitor(config, clock)
 
     def begin_with_a_request() -> None:
         run_before_a_child_ends(at_end)
-        if surroundings is not None:
-            surroundings.start()
+        if monitor is not None:
+            monitor.start()
         for export in (spans, events):
             if export is not None:
                 export.start()
@@ -215,7 +215,7 @@ def _assembled(config: Config, at_end: Callable[[], None], undo: ExitStack) -> A
         sampling or private,
         config.tracer_provider,
         begin=worker.start,
-        instead=None if sampling is None else _NOT_SAMPLED,
+        warning=None if sampling is None else _NOT_SAMPLED,
     )
     runtime = Runtime(
         clock=clock,
@@ -233,7 +233,7 @@ def _assembled(config: Config, at_end: Callable[[], None], undo: ExitStack) -> A
         captures_in_events=captured.in_events,
         request_stream_usage=config.request_stream_usage,
         emit_gen_ai_latency=config.emit_gen_ai_latency,
-        observe=surroundings or no_observation,
+        observe=monitor or no_observation,
     )
     return Assembly(
         runtime=runtime,
@@ -243,12 +243,12 @@ def _assembled(config: Config, at_end: Callable[[], None], undo: ExitStack) -> A
         events=events,
         sampling=sampling,
         intervals=intervals,
-        surroundings=surroundings,
+        monitor=monitor,
         provider=provider if config.set_global_provider else None,
     )
 
 
-def _surroundings(config: Config, clock: Clock) -> Monitor | None:
+def _monitor(config: Config, clock: Clock) -> Monitor | None:
     """Return the sampler of servers and host; ``None`` if none is configured."""
     if not config.scrape_servers and not config.monitor_host:
         return None
@@ -299,13 +299,13 @@ def _resource_of_metrics(
             return own()
         from opentelemetry.sdk.resources import SERVICE_NAME, Resource
 
-        from latspan._export._resource import resource_beside
+        from latspan._export._resource import application_resource
 
         is_child = this_process() is not begun_in
-        beside = resource_beside(provider, own(), is_child=is_child)
+        theirs = application_resource(provider, own(), is_child=is_child)
         if config.service_name is None:
-            return beside
-        return beside.merge(Resource({SERVICE_NAME: config.service_name}))
+            return theirs
+        return theirs.merge(Resource({SERVICE_NAME: config.service_name}))
 
     return resource
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["SpanExport"]
 
 
-_TAKEN_ANYWHERE: Final = 65_536
+_ACCEPTED_BY_ALL: Final = 65_536
 """Size of a span in bytes that no receiver refuses on account of size alone."""
 
 _SHUTDOWN_TIMEOUT_S: Final = 30.0
@@ -50,7 +50,7 @@ class SpanExport(SpanProcessor):
     Events are exported the same way: all statements here about spans hold for events.
 
     Args:
-        make_outlet: Creates the exporter. Called at once, and in each child that ends a span; the
+        make_exporter: Creates the exporter. Called at once, and in each child that ends a span; the
             exporter is shut down together with this object.
         resource: Returns this process's resource. If given, every span is exported with it.
         on_start: Called in each process before the thread starts.
@@ -61,7 +61,7 @@ class SpanExport(SpanProcessor):
 
     def __init__(
         self,
-        make_outlet: Callable[[], OtlpSpans],
+        make_exporter: Callable[[], OtlpSpans],
         *,
         resource: Callable[[], Resource] | None = None,
         on_start: Callable[[], None] | None = None,
@@ -72,7 +72,7 @@ class SpanExport(SpanProcessor):
         self._signal = signal
         self._batches = span_batches() if batches is None else batches
         self._clock = SystemClock() if clock is None else clock
-        self._outlet = PerProcess[OtlpSpans](lambda _: make_outlet())
+        self._exporter = PerProcess[OtlpSpans](lambda _: make_exporter())
         self._resource = resource
         self._closed = False
         self._begin()
@@ -93,7 +93,7 @@ class SpanExport(SpanProcessor):
         self._back_off = BackOff(self._clock)
         self._woken = False
         self._full = False
-        self._not_taken = 0
+        self._refused_count = 0
         self._lost_at_flush = 0
         self._cut_short = False
         self._unclosed = [True]
@@ -129,7 +129,10 @@ class SpanExport(SpanProcessor):
         sent = {semconv.LATSPAN_SIGNAL: self._signal}
         return [
             SelfMetric(semconv.METRIC_DROPPED, count, {**sent, semconv.LATSPAN_REASON: reason})
-            for reason, count in (("queue_full", self._queue.lost), ("not_taken", self._not_taken))
+            for reason, count in (
+                ("queue_full", self._queue.lost),
+                ("refused", self._refused_count),
+            )
         ]
 
     def _a_batch_waits(self) -> bool:
@@ -172,7 +175,7 @@ class SpanExport(SpanProcessor):
                 # A caller waits for the flush: a pause is kept only if the receiver requested one.
                 all_sent = self._back_off.is_over(only_requested=True) and self._send()
             finally:
-                lost = self._queue.lost + self._not_taken
+                lost = self._queue.lost + self._refused_count
                 sent.append(all_sent and lost == self._lost_at_flush)
                 self._lost_at_flush = lost
                 done.set()
@@ -196,13 +199,13 @@ class SpanExport(SpanProcessor):
             try:
                 self._send()
             finally:
-                self._close_outlet()
+                self._close_exporter()
                 done.set()
 
         def wait(timeout_s: float) -> None:
             if not done.wait(timeout_s):
                 self._cut_short = True
-                self._close_outlet()
+                self._close_exporter()
             self._worker.stop(0)
             if left := self._queue.unsent:
                 logger.warning(
@@ -245,8 +248,8 @@ class SpanExport(SpanProcessor):
         """Send a batch, record the outcome in the queue, and return the answer."""
         answer = SpanAnswer(taken=False)
         try:
-            answer = self._outlet().send(self._called_ours(batch))
-            if answer.smaller and len(batch) == 1 and size_of(batch[0]) > _TAKEN_ANYWHERE:
+            answer = self._exporter().send(self._called_ours(batch))
+            if answer.smaller and len(batch) == 1 and size_of(batch[0]) > _ACCEPTED_BY_ALL:
                 # It cannot be split further, and would block all batches after it.
                 answer = answer._replace(again=False)
         finally:
@@ -256,7 +259,7 @@ class SpanExport(SpanProcessor):
     def _handle_answer(self, batch: list[Sent], answer: SpanAnswer) -> None:
         if answer.taken:
             self._queue.forget(batch)
-            self._not_taken += min(answer.refused, len(batch))
+            self._refused_count += min(answer.refused, len(batch))
             self._back_off.accepted()
             self._at_once = min(self._at_once + max(1, self._at_once // 4), self._batches.size)
             # If a full batch is already waiting again, the queue is still full.
@@ -271,7 +274,7 @@ class SpanExport(SpanProcessor):
             self._back_off.refused(answer.retry_after_s)
         else:
             self._queue.forget(batch)
-            self._not_taken += len(batch)
+            self._refused_count += len(batch)
 
     def _called_ours(self, spans: list[Sent]) -> list[Sent]:
         """Return spans with this process's resource; the parent may have created their provider."""
@@ -285,15 +288,15 @@ class SpanExport(SpanProcessor):
             for span in spans
         ]
 
-    def _close_outlet(self) -> None:
-        outlet = self._outlet.made()
-        if outlet is None:
+    def _close_exporter(self) -> None:
+        exporter = self._exporter.made()
+        if exporter is None:
             return
         try:
             self._unclosed.pop()
         except IndexError:
             return
-        outlet.shutdown()
+        exporter.shutdown()
 
 
 def _with_resource(span: ReadableSpan, resource: Resource) -> ReadableSpan:

@@ -49,7 +49,7 @@ class SpanQueue:
         self._waiting: deque[Sent] = deque()
         self._lock = threading.RLock()
         self._bytes = 0
-        self._taken_out = 0
+        self._in_flight = 0
         self._lost = 0
 
     def __len__(self) -> int:
@@ -70,7 +70,7 @@ class SpanQueue:
     def unsent(self) -> int:
         """Number of spans that are queued or being sent."""
         with self._lock:
-            return len(self._waiting) + self._taken_out
+            return len(self._waiting) + self._in_flight
 
     def put(self, spans: Sequence[Sent]) -> bool:
         """Add spans, and return whether there was room without dropping others."""
@@ -99,13 +99,13 @@ class SpanQueue:
                 self._bytes -= size
                 most_bytes -= size
                 taken.append(span)
-            self._taken_out += len(taken)
+            self._in_flight += len(taken)
             return taken
 
     def forget(self, spans: Sequence[Sent]) -> None:
         """Forget spans that were taken out."""
         with self._lock:
-            self._taken_out -= len(spans)
+            self._in_flight -= len(spans)
 
     def give_back(self, spans: Sequence[Sent]) -> bool:
         """Put spans that were taken out back in front, and return whether all of them fit."""

@@ -32,10 +32,10 @@ class SpanRouter:
         private: Sink of spans while the application has no provider.
         chosen: Provider to use regardless of the global one.
         begin: Called each time; starts what a process starts with its first request.
-        instead: Warning to log when the application's provider is used.
+        warning: Warning to log when the application's provider is used.
     """
 
-    __slots__ = ("_api", "_begin", "_chosen", "_instead", "_private", "_provider")
+    __slots__ = ("_api", "_begin", "_chosen", "_private", "_provider", "_warning")
 
     def __init__(
         self,
@@ -43,10 +43,10 @@ class SpanRouter:
         chosen: TracerProvider | None = None,
         *,
         begin: Callable[[], None] | None = None,
-        instead: str | None = None,
+        warning: str | None = None,
     ) -> None:
         self._begin = begin
-        self._instead = instead
+        self._warning = warning
         self._private = private
         self._chosen = chosen
         self._provider: TracerProvider | None = None
@@ -71,8 +71,8 @@ class SpanRouter:
 
             if provider is not self._chosen and not has_processors(provider):
                 return self._private
-            if self._instead is not None:
-                warn_once(self._instead)
+            if self._warning is not None:
+                warn_once(self._warning)
             tracer = provider.get_tracer("latspan", __version__, schema_url=SCHEMA_URL)
             self._provider, self._api = provider, application_sink(tracer)
         return self._api

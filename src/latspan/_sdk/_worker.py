@@ -19,7 +19,7 @@ _LIMIT: Final = 10_000
 
 _POLL_INTERVAL_S: Final = 0.1
 _POLLS: Final = 20
-"""Number of polls a patient worker makes after a job before it sleeps until it is woken."""
+"""Number of polls that a polling worker makes after a job before it sleeps until it is woken."""
 
 
 class Worker:
@@ -27,19 +27,19 @@ class Worker:
     Runs jobs one after another on its own thread, in the order of submission.
 
     Waking a thread costs the waker a system call, and on a virtual machine an interrupt of another
-    core: up to 0.1 ms on an application thread that has just received its response. A patient
+    core: up to 0.1 ms on an application thread that has just received its response. A polling
     worker is woken only if it has had no job for two seconds. Until then it polls ten times per
     second, and each time runs all queued jobs.
 
-    The bell is a ``SimpleQueue``, whose ``put`` is safe in a finaliser: a stream that is garbage
-    collected ends its call on whichever thread runs the collector.
+    The wake-up queue is a ``SimpleQueue``, whose ``put`` is safe in a finaliser: a stream that is
+    garbage collected ends its call on whichever thread runs the collector.
 
     Args:
         name: Name of the thread.
         on_start: Called in each process, on the starting thread, just before the thread starts.
         when_idle: Job to repeat while there is no other.
         idle_s: Seconds without a job before ``when_idle`` runs, more than 0.
-        patient: Whether a job may wait for 0.1 s, to save its submitter the cost of waking.
+        polling: Whether a job may wait for 0.1 s, to save its submitter the cost of waking.
     """
 
     def __init__(
@@ -172,18 +172,18 @@ class Worker:
         """Wait for a job or the end of the idle time, and return whether there is work to do."""
         self._asleep = True
         try:
-            # A job that was added before `_asleep` was set did not ring the bell.
+            # A job that was added before `_asleep` was set did not wake the thread.
             return bool(self._jobs) or self._stopped or self._rest(self._idle_s)
         finally:
             self._asleep = False
 
     def _rest(self, longest_s: float | None) -> bool:
-        """Wait for the bell, at most ``longest_s`` seconds, and return whether it rang."""
+        """Wait to be woken, at most ``longest_s`` seconds; return whether it was."""
         try:
             self._wakeup.get(timeout=longest_s)
         except Empty:
             return False
-        # A submitter adds its job before it rings, so all of those jobs are visible now.
+        # A submitter adds its job before it wakes the thread, so all of those jobs are visible now.
         while not self._wakeup.empty():
             self._wakeup.get_nowait()
         return True

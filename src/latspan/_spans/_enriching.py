@@ -115,14 +115,14 @@ class _EnrichedSpan(DecidedAtStart):
         if self._ended_epoch_ns is not None:
             return
         self._ended_epoch_ns = time.time_ns() if end_time is None else end_time
-        self._take()
+        self._claim()
         when_ended = self._when_ended
         known = None if when_ended is None or not self._due else when_ended()
         if known is not None and self._due:
             self._add(known)
-            self._take()
+            self._claim()
 
-    def _take(self) -> None:
+    def _claim(self) -> None:
         """Remove one of the two ends, and end the span if it was the last."""
         try:
             is_last = self._due.pop()
@@ -148,7 +148,7 @@ class _EnrichedSpan(DecidedAtStart):
             if self._due:
                 self._add({**self._attributes, **finished.attributes})
         finally:
-            self._take()
+            self._claim()
             if self._ended_epoch_ns is None:
                 with suppress(AttributeError):
                     del self._span.end

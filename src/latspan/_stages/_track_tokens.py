@@ -54,7 +54,7 @@ def track_tokens(
     following = _Following.here(stages=stages)
     if isinstance(tokens, AsyncIterable):
         return _afollow(tokens, following, count)
-    return _follow(tokens, following, count)
+    return _track(tokens, following, count)
 
 
 class _Following:
@@ -144,7 +144,7 @@ class _Following:
             ).end(outcome, error_type=error_type, done_ns=done_ns)
 
 
-def _follow(
+def _track(
     tokens: Iterable[_T], following: _Following | None, count: Callable[[_T], int]
 ) -> Generator[_T]:
     if following is None:

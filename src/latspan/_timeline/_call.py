@@ -47,7 +47,7 @@ from latspan._timeline._read_intervals import ReadInterval, ReadIntervals
 from latspan._timeline._reconcile import Observed, reconcile
 from latspan._timeline._reconciled import NO_EVIDENCE, Part, Reconciled
 from latspan._timeline._segment_builder import SegmentBuilder, Timeline
-from latspan._timeline._smoothness import felt_speed
+from latspan._timeline._smoothness import smoothness_metrics
 from latspan._timeline._stream import Stream, read_stream
 
 __all__ = ["CallObservation", "call_timeline"]
@@ -97,7 +97,7 @@ def call_timeline(seen: CallObservation) -> Timeline:
     """Return the segments and metrics of one call."""
     done_ns = max(seen.start_ns, seen.done_ns)
     builder = SegmentBuilder(seen.start_ns, done_ns)
-    attempt = _lay_transport(builder, seen)
+    attempt = _add_transport(builder, seen)
     marks = {START: seen.start_ns, DONE: done_ns}
     if attempt is not None:
         if attempt.sent_ns is not None:
@@ -111,7 +111,7 @@ def call_timeline(seen: CallObservation) -> Timeline:
     return _whole_answer(builder, attempt, seen, marks)
 
 
-def _lay_transport(builder: SegmentBuilder, seen: CallObservation) -> Attempt | None:
+def _add_transport(builder: SegmentBuilder, seen: CallObservation) -> Attempt | None:
     """Lay everything up to the last byte sent, and return the attempt that was answered."""
     last = answering(seen.attempts)
     if last is None:
@@ -171,8 +171,8 @@ def _whole_answer(
     if seen.body_is_the_callers and attempt is not None:
         builder.until(attempt.headers_ns, SERVER_WAIT)
         builder.until(end, UNATTRIBUTED, UNKNOWN)
-    _lay(builder, reconciled.first)
-    _lay(builder, reconciled.parts(end - builder.cursor_ns))
+    _add(builder, reconciled.first)
+    _add(builder, reconciled.parts(end - builder.cursor_ns))
     return _timeline(seen, marks, builder.build(_after(attempt, seen.outcome)), reconciled)
 
 
@@ -193,9 +193,9 @@ def _streamed_answer(
     buffered = is_buffered(stream, reconciled.decode_ns)
     if buffered:
         stream = known_at_the_latest(stream)
-    _lay_stream(builder, handed_over_ns, stream.flow, reconciled, buffered=buffered)
+    _add_stream(builder, handed_over_ns, stream.intervals, reconciled, buffered=buffered)
     tail = STREAM_CLOSE if seen.outcome in _WHOLE_ENDS else SERVER_WAIT
-    for end_ns, held in stream.flow.tail:
+    for end_ns, held in stream.intervals.tail:
         builder.until(end_ns, CONSUMER if held else tail)
     if reads.end is None:
         # Left early: the caller held the stream up to the close; the close is the stream's time.
@@ -236,30 +236,30 @@ def _fit_stream(
     )
 
 
-def _lay_stream(
+def _add_stream(
     builder: SegmentBuilder,
     handed_over_ns: int,
-    flow: ReadIntervals,
+    intervals: ReadIntervals,
     reconciled: Reconciled,
     *,
     buffered: bool,
 ) -> None:
     """Lay everything from the last byte sent to the last token, or to the end if none came."""
-    _lay(builder, reconciled.first)
-    _, _, wait_ns, reasoning_ns, decode_ns = flow
+    _add(builder, reconciled.first)
+    _, _, wait_ns, reasoning_ns, decode_ns = intervals
     wait_ns += builder.clamp(handed_over_ns) - builder.cursor_ns
     if buffered and not reconciled.covers:
         # The burst is not generation, and it is unknown where in the wait the generation was.
         wait_ns, reasoning_ns, decode_ns = wait_ns + reasoning_ns + decode_ns, 0, 0
-    _lay_over(builder, reconciled.parts(wait_ns, reasoning_ns, decode_ns), flow.pieces)
+    _add_interleaved(builder, reconciled.parts(wait_ns, reasoning_ns, decode_ns), intervals.pieces)
 
 
-def _lay(builder: SegmentBuilder, parts: Iterable[Part]) -> None:
+def _add(builder: SegmentBuilder, parts: Iterable[Part]) -> None:
     for name, source, length_ns in parts:
         builder.exactly(length_ns, name, source)
 
 
-def _lay_over(
+def _add_interleaved(
     builder: SegmentBuilder, parts: Sequence[Part], pieces: Iterable[ReadInterval]
 ) -> None:
     """Lay parts over the pieces of a stream, skipping the time that the caller held it."""
@@ -302,7 +302,7 @@ def _timeline(
             metrics["time_per_output_token"] = pace
         if not buffered:
             gaps = stream.gaps()
-            metrics |= felt_speed(
+            metrics |= smoothness_metrics(
                 stream,
                 start_ns=seen.start_ns,
                 tokens=seen.output_tokens if seen.choices == 1 else None,

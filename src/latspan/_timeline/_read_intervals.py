@@ -7,7 +7,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Final, NamedTuple
 
-__all__ = ["ReadInterval", "ReadIntervals", "read_flow"]
+__all__ = ["ReadInterval", "ReadIntervals", "intervals_between"]
 
 ReadInterval = tuple[int, bool]
 """
@@ -39,7 +39,7 @@ class ReadIntervals(NamedTuple):
     decode_ns: int
 
 
-def read_flow(
+def intervals_between(
     handed_over_ns: int,
     returns_ns: Sequence[int],
     reader_bound: Sequence[bool],

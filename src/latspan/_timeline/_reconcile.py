@@ -126,7 +126,7 @@ class _Reports:
         gateways_ns = self._gateways_ns + gateway_ns
         before_ns = self._before_ns + sum(stages.values())
         decodes_ns = self._decodes_ns + decode_ns
-        told_ns = gateways_ns + before_ns + decodes_ns
+        reported_ns = gateways_ns + before_ns + decodes_ns
         # A system's total begins when the request has passed the gateways before it.
         reach_ns = max(total_ns, gateway_ns + self._reach_ns)
         before_head_ns = max(head_ns, gateways_ns)
@@ -134,14 +134,14 @@ class _Reports:
             # A time of zero fits anywhere.
             (not before_head_ns or fits(before_head_ns, seen.sending_ns, seen.head_ns))
             and fits(gateways_ns + before_ns, seen.sending_ns, seen.first_ns)
-            and fits(max(told_ns, reach_ns), seen.sending_ns, seen.over_ns)
+            and fits(max(reported_ns, reach_ns), seen.sending_ns, seen.over_ns)
         ):
             return False
         self._stages = [*stages.items(), *self._stages]
         self._gateways_ns, self._before_ns, self._decodes_ns = gateways_ns, before_ns, decodes_ns
         self._reach_ns = reach_ns
         if self._rest_ns is None and report.total_ns is not None:
-            self._rest_ns = max(0, total_ns - told_ns)
+            self._rest_ns = max(0, total_ns - reported_ns)
         if report.decode_ns is not None:
             self._decode_ns = report.decode_ns
         self._gateway |= report.gateway_ns is not None
@@ -198,8 +198,8 @@ class _Reports:
 def _stages(report: ReportedTimings, seen: Observed) -> dict[str, int]:
     """Return a server's stages before the first token; for an unstreamed response, all of them."""
     stages: dict[str, int] = {}
-    told_by_headers = report.queue_until_headers and seen.headers_ns is not None
-    if report.queue_ns is not None and not told_by_headers:
+    reported_in_headers = report.queue_until_headers and seen.headers_ns is not None
+    if report.queue_ns is not None and not reported_in_headers:
         stages[QUEUE] = report.queue_ns
     if report.model_load_ns is not None:
         stages[MODEL_LOAD] = report.model_load_ns

@@ -88,7 +88,7 @@ def scope_timeline(
     builder = SegmentBuilder(start_ns, done_ns)
     own: list[Segment] = []
 
-    def lay(pieces: Iterable[_Piece]) -> None:
+    def add(pieces: Iterable[_Interval]) -> None:
         # Group by owner, never by name: a stage may have any name, even the unit's own.
         for mine, run in groupby(pieces, key=lambda piece: piece.own):
             run_pieces = list(run)
@@ -99,22 +99,22 @@ def scope_timeline(
             if mine:
                 own.extend(laid)
 
-    def lay_own(until_ns: int, name: str, source: Source = Source.MEASURED) -> None:
+    def add_own(until_ns: int, name: str, source: Source = Source.MEASURED) -> None:
         # Calls are not a stage's own time, but a request reports its earlier calls itself.
-        call = _Piece(0, SegmentName.CALL, Source.MEASURED, own=own_name is None)
-        rest = _Piece(0, name, source, own=True)
-        lay(_sweep(builder.cursor_ns, builder.clamp(until_ns), earlier, stages, call, rest))
+        call = _Interval(0, SegmentName.CALL, Source.MEASURED, own=own_name is None)
+        rest = _Interval(0, name, source, own=True)
+        add(_sweep(builder.cursor_ns, builder.clamp(until_ns), earlier, stages, call, rest))
 
     if last is None:
-        lay_own(
+        add_own(
             done_ns,
             own_name or SegmentName.UNATTRIBUTED,
             own_source if own_name else Source.UNKNOWN,
         )
     else:
-        lay_own(last.start_ns, own_name or SegmentName.PREPARE)
-        lay(_opened(last, builder.clamp(last.done_ns), own=own_name is None))
-        lay_own(done_ns, own_name or SegmentName.POSTPROCESS)
+        add_own(last.start_ns, own_name or SegmentName.PREPARE)
+        add(_opened(last, builder.clamp(last.done_ns), own=own_name is None))
+        add_own(done_ns, own_name or SegmentName.POSTPROCESS)
     metrics = {"duration": MetricValue(done_ns - start_ns)}
     visible = [
         (call.first_visible_ns, call.first_visible_source)
@@ -137,7 +137,7 @@ def scope_timeline(
 
 
 @dataclass(frozen=True, slots=True)
-class _Piece:
+class _Interval:
     """
     Time up to an instant, and its owner.
 
@@ -154,12 +154,12 @@ class _Piece:
     own: bool
 
 
-def _opened(call: ChildInterval, end_ns: int, *, own: bool) -> Iterator[_Piece]:
+def _opened(call: ChildInterval, end_ns: int, *, own: bool) -> Iterator[_Interval]:
     """Yield a call's own segments up to ``end_ns``; the time they do not cover is ``call``."""
     for segment in call.segments:
         edge_ns = min(call.start_ns + segment.end_ns, end_ns)
-        yield _Piece(edge_ns, segment.name, segment.source, own=False)
-    yield _Piece(end_ns, SegmentName.CALL, Source.MEASURED, own=own)
+        yield _Interval(edge_ns, segment.name, segment.source, own=False)
+    yield _Interval(end_ns, SegmentName.CALL, Source.MEASURED, own=own)
 
 
 def _sweep(
@@ -167,9 +167,9 @@ def _sweep(
     end_ns: int,
     calls: Sequence[ChildInterval],
     stages: Sequence[ChildInterval],
-    in_call: _Piece,
-    otherwise: _Piece,
-) -> Iterator[_Piece]:
+    in_call: _Interval,
+    otherwise: _Interval,
+) -> Iterator[_Interval]:
     """
     Yield per edge ``in_call`` if any call ran up to it, else the innermost stage or ``otherwise``.
 
@@ -180,7 +180,7 @@ def _sweep(
             yield replace(in_call, end_ns=edge_ns)
         elif inside:
             stage = innermost(inside)
-            yield _Piece(edge_ns, stage.name, stage.source, own=stage.own)
+            yield _Interval(edge_ns, stage.name, stage.source, own=stage.own)
         else:
             yield replace(otherwise, end_ns=edge_ns)
 

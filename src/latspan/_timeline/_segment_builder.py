@@ -81,15 +81,15 @@ class SegmentBuilder:
             return
         end = instant_ns if instant_ns < self._done else self._done  # noqa: FURB136
         if end > self.cursor_ns:
-            self._lay(end, name, source)
+            self._append(end, name, source)
 
     def exactly(self, length_ns: int, name: str, source: Source) -> None:
         """Lay ``length_ns`` of ``name``; a reported length of zero is kept, as it is a finding."""
         end = self.clamp(self.cursor_ns + length_ns)
         if end > self.cursor_ns or source is not MEASURED:
-            self._lay(end, name, source)
+            self._append(end, name, source)
 
-    def _lay(self, end: int, name: str, source: Source) -> None:
+    def _append(self, end: int, name: str, source: Source) -> None:
         self.cursor_ns = end
         names, sources, ends = self._names, self._sources, self._ends
         if names and names[-1] == name and sources[-1] is source:

@@ -15,10 +15,10 @@ from latspan._segments import Source
 from latspan._timeline._constants import ESTIMATED
 from latspan._timeline._stream import Stream
 
-__all__ = ["felt_speed"]
+__all__ = ["smoothness_metrics"]
 
 
-def felt_speed(
+def smoothness_metrics(
     stream: Stream, *, start_ns: int, tokens: int | None, expected: Expectations
 ) -> dict[str, MetricValue]:
     """
@@ -35,22 +35,22 @@ def felt_speed(
     if not arrivals_ns:
         return {}
     source = stream.source(*stream.tokens)
-    felt: dict[str, MetricValue] = {}
+    metrics: dict[str, MetricValue] = {}
     gaps_ns = stream.gaps_ns
     if gaps_ns:
         count, excess_ns = stalls(gaps_ns, expected.stall_ns)
-        felt["chunk_gap_max"] = MetricValue(max(gaps_ns), source)
-        felt["stall_count"] = MetricValue(count, source)
-        felt["stall_duration"] = MetricValue(excess_ns, source)
+        metrics["chunk_gap_max"] = MetricValue(max(gaps_ns), source)
+        metrics["stall_count"] = MetricValue(count, source)
+        metrics["stall_duration"] = MetricValue(excess_ns, source)
         ratio = stall_ratio(excess_ns, arrivals_ns[-1] - arrivals_ns[0])
         if ratio is not None:
-            felt["stall_ratio"] = MetricValue(ratio, source)
+            metrics["stall_ratio"] = MetricValue(ratio, source)
     if tokens is not None and tokens > 0:
         if tokens != len(arrivals_ns):
             # Which tokens are in which chunk is a guess.
             source = ESTIMATED
-        felt |= _on_schedule(stream, start_ns, tokens, source, expected)
-    return felt
+        metrics |= _on_schedule(stream, start_ns, tokens, source, expected)
+    return metrics
 
 
 def _on_schedule(

@@ -10,7 +10,7 @@ from latspan._metrics import MetricValue
 from latspan._segments import Source
 from latspan._timeline._constants import ESTIMATED, MEASURED
 from latspan._timeline._marks import Reads
-from latspan._timeline._read_intervals import ReadIntervals, read_flow
+from latspan._timeline._read_intervals import ReadIntervals, intervals_between
 from latspan._wire import ChunkKind
 
 __all__ = ["Stream", "read_stream"]
@@ -31,7 +31,7 @@ class Stream(NamedTuple):
         arrivals_ns: When each of those arrived.
         gaps_ns: Time from the arrival of the previous one to each but the first of them.
         first_visible: Position of the first of them that is not reasoning, if any came.
-        flow: Time intervals of the stream between its reads.
+        intervals: Time intervals of the stream between its reads.
     """
 
     returns_ns: list[int]
@@ -41,7 +41,7 @@ class Stream(NamedTuple):
     arrivals_ns: list[int]
     gaps_ns: list[int]
     first_visible: int | None
-    flow: ReadIntervals
+    intervals: ReadIntervals
 
     @property
     def unseen_chunks(self) -> int:
@@ -92,5 +92,5 @@ def read_stream(reads: Reads, handed_over_ns: int) -> Stream:
         arrivals_ns=arrivals_ns,
         gaps_ns=list(map(sub, arrivals_ns[1:], arrivals_ns)),
         first_visible=first_visible,
-        flow=read_flow(handed_over_ns, returns_ns, late, ends=(first, seen, last)),
+        intervals=intervals_between(handed_over_ns, returns_ns, late, ends=(first, seen, last)),
     )

@@ -16,8 +16,8 @@ __all__ = ["Estimator"]
 _LATEST: Final = "o200k_base"
 """Encoding for a model whose encoding is not known."""
 
-_AROUND_A_MESSAGE: Final = 4
-_BEFORE_AN_ANSWER: Final = 3
+_TOKENS_PER_MESSAGE: Final = 4
+_TOKENS_BEFORE_RESPONSE: Final = 3
 """
 Tokens that frame a chat: those around each message, and those before the response.
 
@@ -58,8 +58,8 @@ class Estimator:
         encoding = self._encoding_of(model)
         return TokenCounts(
             input=_asked(encoding, content),
-            output=_said(encoding, content.output, None),
-            reasoning=_said(encoding, content.output, FragmentKind.REASONING) or None,
+            output=_count_output(encoding, content.output, None),
+            reasoning=_count_output(encoding, content.output, FragmentKind.REASONING) or None,
             source=TokenSource.ESTIMATED,
         )
 
@@ -83,12 +83,16 @@ def _asked(encoding: Encoding, content: Content) -> int | None:
     counted = [count for count in parts if count is not None]
     if len(counted) < len(parts):
         return None
-    framing = _AROUND_A_MESSAGE * len(messages) + _BEFORE_AN_ANSWER if content.is_chat else 0
+    framing = (
+        _TOKENS_PER_MESSAGE * len(messages) + _TOKENS_BEFORE_RESPONSE if content.is_chat else 0
+    )
     tools = sum(_length(encoding, json.dumps(each)) for each in content.tools)
     return sum(counted) + framing + tools
 
 
-def _said(encoding: Encoding, messages: Iterable[Message], kind: FragmentKind | None) -> int:
+def _count_output(
+    encoding: Encoding, messages: Iterable[Message], kind: FragmentKind | None
+) -> int:
     return sum(
         _tokens(encoding, part) or 0
         for message in messages

@@ -13,10 +13,10 @@ from latspan._wire._usage import get_path
 __all__ = [
     "DEEPEST",
     "Body",
-    "beside_text",
     "copied",
     "error_in",
     "events_in",
+    "fields_without",
     "identity_in",
     "named_in",
     "to_plain",
@@ -158,7 +158,7 @@ def copied(
 _NO_MODEL: Final = object()
 
 
-def beside_text(model: Any, *texts: str) -> dict[str, Any] | None:
+def fields_without(model: Any, *texts: str) -> dict[str, Any] | None:
     """
     Return the fields of an SDK object except those that hold text, which may be long.
 
@@ -181,7 +181,7 @@ def beside_text(model: Any, *texts: str) -> dict[str, Any] | None:
                 if name not in texts:
                     kept[name] = value
             elif value is not None and name not in texts:
-                inner = beside_text(value)
+                inner = fields_without(value)
                 kept[name] = copied(value) if inner is None else inner
     return kept
 

@@ -336,20 +336,20 @@ def server_tool_in(block: Mapping[str, Any]) -> Part | None:
         return server_tool_call(
             id=block.get("id"),
             name=block.get("name"),
-            call={**_beside(block, "id", "name"), "type": block.get("name")},
+            call={**_other_fields(block, "id", "name"), "type": block.get("name")},
         )
     if kind == "mcp_tool_use":
-        call = {**_beside(block, "id", "name", "input"), "arguments": block.get("input")}
+        call = {**_other_fields(block, "id", "name", "input"), "arguments": block.get("input")}
         return server_tool_call(id=block.get("id"), name=block.get("name"), call=call)
     if not kind.endswith(_RESULT):
         return None
     named = kind if kind.startswith("mcp_") else kind.removesuffix(_RESULT)
     return server_tool_response(
-        id=block.get("tool_use_id"), response={**_beside(block, "tool_use_id"), "type": named}
+        id=block.get("tool_use_id"), response={**_other_fields(block, "tool_use_id"), "type": named}
     )
 
 
-def _beside(block: Mapping[str, Any], *names: str) -> dict[str, Any]:
+def _other_fields(block: Mapping[str, Any], *names: str) -> dict[str, Any]:
     return {name: value for name, value in block.items() if name not in names}
 
 

@@ -120,7 +120,7 @@ class EventReader:
         for event in whole.split(b"\n\n"):
             if not _HAS_DATA.search(event):
                 continue
-            kind_of = self._kind_of or self._recognise(event)
+            kind_of = self._kind_of or self._detect_format(event)
             if kind_of is None:
                 if self.foreign:
                     return _EMPTY
@@ -157,7 +157,7 @@ class EventReader:
         self._cut = data[-1:] == b"\r"
         return data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
 
-    def _recognise(self, event: bytes) -> Callable[[bytes], int] | None:
+    def _detect_format(self, event: bytes) -> Callable[[bytes], int] | None:
         for api_format in self._known:
             stream = api_format.stream
             if stream is not None and stream.opens.search(event):

@@ -12,7 +12,7 @@ from typing import Any, Final, cast
 
 from latspan._wire._anthropic_messages_content import ANTHROPIC_MESSAGES_CONTENT
 from latspan._wire._api_format import ApiFormat, StreamFormat, all_finished
-from latspan._wire._body import Body, beside_text, to_plain
+from latspan._wire._body import Body, fields_without, to_plain
 from latspan._wire._chunk import ChunkKind
 from latspan._wire._usage import Usage, get_path
 
@@ -71,7 +71,7 @@ def _body_of(answer: Any) -> Body:
         # These events contain only text.
         return {}
     message = answer.message if kind == "message_start" else answer
-    body = beside_text(message, "content")
+    body = fields_without(message, "content")
     return _of_event(to_plain(answer) if body is None else body)
 
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from latspan import semconv
 from latspan._wire._api_format import ApiFormat, StreamFormat, all_finished
-from latspan._wire._body import Body, beside_text, identity_in, named_in, to_plain
+from latspan._wire._body import Body, fields_without, identity_in, named_in, to_plain
 from latspan._wire._chunk import ChunkKind
 from latspan._wire._content import listed, read
 from latspan._wire._openai_chat_content import OPENAI_CHAT_CONTENT, REASONING_FIELDS
@@ -190,7 +190,7 @@ def usage(bodies: Iterable[Body]) -> Usage | None:
 
 def body_of(answer: Any) -> Body:
     """Return the fields of a chunk or a completion except its text."""
-    body = beside_text(answer, "choices")
+    body = fields_without(answer, "choices")
     if body is None:
         return to_plain(answer)
     body["choices"] = [

@@ -13,7 +13,7 @@ from typing import Any, Final, cast
 
 from latspan import semconv
 from latspan._wire._api_format import ApiFormat, StreamFormat, all_finished
-from latspan._wire._body import Body, beside_text, identity_in, named_in, to_plain
+from latspan._wire._body import Body, fields_without, identity_in, named_in, to_plain
 from latspan._wire._chunk import ChunkKind
 from latspan._wire._content import listed
 from latspan._wire._openai_responses_content import OPENAI_RESPONSES_CONTENT, TOOL_CALLS
@@ -85,12 +85,12 @@ def _body_of(answer: Any) -> Body:
     whole = getattr(answer, "response", answer)
     if hasattr(whole, "output"):
         return {
-            **(beside_text(whole, *_TEXTS) or {}),
+            **(fields_without(whole, *_TEXTS) or {}),
             "output": [_typed(each) for each in whole.output or ()],
         }
     kind = getattr(answer, "type", None)
     if kind == "error":
-        return beside_text(answer) or {}
+        return fields_without(answer) or {}
     item = getattr(answer, "item", None)
     return {"type": kind} if item is None else {"type": kind, "item": _typed(item)}
 

@@ -81,7 +81,7 @@ def _examined(timeout_s: float) -> Examination:
 def _document(examination: Examination) -> dict[str, object]:
     found = asdict(examination)
     for row, integration in zip(found["integrations"], examination.integrations, strict=True):
-        row["standing"] = integration.standing.value
+        row["status"] = integration.status.value
     return {"schema": _SCHEMA, "fine": examination.fine, **found}
 
 
@@ -125,7 +125,7 @@ def _of(integration: Integration) -> tuple[str, str, str]:
         "disabled": ("note", f"{found}, disabled by {reason}"),
         "unsupported": ("fail", f"{found} is not supported: use {integration.requires}"),
         "broken": ("fail", f"cannot be loaded: {reason}"),
-    }[integration.standing.value]
+    }[integration.status.value]
     return mark, integration.name, explanation
 
 

@@ -45,7 +45,7 @@ def interrupts_raise() -> Generator[None]:
     interrupts = _Interrupts(sys.unraisablehook)
     terminated = signal.signal(signal.SIGTERM, interrupts.terminate)
     alarmed = signal.signal(signal.SIGALRM, interrupts.raise_again)
-    sys.unraisablehook = interrupts.hear_what_was_ignored
+    sys.unraisablehook = interrupts.on_unraisable
     try:
         yield
     finally:
@@ -77,7 +77,7 @@ class _Interrupts:
         del number
         self._raise(self._lost, frame)
 
-    def hear_what_was_ignored(self, unraisable: UnraisableHookArgs, /) -> None:
+    def on_unraisable(self, unraisable: UnraisableHookArgs, /) -> None:
         """Handle ignored exceptions, as ``sys.unraisablehook``."""
         if issubclass(unraisable.exc_type, KeyboardInterrupt):
             self._raise_later(unraisable.exc_type)
@@ -98,4 +98,4 @@ class _Interrupts:
         signal.setitimer(signal.ITIMER_REAL, _SOON_S)
 
 
-_HOOK: Final = _Interrupts.hear_what_was_ignored.__code__
+_HOOK: Final = _Interrupts.on_unraisable.__code__

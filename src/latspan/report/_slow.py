@@ -118,7 +118,7 @@ def sentence(calls: Sequence[RequestRecord]) -> str:
     text = spent if alone else f"No single cost: {spent[0].lower()}{spent[1:]}"
     text += _endings(parts.slow)
     if parts.others:
-        text += f"; {_beside(named[:1] if alone else named, parts)}"
+        text += f"; {_others_spent(named[:1] if alone else named, parts)}"
     return f"{text}."
 
 
@@ -177,7 +177,7 @@ def _explained(share: SegmentShare) -> str:
     return f"{share.name} ({meaning}{known})"
 
 
-def _beside(named: Sequence[SegmentShare], parts: Slowest) -> str:
+def _others_spent(named: Sequence[SegmentShare], parts: Slowest) -> str:
     others = parts.shares_of_others
     spent = [f"{percent(_share_named(others, share.name))} in {share.name}" for share in named]
     whose = "the other one" if len(parts.others) == 1 else f"the other {len(parts.others):,}"

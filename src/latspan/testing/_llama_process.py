@@ -22,7 +22,7 @@ _VERBOSITY: Final = 3
 def main() -> None:
     """Serve until standard input ends."""
     # Watched from the start: the parent may end while the model is still loading.
-    watcher = threading.Thread(target=_leave_when_told, daemon=True)
+    watcher = threading.Thread(target=_exit_on_end_of_input, daemon=True)
     watcher.start()
     try:
         server = _serve(json.loads(sys.argv[1]))
@@ -34,7 +34,7 @@ def main() -> None:
     watcher.join()
 
 
-def _leave_when_told() -> None:
+def _exit_on_end_of_input() -> None:
     # Any input means the same as its end. Read without Python's own buffer: this thread would
     # still hold the buffer's lock if loading the model fails and the interpreter exits.
     os.read(sys.stdin.fileno(), 1)

@@ -220,12 +220,12 @@ class Pipe:
         """Close the connection; the server stops when the close arrives, after ``network_ns``."""
         self._arrivals.clear()
         ledger, self._ledger = self._ledger, None
-        heard_ns = self._clock.monotonic_ns() + self._network.network_ns
-        if ledger is None or ledger.end_ns is None or ledger.end_ns <= heard_ns:
+        received_ns = self._clock.monotonic_ns() + self._network.network_ns
+        if ledger is None or ledger.end_ns is None or ledger.end_ns <= received_ns:
             return
-        ledger.writes = [write for write in ledger.writes if write.instant_ns <= heard_ns]
+        ledger.writes = [write for write in ledger.writes if write.instant_ns <= received_ns]
         ledger.end_ns = None
-        ledger.cancelled_ns = heard_ns
+        ledger.cancelled_ns = received_ns
 
     def _wait(self, timeout_s: float | None) -> None:
         limit_ns = None if timeout_s is None else from_unit(timeout_s, "s")

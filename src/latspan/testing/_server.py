@@ -145,7 +145,7 @@ class ScriptedServer:
         )
 
     def served_requests(
-        self, *, requests: int = 0, since: int = 0, settle_s: float = 10.0
+        self, *, requests: int = 0, since: int = 0, timeout_s: float = 10.0
     ) -> list[ServedRequest]:
         """
         Return the records of all requests so far, in order of acceptance.
@@ -154,18 +154,18 @@ class ScriptedServer:
             requests: Minimum number of requests that must have arrived since the server started;
                 needed if a client's send does not mean that the server accepted the request.
             since: Index of the first record to return, if earlier ones are already known.
-            settle_s: Seconds to wait for requests in flight to end, including by a client's
+            timeout_s: Seconds to wait for requests in flight to end, including by a client's
                 disconnect; 0 does not wait.
 
         Raises:
-            TimeoutError: Not all had arrived and ended after ``settle_s``, unless that is 0.
+            TimeoutError: Not all had arrived and ended after ``timeout_s``, unless that is 0.
             ServerStartError: The server is not running.
         """
         reply = self._ask(
-            {"do": "truth", "requests": requests, "since": since, "settle_s": settle_s}
+            {"do": "truth", "requests": requests, "since": since, "timeout_s": timeout_s}
         )
-        if settle_s and not reply["settled"]:
-            raise TimeoutError(f"requests still to come or in flight after {settle_s:g} s")
+        if timeout_s and not reply["settled"]:
+            raise TimeoutError(f"requests still to come or in flight after {timeout_s:g} s")
         return [ServedRequest.from_json(page) for page in reply["truth"]]
 
     def _ask(self, order: Mapping[str, Any]) -> dict[str, Any]:

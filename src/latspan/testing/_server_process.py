@@ -138,7 +138,7 @@ class House:
         async with self._quiet:
             self._quiet.notify_all()
 
-    async def settle(self, requests: int, timeout_s: float) -> bool:
+    async def wait_until_idle(self, requests: int, timeout_s: float) -> bool:
         """Wait for ``requests`` requests and the end of all; return whether that came in time."""
 
         def settled() -> bool:
@@ -264,7 +264,7 @@ async def _obey(house: House, order: Mapping[str, Any]) -> dict[str, Any]:
         named = {name: Script.from_json(data) for name, data in order["named"].items()}
         house.use([Script.from_json(data) for data in order["scripts"]], named)
         return {"done": True}
-    settled = await house.settle(order["requests"], order["settle_s"])
+    settled = await house.wait_until_idle(order["requests"], order["timeout_s"])
     pages = house.book[order["since"] :]
     return {"settled": settled, "truth": [page.served().to_json() for page in pages]}
 

@@ -64,8 +64,8 @@ def _tells_reused_connections(visit: Visit) -> None:
 
 
 def _has_the_first_token_in_time(
-    record: RequestRecord, served: ServedRequest, heard_ns: int
+    record: RequestRecord, served: ServedRequest, received_ns: int
 ) -> None:
     """Nobody had it before the server wrote it, and the program had it after latspan saw it."""
     first_token_ns = record.start_epoch_ns + record.metrics["time_to_first_token"].value
-    assert served.token_ns[0] <= first_token_ns <= heard_ns
+    assert served.token_ns[0] <= first_token_ns <= received_ns

@@ -154,7 +154,7 @@ def test_what_is_refused_for_good_stops_nothing_that_comes_after(
     ]
     [reading] = sending.readings()
     assert reading == SelfMetric(
-        "latspan.dropped", 2, {"latspan.signal": "data_points", "latspan.reason": "not_taken"}
+        "latspan.dropped", 2, {"latspan.signal": "data_points", "latspan.reason": "refused"}
     )
     assert sum(backend.values("latspan.dropped")) == (1 + 2 if whole else 2)
 

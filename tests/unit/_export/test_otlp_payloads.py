@@ -125,7 +125,7 @@ def test_what_is_refused_for_good_stops_nothing_that_comes_after(status: int) ->
     assert sum(held.count for held in histograms_of(backend).values()) == 2
     assert list(payloads.readings()) == [
         SelfMetric(
-            "latspan.dropped", 2, {"latspan.signal": "payloads", "latspan.reason": "not_taken"}
+            "latspan.dropped", 2, {"latspan.signal": "payloads", "latspan.reason": "refused"}
         )
     ]
 

@@ -19,7 +19,7 @@ from opentelemetry.sdk.trace.sampling import (
 )
 from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags
 
-from latspan._export._samplers import standing
+from latspan._export._samplers import constant_decisions
 
 ROOT = Context()
 PARENTS = [(is_remote, is_sampled) for is_remote in (False, True) for is_sampled in (False, True)]
@@ -55,7 +55,7 @@ def asked(sampler: Sampler, parent_context: Context) -> bool:
 )
 def test_a_static_sampler_says_the_same_unasked(sampler: Sampler) -> None:
     """At the root and beneath each kind of parent."""
-    known = standing(sampler)
+    known = constant_decisions(sampler)
 
     assert known.at_root == asked(sampler, ROOT)
     assert known.below == {
@@ -69,7 +69,7 @@ def test_a_static_sampler_says_the_same_unasked(sampler: Sampler) -> None:
 )
 def test_a_ratio_is_asked_where_it_decides(sampler: Sampler) -> None:
     """Beneath a parent it does not."""
-    known = standing(sampler)
+    known = constant_decisions(sampler)
 
     assert known.at_root is None
     assert known.below == {parent: parent[1] for parent in PARENTS}
@@ -78,4 +78,4 @@ def test_a_ratio_is_asked_where_it_decides(sampler: Sampler) -> None:
 @pytest.mark.parametrize("sampler", [TraceIdRatioBased(0.5), Moody(ALWAYS_ON)])
 def test_whatever_is_not_known_is_asked_each_time(sampler: Sampler) -> None:
     """A subclass may say anything."""
-    assert standing(sampler) == (None, dict.fromkeys(PARENTS))
+    assert constant_decisions(sampler) == (None, dict.fromkeys(PARENTS))

@@ -136,7 +136,7 @@ def test_a_library_that_is_absent_is_left_alone_in_silence(
     assert f"latspan_{of}" not in latspan.auto_instrument()
 
     assert warnings_of(caplog, of) == []
-    assert standing_of(of).standing is IntegrationStatus.ABSENT
+    assert standing_of(of).status is IntegrationStatus.ABSENT
 
 
 def test_an_integration_that_breaks_at_import_breaks_nothing(
@@ -190,7 +190,7 @@ def test_what_the_environment_disables_stays_off(
     on = latspan.auto_instrument()
 
     assert f"latspan_{of}" not in on
-    assert standing_of(of).standing is IntegrationStatus.DISABLED
+    assert standing_of(of).status is IntegrationStatus.DISABLED
     assert standing_of(of).reason == variable
 
 

@@ -129,7 +129,7 @@ def test_refused_spans_are_kept_and_sent_again(clock: ManualClock) -> None:
         said.append(export.flushing()(DEADLINE_S))
 
     assert said == [False, False, True]
-    assert lost(export) == {"queue_full": 0, "not_taken": 0}
+    assert lost(export) == {"queue_full": 0, "refused": 0}
     assert backend.names == ["one", "two", "three"]
     export.closing()(DEADLINE_S)
 
@@ -144,7 +144,7 @@ def test_spans_at_which_an_exporter_raises_are_lost(clock: ManualClock) -> None:
         said.append(export.flushing()(DEADLINE_S))
 
     assert said == [False, True]
-    assert lost(export) == {"queue_full": 0, "not_taken": 1}
+    assert lost(export) == {"queue_full": 0, "refused": 1}
     assert backend.names == ["two"]
     export.closing()(DEADLINE_S)
 
@@ -173,7 +173,7 @@ def test_spans_rejected_from_an_accepted_batch_are_counted(clock: ManualClock) -
         end_span(export, name)
 
     assert not export.flushing()(DEADLINE_S)
-    assert lost(export) == {"queue_full": 0, "not_taken": 1}
+    assert lost(export) == {"queue_full": 0, "refused": 1}
     export.closing()(DEADLINE_S)
 
 
@@ -184,7 +184,7 @@ def test_no_more_spans_are_counted_as_rejected_than_were_sent(clock: ManualClock
     end_span(export, "one")
 
     assert not export.flushing()(DEADLINE_S)
-    assert lost(export) == {"queue_full": 0, "not_taken": 1}
+    assert lost(export) == {"queue_full": 0, "refused": 1}
     export.closing()(DEADLINE_S)
 
 
@@ -206,7 +206,7 @@ def test_a_flush_returns_if_no_exporter_can_be_created() -> None:
     export.closing()(1.0)
 
     assert (said, backend.names) == ([False, True], ["two"])
-    assert lost(export) == {"queue_full": 0, "not_taken": 2}
+    assert lost(export) == {"queue_full": 0, "refused": 2}
     assert backend.closed_by == ["latspan-span-export"]
 
 
@@ -227,7 +227,7 @@ def test_a_span_that_cannot_be_encoded_does_not_affect_other_spans(clock: Manual
 
     assert not export.flushing()(DEADLINE_S)
     assert backend.names == names
-    assert lost(export) == {"queue_full": 0, "not_taken": 1}
+    assert lost(export) == {"queue_full": 0, "refused": 1}
     export.closing()(DEADLINE_S)
 
 
@@ -261,7 +261,7 @@ def test_a_batch_that_is_too_large_is_halved_until_it_is_accepted(
 
     assert export.flushing()(DEADLINE_S)
     assert [name for _, sent in outlet.sent for name in sent] == names
-    assert lost(export) == {"queue_full": 0, "not_taken": 0}
+    assert lost(export) == {"queue_full": 0, "refused": 0}
     assert outlet.refused < len(outlet.sent)
     export.closing()(DEADLINE_S)
 
@@ -282,7 +282,7 @@ def test_a_single_span_that_is_too_large_is_lost(clock: ManualClock) -> None:
 
     assert not export.flushing()(DEADLINE_S)
     assert [name for _, sent in outlet.sent for name in sent] == ["one", "two"]
-    assert lost(export) == {"queue_full": 0, "not_taken": 1}
+    assert lost(export) == {"queue_full": 0, "refused": 1}
     export.closing()(DEADLINE_S)
 
 
@@ -299,7 +299,7 @@ def test_a_receiver_that_refuses_a_small_span_is_full(clock: ManualClock) -> Non
 
     assert said == [False, True]
     assert outlet.sent == [(0, ["one"]), (0, ["two"])]
-    assert lost(export) == {"queue_full": 0, "not_taken": 0}
+    assert lost(export) == {"queue_full": 0, "refused": 0}
     export.closing()(DEADLINE_S)
 
 
@@ -331,7 +331,7 @@ def test_the_size_of_the_queue_is_limited_in_bytes(
     export.flushing()(DEADLINE_S)
 
     assert [name for _, sent in outlet.sent for name in sent][-2:] == ["e", "f"]
-    assert lost(export) == {"queue_full": 4, "not_taken": 0}
+    assert lost(export) == {"queue_full": 4, "refused": 0}
     assert [record.getMessage() for record in caplog.records] == [
         "the queue holds spans of more than 3 MB: the oldest are dropped"
     ]
@@ -378,7 +378,7 @@ def test_an_overrun_is_logged_once(clock: ManualClock, caplog: pytest.LogCapture
     for _ in range(4):
         export.flushing()(DEADLINE_S)
 
-    assert lost(export) == {"queue_full": 3, "not_taken": 0}
+    assert lost(export) == {"queue_full": 3, "refused": 0}
     assert [record.getMessage() for record in caplog.records] == [
         "the queue holds more than 3 spans: the oldest are dropped"
     ]
@@ -450,7 +450,7 @@ def test_refused_spans_are_dropped_first_if_the_queue_is_full(
 
     assert said == [False, False, False, False]
     assert backend.names == ["7", "8", "9"]
-    assert lost(export) == {"queue_full": 7, "not_taken": 0}
+    assert lost(export) == {"queue_full": 7, "refused": 0}
     assert [record.getMessage() for record in caplog.records] == [
         "the queue holds more than 3 spans: the oldest are dropped"
     ]
@@ -553,7 +553,7 @@ def test_the_oldest_spans_are_dropped_if_the_queue_is_full(
     export.closing()(DEADLINE_S)
     assert backend.names == ["sent", "sent too", "three", "four"]
     assert len(caplog.records) == 1
-    assert lost(export) == {"queue_full": 2, "not_taken": 0}
+    assert lost(export) == {"queue_full": 2, "refused": 0}
 
 
 def test_spans_are_ignored_after_shutdown() -> None:

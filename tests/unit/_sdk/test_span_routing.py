@@ -97,7 +97,7 @@ def test_a_provider_passed_as_an_argument_has_priority(process: Any) -> None:
 
 def test_settings_without_effect_are_logged(process: Any, caplog: pytest.LogCaptureFixture) -> None:
     """Once, when the application's provider is first used."""
-    router = SpanRouter(NoSink(), instead="the setting changes nothing")
+    router = SpanRouter(NoSink(), warning="the setting changes nothing")
     router()
     assert caplog.messages == []
 

@@ -251,9 +251,9 @@ async def test_the_server_sees_a_close_after_one_network_delay(client: Client) -
 
     (served,) = client.served_requests()
     assert served.end_ns is None
-    heard_ns = client.reads[-1][0] + 3 * MS
-    assert served.cancelled_ns == heard_ns
-    assert all(instant_ns <= heard_ns for instant_ns, _ in served.chunk_ns)
+    received_ns = client.reads[-1][0] + 3 * MS
+    assert served.cancelled_ns == received_ns
+    assert all(instant_ns <= received_ns for instant_ns, _ in served.chunk_ns)
 
 
 async def test_comments_and_empty_deltas_arrive_during_the_prefill(client: Client) -> None:
