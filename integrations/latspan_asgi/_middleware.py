@@ -76,27 +76,27 @@ class LatspanMiddleware:
             await self.app(scope, receive, send)
             return
         scope[_SEEN] = True
-        answer = TrackedResponse(served, send, self._timings, hold_headers=self._hold_headers)
+        response = TrackedResponse(served, send, self._timings, hold_headers=self._hold_headers)
 
         async def tracked_receive() -> Message:
             message = await receive()
             if message["type"] == "http.disconnect":
-                answer.gone = True
+                response.gone = True
             return message
 
         try:
-            await self.app(scope, tracked_receive, answer.send)
+            await self.app(scope, tracked_receive, response.send)
             # If the application did not finish the response, the server must detect that, so held
             # headers are sent and the rest is left as it is.
-            await answer.let_go()
+            await response.let_go()
         except BaseException as error:
-            if answer.gone:
+            if response.gone:
                 served.disconnected()
             else:
                 served.failed(error)
             raise
         else:
-            if answer.gone:
+            if response.gone:
                 served.disconnected()
             else:
                 served.cut_short()

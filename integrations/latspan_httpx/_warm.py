@@ -66,13 +66,13 @@ class _ClientWarmer(_Requests):
         request = self.build(extensions={"trace": Listener(attempt, now).on_event})
         return self.transport.handle_request(request)
 
-    def release(self, answer: Any) -> bool:
+    def release(self, response: Any) -> bool:
         """Read and close a response; return whether its connection stays open."""
         try:
-            answer.read()
+            response.read()
         finally:
-            answer.close()
-        return _stays_open(answer)
+            response.close()
+        return _stays_open(response)
 
 
 class _AsyncClientWarmer(_Requests):
@@ -83,13 +83,13 @@ class _AsyncClientWarmer(_Requests):
         request = self.build(extensions={"trace": Listener(attempt, now).on_event_async})
         return await self.transport.handle_async_request(request)
 
-    async def release(self, answer: Any) -> bool:
+    async def release(self, response: Any) -> bool:
         """Read and close a response; return whether its connection stays open."""
         try:
-            await answer.aread()
+            await response.aread()
         finally:
-            await answer.aclose()
-        return _stays_open(answer)
+            await response.aclose()
+        return _stays_open(response)
 
 
 def _stays_open(response: Any) -> bool:

@@ -117,23 +117,23 @@ class UrlopenCall:
             Whether the call is another exchange: a redirect, not a retry.
         """
         with handle_internal_errors("another attempt of a request"):
-            answer = self._answer
+            response = self._answer
             redirected = (
-                answer is not None
-                and answer.status in _REDIRECTS
-                and url == answer.headers.get("location")
+                response is not None
+                and response.status in _REDIRECTS
+                and url == response.headers.get("location")
             )
             if redirected:
-                self._track(answer, method, url, body)
+                self._track(response, method, url, body)
             else:
                 self.exchange.try_again()
             self._begin_try()
             return redirected
         return False
 
-    def _track(self, answer: Any, method: object, url: object, body: object) -> None:
+    def _track(self, response: Any, method: object, url: object, body: object) -> None:
         # urllib3 has read the rest of the body and discarded it.
-        self._hand_over(answer, at_end=True)
+        self._hand_over(response, at_end=True)
         self._leave_exchange()
         following = _exchange(self._pool, method, url, body)
         if following is None:
@@ -210,12 +210,12 @@ class UrlopenCall:
         with handle_internal_errors("the failure of a request"):
             if self.over:
                 return
-            exchange, cause, answer = self.exchange, self._failure, self._answer
+            exchange, cause, response = self.exchange, self._failure, self._answer
             refused = exchange.attempt.error_type
             if isinstance(error, exceptions.HTTPError) and cause is not None:
                 exchange.failed(cause, outcome=_outcome_of(cause))
-            elif isinstance(error, exceptions.MaxRetryError) and answer is not None and refused:
-                outcome = outcome_of_status(answer.status, answer.headers)
+            elif isinstance(error, exceptions.MaxRetryError) and response is not None and refused:
+                outcome = outcome_of_status(response.status, response.headers)
                 exchange.failed(error, outcome=outcome, error_type=refused)
             else:
                 exchange.failed(error, outcome=_outcome_of(error))

@@ -83,13 +83,13 @@ GATEWAYS: Final = (
 _ANYTHING: Final = frozenset[str]().union(*(each.markers for each in (*SERVERS, *GATEWAYS)))
 
 
-def read(answer: ResponseMetadata) -> tuple[ReportedTimings, ...]:
+def read(response: ResponseMetadata) -> tuple[ReportedTimings, ...]:
     """Return the reported timings of a response, gateway first; empty if there are none."""
     # Most responses report no timings, and most of the others have one source.
-    there = _ANYTHING.intersection(chain(answer.headers, *answer.bodies))
+    there = _ANYTHING.intersection(chain(response.headers, *response.bodies))
     if not there:
         return ()
-    reports = [_first(adapters, answer) for adapters in _adapters_for(there)]
+    reports = [_first(adapters, response) for adapters in _adapters_for(there)]
     return tuple([reported for reported in reports if reported is not None])
 
 
@@ -104,9 +104,9 @@ def _adapters_for(there: frozenset[str]) -> tuple[tuple[Adapter, ...], ...]:
     )
 
 
-def _first(adapters: tuple[Adapter, ...], answer: ResponseMetadata) -> ReportedTimings | None:
+def _first(adapters: tuple[Adapter, ...], response: ResponseMetadata) -> ReportedTimings | None:
     for adapter in adapters:
-        reported = adapter(answer)
+        reported = adapter(response)
         if reported is not None:
             return reported
     return None

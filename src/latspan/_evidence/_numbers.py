@@ -60,10 +60,10 @@ def numbers_in(fields: Mapping[str, Any]) -> dict[str, float]:
     return found
 
 
-def in_body(answer: ResponseMetadata, *path: str) -> Mapping[str, Any] | None:
+def in_body(response: ResponseMetadata, *path: str) -> Mapping[str, Any] | None:
     """Return the last mapping at ``path`` in the bodies of a response."""
     first = path[0]
-    for body in reversed(answer.bodies):
+    for body in reversed(response.bodies):
         # Most responses have one source or none, but several adapters may try each response.
         value = get_path(body, *path) if first in body else None
         # `isinstance` with an abstract class takes ten times as long.
@@ -72,23 +72,23 @@ def in_body(answer: ResponseMetadata, *path: str) -> Mapping[str, Any] | None:
     return None
 
 
-def in_header(answer: ResponseMetadata, name: str) -> float | None:
+def in_header(response: ResponseMetadata, name: str) -> float | None:
     """
     Return the number in a header, ``None`` if the header is missing or is not a number.
 
     Args:
-        answer: Response with the header.
+        response: Response with the header.
         name: Name of the header, in lower case.
     """
-    value = answer.headers.get(name)
+    value = response.headers.get(name)
     return None if value is None else as_number(value)
 
 
-def in_head(answer: ResponseMetadata, length_ns: int | None) -> tuple[int | None, int | None]:
+def in_head(response: ResponseMetadata, length_ns: int | None) -> tuple[int | None, int | None]:
     """
     Return a header's duration as the time to the head, and as the time of the whole response.
 
     One of the two is ``None``: the head of a stream is sent before the stream's content, the head
     of a response in one piece is sent together with it.
     """
-    return (length_ns, None) if answer.streamed else (None, length_ns)
+    return (length_ns, None) if response.streamed else (None, length_ns)

@@ -34,20 +34,20 @@ MARKERS: Final = frozenset({_HEADER, *(path[0] for path, _ in _IN_BODIES)})
 """Body fields and headers; a response with Bedrock's latency has at least one of them."""
 
 
-def read(answer: ResponseMetadata) -> ReportedTimings | None:
+def read(response: ResponseMetadata) -> ReportedTimings | None:
     """Return the time of the service, or ``None`` if the response does not report it."""
     for path, name in _IN_BODIES:
-        times = in_body(answer, *path)
+        times = in_body(response, *path)
         if times is not None and number(times.get(name)) is not None:
             return ReportedTimings(
                 system="bedrock",
                 total_ns=ns(times[name], "ms"),
                 raw=numbers_in({each: times[each] for each in _TIMES if each in times}),
             )
-    latency_ms = in_header(answer, _HEADER)
+    latency_ms = in_header(response, _HEADER)
     if latency_ms is None:
         return None
-    head_ns, total_ns = in_head(answer, ns(latency_ms, "ms"))
+    head_ns, total_ns = in_head(response, ns(latency_ms, "ms"))
     return ReportedTimings(
         system="bedrock", head_ns=head_ns, total_ns=total_ns, raw={_HEADER: latency_ms}
     )

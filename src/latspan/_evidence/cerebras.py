@@ -24,9 +24,9 @@ MARKERS: Final = frozenset({"time_info"})
 """Body fields and headers; a response with Cerebras's times has at least one of them."""
 
 
-def read(answer: ResponseMetadata) -> ReportedTimings | None:
+def read(response: ResponseMetadata) -> ReportedTimings | None:
     """Return the times of Cerebras, or ``None`` if the response does not have all of them."""
-    times = in_body(answer, "time_info")
+    times = in_body(response, "time_info")
     if times is None or any(number(times.get(name)) is None for name in _TIMES):
         return None
     return ReportedTimings(

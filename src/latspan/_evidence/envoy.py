@@ -25,12 +25,12 @@ MARKERS: Final = frozenset({_HEADER})
 """Body fields and headers; a response with Envoy's time has at least one of them."""
 
 
-def read(answer: ResponseMetadata) -> ReportedTimings | None:
+def read(response: ResponseMetadata) -> ReportedTimings | None:
     """Return the time behind Envoy, or ``None`` if the header does not report it."""
-    total_ms = in_header(answer, _HEADER)
+    total_ms = in_header(response, _HEADER)
     if total_ms is None:
         return None
-    head_ns, total_ns = in_head(answer, ns(total_ms, "ms"))
+    head_ns, total_ns = in_head(response, ns(total_ms, "ms"))
     return ReportedTimings(
         system="envoy", head_ns=head_ns, total_ns=total_ns, raw={_HEADER: total_ms}
     )

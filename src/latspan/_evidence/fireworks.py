@@ -33,10 +33,10 @@ MARKERS: Final = frozenset({"perf_metrics", *_HEADERS.values()})
 """Body fields and headers; a response with Fireworks's times has at least one of them."""
 
 
-def read(answer: ResponseMetadata) -> ReportedTimings | None:
+def read(response: ResponseMetadata) -> ReportedTimings | None:
     """Return the times of Fireworks, or ``None`` if it has no total and no first token."""
-    in_headers = {name: in_header(answer, header) for name, header in _HEADERS.items()}
-    in_last_chunk = in_body(answer, "perf_metrics") or {}
+    in_headers = {name: in_header(response, header) for name, header in _HEADERS.items()}
+    in_last_chunk = in_body(response, "perf_metrics") or {}
     times: dict[str, float] = {}
     for name in _TIMES:
         value = _number(in_last_chunk.get(name))
@@ -52,7 +52,7 @@ def read(answer: ResponseMetadata) -> ReportedTimings | None:
         prefill_ns=ns(times.get("prefill-duration"), "s"),
         decode_ns=None if first_token is None or total is None else ns(total - first_token, "s"),
         # A stream with this header sends its head only after the first token.
-        head_ns=ns(in_headers[_FIRST_TOKEN], "s") if answer.streamed else None,
+        head_ns=ns(in_headers[_FIRST_TOKEN], "s") if response.streamed else None,
         total_ns=ns(total, "s"),
         raw=numbers_in(times),
     )

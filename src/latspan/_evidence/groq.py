@@ -27,10 +27,10 @@ MARKERS: Final = frozenset({"x_groq", "usage"})
 """Body fields and headers; a response with Groq's times has at least one of them."""
 
 
-def read(answer: ResponseMetadata) -> ReportedTimings | None:
+def read(response: ResponseMetadata) -> ReportedTimings | None:
     """Return Groq's times, or ``None`` if the usage does not have the required ones."""
     for path in (("x_groq", "usage"), ("usage",)):
-        usage = in_body(answer, *path)
+        usage = in_body(response, *path)
         if usage is None or "total_time" not in usage:
             continue
         times = {name: value for name in _TIMES if (value := number(usage.get(name))) is not None}

@@ -29,16 +29,16 @@ MARKERS: Final = frozenset({_OVERHEAD, _TOTAL})
 """Body fields and headers; a response with LiteLLM's times has at least one of them."""
 
 
-def read(answer: ResponseMetadata) -> ReportedTimings | None:
+def read(response: ResponseMetadata) -> ReportedTimings | None:
     """Return the proxy's times, or ``None`` if the headers report none."""
     times = {
         name: value
         for name in (_OVERHEAD, _TOTAL)
-        if (value := in_header(answer, name)) is not None
+        if (value := in_header(response, name)) is not None
     }
     if not times:
         return None
-    head_ns, total_ns = in_head(answer, ns(times.get(_TOTAL), "ms"))
+    head_ns, total_ns = in_head(response, ns(times.get(_TOTAL), "ms"))
     return ReportedTimings(
         system="litellm",
         gateway_ns=ns(times.get(_OVERHEAD), "ms"),

@@ -27,9 +27,9 @@ MARKERS: Final = frozenset({"timings"})
 """Body fields and headers; a response with llama.cpp's timings has at least one of them."""
 
 
-def read(answer: ResponseMetadata) -> ReportedTimings | None:
+def read(response: ResponseMetadata) -> ReportedTimings | None:
     """Return the slot's timings, or ``None`` if the response does not have llama.cpp's."""
-    timings = in_body(answer, "timings")
+    timings = in_body(response, "timings")
     if timings is None:
         return None
     times = [number(timings.get(name)) for name in _REQUIRED]
@@ -40,6 +40,6 @@ def read(answer: ResponseMetadata) -> ReportedTimings | None:
         system="llama_cpp",
         prefill_ns=ns(prompt_ms, "ms"),
         decode_ns=ns(predicted_ms, "ms"),
-        queue_until_headers=answer.streamed,
+        queue_until_headers=response.streamed,
         raw=numbers_in(timings),
     )

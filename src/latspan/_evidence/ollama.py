@@ -28,9 +28,9 @@ MARKERS: Final = frozenset({"total_duration"})
 """Body fields and headers; a response with Ollama's durations has at least one of them."""
 
 
-def read(answer: ResponseMetadata) -> ReportedTimings | None:
+def read(response: ResponseMetadata) -> ReportedTimings | None:
     """Return Ollama's durations, or ``None`` if the response lacks the total or the load."""
-    for body in reversed(answer.bodies):
+    for body in reversed(response.bodies):
         if "total_duration" not in body:
             continue
         times = {name: value for name in _FIELDS if (value := number(body.get(name))) is not None}

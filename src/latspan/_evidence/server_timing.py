@@ -40,10 +40,10 @@ MARKERS: Final = frozenset({server_timing.HEADER, server_timing.FIELD})
 """Body fields and headers; a response with these timings has at least one of them."""
 
 
-def read(answer: ResponseMetadata) -> ReportedTimings | None:
+def read(response: ResponseMetadata) -> ReportedTimings | None:
     """Return the model's stages in the header or the body, ``None`` if there are none."""
-    in_body = _in_body(answer)
-    times = _entries(_in_header(answer) if in_body is None else in_body)
+    in_body = _in_body(response)
+    times = _entries(_in_header(response) if in_body is None else in_body)
     times.pop(_GATEWAY, None)
     if not any(stage in times for stage in _STAGES):
         return None
@@ -51,8 +51,8 @@ def read(answer: ResponseMetadata) -> ReportedTimings | None:
     if total_ms is not None:
         total_ms -= times.get(_NETWORK, 0.0)
     total_ns = ns(total_ms, "ms")
-    head_ns, total_ns = in_head(answer, total_ns) if in_body is None else (None, total_ns)
-    is_complete = in_body is not None or not answer.streamed
+    head_ns, total_ns = in_head(response, total_ns) if in_body is None else (None, total_ns)
+    is_complete = in_body is not None or not response.streamed
     return ReportedTimings(
         system="server_timing",
         queue_ns=ns(times.get("queue"), "ms"),
@@ -66,9 +66,9 @@ def read(answer: ResponseMetadata) -> ReportedTimings | None:
     )
 
 
-def read_gateway(answer: ResponseMetadata) -> ReportedTimings | None:
+def read_gateway(response: ResponseMetadata) -> ReportedTimings | None:
     """Return the time that gateways report for themselves, ``None`` if none does."""
-    duration_ms = _entries(_in_header(answer)).get(_GATEWAY)
+    duration_ms = _entries(_in_header(response)).get(_GATEWAY)
     if duration_ms is None:
         return None
     return ReportedTimings(
@@ -76,12 +76,12 @@ def read_gateway(answer: ResponseMetadata) -> ReportedTimings | None:
     )
 
 
-def _in_header(answer: ResponseMetadata) -> str:
-    return answer.headers.get(server_timing.HEADER, "")
+def _in_header(response: ResponseMetadata) -> str:
+    return response.headers.get(server_timing.HEADER, "")
 
 
-def _in_body(answer: ResponseMetadata) -> str | None:
-    for body in reversed(answer.bodies):
+def _in_body(response: ResponseMetadata) -> str | None:
+    for body in reversed(response.bodies):
         header = body.get(server_timing.FIELD)
         if isinstance(header, str):
             return header

@@ -28,9 +28,9 @@ MARKERS: Final = frozenset({"meta_info"})
 """Body fields and headers; a response with SGLang's times has at least one of them."""
 
 
-def read(answer: ResponseMetadata) -> ReportedTimings | None:
+def read(response: ResponseMetadata) -> ReportedTimings | None:
     """Return SGLang's times, or ``None`` if the response has no ``e2e_latency``."""
-    times = in_body(answer, "meta_info")
+    times = in_body(response, "meta_info")
     if times is None or number(times.get("e2e_latency")) is None:
         return None
     return ReportedTimings(

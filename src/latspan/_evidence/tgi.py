@@ -27,14 +27,14 @@ MARKERS: Final = frozenset({"x-inference-time"})
 """Body fields and headers; a response with the router's times has at least one of them."""
 
 
-def read(answer: ResponseMetadata) -> ReportedTimings | None:
+def read(response: ResponseMetadata) -> ReportedTimings | None:
     """Return the router's times, or ``None`` if the response does not have all its headers."""
-    if "x-inference-time" not in answer.headers:
+    if "x-inference-time" not in response.headers:
         return None
-    times = {name: value for name in _TIMES if (value := in_header(answer, name)) is not None}
+    times = {name: value for name in _TIMES if (value := in_header(response, name)) is not None}
     if len(times) < len(_TIMES):
         return None
-    head_ns, total_ns = in_head(answer, ns(times["x-total-time"], "ms"))
+    head_ns, total_ns = in_head(response, ns(times["x-total-time"], "ms"))
     return ReportedTimings(
         system="tgi",
         queue_ns=ns(times["x-queue-time"], "ms"),

@@ -31,9 +31,9 @@ MARKERS: Final = frozenset({"metrics"})
 """Body fields and headers; a response with vLLM's times has at least one of them."""
 
 
-def read(answer: ResponseMetadata) -> ReportedTimings | None:
+def read(response: ResponseMetadata) -> ReportedTimings | None:
     """Return the engine's times, or ``None`` if the response does not have vLLM's."""
-    metrics = in_body(answer, "metrics")
+    metrics = in_body(response, "metrics")
     if metrics is None:
         return None
     prefill, decode = metrics.get("time_to_first_token_ms"), metrics.get("generation_time_ms")

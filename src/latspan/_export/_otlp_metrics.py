@@ -136,11 +136,11 @@ class OtlpMetrics:
             scale=self._scale,
             max_buckets=self._max_buckets,
         ):
-            answer = self._sending.send(partial(self._accepted, part.data))
-            if answer.again and not answer.smaller:
-                self._back_off.refused(answer.retry_after_s)
+            response = self._sending.send(partial(self._accepted, part.data))
+            if response.again and not response.smaller:
+                self._back_off.refused(response.retry_after_s)
                 return False
-            if not answer.taken:
+            if not response.taken:
                 self._refused += len(part.keys)
             elif part.has_about:
                 self._about.arrived()

@@ -65,10 +65,10 @@ class OtlpPayloads:
         """Send an interval and return whether the receiver accepted everything so far."""
         refused_before = self._refused
         for keys, records in self._parts(self._unsent.joined_by(interval)):
-            answer = self._sending.send(partial(self._accepted, records))
-            if answer.again and not answer.smaller:
+            response = self._sending.send(partial(self._accepted, records))
+            if response.again and not response.smaller:
                 return False
-            if not answer.taken:
+            if not response.taken:
                 self._refused += len(records)
             self._unsent.delivered(keys)
         self._unsent.all_delivered()

@@ -47,13 +47,13 @@ class OtlpSpans:
     def send(self, spans: Sequence[Any]) -> SpanAnswer:
         """Send a batch, wait for the response and return the result."""
         # The results of spans and of log records are two types with the same members.
-        answer = self._sending.send(
+        response = self._sending.send(
             lambda: self._exporter.export(spans).name == SpanExportResult.SUCCESS.name
         )
-        if not answer.taken:
-            return answer
+        if not response.taken:
+            return response
         self._sending.arrived()
-        return answer._replace(refused=self._refused())
+        return response._replace(refused=self._refused())
 
     def _refused(self) -> int:
         """

@@ -54,26 +54,26 @@ class UnstartedChildren:
             parent = trace.get_current_span(context).get_span_context()
             sampler = self._tracer.sampler
             one_for_all = looks_at_the_trace_alone(sampler)
-            answer: SamplingResult | None = None
+            response: SamplingResult | None = None
             flags = TraceFlags.get_default()
             for child in children:
                 attributes: Mapping[str, Any] = child.attributes
-                if answer is None or not one_for_all:
-                    answer = sampler.should_sample(
+                if response is None or not one_for_all:
+                    response = sampler.should_sample(
                         context, parent.trace_id, child.name, child.kind, attributes, ()
                     )
-                    flags = TRACE_FLAGS[answer.decision.is_sampled(), has_random_id(parent)]
+                    flags = TRACE_FLAGS[response.decision.is_sampled(), has_random_id(parent)]
                 if not one_for_all:
-                    attributes = cast("Any", answer).attributes
+                    attributes = cast("Any", response).attributes
                 # Generate the ID whatever the decision, as the SDK does.
                 span_id = self._tracer.id_generator.generate_span_id()
-                if answer.decision.is_recording():
+                if response.decision.is_recording():
                     identity = SpanContext(
                         parent.trace_id,
                         span_id,
                         is_remote=False,
                         trace_flags=flags,
-                        trace_state=answer.trace_state,
+                        trace_state=response.trace_state,
                     )
                     self._end(child, parent, identity, attributes)
         else:

@@ -26,8 +26,8 @@ class Call(Protocol):
         """Record that the client library has returned the stream or the response."""
         ...
 
-    def end_with_response(self, answer: Any) -> None:
-        """Record a complete response and end the call; ``answer`` is the object or its bytes."""
+    def end_with_response(self, response: Any) -> None:
+        """Record a complete response and end the call; ``response`` is the object or its bytes."""
         ...
 
     def end(

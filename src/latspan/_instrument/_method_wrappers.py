@@ -116,14 +116,14 @@ class MethodWrappers:
                 return wrapped(*args, **kwargs)
             inside = call.active()
             try:
-                answer = wrapped(*args, **kwargs)
+                result = wrapped(*args, **kwargs)
             except BaseException as error:
                 inside.leave()
                 _fail(call, error)
                 raise
             inside.leave()
-            self._track_response(call, answer)
-            return answer
+            self._track_response(call, result)
+            return result
 
         return call_method
 
@@ -138,14 +138,14 @@ class MethodWrappers:
                 return await begun
             inside = call.active()
             try:
-                answer = await begun
+                result = await begun
             except BaseException as error:
                 inside.leave()
                 _fail(call, error)
                 raise
             inside.leave()
-            self._track_response(call, answer)
-            return answer
+            self._track_response(call, result)
+            return result
 
         def call_method(
             wrapped: Callable[..., Awaitable[Any]],
@@ -164,14 +164,14 @@ class MethodWrappers:
 
         return call_method
 
-    def _track_response(self, call: ModelCall, answer: Any) -> None:
+    def _track_response(self, call: ModelCall, result: Any) -> None:
         """End the call if its response is complete, or track it if it is a stream."""
         call.returned()
         try:
-            if not isinstance(answer, self._streams):
-                _end_or_track(call, answer)
+            if not isinstance(result, self._streams):
+                _end_or_track(call, result)
             elif call.api_format is not None:
-                track_stream(call, call.api_format, answer)
+                track_stream(call, call.api_format, result)
         except Exception as error:  # noqa: BLE001 - latspan's own
             log_internal_error(error, "the response of a call")
 
@@ -198,11 +198,11 @@ def _fail(call: ModelCall, error: BaseException) -> None:
     call.end(outcome_of(error), error_type=error_type_of(error))
 
 
-def _end_or_track(call: ModelCall, answer: Any) -> None:
+def _end_or_track(call: ModelCall, result: Any) -> None:
     """End the call if its response is complete, or track the body of a raw response."""
-    response = getattr(answer, "http_response", None)
+    response = getattr(result, "http_response", None)
     if response is None:
-        call.end_with_response(answer)
+        call.end_with_response(result)
     elif response.is_closed:
         # The SDK has read the body before it returned the response.
         call.end_with_response(response.content)

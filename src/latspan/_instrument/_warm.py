@@ -195,9 +195,9 @@ def _opened(
     except BaseException as error:  # noqa: BLE001 - the caller's, once all are let go
         failure = error
     kept = 0
-    for answer in held:
+    for response in held:
         try:
-            kept += bool((yield partial(warmer.release, answer)))
+            kept += bool((yield partial(warmer.release, response)))
         except BaseException as error:  # noqa: BLE001 - the caller's, once all are let go
             failure = failure or error
     return kept, failure

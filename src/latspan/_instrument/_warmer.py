@@ -34,7 +34,7 @@ class Warmer(Protocol):
         """
         ...
 
-    def release(self, answer: Any) -> Any:
+    def release(self, response: Any) -> Any:
         """Read and close a response, and return whether its connection stays open."""
         ...
 

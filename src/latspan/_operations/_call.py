@@ -242,34 +242,37 @@ class ModelCall:
         self._entered = None
         self.own_requests.let_go()
 
-    def end_with_response(self, answer: Any) -> None:
+    def end_with_response(self, response: Any) -> None:
         """
         Record a complete response before the application receives it and may change it.
 
         Args:
-            answer: Response object of the client library, or the bytes of the body.
+            response: Response object of the client library, or the bytes of the body.
         """
         api_format = self.api_format
         if api_format is None:
             return
-        self.keep_copy(api_format, answer)
+        self.keep_copy(api_format, response)
         if self.gathered is not None and api_format.content is not None:
             with handle_internal_errors("the text of a response"):
-                whole = isinstance(answer, bytes)
-                self.gathered.extend((answer,) if whole else api_format.content.fragments(answer))
+                whole = isinstance(response, bytes)
+                self.gathered.extend(
+                    (response,) if whole else api_format.content.fragments(response)
+                )
 
-    def keep_copy(self, api_format: ApiFormat, answer: Any) -> None:
+    def keep_copy(self, api_format: ApiFormat, response: Any) -> None:
         """
         Keep a copy of the fields of a chunk or a response, except its text.
 
         Args:
             api_format: API format of the response.
-            answer: Object of the client library, or bytes, which are read when the call has ended.
+            response: Object of the client library, or bytes, which are read when the call has
+                ended.
         """
         # Not `with handle_internal_errors(…)`: it would cost half as much as several chunks.
         try:
-            part = answer if isinstance(answer, bytes) else api_format.to_mapping(answer)
-            if not isinstance(answer, bytes) and not hasattr(answer, "model_dump"):
+            part = response if isinstance(response, bytes) else api_format.to_mapping(response)
+            if not isinstance(response, bytes) and not hasattr(response, "model_dump"):
                 # The application may change a mapping that the SDK returns, so a copy is kept.
                 part = copied(part)
             if part:
@@ -430,7 +433,7 @@ class ModelCall:
             end_marked=self.end_marked,
             parts=self.tail.parts(),
             request=self.request,
-            answer=self.gathered,
+            response=self.gathered,
             span=self.span,
             observation=self._observation,
         )

@@ -61,7 +61,7 @@ class ObservedCall(NamedTuple):
         end_marked: Whether the end marker of the stream was read.
         parts: Kept parts of the response, without its text.
         request: Content of the request, if content is read.
-        answer: Content of the response, ``None`` if content is not read.
+        response: Content of the response, ``None`` if content is not read.
         span: Span of the call.
         observation: Observation of the process during the call.
     """
@@ -87,7 +87,7 @@ class ObservedCall(NamedTuple):
     end_marked: bool
     parts: tuple[Any, ...]
     request: Any
-    answer: Sequence[Any] | None
+    response: Sequence[Any] | None
     span: OpenSpan
     observation: Observation
 
@@ -134,13 +134,13 @@ class ObservedCall(NamedTuple):
 
     def with_content(self, summary: ResponseSummary) -> ResponseSummary:
         """Return the summary of the response with the content that the configuration captures."""
-        if self.answer is None or self.api_format is None or self.api_format.content is None:
+        if self.response is None or self.api_format is None or self.api_format.content is None:
             return summary
         return with_content(
             summary,
             self.api_format.content,
             request=self.request,
-            answer=self.answer,
+            response=self.response,
             runtime=self.runtime,
             model=self.series.get("model"),
             sampled=self.span.span_context.trace_flags.sampled,

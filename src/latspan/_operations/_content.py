@@ -32,7 +32,7 @@ def with_content(
     shape: ContentShape,
     *,
     request: Any,
-    answer: Iterable[Any],
+    response: Iterable[Any],
     runtime: Runtime,
     model: str | None,
     sampled: bool,
@@ -44,7 +44,7 @@ def with_content(
         summary: Summary of the response, without its content.
         shape: Location of the text in requests and responses.
         request: Some fields of the request, the bytes sent, or ``None``.
-        answer: Response: fragments, events as bytes, or the complete response.
+        response: Response: fragments, events as bytes, or the complete response.
         runtime: The active runtime, which holds the content settings.
         model: Requested model, ``None`` if unknown.
         sampled: Whether the span is sampled.
@@ -53,7 +53,7 @@ def with_content(
     with _runtime.handle_internal_errors("reading the request of a call"):
         input_content = shape.request_content(to_plain(request))
     with _runtime.handle_internal_errors("reading the response of a call"):
-        fragments = tuple(chain.from_iterable(_fragments(shape, each) for each in answer))
+        fragments = tuple(chain.from_iterable(_fragments(shape, each) for each in response))
         output = output_messages(fragments, summary.known_reasons)
     with _runtime.handle_internal_errors("the content of a call"):
         content = replace(input_content, output=output)

@@ -122,15 +122,15 @@ def summarize_response(
 def _bodies_of(api_format: ApiFormat, answers: Iterable[Any]) -> list[Body]:
     """Return the parts of a response that hold more than its text."""
     bodies: list[Body] = []
-    for answer in answers:
-        if isinstance(answer, bytes):
-            events = events_in(answer)
+    for response in answers:
+        if isinstance(response, bytes):
+            events = events_in(response)
             # The same events that are kept of a stream that is read event by event.
             kept = events if len(events) <= _ENDS else (events[0], *events[1 - _ENDS :])
             bodies += map(api_format.to_mapping, kept)
         else:
             # A mapping copied from an object of the client library is already a body.
-            bodies.append(answer)
+            bodies.append(response)
     return bodies
 
 

@@ -89,11 +89,11 @@ def _subjects_of(labels: Labels) -> dict[str, Subject]:
     # The conventions want `error.type` on durations alone, not on values from before a failure.
     used = {name: value for name, value in convention if name != "error_type"}
     # OpenAI's own attributes describe a whole answer, so the times of single chunks have none.
-    answer = {name: value for name, value in used.items() if name not in _OF_WHOLE_ANSWERS}
+    response = {name: value for name, value in used.items() if name not in _OF_WHOLE_ANSWERS}
     return {
         _OWN: Subject(kind, side, outcome, **dict(own)),
         _OPERATION: Subject(kind, **dict(convention)),
-        _ANSWER: Subject(kind, **answer),
+        _ANSWER: Subject(kind, **response),
         _INPUT: Subject(kind, **used, token_type="input"),
         _OUTPUT: Subject(kind, **used, token_type="output"),
     }

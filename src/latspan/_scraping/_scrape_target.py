@@ -97,8 +97,8 @@ class ScrapeTarget:
         timeout_s = self._interval_s * _SHARE_OF_INTERVAL
         deadline = time.monotonic() + timeout_s
         body = bytearray()
-        with self._opener.open(self._url, timeout=timeout_s) as answer:
-            while piece := answer.read1(_PIECE):
+        with self._opener.open(self._url, timeout=timeout_s) as response:
+            while piece := response.read1(_PIECE):
                 body += piece
                 if len(body) > _LONGEST:
                     raise ValueError(f"longer than {_LONGEST} bytes")
@@ -106,8 +106,8 @@ class ScrapeTarget:
                 # read for ever.
                 if time.monotonic() > deadline:
                     raise TimeoutError
-            if answer.length:
-                raise IncompleteRead(bytes(body), answer.length)
+            if response.length:
+                raise IncompleteRead(bytes(body), response.length)
         return body.decode("utf-8", errors="replace")
 
     def _pause(self) -> None:

@@ -81,7 +81,7 @@ class ProbeResult:
         endpoint: Its destination, without a password.
         protocol: Its OTLP protocol.
         arrived: Whether the receiver accepted it; ``None`` if nothing is to be sent.
-        answer: The receiver's answer.
+        response: The receiver's answer.
         hint: How to fix the problem.
     """
 
@@ -89,7 +89,7 @@ class ProbeResult:
     endpoint: str
     protocol: Protocol
     arrived: bool | None
-    answer: str
+    response: str
     hint: str | None = None
 
 
@@ -112,8 +112,8 @@ def _delivery(config: Config, signal: Signal, send: _Send, timeout_s: float) -> 
     target = otlp_target(config, signal)
     protocol, address = target.protocol, target.address
 
-    def result(arrived: bool | None, answer: str, hint: str | None = None) -> ProbeResult:
-        return ProbeResult(signal, shown_address(address), protocol, arrived, answer, hint)
+    def result(arrived: bool | None, response: str, hint: str | None = None) -> ProbeResult:
+        return ProbeResult(signal, shown_address(address), protocol, arrived, response, hint)
 
     off = _switched_off_by(config, signal)
     if off is not None:
@@ -127,8 +127,8 @@ def _delivery(config: Config, signal: Signal, send: _Send, timeout_s: float) -> 
         return result(True, "arrived")
     if words:
         # An exporter that keeps retrying has no result yet, but logs the answers it received.
-        answer = foreign(words[-1])
-        return result(False, answer, _hint_for(answer))
+        response = foreign(words[-1])
+        return result(False, response, _hint_for(response))
     if arrived is None:
         return result(False, f"no answer within {timeout_s:g} s", _OTHER_PROTOCOL)
     return result(False, "the exporter failed and gave no reason", _OTHER_PROTOCOL)
@@ -198,9 +198,9 @@ def _within(timeout_s: float, send: Callable[[], bool]) -> bool | None:
     return bool(results and results[0])
 
 
-def _hint_for(answer: str) -> str:
+def _hint_for(response: str) -> str:
     return next(
-        (hint for mark, hint in _HINTS.items() if re.search(rf"\b{mark}\b", answer)),
+        (hint for mark, hint in _HINTS.items() if re.search(rf"\b{mark}\b", response)),
         _OTHER_PROTOCOL,
     )
 

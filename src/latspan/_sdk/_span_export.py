@@ -236,42 +236,42 @@ class SpanExport(SpanProcessor):
             if not batch:
                 # Measured after another thread had added a span and before it dropped one.
                 return True
-            answer = self._answer_to(batch)
-            if answer.smaller and len(batch) > 1:
+            response = self._answer_to(batch)
+            if response.smaller and len(batch) > 1:
                 continue
             left -= len(batch)
-            if answer.again:
+            if response.again:
                 return False
         return left <= 0
 
     def _answer_to(self, batch: list[Sent]) -> SpanAnswer:
         """Send a batch, record the outcome in the queue, and return the answer."""
-        answer = SpanAnswer(taken=False)
+        response = SpanAnswer(taken=False)
         try:
-            answer = self._exporter().send(self._called_ours(batch))
-            if answer.smaller and len(batch) == 1 and size_of(batch[0]) > _ACCEPTED_BY_ALL:
+            response = self._exporter().send(self._called_ours(batch))
+            if response.smaller and len(batch) == 1 and size_of(batch[0]) > _ACCEPTED_BY_ALL:
                 # It cannot be split further, and would block all batches after it.
-                answer = answer._replace(again=False)
+                response = response._replace(again=False)
         finally:
-            self._handle_answer(batch, answer)
-        return answer
+            self._handle_answer(batch, response)
+        return response
 
-    def _handle_answer(self, batch: list[Sent], answer: SpanAnswer) -> None:
-        if answer.taken:
+    def _handle_answer(self, batch: list[Sent], response: SpanAnswer) -> None:
+        if response.taken:
             self._queue.forget(batch)
-            self._refused_count += min(answer.refused, len(batch))
+            self._refused_count += min(response.refused, len(batch))
             self._back_off.accepted()
             self._at_once = min(self._at_once + max(1, self._at_once // 4), self._batches.size)
             # If a full batch is already waiting again, the queue is still full.
             self._full = self._full and self._a_batch_waits()
-        elif answer.smaller and len(batch) > 1:
+        elif response.smaller and len(batch) > 1:
             self._at_once = len(batch) // 2
             if not self._queue.give_back(batch):
                 self._warn_once()
-        elif answer.again:
+        elif response.again:
             if not self._queue.give_back(batch):
                 self._warn_once()
-            self._back_off.refused(answer.retry_after_s)
+            self._back_off.refused(response.retry_after_s)
         else:
             self._queue.forget(batch)
             self._refused_count += len(batch)

@@ -45,18 +45,18 @@ def _request_content(body: Body) -> Content:
     )
 
 
-def _fragments(answer: Any) -> Iterator[Fragment]:
-    kind = read(answer, "type")
+def _fragments(response: Any) -> Iterator[Fragment]:
+    kind = read(response, "type")
     if kind == "content_block_delta":
-        delta = read(answer, "delta")
+        delta = read(response, "delta")
         field, part = _DELTAS.get(read(delta, "type"), (None, None))
         if field is not None and part is not None:
-            yield Fragment(part, read(delta, field) or "", slot=read(answer, "index"))
+            yield Fragment(part, read(delta, field) or "", slot=read(response, "index"))
     elif kind == "content_block_start":
         # This event names a tool. Its other fields are empty; their content arrives in deltas.
-        yield from _of_block(read(answer, "content_block"), read(answer, "index"), begun=True)
+        yield from _of_block(read(response, "content_block"), read(response, "index"), begun=True)
     elif kind == "message":
-        for index, block in enumerate(read(answer, "content") or ()):
+        for index, block in enumerate(read(response, "content") or ()):
             yield from _of_block(block, index)
 
 

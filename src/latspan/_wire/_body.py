@@ -41,19 +41,19 @@ The limit is needed because zeros compress a thousandfold.
 _OTHER: Final = "_OTHER"
 
 
-def to_plain(answer: Any) -> Body:
+def to_plain(response: Any) -> Body:
     """
     Return a chunk or response as a plain mapping, ``{}`` if it has no body.
 
     Args:
-        answer: An SDK object, a mapping, or bytes: one server-sent event, or JSON text,
+        response: An SDK object, a mapping, or bytes: one server-sent event, or JSON text,
             compressed with gzip or not.
     """
-    if isinstance(answer, bytes):
-        return _parsed(answer)
-    if isinstance(answer, Mapping):
-        return cast("Body", answer)
-    dump = getattr(answer, "model_dump", None)
+    if isinstance(response, bytes):
+        return _parsed(response)
+    if isinstance(response, Mapping):
+        return cast("Body", response)
+    dump = getattr(response, "model_dump", None)
     # The SDKs build their models without validation. A warning would be about data that the server
     # sent, which the application cannot fix.
     return cast("Body", dump(warnings=False)) if callable(dump) else _NOTHING

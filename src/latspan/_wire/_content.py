@@ -202,8 +202,8 @@ def tool_response(*, id: object, response: object) -> Part:  # noqa: A002 - its 
         content = parts_of(cast("object", response))
     elif isinstance(response, dict):
         # A computer-use tool responds with a screenshot.
-        answer = cast("dict[str, Any]", response)
-        content = media_in(answer) or answer
+        response = cast("dict[str, Any]", response)
+        content = media_in(response) or response
     return {"type": "tool_call_response", "id": id, "response": content}
 
 

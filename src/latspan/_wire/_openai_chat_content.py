@@ -69,8 +69,8 @@ def _tool_called(call: Any) -> tuple[Any, Any]:
     return read(function, "name"), read(function, "arguments")
 
 
-def _fragments(answer: Any) -> Iterator[Fragment]:
-    for choice in read(answer, "choices") or ():
+def _fragments(response: Any) -> Iterator[Fragment]:
+    for choice in read(response, "choices") or ():
         delta = read(choice, "delta") or read(choice, "message")
         if delta is not None:
             yield from _of_choice(delta, position_of(read(choice, "index")))

@@ -32,8 +32,8 @@ def _message(prompt: object) -> Message:
     return message("user", parts_of(prompt) if isinstance(prompt, str) else [{"type": "tokens"}])
 
 
-def _fragments(answer: Any) -> Iterator[Fragment]:
-    for choice in read(answer, "choices") or ():
+def _fragments(response: Any) -> Iterator[Fragment]:
+    for choice in read(response, "choices") or ():
         words = read(choice, "text")
         if isinstance(words, str) and words:
             yield Fragment(FragmentKind.TEXT, words, position_of(read(choice, "index")))

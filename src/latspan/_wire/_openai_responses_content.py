@@ -147,26 +147,26 @@ def _whole_parts(item: Any) -> list[Part]:
     return [call, blob("image", f"image/{fields.get('output_format', 'png')}", image)]
 
 
-def _fragments(answer: Any) -> Iterator[Fragment]:
-    kind = read(answer, "type")
+def _fragments(response: Any) -> Iterator[Fragment]:
+    kind = read(response, "type")
     if kind in _DELTAS:
-        delta = read(answer, "delta")
+        delta = read(response, "delta")
         if isinstance(delta, str):
-            yield Fragment(_DELTAS[kind], delta, slot=_slot_of(_DELTAS[kind], answer))
+            yield Fragment(_DELTAS[kind], delta, slot=_slot_of(_DELTAS[kind], response))
     elif kind == "response.output_item.added":
         # This event names the tool; the arguments follow in later events.
-        item = read(answer, "item")
+        item = read(response, "item")
         if read(item, "type") in _STREAMED_CALLS:
-            yield _tool_call(item, "", read(answer, "output_index"))
+            yield _tool_call(item, "", read(response, "output_index"))
     elif kind == "response.output_item.done":
         # All other tool calls and results arrive in one piece.
-        item = read(answer, "item")
+        item = read(response, "item")
         if read(item, "type") not in {"message", "reasoning", *_STREAMED_CALLS}:
-            yield from _of_item(item, read(answer, "output_index"))
+            yield from _of_item(item, read(response, "output_index"))
     elif kind is None:
         # A whole response. The event that ends a stream contains one too, but it has a `type`, and
         # its content has already been read from the earlier events.
-        for index, item in enumerate(read(answer, "output") or ()):
+        for index, item in enumerate(read(response, "output") or ()):
             yield from _of_item(item, index)
 
 

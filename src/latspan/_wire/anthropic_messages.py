@@ -64,15 +64,15 @@ def _kind_of_event(event: bytes) -> int:
     return _VISIBLE if found[1] else _REASONING
 
 
-def _body_of(answer: Any) -> Body:
+def _body_of(response: Any) -> Body:
     """Return the fields of an event or a whole message, both in the shape of a message."""
-    kind = getattr(answer, "type", None)
+    kind = getattr(response, "type", None)
     if kind in _OF_A_BLOCK:
         # These events contain only text.
         return {}
-    message = answer.message if kind == "message_start" else answer
+    message = response.message if kind == "message_start" else response
     body = fields_without(message, "content")
-    return _of_event(to_plain(answer) if body is None else body)
+    return _of_event(to_plain(response) if body is None else body)
 
 
 def _of_event(body: Body) -> Body:

@@ -188,17 +188,17 @@ def usage(bodies: Iterable[Body]) -> Usage | None:
     )
 
 
-def body_of(answer: Any) -> Body:
+def body_of(response: Any) -> Body:
     """Return the fields of a chunk or a completion except its text."""
-    body = fields_without(answer, "choices")
+    body = fields_without(response, "choices")
     if body is None:
-        return to_plain(answer)
+        return to_plain(response)
     body["choices"] = [
         {
             "index": getattr(choice, "index", None),
             "finish_reason": getattr(choice, "finish_reason", None),
         }
-        for choice in getattr(answer, "choices", None) or ()
+        for choice in getattr(response, "choices", None) or ()
     ]
     return body
 

@@ -29,12 +29,12 @@ def _kind_of(chunk: Any) -> int:
     return int(ChunkKind.EMPTY)
 
 
-def _body_of(answer: Any) -> Body:
-    if isinstance(answer, bytes) and len(answer) > _LONGEST_PARSED:
-        found = {name: _member(answer, name) for name in ("model", "usage")}
+def _body_of(response: Any) -> Body:
+    if isinstance(response, bytes) and len(response) > _LONGEST_PARSED:
+        found = {name: _member(response, name) for name in ("model", "usage")}
         return {name: value for name, value in found.items() if value is not None}
     # The whole response is not copied: its vectors are long, and only their length is needed.
-    whole = to_plain(answer) if isinstance(answer, bytes) else answer
+    whole = to_plain(response) if isinstance(response, bytes) else response
     vectors = read(whole, "data")
     vector = read(vectors[0], "embedding") if isinstance(vectors, list) and vectors else None
     return {
@@ -45,9 +45,9 @@ def _body_of(answer: Any) -> Body:
     }
 
 
-def _member(answer: bytes, name: str) -> Any:
+def _member(response: bytes, name: str) -> Any:
     """Return a member of a response; it contains no free text that could look like a name."""
-    _, found, rest = answer.rpartition(b'"%s"' % name.encode())
+    _, found, rest = response.rpartition(b'"%s"' % name.encode())
     _, colon, value = rest[:_LONGEST_MEMBER].partition(b":")
     if not found or not colon:
         return None

@@ -76,22 +76,22 @@ _TEXTS: Final = ("output", "input", "instructions", "tools", "text", "metadata",
 """Fields of a whole response that may be long; a response repeats most of its request."""
 
 
-def _body_of(answer: Any) -> Body:
+def _body_of(response: Any) -> Body:
     # An event about the whole response has it in `response`; a whole response has no such field.
-    if not hasattr(answer, "model_extra"):
-        body = to_plain(answer)
+    if not hasattr(response, "model_extra"):
+        body = to_plain(response)
         whole = body.get("response")
         return cast("Body", whole) if isinstance(whole, dict) else body
-    whole = getattr(answer, "response", answer)
+    whole = getattr(response, "response", response)
     if hasattr(whole, "output"):
         return {
             **(fields_without(whole, *_TEXTS) or {}),
             "output": [_typed(each) for each in whole.output or ()],
         }
-    kind = getattr(answer, "type", None)
+    kind = getattr(response, "type", None)
     if kind == "error":
-        return fields_without(answer) or {}
-    item = getattr(answer, "item", None)
+        return fields_without(response) or {}
+    item = getattr(response, "item", None)
     return {"type": kind} if item is None else {"type": kind, "item": _typed(item)}
 
 
@@ -100,9 +100,9 @@ def _typed(item: Any) -> Body:
     return {"type": getattr(item, "type", None)}
 
 
-def _fetched_body_of(answer: Any) -> Body:
+def _fetched_body_of(response: Any) -> Body:
     # Usage and errors of the generation belong to the call that generated the response.
-    body = _body_of(answer)
+    body = _body_of(response)
     return {name: value for name, value in body.items() if name not in {"usage", "error"}}
 
 

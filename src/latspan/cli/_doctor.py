@@ -104,7 +104,7 @@ def _lines(examination: Examination, *, every_setting: bool) -> Iterator[str]:
     for each in examination.deliveries:
         mark = {True: "ok", False: "fail", None: "note"}[each.arrived]
         telemetry.append(
-            (mark, each.signal, f"{each.endpoint} over {each.protocol}: {each.answer}")
+            (mark, each.signal, f"{each.endpoint} over {each.protocol}: {each.response}")
         )
         if each.hint is not None:
             telemetry.append(("", "", f"hint: {each.hint}"))

@@ -253,23 +253,23 @@ class Pipe:
         script = self._network.next_script(model_request)
         ledger.status = script.status
         created_s = (accepted_ns + self._clock.epoch_offset_ns()) // NS_PER_S
-        answer = ScriptedResponse(script, model_request, number=ledger.index, created_s=created_s)
-        for frame in answer.greeting:
-            self._produce(accepted_ns, frame, answer, ledger)
+        response = ScriptedResponse(script, model_request, number=ledger.index, created_s=created_s)
+        for frame in response.greeting:
+            self._produce(accepted_ns, frame, response, ledger)
         slot_ns = accepted_ns + script.queue_ns
-        if answer.needs_slot:
+        if response.needs_slot:
             ledger.slot_ns = slot_ns
-        for frame in answer.frames:
-            self._produce(slot_ns + frame.offset_ns, frame, answer, ledger)
-        ledger.end_ns = slot_ns + answer.frames[-1].offset_ns
-        if answer.farewell is not Farewell.KEEP:
-            self._arrive(ledger.end_ns, reset=answer.farewell is Farewell.RESET)
+        for frame in response.frames:
+            self._produce(slot_ns + frame.offset_ns, frame, response, ledger)
+        ledger.end_ns = slot_ns + response.frames[-1].offset_ns
+        if response.farewell is not Farewell.KEEP:
+            self._arrive(ledger.end_ns, reset=response.farewell is Farewell.RESET)
 
     def _produce(
-        self, instant_ns: int, frame: Frame, answer: ScriptedResponse, ledger: Ledger
+        self, instant_ns: int, frame: Frame, response: ScriptedResponse, ledger: Ledger
     ) -> None:
         ledger.writes += [WriteRecord(instant_ns, part.piece) for part in frame.parts]
-        if data := answer.render(frame, ledger):
+        if data := response.render(frame, ledger):
             self._arrive(instant_ns, data)
 
     def _arrive(self, sent_ns: int, data: bytes = b"", *, reset: bool = False) -> None:

@@ -108,7 +108,7 @@ class House:
         self.book.append(ledger)
         return ledger
 
-    def answer(self, ledger: Ledger, request: ModelRequest) -> tuple[Script, ScriptedResponse]:
+    def response(self, ledger: Ledger, request: ModelRequest) -> tuple[Script, ScriptedResponse]:
         """
         Return the next script for the request, and its response.
 
@@ -124,14 +124,14 @@ class House:
             script = self._named[name]
         else:
             raise request.refusal(400, f"no script named '{name}'")
-        answer = ScriptedResponse(
+        response = ScriptedResponse(
             script,
             request,
             number=ledger.index,
             created_s=int(time.time()),
             keeps_alive=ledger.request.keeps_alive,
         )
-        return script, answer
+        return script, response
 
     async def close_page(self) -> None:
         """Notify waiting callers of :meth:`settle` that a request has ended."""
@@ -209,40 +209,40 @@ class Connection(asyncio.Protocol):
     async def _serve(self, ledger: Ledger) -> None:
         try:
             request = read_request(ledger.request)
-            script, answer = self._house.answer(ledger, request)
+            script, response = self._house.response(ledger, request)
         except InvalidRequestError as error:
             ledger.status = error.status
             self._transport.write(refuse(ledger.request, error))
             ledger.end_ns = time.perf_counter_ns()
             return
         ledger.status = script.status
-        for frame in answer.greeting:
-            self._write(frame, answer, ledger)
-        if answer.needs_slot:
+        for frame in response.greeting:
+            self._write(frame, response, ledger)
+        if response.needs_slot:
             async with self._house.slots.taken(since_ns=ledger.accepted_ns) as since_ns:
-                await self._play(script, answer, ledger, since_ns)
+                await self._play(script, response, ledger, since_ns)
         else:
-            await self._play(script, answer, ledger, ledger.accepted_ns)
+            await self._play(script, response, ledger, ledger.accepted_ns)
 
     async def _play(
-        self, script: Script, answer: ScriptedResponse, ledger: Ledger, since_ns: int
+        self, script: Script, response: ScriptedResponse, ledger: Ledger, since_ns: int
     ) -> None:
         start_ns = since_ns + script.queue_ns
         await _until(start_ns)
-        if answer.needs_slot:
+        if response.needs_slot:
             ledger.slot_ns = time.perf_counter_ns()
-        for frame in answer.frames:
+        for frame in response.frames:
             await _until(start_ns + frame.offset_ns)
-            self._write(frame, answer, ledger)
-        self._part(answer.farewell)
+            self._write(frame, response, ledger)
+        self._part(response.farewell)
         if not ledger.request.keeps_alive:
             self._transport.close()
         ledger.end_ns = time.perf_counter_ns()
 
-    def _write(self, frame: Frame, answer: ScriptedResponse, ledger: Ledger) -> None:
+    def _write(self, frame: Frame, response: ScriptedResponse, ledger: Ledger) -> None:
         now_ns = time.perf_counter_ns()
         ledger.writes += [WriteRecord(now_ns, part.piece) for part in frame.parts]
-        self._transport.write(answer.render(frame, ledger))
+        self._transport.write(response.render(frame, ledger))
 
     def _part(self, farewell: Farewell) -> None:
         if farewell is Farewell.CLOSE:
