@@ -48,7 +48,7 @@ def document(*options: str, **variables: str) -> tuple[int, dict[str, Any]]:
 
 
 def answers(found: dict[str, Any]) -> list[tuple[str, bool | None, str]]:
-    return [(each["signal"], each["arrived"], each["answer"]) for each in found["deliveries"]]
+    return [(each["signal"], each["arrived"], each["response"]) for each in found["deliveries"]]
 
 
 @contextmanager
@@ -156,7 +156,7 @@ def test_an_error_status_is_reported_with_a_hint(status: int, word: str) -> None
 
     assert code == 1
     for each in found["deliveries"]:
-        assert str(status) in each["answer"]
+        assert str(status) in each["response"]
         assert word in each["hint"]
 
 
@@ -172,7 +172,7 @@ def test_an_overloaded_receiver_is_distinguished_from_a_silent_one(
 
     assert code == 1
     for each in found["deliveries"]:
-        assert reason in each["answer"]
+        assert reason in each["response"]
         assert "wait and retry" in each["hint"]
 
 
