@@ -16,8 +16,8 @@ Exceptions that latspan raises from its own API, never inside a call of another 
     ├── InstrumentationError     (RuntimeError) a client library could not be patched
     └── ServerStartError         (RuntimeError) a model server that latspan started is not serving
 
-Messages quote files, addresses and names from outside. They are printable and bounded in every
-error; possible credentials are hidden where the message is built.
+Messages quote files, addresses and names that latspan did not choose. Every message is therefore
+printable and limited in length. The code that builds a message hides credentials.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class ConfigError(LatspanError, ValueError):
 
 class MissingExtraError(LatspanError, ImportError):
     """
-    A package that belongs to one of latspan's extras is not installed.
+    A package of one of latspan's extras is not installed.
 
     Args:
         package: Import name of the missing package.
@@ -104,7 +104,7 @@ class NotEnoughValuesError(LatspanError, ValueError):
     There are fewer values than the requested percentile needs.
 
     Args:
-        what: The queried distribution, in words.
+        what: Description of the queried values, for example ``ttft``.
         percentile: The requested percentile, in (0, 100).
         count: Number of values.
         needed: Required number of values: ``ceil(100 / (100 - percentile))``.
@@ -113,7 +113,7 @@ class NotEnoughValuesError(LatspanError, ValueError):
     def __init__(self, what: str, *, percentile: float, count: int, needed: int) -> None:
         super().__init__(
             f"p{percentile:g} of {what} needs {needed} values, there are {count}",
-            hint=f"record {needed - count} more, or ask for a lower percentile",
+            hint=f"record {needed - count} more, or query a lower percentile",
         )
         self.percentile = percentile
         self.count = count
@@ -129,7 +129,9 @@ class HistogramPrecisionError(LatspanError, ValueError):
 
 
 class HistogramWriteError(LatspanError, OSError):
-    """A file of histograms could not be opened for writing, or an interval not written to it."""
+    """
+    A histogram log could not be opened for writing, or an interval could not be written to it.
+    """
 
 
 class InstrumentationError(LatspanError, RuntimeError):

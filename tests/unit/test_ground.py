@@ -44,7 +44,7 @@ def test_too_few_values_say_how_many_it_takes() -> None:
     error = NotEnoughValuesError("ttft", percentile=95, count=7, needed=20)
     assert str(error) == (
         "p95 of ttft needs 20 values, there are 7\n"
-        "hint: record 13 more, or ask for a lower percentile"
+        "hint: record 13 more, or query a lower percentile"
     )
 
 

@@ -1,7 +1,7 @@
 """
 Command line ``latspan``: data on stdout, everything else on stderr.
 
-No slow import happens before a subcommand runs, so ``--help`` responds immediately.
+Slow imports happen inside the subcommands, so that ``--help`` responds immediately.
 """
 
 from __future__ import annotations
@@ -38,12 +38,13 @@ _USAGE: Final = 2
 _NOT_INTERPRETABLE: Final = 4
 _PIPE_CLOSED: Final = 1
 _NOT_WRITTEN: Final = 74
-"""``EX_IOERR`` of ``sysexits.h``; 1 would mean that a comparison got worse."""
+"""Exit code if stdout cannot be written: ``EX_IOERR`` of ``sysexits.h``."""
 
 _DESCRIPTION: Final = """\
-latspan shows where an LLM request's time went, segment by segment: connection,
-queue, prefill, decode and the rest, each measured, reported by the server,
-estimated or unknown, and together exactly the total."""
+latspan shows where the time of an LLM request went, segment by segment:
+connection, queue, prefill, decode and the rest. Each segment is measured,
+reported by the server, estimated or unknown. The segments sum exactly to the
+total time."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -54,9 +55,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         argv: Command line after ``latspan``; ``None`` uses the process's own.
 
     Returns:
-        0 success · 1 missed or worse, or the reader of stdout has closed it · 2 usage ·
-        3 inconclusive · 4 invalid · 74 writing to stdout failed · 130 after Ctrl-C ·
-        143 after SIGTERM.
+        0: success. 1: telemetry does not arrive or a library cannot be instrumented (``doctor``),
+        or the reader of stdout has closed it. 2: the command line, a setting or a path is invalid.
+        4: a log file cannot be interpreted, or every request of ``demo`` failed. 74: writing to
+        stdout failed. 126, 127: ``run`` cannot execute or find the program; otherwise the program
+        replaces this process. 130: Ctrl-C. 143: SIGTERM.
 
     Raises:
         SystemExit: From ``--help`` (0), ``--version`` (0) and a command line that cannot be
@@ -105,7 +108,9 @@ def _exit_code_of(argv: Sequence[str] | None) -> int:
 
 
 class _Parser(argparse.ArgumentParser):
-    """Parser whose error messages quote the command line without its control characters."""
+    """
+    Parser that removes control characters from the command line that its error messages quote.
+    """
 
     def error(self, message: str) -> NoReturn:
         """Print the usage and the error, and exit."""

@@ -1,8 +1,8 @@
 """
 Chats of the demo: short questions, every tenth with a long prompt, the same in every run.
 
-Each prompt differs from all others from its first words on, so that no prefix cache hides the cost
-of reading a prompt.
+All prompts differ in their first words, so that no prefix cache hides the cost of processing a
+prompt.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ OUTPUT_TOKENS: Final = 16
 """Maximum number of tokens of a response."""
 
 LONG_EVERY: Final = 10
-"""One chat in this many has a long prompt, which takes a slow core about 7 s to read."""
+"""One chat in this many has a long prompt, which a slow core processes in about 7 s."""
 
 _FIRST_LONG: Final = 3
 _LONG_WORDS: Final = 950
@@ -82,7 +82,7 @@ def send(
     advance: Callable[[], None],
 ) -> list[Exception]:
     """
-    Start the server, send every chat and read every response to its end, and stop the server.
+    Start the server, send every chat, read every response to its end, and stop the server.
 
     Args:
         chats: Chats, in the order in which they are sent.

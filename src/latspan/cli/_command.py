@@ -17,7 +17,7 @@ class Command:
     Args:
         name: Name that the user types after ``latspan``.
         summary: One line for the list of commands.
-        description: Its actions and output, for its own help.
+        description: What the subcommand does and prints, for its own help.
         examples: Command lines, each with its purpose.
         add_arguments: Adds its options to a parser.
         run: Runs it; returns the exit code.

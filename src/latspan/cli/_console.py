@@ -1,8 +1,9 @@
 """
 Output of a command: data on stdout, messages to the user on stderr.
 
-Either stream may be a full disk, a pipe whose reader has closed it, closed, or a terminal that
-lacks some characters. A failure to write data is an error; a failure to write a message is not.
+Either stream may be closed, or be a file on a full disk, a pipe whose reader has closed it, or a
+terminal that cannot show some characters. A failure to write data is an error; a failure to write a
+message is ignored.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ def output() -> Generator[TextIO]:
     Yield stdout, and flush it at the end of the block.
 
     Raises:
-        OutputError: It is closed, or its destination does not accept more data.
+        OutputError: Stdout is closed, or its destination does not accept more data.
         BrokenPipeError: The reader of stdout has closed it.
     """
     # `sys.stdout` is `None` if it was closed before the process began.

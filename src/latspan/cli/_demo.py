@@ -27,18 +27,18 @@ _LAST_EXPORT_S: Final = 10.0
 _NO_EXPORT_S: Final = 1.0
 
 _DESCRIPTION: Final = f"""\
-Starts llama.cpp with SmolLM2-135M on this machine (2 slots, 1 thread), sends it
-streamed chats, one in {LONG_EVERY} with a prompt of some 1,000 tokens, answers
-of at most {OUTPUT_TOKENS} tokens, and shows where their time went:
+Starts llama.cpp with SmolLM2-135M on this machine (2 slots, 1 thread), sends
+streamed chats to it, and shows where their time went. One chat in {LONG_EVERY} has a
+prompt of about 1,000 tokens; responses have at most {OUTPUT_TOKENS} tokens. The report:
 
   a waterfall of the median request and of the slowest one
   percentiles of every segment, and its share of the slowest tenth's time
   time to first token, time per token, gaps, token counts
-  felt speed: until something shows, stalls, tokens on time
+  felt speed: time until text is visible, stalls, tokens on time
   one sentence on what the slow requests spent their time on
 
-40 chats take under a minute on one core. The report goes to stdout,
-progress to stderr. The server is gone afterwards, also after Ctrl-C."""
+40 chats take less than a minute on one core. The report goes to stdout,
+progress to stderr. The server is stopped at the end, also after Ctrl-C."""
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -209,7 +209,7 @@ def _print_json(snapshot: Snapshot) -> None:
 def _print_next_steps(endpoint: str | None, *, delivered: bool) -> None:
     print_message("")
     print_message(
-        "Next: your own calls, in two lines of code: README.md and docs/guides/instrument.md"
+        "Next: instrument your own calls with two lines of code: docs/guides/instrument.md"
     )
     where = address(endpoint or "")
     if endpoint is None:
@@ -218,7 +218,8 @@ def _print_next_steps(endpoint: str | None, *, delivered: bool) -> None:
         print_message(f"Spans and metrics were sent to {where} as service latspan-demo")
     else:
         print_message(
-            f"Not all spans and metrics could be sent to {where}: does a receiver listen there?"
+            f"Not all spans and metrics could be sent to {where};"
+            " check that a receiver listens there"
         )
 
 
@@ -237,15 +238,15 @@ COMMAND: Final = Command(
     summary="show where 40 chats of a real model server spend their time",
     description=_DESCRIPTION,
     examples=(
-        ("latspan demo", "everything, on a model server of its own"),
+        ("latspan demo", "start a model server and show the whole report"),
         (
             "latspan demo --otlp-endpoint http://localhost:4318",
-            "the same, and its traces in Jaeger, Grafana Tempo or a Collector",
+            "the same, and send traces to Jaeger, Grafana Tempo or a Collector",
         ),
-        ("latspan demo --scripted", "a few seconds, without a model"),
+        ("latspan demo --scripted", "run for a few seconds, without a model"),
         (
             "latspan demo --json | jq -r .summary.sentence",
-            "what the slow requests spent their time on, for a script",
+            "print what the slow requests spent their time on, for a script",
         ),
         ("latspan demo --requests 100", "enough for a p99"),
     ),

@@ -24,18 +24,18 @@ _TROUBLE: Final = 1
 _SCHEMA: Final = "latspan.doctor/1"
 
 _DESCRIPTION: Final = """\
-Says how latspan stands in this environment:
+Diagnoses latspan in this environment, and reports:
 
   versions        of latspan, Python and OpenTelemetry
   integrations    which client libraries are installed, and which are instrumented
   conflicts       other instrumentations of the same libraries
-  settings        what is in force, and where each value comes from
+  settings        the values in effect, and the source of each
   telemetry       whether a span and a metric arrive, and if not, why
 
 It sends one span and one metric, both named latspan.doctor. The exit code is 1
-if either does not arrive, or if a library is there that cannot be instrumented.
-Secrets are not shown. What latspan.configure() is told in code is not known
-here, and wins over what is."""
+if either does not arrive, or if an installed library cannot be instrumented.
+Secrets are not shown. Settings that an application passes to latspan.configure()
+override those shown here."""
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -47,7 +47,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         help="seconds to wait for each response (default: %(default)g)",
     )
     parser.add_argument(
-        "--all", action="store_true", help="also show the settings that have their default"
+        "--all", action="store_true", help="also show the settings that have their default value"
     )
     parser.add_argument(
         "--json",
@@ -72,7 +72,7 @@ def _examined(timeout_s: float) -> Examination:
     except ValueError as error:
         # OpenTelemetry reads some variables, and rejects their values, during import.
         raise ConfigError(
-            f"OpenTelemetry refuses the environment: {foreign(str(error))}",
+            f"OpenTelemetry rejects an environment variable: {foreign(str(error))}",
             hint="correct or remove the variable; until then no program can use OpenTelemetry",
         ) from error
     return examine(timeout_s)
@@ -153,12 +153,12 @@ COMMAND: Final = Command(
     summary="show what is installed and active, and whether telemetry arrives",
     description=_DESCRIPTION,
     examples=(
-        ("latspan doctor", "why nothing shows up in the backend"),
+        ("latspan doctor", "find out why no telemetry arrives in the backend"),
         (
             "LATSPAN_ENDPOINT=http://collector:4318 latspan doctor",
             "the same for another receiver",
         ),
-        ("latspan doctor --json | jq .deliveries", "whether telemetry arrives, for a script"),
+        ("latspan doctor --json | jq .deliveries", "print whether telemetry arrives, for a script"),
     ),
     add_arguments=_add_arguments,
     run=_run,

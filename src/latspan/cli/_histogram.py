@@ -19,25 +19,25 @@ if TYPE_CHECKING:
 __all__ = ["COMMAND"]
 
 _DESCRIPTION: Final = """\
-Reads logs of histograms (.hlog), latspan's own and those of any other
-HdrHistogram, and loses nothing of them:
+Reads log files of histograms (.hlog), written by latspan or by any other
+HdrHistogram, without loss:
 
-  show    percentiles over all values of the files
-  diff    percentiles of two files side by side
-  merge   the files of several processes or hosts as one
+  show    show the percentiles over all values of the files
+  diff    show the percentiles of two files side by side
+  merge   merge the files of several processes or hosts into one
 
-Values of other programs are taken as nanoseconds. A percentile that has too
-few values says how many it needs."""
+Values written by other programs are read as nanoseconds. If a percentile has too
+few values, the number of values that it needs is shown instead."""
 
 _EXAMPLES: Final = (
-    ("latspan histogram show latspan.hlog", "every metric and segment"),
-    ("latspan histogram merge host1.hlog host2.hlog -o all.hlog", "two hosts as one"),
-    ("latspan histogram show *.hlog --metric ttft --by model", "one metric, model by model"),
+    ("latspan histogram show latspan.hlog", "show every metric and segment"),
+    ("latspan histogram merge host1.hlog host2.hlog -o all.hlog", "merge the files of two hosts"),
+    ("latspan histogram show *.hlog --metric ttft --by model", "show one metric for each model"),
     (
         "latspan histogram show a.hlog --where model=gpt-4o --spectrum",
-        "the whole distribution, finer towards its tail",
+        "show the whole distribution, finer towards its tail",
     ),
-    ("latspan histogram diff before.hlog after.hlog", "the effect of a change"),
+    ("latspan histogram diff before.hlog after.hlog", "show the effect of a change"),
     (
         "latspan histogram diff before.hlog after.hlog --json | jq '.rows[].change.p95'",
         "the same, for a script",
@@ -48,33 +48,37 @@ _EXAMPLES: Final = (
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(histogram=None)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
-    show = commands.add_parser("show", help="percentiles over all values of the files")
-    show.add_argument("files", nargs="+", metavar="FILE", help="a log, or several to add up")
+    show = commands.add_parser("show", help="show the percentiles over all values of the files")
+    show.add_argument("files", nargs="+", metavar="FILE", help="a log file; several are merged")
     _add_selection(show)
-    show.add_argument("--spectrum", action="store_true", help="also each row's whole distribution")
+    show.add_argument(
+        "--spectrum", action="store_true", help="also show the whole distribution of each row"
+    )
     _add_json(show, "latspan.histogram-show/1")
     show.set_defaults(histogram=_show)
 
-    diff = commands.add_parser("diff", help="percentiles of two files side by side")
-    diff.add_argument("before", metavar="BEFORE", help="a log")
-    diff.add_argument("after", metavar="AFTER", help="another")
+    diff = commands.add_parser("diff", help="show the percentiles of two files side by side")
+    diff.add_argument("before", metavar="BEFORE", help="log file of the first measurement")
+    diff.add_argument("after", metavar="AFTER", help="log file of the second measurement")
     _add_selection(diff)
     _add_json(diff, "latspan.histogram-diff/1")
     diff.set_defaults(histogram=_diff)
 
-    merge = commands.add_parser("merge", help="the files of several processes as one")
-    merge.add_argument("files", nargs="+", metavar="FILE", help="a log")
+    merge = commands.add_parser(
+        "merge", help="merge the files of several processes or hosts into one"
+    )
+    merge.add_argument("files", nargs="+", metavar="FILE", help="a log file")
     merge.add_argument(
         "-o",
         "--output",
         required=True,
         metavar="OUT",
-        help="the log to write; an existing log is replaced",
+        help="log file to write; an existing file is replaced",
     )
     merge.add_argument(
         "--intervals",
         action="store_true",
-        help="keep every interval, in order of time, instead of one over the whole span",
+        help="keep every interval, ordered by time, instead of merging them into one",
     )
     merge.set_defaults(histogram=_merge)
 
@@ -83,7 +87,7 @@ def _add_selection(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--metric",
         metavar="NAME",
-        help="only this metric, segment or tag, for example ttft or queue",
+        help="show only this metric, segment or tag, for example ttft or queue",
     )
     parser.add_argument(
         "--where",
@@ -91,14 +95,14 @@ def _add_selection(parser: argparse.ArgumentParser) -> None:
         default=[],
         type=_attribute,
         metavar="NAME=VALUE",
-        help="only series with this attribute; can be repeated",
+        help="select only series with this attribute; can be repeated",
     )
     parser.add_argument(
         "--by",
         action="append",
         default=[],
         metavar="NAME",
-        help="one row per value of this attribute; can be repeated",
+        help="show one row per value of this attribute; can be repeated",
     )
     parser.add_argument(
         "--unit",

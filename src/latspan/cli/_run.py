@@ -17,20 +17,20 @@ _NOT_EXECUTABLE: Final = 126
 _NOT_FOUND: Final = 127
 
 _DESCRIPTION: Final = """\
-Runs a program in this process's place, with every supported client library
-instrumented that it imports. The program is not changed: its arguments, exit
-code, signals, standard input and output are its own. Python programs that it
-starts are instrumented too, and so are the workers of a server.
+Replaces this process with a program, and instruments every supported client
+library that the program imports. The program is not changed: it keeps its
+arguments, exit code, signals, standard input and standard output. Python
+programs that it starts are instrumented too, and so are the workers of a server.
 
 Settings come from the environment:
 
-  LATSPAN_ENDPOINT, or OTEL_EXPORTER_OTLP_ENDPOINT   where telemetry goes
-  LATSPAN_SERVICE_NAME, or OTEL_SERVICE_NAME         what the program is called
+  LATSPAN_ENDPOINT, or OTEL_EXPORTER_OTLP_ENDPOINT   address of the OTLP receiver
+  LATSPAN_SERVICE_NAME, or OTEL_SERVICE_NAME         service name of the program
   LATSPAN_DISABLED_INSTRUMENTATIONS                  integrations to leave off
-  OTEL_SDK_DISABLED=true                             latspan off
+  OTEL_SDK_DISABLED=true                             switches latspan off
 
-and whatever else LATSPAN_* and OTEL_* variables say. A program that calls
-latspan.configure() itself is configured as it says."""
+All other LATSPAN_* and OTEL_* variables apply too. Settings that the program
+itself passes to latspan.configure() override them."""
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -84,15 +84,18 @@ def _explain_failure(name: str) -> int:
 
 COMMAND: Final = Command(
     name="run",
-    summary="run any program, instrumented",
+    summary="run any program with instrumentation",
     description=_DESCRIPTION,
     examples=(
-        ("latspan run -- python app.py", "a program as it is, its model calls instrumented"),
+        (
+            "latspan run -- python app.py",
+            "run a program unchanged, with its model calls instrumented",
+        ),
         (
             "OTEL_SERVICE_NAME=shop latspan run -- gunicorn shop:app",
-            "a server and its workers, under a name",
+            "run a server and its workers, with a service name",
         ),
-        ("latspan run -- python -m pytest", "a module, with arguments of its own"),
+        ("latspan run -- python -m pytest", "run a module with its own arguments"),
     ),
     add_arguments=_add_arguments,
     run=_run,

@@ -1,4 +1,4 @@
-"""SIGTERM handling as for Ctrl-C: an exception, so that started processes are also stopped."""
+"""Handling of SIGTERM like Ctrl-C, as an exception, so that started processes are stopped too."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ TERMINATED: Final = 128 + signal.SIGTERM
 """Exit code after SIGTERM, as in a shell."""
 
 _SOON_S: Final = 0.01
-"""Delay before a lost interrupt is raised again: most likely after the finaliser that lost it."""
+"""
+Delay before a lost interrupt is raised again, in seconds; the finaliser that lost it has then most
+likely returned.
+"""
 
 
 class Terminated(KeyboardInterrupt):
@@ -32,7 +35,7 @@ class Terminated(KeyboardInterrupt):
 @contextmanager
 def interrupts_raise() -> Generator[None]:
     """
-    Have SIGTERM raise :class:`Terminated` inside the block, and lose neither it nor Ctrl-C.
+    Raise :class:`Terminated` on SIGTERM inside the block; neither it nor Ctrl-C is lost.
 
     Python raises in the code that the main thread is running. In a finaliser or the callback of a
     weak reference, Python only prints that it ignored the exception, and continues. Such an
