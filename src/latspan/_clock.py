@@ -1,9 +1,9 @@
 """
 Clock of latspan: monotonic nanoseconds for every duration, one wall-clock offset per request.
 
-Durations are always differences of monotonic readings; wall time only places a request on the
-calendar. Monotonic readings of two processes are never compared, except in tests that run both
-processes on one machine.
+A duration is always the difference of two monotonic readings; wall time is used only for the
+timestamps of a request. Monotonic readings of two processes are never compared, except in tests
+that run both processes on one machine.
 """
 
 from __future__ import annotations

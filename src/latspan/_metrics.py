@@ -75,7 +75,7 @@ class Metric:
         undefined: Condition under which the metric has no value.
         definition: Source of the definition.
         aliases: Other accepted names.
-        distribution: Whether one request has many values, not one.
+        distribution: Whether one request can have several values of the metric.
     """
 
     name: str
@@ -245,7 +245,7 @@ EVIDENCE_METRICS: Final = _by_name(
         "latspan",
     ),
 )
-"""Plausibility of reports and streams; query the count, not the values."""
+"""Counts of implausible reports and of buffered streams; query the count, not the values."""
 
 SERVER_METRICS: Final = _by_name(
     Metric(
@@ -256,7 +256,7 @@ SERVER_METRICS: Final = _by_name(
         "latspan",
     ),
 )
-"""Marks that servers set on their requests; query the count, not the values."""
+"""Flags that servers set on their own requests; query the count, not the values."""
 
 _CONVENTIONS: Final = f"OpenTelemetry GenAI conventions v{semconv.GENAI_REVISION}"
 
@@ -448,7 +448,7 @@ def fluidity(
 
 def buffer_needed(arrivals_ns: Iterable[int], before: Sequence[int], *, reading_ns: int) -> int:
     """
-    Return how long after the first chunk reading must start, so that the reader never waits.
+    Return the delay after the first chunk at which a reader must begin so as never to wait.
 
     Args:
         arrivals_ns: Arrivals of the token-bearing chunks from the first visible one on, in order.
@@ -463,6 +463,8 @@ def buffer_needed(arrivals_ns: Iterable[int], before: Sequence[int], *, reading_
 
 
 def _behind(arrivals_ns: Iterable[int], before: Sequence[int], token_ns: int) -> list[int]:
-    """Return each chunk's arrival minus the time that a steady pace gives the tokens before it."""
+    """
+    Return, per chunk, its arrival minus the time that the tokens before it take at a steady pace.
+    """
     allowed_ns = [count * token_ns for count in before]
     return list(map(sub, arrivals_ns, allowed_ns))

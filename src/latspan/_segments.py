@@ -71,7 +71,7 @@ class SegmentName(StrEnum):
 
 
 class Stage(StrEnum):
-    """Kinds of stage: named parts of a server's own time, or of the application's."""
+    """Kind of a stage, which is a named part of the time of a server or of the application."""
 
     PARSE = "parse"
     AUTH = "auth"
@@ -122,7 +122,9 @@ class Side(StrEnum):
 
 
 class Kind(StrEnum):
-    """Kind of operation that a timeline describes, the outermost first."""
+    """
+    Kind of a timeline: of a request, a call, an HTTP exchange or a stage, the outermost first.
+    """
 
     REQUEST = "request"
     """One user-visible unit of work, opened with ``latspan.request``."""
@@ -131,7 +133,7 @@ class Kind(StrEnum):
     HTTP = "http"
     """One HTTP exchange outside any call."""
     STAGE = "stage"
-    """A named part of the application's or of a server's own time."""
+    """A named part of the time of the application or of a server."""
 
 
 class Outcome(StrEnum):
@@ -142,9 +144,11 @@ class Outcome(StrEnum):
     TRUNCATED = "truncated"
     """The body ended without its end marker."""
     CLOSED_EARLY = "closed_early"
-    """Ended by ``break``, ``close`` or exit after the request was sent; not an error."""
+    """
+    The caller left the response with ``break``, ``close`` or the end of the block; not an error.
+    """
     ABANDONED = "abandoned"
-    """Never read, or still open at shutdown."""
+    """The response was never read, or was still open at shutdown."""
     CANCELLED = "cancelled"
     """The task or thread that waited for the response was cancelled."""
     TIMEOUT = "timeout"
@@ -156,7 +160,7 @@ class Outcome(StrEnum):
 
     @property
     def failed(self) -> bool:
-        """Whether the caller did not get the response and did not choose to end the call."""
+        """Whether the call failed: ``truncated``, ``timeout``, ``rejected`` or ``error``."""
         return self in _FAILED
 
 
@@ -218,31 +222,31 @@ _NO_NUMBERS: Final = MappingProxyType[str, float]({})
 
 class ReportedTimings(NamedTuple):
     """
-    Timings that one system, a model server or a gateway before it, reported in one response.
+    Timings that one system, a model server or a gateway in front of it, reported in one response.
 
     All times are durations in nanoseconds, ``None`` if not reported. An impossible value is
     negative: the report is checked for plausibility later, against the client's own times.
 
     Args:
         system: Evidence adapter that read the report, for example ``llama_cpp``.
-        gateway_ns: Time a gateway spent itself, before its server received the request.
+        gateway_ns: Time that the gateway itself spent before the model server received the request.
         queue_ns: Wait before the server began to work on the request.
         model_load_ns: Time spent loading the model.
         prefill_ns: Processing of the prompt, up to the first token.
         decode_ns: From the first token to the end of generation.
         head_ns: From the request to the head of the response, including all of the above that
-            came before it. Used only as a check.
-        total_ns: Total time the system spent on the response or waited during it, its parts
-            included. Used as a check; for a response in one piece it also separates the
-            system's time from the network's.
-        queue_until_headers: The server sends its response headers when it takes the request out
-            of its queue, so the wait for them *is* the queue, as an estimate: it includes the
-            network and any gateway on the way that does not report.
-        decode_to_last_token: ``decode_ns`` ends with the last token, and does not include the
-            end of the response.
-        front_untold: A part of the server that reports no time comes before all of this: the
-            rest of the wait is not the network's alone.
-        raw: The system's own field names and values, finite ones, kept on the span under
+            came before it. It is used only as a check.
+        total_ns: Total time of the system for the response, waits and the parts above included. It
+            is used as a check. For a response that is not streamed, it also separates the time of
+            the system from the time of the network.
+        queue_until_headers: Whether the server sends its response headers when it takes the request
+            out of its queue. The wait for the headers is then an estimate of the queue. It includes
+            the network and every gateway that reports no time.
+        decode_to_last_token: Whether ``decode_ns`` ends with the last token and excludes the end of
+            the response.
+        front_untold: Whether a part of the server that reports no time handles the request before
+            the parts above. The rest of the wait is then not network time alone.
+        raw: The system's own field names and finite values, recorded on the span under
             ``latspan.reported.*``.
     """
 

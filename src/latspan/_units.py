@@ -1,8 +1,9 @@
 """
 Unit conversions; inside latspan every time is an integer number of nanoseconds.
 
-Seconds are used only in exports (OTLP, files), milliseconds where people read and write them. A
-ratio is an integer number of billionths: with one scale, the same histogram type holds both.
+Seconds are used only in exports (OTLP, files), and milliseconds only in settings and reports. A
+ratio is an integer number of billionths. Both are integers, so the same histogram type holds times
+and ratios.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
 """
 Names of everything that latspan emits.
 
-GenAI names are those of one revision of OpenTelemetry's GenAI semantic conventions, the one that
-the Python packages of OpenTelemetry are checked against: commit ``94f432d`` (2026-09-03) of
-``open-telemetry/semantic-conventions-genai``. That repository has not released a version yet, so
-the schema is its development channel's. The names are copied as strings because the
-``_incubating`` modules that hold some of them may not be imported at run time.
+The GenAI names are those of one revision of OpenTelemetry's GenAI semantic conventions: commit
+``94f432d`` (2026-09-03) of ``open-telemetry/semantic-conventions-genai``. OpenTelemetry's Python
+packages are checked against the same commit. That repository has not released a version yet, so the
+schema URL is that of its development channel. The names are copied as strings, because the
+``_incubating`` modules, which define some of them, are not stable and must not be imported at run
+time.
 """
 
 from __future__ import annotations
@@ -126,7 +127,7 @@ LATSPAN_REPORTED_PREFIX: Final = "latspan.reported."
 LATSPAN_EVIDENCE_REJECTED: Final = "latspan.evidence.rejected"
 LATSPAN_BUFFERED: Final = "latspan.buffered"
 
-# Around a request: its server's own report, and samples of servers and host during the request.
+# Observed around a request: what its server reported, and samples of servers and host.
 LATSPAN_REQUESTS_RUNNING: Final = "latspan.requests.running"
 LATSPAN_REQUESTS_WAITING: Final = "latspan.requests.waiting"
 LATSPAN_KV_USAGE: Final = "latspan.kv.usage"
@@ -194,7 +195,10 @@ CONVENTION_ATTRIBUTES: Final[Mapping[str, str]] = {
     "service_tier": OPENAI_RESPONSE_SERVICE_TIER,
     "system_fingerprint": OPENAI_RESPONSE_SYSTEM_FINGERPRINT,
 }
-"""Attributes of the conventions' metrics, by latspan's name; the port is an integer."""
+"""
+Exported names of the attributes of the conventions' metrics, by latspan's name. All values are
+strings except the port, which is an integer.
+"""
 
 # Powers of 2 from 10 ms, powers of 4 from one token.
 _DURATION_BOUNDS: Final = tuple(2**k / 100 for k in range(14))

@@ -1,8 +1,8 @@
 """
 Finished requests as data: recorded into histograms, read as immutable snapshots.
 
-The package defines a request's values, but not how they are observed or where they are exported.
-The modules that write and read files are loaded on first use.
+The package defines the values of a request. It does not observe requests or export snapshots. The
+modules that write and read files are loaded on first use.
 """
 
 from __future__ import annotations

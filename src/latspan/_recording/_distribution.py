@@ -1,4 +1,4 @@
-"""Values of one metric or segment, over every selected series."""
+"""Distribution of the values of one metric or segment, over all selected series."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ __all__ = ["Distribution"]
 @dataclass(frozen=True, slots=True)
 class Distribution:
     """
-    Values of one metric or segment, and how certain they are.
+    Distribution of the values of one metric or segment, with the source of the values.
 
-    If the unit is ``1`` or ``ratio``, the values are not times, and ``unit=`` has no effect on
-    them.
+    If the unit is ``1`` or ``ratio``, the values are not times, and the argument ``unit`` of the
+    methods has no effect.
 
     Args:
         name: The metric's or the segment's name.
-        histogram: Every value: nanoseconds for the unit ``s``, plain numbers for ``1``,
-            billionths for ``ratio``.
+        histogram: All values: nanoseconds for the unit ``s``, plain numbers for ``1``, billionths
+            for ``ratio``.
         unit: ``s`` for times, ``1`` for counts, ``ratio`` for ratios.
         sources: Number of values per source.
-        hint: Text of the error's hint if there are no values: what to query instead.
+        hint: Hint of the :class:`~latspan.errors.EmptyHistogramError` if there are no values.
     """
 
     name: str
@@ -52,15 +52,15 @@ class Distribution:
         return self.histogram.count
 
     def rejected(self) -> int:
-        """Return the number of values that were negative, and are not held."""
+        """Return the number of negative values, which are not stored."""
         return self.histogram.rejected
 
     def clamped(self) -> int:
-        """Return the number of values that were above 24 hours, and are held as 24 hours."""
+        """Return the number of values above 24 hours; each is stored as 24 hours."""
         return self.histogram.clamped
 
     def source_fractions(self) -> dict[Source | TokenSource, float]:
-        """Return the fraction of the values per source, in (0, 1], largest first."""
+        """Return, per source, the fraction of the values that have it, in (0, 1], largest first."""
         whole = sum(self.sources.values())
         by_count = sorted(self.sources.items(), key=lambda item: -item[1])
         return {source: count / whole for source, count in by_count if count}
@@ -74,12 +74,12 @@ class Distribution:
             unit: Unit of the result; no effect on counts and ratios.
 
         Returns:
-            Never below the true value and at most 1/1024 above it.
+            The value; never below the true one, and at most 1/1024 above it.
 
         Raises:
             ConfigError: ``percentile`` is outside [0, 100].
             EmptyHistogramError: There are no values.
-            NotEnoughValuesError: There are fewer than ``ceil(100 / (100 - percentile))``.
+            NotEnoughValuesError: There are fewer values than ``ceil(100 / (100 - percentile))``.
         """
         needed = values_needed(percentile)
         held = self._occupied()
@@ -94,12 +94,13 @@ class Distribution:
         Return the percentile spectrum: the whole distribution, finer towards its tail.
 
         Args:
-            ticks: Points on each half of the distance that is left to 100 %, at least 1.
+            ticks: Number of points per half of the remaining distance to 100 %, at least 1.
             unit: Unit of the values; no effect on counts and ratios.
 
         Returns:
-            Percentile in [0, 100], value, and how many values do not exceed it. The last line is
-            the largest value. With 100 values, p99.9 is that largest value, no more.
+            Tuples of a percentile in [0, 100], its value, and the number of values that do not
+            exceed it. The last tuple has the largest value. Percentiles that need more values than
+            there are equal the largest value: with 100 values, p99.9 does.
 
         Raises:
             ConfigError: ``ticks`` is less than 1.
@@ -116,18 +117,19 @@ class Distribution:
         self, expected_interval: float, *, unit: TimeUnit = "ms"
     ) -> Distribution:
         """
-        Return the values, and those of the requests that a blocked load generator never sent.
+        Return a copy with the values added that a blocked load generator did not measure.
 
-        Use it only for a load test whose generator was to send at a fixed interval and sent
-        nothing while it waited for a response. The times that an application's own users waited
-        need no correction: it would invent requests.
+        Use it only for a load test whose generator was meant to send at a fixed interval, but sent
+        nothing while it waited for a response. Do not use it for the requests of an application's
+        users: it would add requests that were never made.
 
         Args:
-            expected_interval: Interval at which requests were to be sent, greater than 0.
+            expected_interval: Intended interval between requests, greater than 0.
             unit: Unit of the interval.
 
         Raises:
-            ConfigError: The interval is not positive, or far too short for the values.
+            ConfigError: The interval is not positive, or so short that more than a million
+                additions would be needed.
 
         Source: HdrHistogram, ``copyCorrectedForCoordinatedOmission``.
         """
@@ -142,7 +144,7 @@ class Distribution:
         Return the fraction of values above a limit, in [0, 1].
 
         Args:
-            limit: The limit. Values up to 1/1024 above it may not count as above.
+            limit: The limit. A value up to 1/1024 above it may be counted as not above it.
             unit: Unit of the limit; no effect on counts and ratios.
 
         Raises:

@@ -1,4 +1,4 @@
-"""Selection of the requests that represent an interval: the slowest, and a typical one."""
+"""Selection of the exemplars of an interval: the slowest request and a typical one."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _SAMPLE: Final = 5
 
 class Exemplar(NamedTuple):
     """
-    One value, and the trace that shows where it came from.
+    One value, and the trace of the request that has it.
 
     Args:
-        value: Nanoseconds for times, a plain number for counts.
+        value: Nanoseconds for times, a plain number for counts, billionths for ratios.
         epoch_ns: Unix time of the end of the value's request, in nanoseconds.
         trace_id: ID of a trace that is kept.
         span_id: ID of the request's span in that trace.
@@ -51,12 +51,12 @@ class Candidates:
         self, records: Sequence[RequestRecord], highest: Sequence[int], typical: Sequence[int]
     ) -> None:
         """
-        Consider requests whose traces are kept.
+        Add candidates: requests whose traces are kept.
 
         Args:
             records: The requests, at least one.
-            highest: The highest value that each recorded in the series, in the same order.
-            typical: One value of each that is not picked for its size.
+            highest: The highest value of each request in the series, in the same order.
+            typical: One value of each request, chosen regardless of its size.
 
         Source: Vitter, "Random sampling with a reservoir", algorithm R, for the sample.
         """

@@ -1,4 +1,4 @@
-"""Values recorded since the last swap: histograms that are still being written to."""
+"""Running interval: the values recorded since the last swap, in histograms that still change."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Interval:
         return key
 
     def exemplify(self, records: Iterable[RequestRecord]) -> None:
-        """Consider requests as examples of the series in which values were counted."""
+        """Add requests as candidates for the exemplars of their series."""
         waiting, earlier = Waiting(), Waiting()
         for record in records:
             with suppress(Exception):
@@ -98,13 +98,13 @@ class Interval:
 
     def totals(self, end_epoch_ns: int) -> Iterator[tuple[SeriesKey, Series]]:
         """
-        Yield the counted series; their histograms are not copies, and change when more is counted.
+        Yield the series. Their histograms are not copies, and change with further values.
 
         Args:
             end_epoch_ns: Unix time up to which values were counted, in nanoseconds.
         """
         for key, histogram in self._histograms.items():
-            # Settle now, so that later reads of the histogram change nothing.
+            # Compact now, so that later reads of the histogram change no state.
             histogram.compact()
             yield key, Series(histogram, self.start_epoch_ns, end_epoch_ns)
 

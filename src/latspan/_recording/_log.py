@@ -1,8 +1,8 @@
 """
-Snapshots in log files: an interval of the file is a snapshot, a tag is a series.
+Snapshots in log files: each interval of a file is one snapshot, each tag one series.
 
-A file does not hold records, exemplars, or the time since when a series counts; the interval's
-start is used for the last.
+A file has no records, no exemplars and no start time per series; the start of the interval is used
+as the start of its series.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ def write_interval(writer: HistogramLogWriter, snapshot: Snapshot) -> None:
 
     Args:
         writer: Writer of the log.
-        snapshot: Snapshot of one interval; two that overlap would count values twice.
+        snapshot: Snapshot of one interval. The intervals of a log must not overlap, or values count
+            twice.
 
     Raises:
         HistogramWriteError: The file could not be written.
@@ -46,8 +47,8 @@ def read_snapshots(path: str | os.PathLike[str]) -> Iterator[Snapshot]:
     """
     Yield the snapshots of a log in the file's order.
 
-    A series with a tag of another program is a metric of the tag's name; lines without a tag are
-    the metric ``untagged``. An interval that a killed writer left incomplete is skipped;
+    A tag that another program wrote becomes the name of a metric; lines without a tag become the
+    metric ``untagged``. An interval that a killed writer left incomplete is skipped;
     :func:`latspan.histogram.read_log` reports it.
 
     Args:

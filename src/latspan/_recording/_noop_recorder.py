@@ -1,4 +1,4 @@
-"""Recorder that is used while latspan is not configured: it discards everything at once."""
+"""Recorder that is used while latspan is not configured; it discards everything."""
 
 from __future__ import annotations
 

@@ -25,21 +25,21 @@ class RequestRecord:
         start_epoch_ns: Unix time of its start, in nanoseconds.
         duration_ns: ``done - start``.
         segments: Contiguous intervals that tile ``[0, duration_ns]`` exactly.
-        metrics: By metric name; a metric that is undefined for this request is absent.
+        metrics: Values by metric name; a metric that is undefined for this request is absent.
         chunk_gaps: Every gap between two token-bearing chunks, in order.
         tokens: Token counts and their source.
-        attributes: Attributes that key the series: ``inference_path``, ``route``, ``model``,
-            ``provider``, ``traffic_class``, ``tenant``. Those that are not set are absent.
-        trace_id: The trace it belongs to, 0 if there is none.
-        span_id: Its span, 0 if there is none.
-        reports: The segments that go into histograms, ``None`` for all of them. A request
-            reports only what its calls do not, so that nothing is counted twice.
-        sampled: Whether its trace is kept, as far as was known when it ended.
+        attributes: Attributes that identify the series: ``inference_path``, ``route``, ``model``,
+            ``provider``, ``traffic_class``, ``tenant``. An attribute that is not set is absent.
+        trace_id: ID of its trace, 0 if there is none.
+        span_id: ID of its span, 0 if there is none.
+        reports: Segments that are recorded in histograms, ``None`` for all of them. A request
+            records only the time that its calls do not record, so that nothing is counted twice.
+        sampled: Whether its trace was already known to be kept when the request ended.
         convention: Attributes of the GenAI conventions' metrics, under the names in
             :data:`~latspan.semconv.CONVENTION_ATTRIBUTES` as far as known. Empty if it is not an
             inference call, or if another active instrumentation emits those metrics.
         output_chunk_gaps_ns: One value per chunk after the first, token-bearing or not, in order:
-            nanoseconds from the return of the previous read to the return of the chunk's own.
+            nanoseconds from the return of the previous chunk's read to the return of its own.
             Source: the conventions' ``gen_ai.client.operation.time_per_output_chunk``.
     """
 

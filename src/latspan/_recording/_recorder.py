@@ -10,11 +10,13 @@ The lock is reentrant, because a signal handler may request a snapshot or shut d
 thread that holds it, and a garbage collection may end an abandoned stream there. Such a call must
 neither wait for another thread, which may be waiting for this one, nor see half-changed data:
 
-- Counted data is read and changed only inside `_drained`, which reports to a call that interrupts
-  it: a snapshot then holds everything up to the last swap, and a swap hands over nothing.
+- Counted data is read and changed only inside `_drained`. To a call that interrupts it on the same
+  thread, `_drained` yields `False`: a snapshot then holds everything up to the last swap, and a
+  swap returns nothing.
 - Totals and their mapping are never written to. A swap computes its sum without the lock, and
   publishes the sum only if no other sum was published meanwhile.
-- `is_held_here` reports that waiting for latspan's own threads is of no use.
+- If `is_held_here` is true, the caller must not wait for latspan's own threads: they may be waiting
+  for this one.
 """
 
 from __future__ import annotations
@@ -41,10 +43,15 @@ from latspan.histogram import Histogram
 __all__ = ["PENDING_LIMIT", "SERIES_LIMIT", "Recorder", "Tally"]
 
 PENDING_LIMIT: Final = 512
-"""Maximum number of queued records: one of a long stream takes 50 kB, and some 0.1 ms to drain."""
+"""
+Queue length from which a recording thread counts the queue itself, if no other thread does. The
+record of a long stream takes 50 kB, and about 0.1 ms to count.
+"""
 
 OVERLOADED: Final = 8 * PENDING_LIMIT
-"""Queue length from which a recording thread waits for the counting one, to bound the memory."""
+"""
+Queue length from which a recording thread waits for the thread that counts, to limit the memory.
+"""
 
 SERIES_LIMIT: Final = 2_000
 """
@@ -56,13 +63,13 @@ Source: OpenTelemetry metrics SDK specification, "Cardinality limits".
 
 class Tally(NamedTuple):
     """
-    Counts of values that could not be counted as they were, up to the last swap.
+    Numbers of values that were not recorded unchanged, up to the last swap.
 
     Args:
-        rejected: Negative values, which are not held.
-        clamped: Values above 24 hours, which are held as 24 hours.
+        rejected: Negative values, which are not stored.
+        clamped: Values above 24 hours, which are stored as 24 hours.
         overflowed: Values of series above the limit, by metric.
-        unreadable: Records, not values, that could not be read at all.
+        unreadable: Number of records (not values) that could not be read.
     """
 
     rejected: int
@@ -73,18 +80,18 @@ class Tally(NamedTuple):
 
 class Recorder:
     """
-    Collector of finished requests into histograms; safe to use from many threads.
+    Recorder of finished requests in histograms; any thread may use it.
 
-    Recording is an append. The thread that takes a snapshot does the arithmetic, and so does the
+    Recording appends to a queue. The queue is counted by the thread that takes a snapshot, and by a
     recording thread once more than 512 records wait.
 
-    Values are counted in the running interval. A swap hands its histograms over and adds them to
-    the totals, whose histograms are never written to: each sum is a new one. So snapshots share
-    the series that did not change, and cost only those that did.
+    Values are counted in the running interval. A swap returns the histograms of the interval and
+    adds them to the totals. The histograms of the totals are never changed: each sum is a new
+    histogram. So two snapshots share the series that did not change between them.
 
     Args:
         clock: Clock that gives the Unix times of snapshots.
-        keep: Number of the latest records to keep as they are; ``None`` keeps all of them.
+        keep: Number of the latest records to keep complete; ``None`` keeps all of them.
         cardinality_limit: Maximum number of series per metric, at least 1. Values of further series
             are counted in one overflow series, whose only attributes are ``kind`` and ``overflow``.
     """
@@ -133,7 +140,8 @@ class Recorder:
         """
         Record one finished request.
 
-        It does not wait for a thread that takes a snapshot, unless 4,096 records wait already.
+        The call does not wait for a thread that takes a snapshot, unless more than 4,096 records
+        are queued.
         """
         self._pending.append(record)
         waiting = len(self._pending)
@@ -149,7 +157,7 @@ class Recorder:
 
     def exemplify(self, record: RequestRecord) -> None:
         """
-        Consider a request that was recorded before as an example: its trace is kept after all.
+        Add a recorded request as a candidate for an exemplar, because its trace is kept after all.
 
         Args:
             record: The recorded request; it is not counted again.
@@ -172,7 +180,7 @@ class Recorder:
 
     def snapshot(self) -> Snapshot:
         """
-        Return everything recorded since the recorder was made; changes nothing.
+        Return everything that was recorded since the recorder was created.
 
         If a signal handler calls this on the very thread that is counting, the snapshot holds
         everything up to the last swap: what is being counted at that moment is incomplete.
@@ -201,9 +209,9 @@ class Recorder:
         """
         Return what was recorded since the last swap, and begin the next interval.
 
-        Two callers would take each other's values, so this is for one exporter alone. The
-        snapshot carries no records. If a signal handler calls this on the very thread that is
-        counting, the snapshot is empty, and what is being counted is left for the next swap.
+        Only one exporter may call this: two callers would take each other's values. The snapshot
+        has no records. If a signal handler calls this on the very thread that is counting, the
+        snapshot is empty, and what is being counted is left for the next swap.
         """
         counted: dict[SeriesKey, Series] = {}
         with self._drained() as whole:
@@ -227,7 +235,11 @@ class Recorder:
         )
 
     def _add_to_totals(self, over: Interval) -> None:
-        """Sum up without the lock, and repeat if another sum was published meanwhile."""
+        """
+        Add an interval to the totals.
+
+        The sum is computed without the lock, and again if another sum was published meanwhile.
+        """
         while over in self._swapped:
             before = self._totals
             totals = dict(before)
@@ -240,20 +252,20 @@ class Recorder:
                         self._update_tally(key, series.histogram)
 
     def tally(self) -> Tally:
-        """Return the counts of values that could not be counted as they were."""
+        """Return the numbers of values that were not recorded unchanged."""
         with self._held():
             return Tally(self._rejected, self._clamped, dict(self._overflowed), self._unreadable)
 
     def forget_idle(self, before_epoch_ns: int) -> int:
         """
-        Forget the series without new values since a time; if values come again, they start anew.
+        Remove the series without new values since a time; a new value starts a series again.
 
         Args:
-            before_epoch_ns: Unix time in nanoseconds; series whose last interval ended before
-                it are forgotten.
+            before_epoch_ns: Unix time in nanoseconds; series whose last interval ended before it
+                are removed.
 
         Returns:
-            The number of forgotten series.
+            The number of removed series.
         """
         with self._drained() as whole:
             if not whole:
@@ -275,7 +287,8 @@ class Recorder:
     @contextmanager
     def _held(self) -> Generator[None]:
         """Hold the lock inside the block."""
-        # A thread that records in a loop would retake the lock before the waiting thread wakes up.
+        # `_awaited` keeps recording threads from taking the lock: a thread that records in a loop
+        # would take it again before the waiting thread wakes up.
         self._awaited = True
         with self._lock:
             self._awaited = False
@@ -297,7 +310,7 @@ class Recorder:
     @contextmanager
     def _drained(self) -> Generator[bool]:
         """
-        Hold the lock inside the block, with every record counted that waited when it was taken.
+        Hold the lock inside the block, after counting the records that were queued before.
 
         Yields:
             Whether the running interval is complete: it is not if this thread was interrupted

@@ -1,4 +1,4 @@
-"""Series: a histogram, and everything that its values have in common."""
+"""Series: a histogram, and the key that its values share."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ class Subject(NamedTuple):
     """
     Attributes of the requests that a series measures; ``None`` for an attribute that is not set.
 
-    The twenty series of a request share one subject. The set of attributes is fixed, so that an
-    application cannot create a series per user or per prompt by accident.
+    A request has about twenty series, which share one subject. The set of attributes is fixed, so
+    that an application cannot create a series per user or per prompt by accident.
 
     Args:
-        kind: What the values were measured on, a :class:`~latspan._segments.Kind`.
+        kind: Kind of the timelines that the values were measured on, a :class:`~latspan.Kind`.
         side: The side of the network they were recorded on.
         outcome: How the requests ended.
         inference_path: Inference path.
@@ -44,7 +44,7 @@ class Subject(NamedTuple):
         model: The requested model.
         provider: ``gen_ai.provider.name``.
         operation: ``gen_ai.operation.name``; like all below, only on the conventions' metrics.
-        response_model: The model that answered.
+        response_model: Name of the model in the response.
         server_address: Host of the called server.
         server_port: Port of the called server.
         error_type: ``error.type``.
@@ -76,12 +76,12 @@ class Subject(NamedTuple):
 
 class SeriesKey(NamedTuple):
     """
-    Everything that the values of one histogram have in common.
+    Key of a series: the metric and the attributes that all its values share.
 
     Args:
         metric: A metric's name, or ``segment``.
         subject: Attributes of the measured requests.
-        source: How the values are known; absent on the conventions' metrics.
+        source: Source of the values; ``None`` on the conventions' metrics.
         segment: The segment's name, if ``metric`` is ``segment``.
     """
 
@@ -97,7 +97,7 @@ class SeriesKey(NamedTuple):
 
         Args:
             metric: A metric's name, or ``segment``.
-            attributes: Attributes by name, with the names that :attr:`attributes` uses.
+            attributes: Attributes by name, with the same names as in :attr:`attributes`.
 
         Raises:
             UnknownNameError: Series have no such attribute.
@@ -113,10 +113,10 @@ class SeriesKey(NamedTuple):
 
     def storable(self) -> Self:
         """
-        Return a key whose texts can be written everywhere: valid Unicode of a limited length.
+        Return the key with texts that every exporter accepts: valid Unicode of limited length.
 
-        A server chooses the name of the response model, and an application those of its tenants:
-        neither may stop an export, or fill the memory.
+        A server chooses the name of the response model, and an application the names of its
+        tenants. Neither must be able to stop an export or to exhaust the memory.
         """
         kept = (*self.subject, self.metric, self.source, self.segment)
         if all(text is None or text_of(text) is text for text in kept):
@@ -148,7 +148,7 @@ class SeriesKey(NamedTuple):
         return value
 
     def has(self, attributes: Mapping[str, str]) -> bool:
-        """Return whether the series has every one of the attributes, with the same value."""
+        """Return whether the series has all of these attributes, with the same values."""
         return all(self.attribute(name) == value for name, value in attributes.items())
 
 
@@ -183,10 +183,10 @@ class Series:
 
     Args:
         histogram: The values; it no longer changes.
-        start_epoch_ns: Unix time since when values are counted, in nanoseconds. A series that was
-            forgotten and came back counts anew, from then on.
+        start_epoch_ns: Unix time from which values are counted, in nanoseconds. A series that was
+            forgotten as idle starts again with its next value.
         end_epoch_ns: Unix time of the end of the interval in which the last value was counted.
-        exemplars: Slowest request and a typical one, of a single interval.
+        exemplars: The slowest request and a typical one of a single interval.
     """
 
     histogram: Histogram
@@ -199,7 +199,9 @@ class Series:
         return replace(self, histogram=self.histogram.copy())
 
     def and_then(self, later: Series) -> Series:
-        """Return both merged, in a new histogram, with the later exemplars if there are any."""
+        """
+        Return both series merged in a new histogram, with the exemplars of ``later`` if it has any.
+        """
         merged = self.histogram.copy()
         merged.merge(later.histogram)
         merged.compact()

@@ -1,4 +1,4 @@
-"""Immutable view of everything that was recorded in one period of time."""
+"""Snapshot: an immutable view of everything that was recorded in one period of time."""
 
 from __future__ import annotations
 
@@ -31,15 +31,16 @@ class Snapshot:
     """
     Everything that was recorded from one instant to another.
 
-    Each query takes ``kind``, what the values were measured on, and attributes that the series
-    must have. If omitted, ``kind`` is the outermost kind that has such values: request before call
-    before http before stage, because the user waits for the outermost.
+    Each query takes ``kind``, the kind of timeline that the values were measured on, and attributes
+    that the series must have. If ``kind`` is omitted, it is the outermost kind that has such values
+    (the first of request, call, http, stage), because the user waits for the outermost.
 
     Args:
-        series: Recorded series, by key; they no longer change.
-        start_epoch_ns: Unix time from which on values are held, in nanoseconds.
-        end_epoch_ns: Unix time up to which values are held, at least ``start_epoch_ns``.
-        records: The latest requests, as many as the recorder was configured to keep.
+        series: Recorded series, by key; they must not be changed.
+        start_epoch_ns: Unix time of the start of the period, in nanoseconds.
+        end_epoch_ns: Unix time of the end of the period, in nanoseconds, at least
+            ``start_epoch_ns``.
+        records: The latest requests, as many as ``keep_records`` is configured to keep.
     """
 
     series: Mapping[SeriesKey, Series]
@@ -100,7 +101,7 @@ class Snapshot:
         Return the values of a segment: its total in each request.
 
         Args:
-            name: A segment's or a stage's name; one that was never recorded has no values.
+            name: Name of a segment or a stage; a name that was never recorded has no values.
             kind: Kind of timeline; the outermost kind that has such values if not given.
             where: Attributes that the series must have.
 
@@ -128,7 +129,9 @@ class Snapshot:
         return self.metric("duration", kind=kind, **where).count()
 
     def segments(self) -> tuple[str, ...]:
-        """Return the segments that were recorded: the client's in their order, then the rest."""
+        """
+        Return the names of the recorded segments: client segments in their order, then stages.
+        """
         names = {name for key in self.series if (name := key.segment) is not None}
         known = [name for name in SEGMENT_ORDER if name in names]
         return (*known, *sorted(names.difference(known)))
@@ -149,13 +152,13 @@ class Snapshot:
 
     def group_by(self, attribute: str) -> dict[str | None, Snapshot]:
         """
-        Return one snapshot for each value of an attribute, the busiest first.
+        Return one snapshot per value of an attribute, the one with the most requests first.
 
         Args:
             attribute: For example ``model``, ``route`` or ``outcome``.
 
         Returns:
-            By value; series without the attribute are under ``None``.
+            Snapshots by value of the attribute; ``None`` is the key of the series without it.
 
         Raises:
             UnknownNameError: There is no such attribute.
@@ -174,15 +177,16 @@ class Snapshot:
         """
         Return what was recorded after an earlier snapshot of the same recorder.
 
-        Counts and sums are exact; extremes are within 1/1024, because the earlier values'
-        extremes may have been the same. If a series was forgotten as idle after the earlier
-        snapshot, the values recorded in between are in neither snapshot.
+        Counts and sums are exact. The smallest and the largest value are within 1/1024, because
+        they may have been recorded before ``earlier``. If a series was forgotten as idle after the
+        earlier snapshot, the values recorded in between are in neither snapshot.
 
         Args:
             earlier: A snapshot that this one contains.
 
         Raises:
-            ConfigError: It ends later, or one of its series holds values that this one's does not.
+            ConfigError: ``earlier`` ends later than this snapshot, or has values that this snapshot
+                does not have.
         """
         if earlier.end_epoch_ns > self.end_epoch_ns:
             raise ConfigError(
@@ -210,7 +214,7 @@ class Snapshot:
         Return one snapshot of both: of two processes, two hosts or two periods of time.
 
         Args:
-            other: Recorded elsewhere or at another time, so that no value is in both.
+            other: A snapshot of another process or another time; no value may be in both.
         """
         series = dict(self.series)
         for key, theirs in other.series.items():

@@ -1,8 +1,8 @@
 """
 Tags, the names of series in a log: ``metric?name=value&name=value``, quoted as in a URL.
 
-So a tag has neither comma nor white space, and is readable as text. Tags of other programs are
-names of metrics without attributes.
+Quoting keeps commas and white space out of a tag, which the log format does not allow. A tag that
+another program wrote is read as the name of a metric without attributes.
 """
 
 from __future__ import annotations
@@ -19,14 +19,17 @@ UNTAGGED: Final = "untagged"
 
 _KEPT: Final = ":/"
 _MOST_ATTRIBUTES: Final = 64
-"""Maximum number of attributes in a tag of latspan's; a tag with more is another program's."""
+"""
+Maximum number of attributes in a tag that latspan writes; a tag with more was written by another
+program.
+"""
 
 _OURS: Final = re.compile(r"(?P<metric>[\w.%~:/-]+)\?(?P<attributes>\S*=\S*)", re.ASCII)
 
 
 class TaggedName(NamedTuple):
     """
-    Metric and attributes that a tag names.
+    Content of a tag: a metric and its attributes.
 
     Args:
         metric: A metric's name, ``segment``, or the whole of another program's tag.

@@ -20,7 +20,7 @@ Name = tuple[str, str | None, str | None, str]
 Name that distinguishes the series of one record: metric, source, segment and subject.
 
 The first three are as in a ``SeriesKey``; the last names one of the record's subjects. It is a
-plain tuple, because a call makes twenty of them.
+plain tuple for speed, because each call has about twenty.
 """
 
 Labels = tuple[str, str, str, tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]
@@ -28,7 +28,7 @@ Labels = tuple[str, str, str, tuple[tuple[str, str], ...], tuple[tuple[str, str]
 
 _OF_WHOLE_ANSWERS: Final = frozenset({"service_tier", "system_fingerprint"})
 """
-Attributes of durations and token counts that the times of chunks do not have.
+Attributes that durations and token counts have, but the times of chunks do not.
 
 Source: OpenTelemetry GenAI conventions, "Semantic conventions for OpenAI", metrics.
 """
@@ -71,7 +71,7 @@ class Values(NamedTuple):
     several: list[Sequence[int]]
 
 
-# Cached, because many requests have few shapes, and making keys of sixteen fields takes time.
+# Cached: requests have only few different shapes, and creating keys of sixteen fields takes time.
 @lru_cache(maxsize=128)
 def keys_of(shape: Shape) -> tuple[tuple[SeriesKey, ...], tuple[SeriesKey, ...]]:
     """Return the series of single and of several values, in the order of the shape's names."""
@@ -86,9 +86,11 @@ def keys_of(shape: Shape) -> tuple[tuple[SeriesKey, ...], tuple[SeriesKey, ...]]
 
 def _subjects_of(labels: Labels) -> dict[str, Subject]:
     kind, side, outcome, own, convention = labels
-    # The conventions want `error.type` on durations alone, not on values from before a failure.
+    # The conventions define `error.type` only for durations, not for values from before a
+    # failure.
     used = {name: value for name, value in convention if name != "error_type"}
-    # OpenAI's own attributes describe a whole answer, so the times of single chunks have none.
+    # OpenAI's own attributes describe a whole response, so the times of single chunks do not have
+    # them.
     response = {name: value for name, value in used.items() if name not in _OF_WHOLE_ANSWERS}
     return {
         _OWN: Subject(kind, side, outcome, **dict(own)),
@@ -103,8 +105,8 @@ def values_of(record: RequestRecord) -> Values:
     """
     Return the values of a record.
 
-    A record whose ``reports`` is set gives only those segments, its metrics and its duration: its
-    chunks and tokens are counted by the calls inside it.
+    If ``reports`` of the record is set, only these segments, the metrics and the duration are
+    returned: the calls inside record the chunks and tokens.
     """
     gathered = _Gathered()
     gathered.add_own(record)
@@ -191,7 +193,7 @@ class _Gathered:
         """Add what the GenAI conventions define for a server."""
         self._add(_SERVED, record.duration_ns)
         first, count = record.metrics.get("time_to_first_token"), record.tokens.output
-        # The conventions define both for successful answers alone.
+        # The conventions define both metrics only for successful responses.
         if first is None or record.outcome is not Outcome.COMPLETED:
             return
         self._add(_SERVED_FIRST, first.value)
@@ -209,7 +211,7 @@ class _Gathered:
         if record.output_chunk_gaps_ns:
             self.names_of_several.append(_PER_CHUNK)
             self.several.append(record.output_chunk_gaps_ns)
-        # Estimated counts too: they exist only if the application enabled them, as the
+        # Estimated counts are included: they exist only if the application opted in, as the
         # conventions require.
         tokens = record.tokens
         if tokens.input is not None:

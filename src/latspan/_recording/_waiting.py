@@ -1,4 +1,4 @@
-"""Values of finished requests, grouped by series until they are counted together."""
+"""Values of finished requests, grouped by series before they are counted."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class Column:
 
     Attributes:
         values: All values.
-        records: The requests that may be examples of the series.
-        highest: The highest value of each of them.
-        typical: One value of each that was not picked for its size.
+        records: Candidates for the exemplars of the series.
+        highest: The highest value of each candidate.
+        typical: One value of each candidate, chosen regardless of its size.
     """
 
     __slots__ = ("highest", "records", "typical", "values")
@@ -108,6 +108,6 @@ class Waiting:
 
 
 def _refuse_no_integers(values: Sequence[int]) -> None:
-    """Raise if one of the values cannot be counted: later it would stop all the others."""
+    """Raise if a value is not an integer; later it would prevent the others from being counted."""
     # A sum is an integer only if all its terms are.
     index(sum(values))

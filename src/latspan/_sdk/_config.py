@@ -47,7 +47,7 @@ _Result = TypeVar("_Result")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
     """
-    Settings of latspan. Code overrides the environment, and the environment the default.
+    Settings of latspan. A value set in code overrides the environment, which overrides the default.
 
     Every field except ``tracer_provider`` is also read from the variable ``LATSPAN_`` followed by
     its name in upper case.
@@ -60,8 +60,8 @@ class Config:
             applies, and otherwise ``grpc`` for port 4317 and ``http/protobuf`` for any other.
         service_name: ``service.name`` of exported telemetry. If not set, metrics use the resource
             of the application's provider if it has one, and otherwise ``OTEL_SERVICE_NAME``.
-        export_enabled: Whether to export anything. If false, histograms can still be read in the
-            process.
+        export_enabled: Whether to export anything. If false, :func:`latspan.snapshot` still returns
+            the histograms.
         metrics_interval_s: Seconds between two exports of metrics, at least 0.001. If not set,
             ``OTEL_METRIC_EXPORT_INTERVAL`` applies, and otherwise 60.
         metrics_scale: Scale of exported exponential histograms, in [-10, 20]. At 8, the middle of
@@ -73,16 +73,16 @@ class Config:
         series_idle_s: Seconds after which a series without new values is dropped, once its last
             values were exported; at least 0.001.
         histogram_log_dir: Folder in which each process writes a log of its exact histograms, one
-            interval after the other, whether or not anything is exported.
+            entry per export interval, even if ``export_enabled`` is false.
         export_raw_histograms: Whether to export each interval's exact histograms too, as OTLP log
             records, so that histograms of many processes can be merged without loss.
         propagate: Whether to add ``traceparent`` and ``tracestate`` to requests.
-        count_tokens: Whether to count the tokens of calls whose provider reports no counts, from
-            their text. Such counts are marked as estimated. Needs the extra ``tokens``, or
-            encodings in tiktoken's cache; nothing is downloaded.
-        capture_media: Whether captured content includes images, audio and files, if
-            ``OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT`` turns capturing on. If false,
-            only their kind is captured.
+        count_tokens: Whether to count tokens from the text of a call if the provider reports no
+            counts. Such counts are marked as estimated. Needs the extra ``tokens``, or encodings in
+            tiktoken's cache; nothing is downloaded.
+        capture_media: Whether captured content includes images, audio and files. If false, only
+            their type is captured. It has an effect only if
+            ``OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT`` switches capturing on.
         request_stream_usage: Whether to request token counts for streams of the OpenAI SDK if the
             caller does not set ``stream_options``. This changes the request and adds a chunk
             without choices to the stream.
@@ -94,24 +94,30 @@ class Config:
         inference_path: Inference path of requests that do not set one.
         route: Route of requests that do not set one.
         traffic_class: Traffic class of requests that do not set one.
-        stall_threshold_ms: Shortest gap between two chunks that counts as a stall; more than 0.
-        first_token_target_ms: Time after which the first token of a stream is late, for its
-            fluidity; more than 0.
-        token_target_ms: Time after the token before at which a further token is late; more than 0.
-        reading_tokens_per_s: Reading speed of the user, for ``buffer_needed``; more than 0.
-        scrape_servers: Addresses of model servers whose queue and cache are scraped, for the spans
-            of calls to them and of requests served in this process. The variable separates them
-            with commas. An address without a path stands for ``/metrics`` and ``/slots``. Needs
-            the extra ``sampler``.
-        monitor_host: Whether spans describe the load of the process and its machine.
+        stall_threshold_ms: Gap between two token-bearing chunks above which it counts as a stall;
+            more than 0.
+        first_token_target_ms: Deadline of a stream's first token, measured from the start of the
+            call, for the metric ``fluidity``; more than 0.
+        token_target_ms: Time from the deadline of a token to the deadline of the next one, for the
+            metric ``fluidity``; more than 0.
+        reading_tokens_per_s: Reading speed of the user, for the metric ``buffer_needed``; more than
+            0.
+        scrape_servers: Addresses of model servers whose queue and cache metrics are scraped. The
+            values are set on the spans of calls to these servers, and of requests that this process
+            serves. In the variable, commas separate the addresses. An address without a path stands
+            for ``/metrics`` and ``/slots``. Needs the extra ``sampler``.
+        monitor_host: Whether to set the load of the process and its machine on spans.
         scrape_interval_s: Seconds between two samples, at least 0.001.
-        tail_sampling_ratio: Maximum fraction of traces that the private pipeline keeps, in (0, 1];
-            1 keeps all. Below 1, a trace is kept or dropped once it has ended: failed traces, the
-            slowest ones and a few at random are kept. Histograms count every request.
-        tail_sampling_slow_ms: Duration above which a trace is always kept; more than 0. If not
-            set, there is no such limit.
-        keep_records: Number of the latest requests that are kept whole in addition to the
-            histograms; ``None`` keeps all of them. For demonstrations and tests, not production.
+        tail_sampling_ratio: Maximum fraction of traces to export, in (0, 1]; 1 keeps all. It
+            applies only while the application has no tracer provider. Below 1, a trace is kept or
+            dropped once it has ended: failed traces, the slowest ones and a few at random are kept.
+            Failed traces are kept even if they alone exceed the fraction. Histograms count every
+            request.
+        tail_sampling_slow_ms: Duration above which tail sampling always keeps a trace; more than 0.
+            If not set, there is no such limit.
+        keep_records: Number of the latest requests whose complete records are kept in addition to
+            the histograms; ``None`` keeps all of them. Use it in demonstrations and tests, not in
+            production.
     """
 
     endpoint: str | None = endpoint()
@@ -208,7 +214,7 @@ def otlp_target(
     config: Config, signal: Signal, environment: Mapping[str, str] = os.environ
 ) -> OtlpTarget:
     """
-    Return the protocol and the address that ``signal`` is sent with.
+    Return the protocol and the address to which ``signal`` is sent.
 
     Raises:
         ConfigError: The address in an ``OTEL_*`` variable is not valid.

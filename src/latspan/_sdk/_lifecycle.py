@@ -1,4 +1,12 @@
-"""Lifecycle of latspan: configure, flush, shut down."""
+"""
+Lifecycle of latspan: configure, flush, shut down.
+
+``configure`` first assembles a complete new pipeline and starts its threads. Only then does it shut
+the previous pipeline down and install the new one, so that a configuration that fails leaves the
+previous one in effect. ``shutdown`` removes the runtime first, so that no new call is opened, and
+then ends the open calls and exports. ``_lock`` guards the exchange of ``_live`` and nothing else:
+no thread holds it while it waits, exports or runs application code.
+"""
 
 from __future__ import annotations
 
@@ -45,13 +53,14 @@ def configure(**settings: object) -> None:
     Spans use the application's own tracer provider if it has one, now or later, and otherwise a
     private one that exports over OTLP. Histograms are exported as OTLP metrics on latspan's own
     thread. A further call replaces the previous configuration once every part of the new one has
-    been created; if that fails, the previous configuration stays. A child that is forked later
-    need not call this: it exports its own data, as a separate instance.
+    been created; if that fails, the previous configuration stays in effect. A process that is
+    forked later does not need to call this: it exports its own data, as a separate service
+    instance.
 
     Args:
-        settings: Fields of :class:`latspan.Config`, which describes each. Omitted ones come from
-            ``LATSPAN_*`` variables, then from defaults; ``OTEL_*`` variables keep their standard
-            meaning.
+        settings: Fields of :class:`latspan.Config`, which describes each. An omitted field is read
+            from its ``LATSPAN_*`` variable; if that is not set, the default applies. ``OTEL_*``
+            variables keep their standard meaning.
 
     Raises:
         ConfigError: A setting or an ``OTEL_*`` variable has an invalid value; the message has a
@@ -87,8 +96,8 @@ def snapshot() -> Snapshot:
     """
     Return the current histograms of everything recorded since :func:`configure`.
 
-    The snapshot is empty if latspan is not configured. A signal handler may call this too; if it
-    interrupted the recorder, the snapshot covers everything up to the last export.
+    The snapshot is empty if latspan is not configured. A signal handler may call this function; if
+    the handler interrupted the recorder, the snapshot holds everything up to the last export.
     """
     runtime = _runtime.current()
     if runtime is None:
@@ -117,10 +126,11 @@ def force_flush(timeout_s: float = _FLUSH_TIMEOUT_S) -> bool:
 
 def shutdown(timeout_s: float = _SHUTDOWN_TIMEOUT_S) -> None:
     """
-    Switch latspan off: end open calls as ``abandoned``, export the rest, stop its threads.
+    Switch latspan off: end the open calls, export the remaining data, stop the threads.
 
-    Runs automatically when the process exits; also in a child of ``multiprocessing`` or Celery,
-    but not in a process that is killed. A second call has no effect.
+    A call whose stream the caller has stopped reading ends with its own outcome, any other open
+    call as ``abandoned``. latspan calls this function when the process exits, also in a child of
+    ``multiprocessing`` or Celery, but not in a process that is killed. A second call has no effect.
 
     Args:
         timeout_s: Maximum wait for the last export, in seconds.

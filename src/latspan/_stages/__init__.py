@@ -1,8 +1,8 @@
 """
 Tracing inside a server: stages, handoffs, annotations and tokens of its requests.
 
-The context determines which request a stage belongs to. If the context does not reach a thread,
-task or process, the application hands the request over.
+The context determines to which request a stage belongs. If a thread, task or process does not
+inherit the context, the application passes it a handoff.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Annotations of the request that a server serves: its model, its result, the server's state."""
+"""Annotations of a served request: its model, its result, and the state of the server."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def annotations_here() -> Annotations | None:
     Return the annotations of the request that is open in this context.
 
     Returns:
-        Those of the stage in a process that handles only a part of the request; ``None`` if neither
-        is open.
+        The annotations of the request. In a process that handles only a part of the request, those
+        of the innermost stage. ``None`` if neither is open.
     """
     works = [each for each in enclosing_scopes() if isinstance(each, LocalScope)]
     if not works:
@@ -52,16 +52,16 @@ def annotate(
     speculative_acceptance: float | None = None,
 ) -> None:
     """
-    Set the model of the request that is open here, and the state of the server.
+    Set the model of the request that is open in this context, and the state of the server.
 
-    A request with a ``model`` has that key in its series and counts in the conventions' metrics of
-    servers: ``gen_ai.server.request.duration``, and the token times that
-    :func:`latspan.track_tokens` records. Omitted arguments keep their earlier values. A value out
-    of range is not recorded; latspan logs that once.
+    The ``model`` becomes an attribute of the request's series. A request with a model is also
+    recorded in the conventions' metrics of servers: ``gen_ai.server.request.duration``, and the
+    token times that :func:`latspan.track_tokens` records. Omitted arguments keep their earlier
+    values. A value out of range is not recorded, and latspan logs one warning per argument.
 
     Args:
-        model: Your own name of the model that answers. Each name creates a series, so never pass
-            on a name that a client sent.
+        model: Your own name of the model that generates the response. Each name creates a series,
+            so never pass a name that a client sent.
         provider: Provider of the model, for example ``vllm``.
         operation: The conventions' operation: ``chat``, ``text_completion``, ``embeddings`` …
         input_tokens: Tokens of the prompt, cached ones included.
@@ -118,8 +118,8 @@ def _is_in_range(name: str, value: object) -> bool:
     most = 1 if name in _RATIOS else _MOST
     if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= most:
         return True
-    with handle_internal_errors("a value that cannot be"):
-        warn_once(f"not recorded: {name} cannot be {value!r:.40}", about=name)
+    with handle_internal_errors("an annotation that is not valid"):
+        warn_once(f"not recorded: {name} has the invalid value {value!r:.40}", about=name)
     return False
 
 
@@ -127,7 +127,7 @@ def mark_degraded(*how: Degradation) -> None:
     """
     Mark the response as degraded: ``latspan.mark_degraded("fallback_model")``.
 
-    Degradation is not an outcome, because the request is answered.
+    Degradation is not an outcome, because the client receives a response.
     ``latspan.snapshot().metric("degraded").count()`` returns the number of degraded requests.
 
     Args:
@@ -136,12 +136,12 @@ def mark_degraded(*how: Degradation) -> None:
             were allowed.
 
     Raises:
-        UnknownNameError: ``how`` is none of these.
+        UnknownNameError: A value of ``how`` is not one of these.
     """
     for each in how:
         if each not in get_args(Degradation):
             raise UnknownNameError(
-                f"'{each}' is not a way of degradation",
+                f"'{each}' is not a degradation",
                 hint=f"one of {', '.join(get_args(Degradation))}",
             )
     annotations = annotations_here()
@@ -152,10 +152,10 @@ def mark_degraded(*how: Degradation) -> None:
 
 def mark_rejected(*, retry_after_s: float | None = None) -> None:
     """
-    Mark the request that is open here as rejected before its work begins.
+    Mark the request that is open in this context as rejected before its work begins.
 
-    Its outcome becomes ``rejected``. A response with status 429, or 503 with ``Retry-After``, needs
-    no mark; use this for a rejection inside a stream or without HTTP.
+    Its outcome becomes ``rejected``. A response with status 429, or 503 with ``Retry-After``, is
+    recognised without this function; call it for a rejection inside a stream or without HTTP.
 
     Args:
         retry_after_s: Seconds after which the client may try again.

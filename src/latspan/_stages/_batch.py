@@ -27,14 +27,14 @@ def batch(
     window_s: float | None = None,
 ) -> ScopeManager[None]:
     """
-    Mark a stage of many requests at once: ``with latspan.batch("prefill", carried):``.
+    Record one stage for many requests at once: ``with latspan.batch("prefill", handoffs):``.
 
-    Each request gets the stage, which lasts as long as the block, and the size of the batch on its
-    span. This creates one span per request: mark a whole step, for example a prefill, and not
-    each iteration of a decode.
+    Each request gets the stage, which lasts as long as the block, and an attribute with the size of
+    the batch. This creates one span per request: use it for a whole step, for example a prefill,
+    not for each iteration of a decode.
 
     Args:
-        name: A standard stage, or a name of your own.
+        name: A standard stage, for example ``prefill``, or a name of your own.
         requests: The handoff of each request, see :func:`latspan.handoff`.
         kind: Standard stage that a name of your own counts as.
         window_s: Time for which requests were collected into the batch, in seconds.
@@ -76,7 +76,7 @@ def _begin(
 
 
 class _Stages:
-    """Stages of one batch. None of them is current, because each is inside its own request."""
+    """Stages of one batch. None is the current scope, because each belongs to another request."""
 
     __slots__ = ("_stages",)
 

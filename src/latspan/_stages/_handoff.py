@@ -1,4 +1,4 @@
-"""Handing a request over to another thread, task or process that continues it."""
+"""Handoff of a request to the thread, task or process that continues it."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ __all__ = ["Handoff", "attach", "handoff"]
 
 def handoff(*, waits: str | None = "queue") -> Handoff:
     """
-    Return the open request for another place: ``queue.put((latspan.handoff(), prompt))``.
+    Return a handoff of the open request: ``queue.put((latspan.handoff(), prompt))``.
 
-    Tasks, and functions passed to ``asyncio.to_thread``, do not need this: they inherit the
+    The thread, task or process that continues the request passes it to :func:`attach`. Tasks, and
+    functions passed to ``asyncio.to_thread``, do not need a handoff, because they inherit the
     context. A handoff can be pickled; ``handoff().headers()`` returns it as text.
 
     Args:
-        waits: Stage of the request until the other place attaches it. ``None`` if the code here
-            goes on working.
+        waits: Name of the stage that lasts from now until the handoff is attached. ``None`` records
+            no such stage, for code that goes on with the request itself.
     """
     return handoff_here(waits)
 
@@ -29,9 +30,9 @@ def attach(carried: Handoff | Mapping[str, str]) -> ScopeManager[Handoff]:
     """
     Continue a request that was handed over: ``with latspan.attach(carried):``.
 
-    Inside the block, stages and calls belong to the request, and its attributes apply. Attaching
-    ends the request's wait. A handoff can be attached more than once, and in several places at the
-    same time.
+    Inside the block, stages and calls belong to the request, and its attributes apply. The first
+    attachment ends the stage that the argument ``waits`` of :func:`handoff` names. A handoff can be
+    attached more than once, and by several threads or tasks at the same time.
 
     Args:
         carried: Result of :func:`handoff`, from this or another process, or its headers.

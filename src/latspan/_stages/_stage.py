@@ -1,4 +1,4 @@
-"""Stages: named parts of the application's own time, or of a server's."""
+"""Stages: named parts of the time of the application or of a server."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ def stage(name: str, *, kind: str | None = None) -> ScopeManager[None]:
     """
     Name a part of the work: ``with latspan.stage("retrieve"):``, or ``@latspan.stage("tokenize")``.
 
-    A stage is a span, and a segment under its own name: its own time, without the calls and the
-    stages inside it. Around a generator it lasts from its first step to its end, and is current
-    only while a step runs.
+    A stage creates a span and a segment with its name. The segment is the stage's own time, without
+    the calls and the stages inside it. The stage of a decorated generator lasts from the
+    generator's first step to its end, and is current only while a step runs.
 
     Args:
         name: One of the standard stages, or a name of your own.

@@ -44,12 +44,13 @@ def track_tokens(
 
     Args:
         tokens: Synchronous or asynchronous iterable of tokens or chunks.
-        count: Returns the number of tokens in an item, 0 if it has none; 1 per item if not given.
-        stages: Whether to record the two stages. Pass ``False`` if something else records them: a
-            call of a model server inside, or the process that continues the request.
+        count: Returns the number of tokens in an item, 0 if it has none. By default each item
+            counts as one token.
+        stages: Whether to record the two stages. Pass ``False`` if other code records them: a call
+            of a model server inside the request, or the process that continues the request.
 
     Returns:
-        A generator of the same items, for one response.
+        A generator of the same items. Use it for one response.
     """
     following = _Following.here(stages=stages)
     if isinstance(tokens, AsyncIterable):
@@ -72,7 +73,7 @@ class _Following:
         self._runtime = runtime
         self._now = runtime.clock.monotonic_ns
         self._stages = stages
-        # The reader of the tokens may run in another context.
+        # Found here, because the reader of the tokens may run in another context.
         self._handoff = handoff_here()
         self._generation = Generation(self._now())
         annotations = annotations_here()

@@ -1,5 +1,5 @@
 """
-Sparse HDR histograms: percentiles to three digits, with exact counts, sums and extremes.
+Sparse HDR histograms: percentiles to three significant digits; exact count, sum and extremes.
 
 Histograms are written and read in HdrHistogram's own text and log formats. The modules for that are
 imported on first use. This package handles numbers and files. It does not depend on requests or on

@@ -94,8 +94,8 @@ class Decoded:
     """
     Histogram decoded from text.
 
-    If it was written with lower precision than latspan's, each value is stored as the highest value
-    of the writer's bucket. So percentiles equal those that the writer would report.
+    If the text was written with lower precision than latspan's, each value is stored as the highest
+    value of its bucket in the text. So percentiles equal those that the writer would report.
 
     Args:
         histogram: The values. The sum and the extremes are estimated from the buckets.

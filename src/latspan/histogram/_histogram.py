@@ -1,9 +1,9 @@
 """
 A sparse HDR histogram: counts by bucket, with the exact sum and extremes.
 
-Recorded values first wait in a small array and are counted together, which halves the cost per
-value. Every method that reads the histogram must count the waiting values first. Nothing here
-locks: the caller serializes access.
+A recorded value is first appended to a small array. The array is counted when it is full, which
+halves the cost per value. Every method that reads the histogram must count the array first, so
+reading changes the state too. There are no locks: the caller must serialize all access.
 """
 
 from __future__ import annotations
@@ -108,8 +108,8 @@ class Histogram:
         Count a value.
 
         Args:
-            value_ns: A negative value is rejected, a value above 24 hours is clamped; the numbers
-                of both are counted.
+            value_ns: A negative value is rejected, and a value above 24 hours is clamped to 24
+                hours; :attr:`rejected` and :attr:`clamped` count them.
 
         Raises:
             InvalidValueError: ``value_ns`` is not an integer.
@@ -218,7 +218,7 @@ class Histogram:
         added = sum(highest_value_of(index) // expected_interval_ns for index, _ in buckets)
         if added > _MOST_ADDED:
             raise ConfigError(
-                f"an expected interval of {expected_interval_ns} ns would add {added} times",
+                f"an expected interval of {expected_interval_ns} ns would need {added} additions",
                 hint="give the interval at which requests were sent, in nanoseconds",
             )
         missing: Counter[int] = Counter()
@@ -243,7 +243,7 @@ class Histogram:
 
     @property
     def sum_ns(self) -> int:
-        """Exact sum of the values."""
+        """Exact sum of the values, in nanoseconds."""
         self._count_waiting()
         return self._sum_ns
 
@@ -262,7 +262,7 @@ class Histogram:
     @property
     def min_ns(self) -> int:
         """
-        The smallest value, exactly.
+        The exact smallest value, in nanoseconds.
 
         Raises:
             EmptyHistogramError: Nothing was recorded.
@@ -272,7 +272,7 @@ class Histogram:
     @property
     def max_ns(self) -> int:
         """
-        The largest value, exactly.
+        The exact largest value, in nanoseconds.
 
         Raises:
             EmptyHistogramError: Nothing was recorded.
@@ -282,7 +282,7 @@ class Histogram:
     @property
     def mean_ns(self) -> float:
         """
-        The mean of the exact values.
+        The exact mean of the values, in nanoseconds.
 
         Raises:
             EmptyHistogramError: Nothing was recorded.

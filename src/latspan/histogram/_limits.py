@@ -38,7 +38,9 @@ All of latspan's own buckets, each with a count of maximum length, take 341 kB.
 """
 
 DECODED_AHEAD: Final = 2 * 1024 * 1024
-"""Number of bytes of counts that any file may decode to, regardless of its size."""
+"""
+Maximum number of bytes of counts that a file may decode to, in addition to the limit per byte read.
+"""
 
 DECODED_A_BYTE: Final = 32
 """Number of further bytes of counts that a file may decode to per byte that was read."""

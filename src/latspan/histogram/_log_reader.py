@@ -70,7 +70,7 @@ class LoggedInterval:
 @dataclass(frozen=True, slots=True)
 class TruncatedInterval:
     """
-    Lines of an interval that the writer did not close; their values do not count.
+    Lines of an interval that the writer did not close; their values are skipped.
 
     Args:
         first_line: Number of the first line, from 1.
@@ -99,7 +99,8 @@ class HistogramLog:
 
     Attributes:
         path: The file.
-        truncated: Intervals that the latest iteration left out; complete once it has ended.
+        truncated: Intervals that the latest iteration skipped; the list is complete once the
+            iteration has ended.
         bytes_read: Number of bytes that the latest iteration has read.
     """
 

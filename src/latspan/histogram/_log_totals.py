@@ -36,8 +36,8 @@ class LogTotals:
         Add the series of an interval.
 
         Raises:
-            HistogramPrecisionError: A series has another precision than the values added to the
-                same series before.
+            HistogramPrecisionError: The precision of a series differs from that of the values added
+                to it before.
             HistogramFormatError: A series would have 2**63 values or more, or the series together
                 take more than 512 MiB.
         """

@@ -47,8 +47,8 @@ class HistogramLogWriter:
     machine loses power, unless ``fsync`` is on. An existing log is continued.
 
     If the file is moved or removed, the writer creates a new one under the same name. If the file
-    is emptied, the writer starts it again with the header lines. So both ways of rotating logs
-    work.
+    is emptied, the writer writes the header lines again. So log rotation by moving and by
+    truncating both work.
 
     Args:
         path: The file; its folder must exist at every write.
@@ -81,9 +81,10 @@ class HistogramLogWriter:
 
         Args:
             start_epoch_ns: Unix time of its start, in nanoseconds.
-            end_epoch_ns: Unix time of its end, at least the start.
-            histograms: By tag; ``None`` for one without. Tags have no comma and no white space.
-            precisions: By tag, for the histograms with a lower precision than latspan's own.
+            end_epoch_ns: Unix time of its end, in nanoseconds, at least ``start_epoch_ns``.
+            histograms: Histograms by tag; ``None`` is the key of a histogram without a tag. A tag
+                must not be empty, and must not contain a comma or white space.
+            precisions: Precision by tag, for histograms with a lower precision than latspan's own.
 
         Raises:
             HistogramFormatError: A tag cannot be written, or a count is 2**62 or more.

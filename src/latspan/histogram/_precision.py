@@ -18,8 +18,8 @@ class Precision(NamedTuple):
 
     Args:
         significant_digits: In [0, 3]; values written with more digits are stored with three.
-        lowest_discernible: The smallest difference that can be distinguished, a power of two of
-            at least 1, in the unit of the values.
+        lowest_discernible: The smallest difference between values that the histogram distinguishes:
+            a power of two, at least 1, in the unit of the values.
     """
 
     significant_digits: int = _DIGITS

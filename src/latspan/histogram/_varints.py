@@ -76,8 +76,8 @@ def pack(buckets: Sequence[tuple[int, int]]) -> bytes:
     try:
         for index, count in buckets:
             counts[index] = count
-        # The zeros before the first bucket are encoded below as one number, because the package
-        # would read each of them.
+        # The zeros before the first bucket are encoded below as one number, because the encoder of
+        # the ``pyhdrh`` package would visit each of them.
         length = _scratch.encode(
             counts.buffer_info()[0] + _WORD_BYTES * first,
             end - first,
@@ -106,8 +106,8 @@ def unpack(packed: bytes, length: int) -> list[tuple[int, int]]:
     """
     Return index and count of each counter that is not 0, lowest first.
 
-    The package's decoder is not used: it needs an array for all counters, trusts the size that the
-    writer of the data claims, and leaves it to the caller to find the counters that are not 0.
+    The decoder of the ``pyhdrh`` package is not used: it needs an array for all counters, trusts
+    the size that the data declares, and makes the caller search for the counters that are not 0.
 
     Args:
         packed: The encoded counters.

@@ -1,8 +1,8 @@
 """
 Functions and classes for integrations of model SDKs.
 
-An integration of an SDK imports this package and ``latspan.semconv``, and nothing else of latspan.
-The integrations of HTTP clients and servers are part of latspan and use private modules too.
+An integration of an SDK imports only this package and ``latspan.semconv`` from latspan. The
+integrations of HTTP clients and servers are part of latspan and use private modules too.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """
-Renderings of recorded data: for a terminal and for programs.
+Reports of recorded data, as text for a terminal and as JSON for programs.
 
 This package reads only records and snapshots, not live requests. Drawing on a terminal needs
 ``rich``, which is imported on first use; the rest has no dependencies.

@@ -25,7 +25,7 @@ _WIDEST_PROSE: Final = 96
 @dataclass(frozen=True, slots=True)
 class CallsReport:
     """
-    Report of where a model's calls spent their time, from one request to the slowest tenth.
+    Terminal report of where the calls spent their time, from one call to the slowest tenth.
 
     Args:
         snapshot: Recorded data, with its records kept.

@@ -1,4 +1,4 @@
-"""Formatting of numbers and names for readers: each number with its unit, no zero for unknown."""
+"""Formatting of numbers and names in reports. An unknown number is never shown as zero."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def letters(sources: Mapping[Source | TokenSource, int]) -> str:
 
 
 def milliseconds(value_ns: float) -> str:
-    """Return nanoseconds as milliseconds with one decimal, or as below 0.1 if smaller."""
+    """Return nanoseconds as milliseconds with one decimal; ``<0.1 ms`` below 0.05 ms."""
     value_ms = value_ns / NS_PER_MS
     return "<0.1 ms" if value_ms < 0.05 else f"{value_ms:,.1f} ms"
 

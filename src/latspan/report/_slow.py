@@ -22,10 +22,12 @@ __all__ = [
 ]
 
 _LEAD: Final = 0.10
-"""Minimum lead of a cost over the next, as a fraction of the time, to be named alone."""
+"""
+Minimum lead of the largest segment over the next, as a fraction of the time, to be named alone.
+"""
 
 _WORTH_NAMING: Final = 0.10
-"""A second cost below this fraction of the time is left out of the sentence."""
+"""Fraction of the time below which the sentence does not name the second segment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +103,8 @@ def sentence(calls: Sequence[RequestRecord]) -> str:
     """
     Return a plain sentence on where the slowest tenth spent their time.
 
-    It names one cost alone only if that cost leads clearly, compares with the other calls, and
-    marks numbers that are estimates and requests that did not complete.
+    The sentence names a single segment only if it leads clearly. It compares the slowest tenth with
+    the other calls, and marks estimated numbers and requests that did not complete.
     """
     parts = slowest_tenth(calls)
     shares = parts.shares

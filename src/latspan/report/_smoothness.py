@@ -1,4 +1,6 @@
-"""Table of perceived speed: the calls as a reader of their streams experienced them."""
+"""
+Table of felt speed: when text appeared and how smoothly it streamed for a person who reads along.
+"""
 
 from __future__ import annotations
 

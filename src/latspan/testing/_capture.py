@@ -75,8 +75,8 @@ def capture(
     """
     Record into memory inside the block, whatever the application configures in the meantime.
 
-    Nothing is exported. Trace ids and span ids count from 1. Bugs of latspan are logged and do not
-    reach the test, as in an application.
+    Nothing is exported. Trace ids and span ids count from 1. Internal errors of latspan are logged
+    and not raised in the test, as in an application.
 
     Args:
         clock: Source of time; the machine's clock, if not given.

@@ -1,6 +1,4 @@
-"""
-Child processes that run a module, exchange lines over pipes, and never outlive their parent.
-"""
+"""Child processes that run a module, exchange lines over pipes, and end with their parent."""
 
 from __future__ import annotations
 
@@ -16,7 +14,7 @@ from typing import IO, Final
 __all__ = ["STOP", "ChildProcess"]
 
 STOP: Final = "stop"
-"""Line that requests a child to end; the end of its standard input does the same."""
+"""Line that requests a child to end; the end of its standard input has the same effect."""
 
 _GRACE_S: Final = 5.0
 

@@ -1,4 +1,4 @@
-"""Object that the fixture ``latspan_capture`` returns."""
+"""Class of the object that the fixture ``latspan_capture`` returns."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class LatspanCapture:
     def spans_as_dict(
         self, *, times: bool = True, attributes: Collection[str] | None = None
     ) -> list[dict[str, Any]]:
-        """Return this test's finished spans as trees; see ``latspan.testing.spans_as_dict``."""
+        """Return this test's finished spans as trees; see :func:`latspan.testing.spans_as_dict`."""
         return self._captured.spans_as_dict(times=times, attributes=attributes)
 
     def percentile(
@@ -62,9 +62,9 @@ class LatspanCapture:
             where: Attributes that must be equal, for example ``inference_path="chat"``.
 
         Raises:
-            NotEnoughValuesError: There are too few values; the message has the number needed.
+            NotEnoughValuesError: There are too few values; the message contains the number needed.
             EmptyHistogramError: There are no values.
-            UnknownNameError: There is no such metric, unit or attribute.
+            UnknownNameError: There is no such metric, unit, kind or attribute.
         """
         return self.snapshot().percentile(metric, percentile, unit=unit, kind=kind, **where)
 
@@ -82,7 +82,7 @@ class LatspanCapture:
         return self.snapshot().segment(name, kind=kind, **where)
 
     def count(self, *, kind: Kind | str | None = None, **where: str) -> int:
-        """Return the number of recorded requests, or of calls if there are no requests."""
+        """Return the number of records of a kind; see :meth:`percentile` for the arguments."""
         return self.snapshot().count(kind=kind, **where)
 
 

@@ -1,6 +1,4 @@
-"""
-A real model server for tests and the demo: llama.cpp and a small model, both from packages.
-"""
+"""Real model server for tests and the demo: llama.cpp with a small model, both from packages."""
 
 from __future__ import annotations
 
@@ -38,9 +36,9 @@ class LlamaServer:
     Args:
         slots: Maximum number of requests answered at once, at least 1; further ones queue.
         context: Tokens of context, divided equally among the slots.
-        cache_ram_mib: Mebibytes for prompts of earlier requests; 0: no cache, ``None``:
-            llama.cpp's default.
-        model: A GGUF file; ``None``: SmolLM2.
+        cache_ram_mib: Size of the cache for prompts of earlier requests, in mebibytes; 0 disables
+            the cache, ``None`` uses llama.cpp's default.
+        model: Path of a GGUF file; ``None`` uses SmolLM2.
         start_timeout_s: Maximum start time, in seconds.
         progress: Receives short lines about the start, for a user at a terminal.
 
@@ -150,7 +148,7 @@ class LlamaServer:
 
     def launches(self) -> list[tuple[int, int]]:
         """
-        Return every start of work on a request: the instant and the server's task number.
+        Return, for each request that left the queue, the instant and the server's task number.
 
         The instant is the end of that request's queue wait, on ``CLOCK_MONOTONIC``.
         """

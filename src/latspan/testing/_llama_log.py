@@ -37,11 +37,12 @@ class LlamaLog:
     """
     Log that is read while it is written.
 
-    A line reaches this process about 0.1 ms after it was logged, or several ms if this process is
-    busy, but most lines carry the logger's own time, to the microsecond. So each such line is
-    placed by that time, and the logger's clock is aligned by the line that arrived fastest: no
-    line is placed later than it arrived, and all are late by the same small delay. The logger's
-    clock may be the wall clock; a step of it during logging displaces the lines before the step.
+    A line reaches this process about 0.1 ms after it was logged, or several milliseconds later if
+    this process is busy. Most lines contain the logger's own time, in microseconds. The instant of
+    such a line is computed from that time; the offset between the two clocks comes from the line
+    that arrived fastest. So no line is placed later than it arrived, and all are late by the same
+    small delay. The logger's clock may be the wall clock; a step of that clock displaces the lines
+    before the step.
     """
 
     def __init__(self) -> None:

@@ -21,13 +21,13 @@ _VERBOSITY: Final = 3
 
 def main() -> None:
     """Serve until standard input ends."""
-    # Watched from the start: the parent may end while the model is still loading.
+    # The input is watched from the start, because the parent may end while the model is loading.
     watcher = threading.Thread(target=_exit_on_end_of_input, daemon=True)
     watcher.start()
     try:
         server = _serve(json.loads(sys.argv[1]))
     except RuntimeError as error:
-        # The log above it has the reason; a traceback would only push that out of sight.
+        # The log shows the reason; a traceback after it would hide it.
         raise SystemExit(str(error)) from error
     sys.stdout.write(server.listening_address + "\n")
     sys.stdout.flush()

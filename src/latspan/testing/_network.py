@@ -1,8 +1,9 @@
 """
 Simulated network of a script and a ``ManualClock``: connections without sockets, exact to the ns.
 
-This module is independent of client libraries. The server produces on its own schedule: everything
-it writes gets its time of arrival when the request is complete; reading returns what has arrived.
+This module is independent of client libraries. The server sends on its own schedule: the time of
+arrival of everything that it writes is fixed when the request is complete. A read returns what has
+arrived.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """
-Scripts: the plan of one response, piece by piece, each with a time.
+Scripts: plans of a response, piece by piece, each piece with its time.
 
-A script is independent of clocks, sockets and clients; the scripted server and the scripted
-transport play the same one.
+A script is independent of clocks, sockets and clients. The scripted server and the scripted
+transport can play the same script.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class PayloadPart(StrEnum):
     COMMENT = "comment"
     """Comment that keeps the connection alive; not an event."""
     FINISH = "finish"
-    """Reason that the content ends, or the end of its last part."""
+    """Finish reason, or the event that ends the last content part."""
     USAGE = "usage"
     """Chunk without choices that has the token counts."""
     ERROR = "error"
@@ -206,15 +206,16 @@ class Script:
             prefill_ms: Milliseconds from the end of the queue to the first token.
             gap_ms: Milliseconds from one chunk with tokens to the next.
             reasoning_tokens: Tokens of reasoning, before the text.
-            tool_call_tokens: Tokens of arguments of one tool call, after the text; JSON.
+            tool_call_tokens: Tokens of the arguments (JSON) of one tool call, after the text.
             tokens_per_chunk: Number of tokens that the server merges into one chunk, at least 1.
             stalls_ms: Delay in milliseconds of a chunk in addition to its gap, by the chunk's
                 number; chunks with tokens are counted from 0.
-            role_ms: Time of the role, in milliseconds since the end of the queue; ``None``:
-                together with the first token.
+            role_ms: Time at which the role is sent, in milliseconds since the end of the queue;
+                ``None`` sends it together with the first token.
             flavor: Server implementation to imitate.
             ending: End of the response after the last token.
-            finish_reason: ``None``: ``tool_calls`` if there are any, else ``stop``.
+            finish_reason: Finish reason; ``None`` means ``tool_calls`` if the response has tool
+                calls, otherwise ``stop``.
             prompt_tokens: Tokens of the prompt, cached ones included.
             cached_tokens: Tokens of the prompt that were in the server's cache.
             cache_write_tokens: Tokens of the prompt that the server added to its cache.

@@ -1,8 +1,8 @@
 """
 Responses: a script and a request rendered as byte frames, each with a time.
 
-This module alone defines what a model server writes and in which order. It does not read a clock:
-the caller that plays a response records when each frame was really sent, and renders it after that.
+Only this module defines what a model server writes, and in which order. It does not read a clock:
+the caller that plays a response records when each frame is sent, and renders the frame after that.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _EVENT_STREAM: Final = {"content-type": "text/event-stream", "transfer-encoding"
 
 
 class Farewell(Enum):
-    """Treatment of the connection after a response."""
+    """What happens to the connection after a response."""
 
     KEEP = auto()
     CLOSE = auto()
@@ -113,7 +113,8 @@ class ScriptedResponse:
         request: The request.
         number: Number of the response, from 0; its id is derived from it.
         created_s: Unix time, in seconds, in every payload.
-        keeps_alive: Whether the connection serves further requests; if not, the head states it.
+        keeps_alive: Whether the connection serves further requests; if not, a response header
+            announces its end.
     """
 
     __slots__ = ("_headers", "_payloads", "_script", "_stream")
@@ -142,7 +143,7 @@ class ScriptedResponse:
 
     @property
     def farewell(self) -> Farewell:
-        """Treatment of the connection afterwards."""
+        """What happens to the connection afterwards."""
         ending = self._script.ending
         if ending is Ending.RESET:
             return Farewell.RESET

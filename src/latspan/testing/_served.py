@@ -1,5 +1,5 @@
 """
-Records of what a scripted server did for each request, and when: ground truth for tests.
+Records of what a scripted server did for each request and when, as ground truth for tests.
 
 Instants are nanoseconds of ``CLOCK_MONOTONIC``, which on Linux is ``time.perf_counter_ns`` and
 the same clock in every process of one host. Only tests on one machine may compare them with

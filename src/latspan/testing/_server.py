@@ -20,17 +20,16 @@ __all__ = ["ScriptedServer"]
 
 class ScriptedServer:
     """
-    Responds as scripts define, and records when it did what.
+    Model server that sends the responses defined by scripts, and records when it sent each part.
 
     It supports OpenAI's chat completions, completions, responses, embeddings and list of models,
     and Anthropic's messages: the end of a request's path selects the API, and every script works
     in each.
 
-    It produces on its own schedule, whether the response is read or not: every piece has a
-    deadline counted from the request's acceptance (or from the instant at which it got a slot),
-    and the bytes for a slow reader are buffered in memory. A request first waits for a slot, then
-    for the ``queue_ns`` of its script. Instants are those of ``CLOCK_MONOTONIC``, see
-    :mod:`latspan.testing._served`.
+    The server sends on its own schedule, whether the client reads or not: every part is due at a
+    fixed time after the request was accepted (or got a slot), and the bytes for a slow reader are
+    buffered in memory. A request first waits for a slot, then for the ``queue_ns`` of its script.
+    Instants are those of ``CLOCK_MONOTONIC``, see :mod:`latspan.testing._served`.
 
     ::
 
@@ -41,8 +40,8 @@ class ScriptedServer:
         scripts: Script of every response; if several, each request gets the next one,
             repeatedly.
         named: Scripts that a request selects with the header ``x-latspan-script: <name>``.
-        slots: Maximum number of requests answered at once, at least 1; the others wait in order
-            of arrival. ``None``: no limit.
+        slots: Maximum number of requests served at once, at least 1; the others wait in order of
+            arrival. ``None`` sets no limit.
 
     Raises:
         ConfigError: The number of slots or a script is not valid.
@@ -129,8 +128,9 @@ class ScriptedServer:
         Serve other scripts from the next request on.
 
         Args:
-            scripts: Replace the scripts that were served in turn; if empty, those stay.
-            named: Added to the scripts that a request can select by name.
+            scripts: Scripts to serve in turn instead of the present ones; if empty, the present
+                ones stay.
+            named: Scripts to add to those that a request can select by name.
 
         Raises:
             ConfigError: A script is not valid.
@@ -151,8 +151,9 @@ class ScriptedServer:
         Return the records of all requests so far, in order of acceptance.
 
         Args:
-            requests: Minimum number of requests that must have arrived since the server started;
-                needed if a client's send does not mean that the server accepted the request.
+            requests: Minimum number of requests that must have arrived since the server started.
+                Pass it if the server may accept a request only after the client's send has
+                returned.
             since: Index of the first record to return, if earlier ones are already known.
             timeout_s: Seconds to wait for requests in flight to end, including by a client's
                 disconnect; 0 does not wait.

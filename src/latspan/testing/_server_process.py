@@ -1,5 +1,5 @@
 """
-Process of the scripted server: it produces on its own schedule and records what it did.
+Process of the scripted server, which sends on its own schedule and records what it did.
 
 It runs as ``python -m latspan.testing._server_process``, receives commands as lines of JSON on its
 standard input and answers each with one line on its standard output. It imports only the standard
@@ -134,7 +134,7 @@ class House:
         return script, response
 
     async def close_page(self) -> None:
-        """Notify waiting callers of :meth:`settle` that a request has ended."""
+        """Notify waiting callers of :meth:`wait_until_idle` that a request has ended."""
         async with self._quiet:
             self._quiet.notify_all()
 
@@ -156,8 +156,8 @@ class Connection(asyncio.Protocol):
     """
     Connection of one client: its requests are answered one after the other.
 
-    Writing never waits for the reader: data that the socket does not accept is buffered in memory,
-    so the schedule depends only on the server.
+    A write never waits for the reader: data that the socket does not accept is buffered in memory.
+    So the schedule depends only on the server.
 
     Args:
         house: State shared with the other connections.

@@ -24,7 +24,7 @@ def bare_ssl_context() -> ssl.SSLContext:
     """
     Return a context that does not verify certificates.
 
-    The handshake is scripted, and loading real certificate authorities takes 15 ms.
+    The handshake is simulated, and loading the real certificate authorities would take 15 ms.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False

@@ -66,16 +66,16 @@ def scripted_transport(
     | on_httpx2.AsyncScriptedTransport
 ):
     """
-    Return a transport for a client of ``library`` whose far end plays scripts on ``clock``.
+    Return a transport for a client of ``library`` whose server plays scripts on ``clock``.
 
-    The server produces on its own schedule, counted from the instant at which the whole request
-    has reached it. A read returns all data that has arrived by ``clock``, as TCP does; if there is
-    none, it advances ``clock`` to the next arrival. ``transport.served_requests()`` returns what
-    the server did, in readings of ``clock``; the client receives each piece ``network_ns`` later.
+    The server sends on its own schedule, which begins when the whole request has reached it. A read
+    returns all data that has arrived by ``clock``, as TCP does; if there is none, it advances
+    ``clock`` to the next arrival. ``transport.served_requests()`` returns what the server did, in
+    readings of ``clock``; the client receives each piece ``network_ns`` later.
 
     Args:
-        scripts: Script of every response; if several, each request gets the next one,
-            repeatedly. An unreachable one makes its connection attempt fail.
+        scripts: Script of every response; if several, each request gets the next one, repeatedly.
+            If the script is unreachable, the attempt to connect fails.
         clock: Clock to advance; share it with the tested code.
         library: The client library.
         asynchronous: Whether the client is asynchronous (on asyncio).

@@ -57,7 +57,7 @@ class Payloads(ABC):
     requires: ClassVar[str | None]
     """Field that a request's body must have for this API; ``None``: requests have no body."""
     needs_model: ClassVar[bool] = True
-    """Whether the model has to work for the response; if not, no script defines it."""
+    """Whether a model generates the response, so that a script defines it."""
 
     def __init__(
         self, script: Script, body: Mapping[str, Any], *, number: int, created_s: int
