@@ -1,8 +1,8 @@
 """
 Hooks for forked processes.
 
-A forked child has only the thread that forked, so no other thread releases a lock that it held;
-locks and threads must be created again.
+A forked child has only the thread that forked. A lock that another thread held is never released in
+the child, so locks and threads must be created again.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ os.register_at_fork(after_in_child=_become_another)
 
 def is_child_of(package: str) -> bool:
     """
-    Return whether ``package``, if it is loaded at all, started this process.
+    Return whether ``package`` is loaded and started this process.
 
     The check uses the process name, which a spawned child has before it imports the application.
     ``parent_process()`` returns the parent only after that.
@@ -74,5 +74,5 @@ def _begin_again() -> None:
             begin()
 
 
-# One hook for all: the interpreter never removes a hook, even if its object is deleted.
+# A single hook for all callbacks, because the interpreter never removes a hook.
 os.register_at_fork(after_in_child=_begin_again)

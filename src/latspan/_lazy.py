@@ -1,4 +1,6 @@
-"""Names that a package imports on first use, so that importing the package stays cheap."""
+"""
+Lazy imports: a package imports a name on its first use, so that importing the package is cheap.
+"""
 
 from __future__ import annotations
 

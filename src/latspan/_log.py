@@ -39,7 +39,7 @@ def _fit(value: object) -> object:
     if value is None or isinstance(value, int | float):
         return value
     try:
-        # An error of latspan has a hint, which is on a line of its own outside the log.
+        # The text of a latspan error has its hint on a second line; a log line has only one line.
         return foreign(str(value).replace("\nhint: ", "; hint: "))
     except Exception:  # noqa: BLE001 - a foreign exception may raise anything when printed
         return f"<{type(value).__name__} that cannot be printed>"

@@ -2,7 +2,15 @@
 Runtime of this process: clock, recorder and spans; absent until latspan is configured.
 
 The composition root installs a :class:`Runtime`. Code that opens a request gets the current one
-with :func:`current` and does nothing if there is none.
+with :func:`current`, and does nothing if there is none.
+
+**Expected start.** Zero-code instrumentation does not configure latspan when the program starts. It
+passes a function to :func:`expect`, and the first thread that needs a runtime calls it. The lock
+``_starting`` admits one thread, and ``_begun`` keeps a call that the start itself makes on that
+thread from starting again. Other threads wait, but at most for one second: they may hold an import
+lock that the starting thread needs. After the start, successful or not, no start is expected.
+:func:`install` and :func:`expect_nothing` discard an expected start, because the application then
+configures latspan itself.
 """
 
 from __future__ import annotations
@@ -55,13 +63,15 @@ def _nothing_waits(_timeout_s: float | None) -> None:
 
 
 class Observation(Protocol):
-    """Called once a request has ended; returns what was observed around it."""
+    """
+    Function that is called after a request has ended, and returns what was observed meanwhile.
+    """
 
     def __call__(
         self, start_ns: int, done_ns: int, server: tuple[str, int] | None, side: Side, /
     ) -> Mapping[str, AttributeValue]:
         """
-        Return attributes for the request's span.
+        Return attributes to set on the request's span.
 
         ``latspan.sampled_attributes`` lists those that are samples.
 
@@ -75,7 +85,7 @@ class Observation(Protocol):
 
 
 class EmitEvent(Protocol):
-    """Emitter of events through OpenTelemetry's logs."""
+    """Function that emits events through OpenTelemetry's Logs API."""
 
     def __call__(
         self, name: str, epoch_ns: int, attributes: Mapping[str, Any], context: Context, /
@@ -99,21 +109,21 @@ def _observe_nothing(
 
 
 def no_observation() -> Observation:
-    """Return an observation that observes nothing."""
+    """Return an observation without attributes."""
     return _observe_nothing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Runtime:
     """
-    Process-wide objects and settings that a live request uses.
+    Process-wide objects and settings that open requests use.
 
     Args:
         clock: Source of time.
         recorder: Receives finished requests.
-        sink: Returns the sink of spans; called for each request, because an application may set
-            its provider at any time.
-        enqueue: Runs the computations for a finished request: immediately, or on latspan's thread.
+        sink: Returns the span sink; called for each request, because an application may set its
+            provider at any time.
+        enqueue: Runs a job for a finished request: on the worker thread, or immediately in tests.
         propagate: Whether ``traceparent`` is added to requests.
         defaults: Attributes of every request: ``inference_path``, ``route``, ``traffic_class``,
             ``tenant``.
@@ -129,7 +139,7 @@ class Runtime:
         captures_in_events: Whether events include the content of requests and responses.
         request_stream_usage: Whether token counts are requested for streams.
         emit_gen_ai_latency: Whether a model's requests also have ``gen_ai.latency.*`` attributes.
-        observe: Begins to observe what happens around a request; called on its thread.
+        observe: Begins the observation of a request; called on the request's thread.
     """
 
     clock: Clock
@@ -185,14 +195,16 @@ class Runtime:
         Run ``function`` after the end of a request or scope, with internal errors handled.
 
         Args:
-            doing: What ended, for the log.
+            doing: Description of what ended, for the log.
             function: Function to run.
-            observed: Its arguments.
-            inline: Whether to run it on this thread now, because the span must not wait.
+            observed: Arguments of ``function``.
+            inline: Whether to run it now on this thread, because the span must end before the
+                caller goes on.
         """
         if inline:
             _run_guarded(doing, function, *observed)
-            # Otherwise the caller whose record fills the buffer would count all queued records.
+            # Otherwise the caller whose record fills the queue would have to count all queued
+            # records.
             if self.recorder.fills_up():
                 self.enqueue(self.recorder.drain)
         else:
@@ -207,7 +219,7 @@ def _run_guarded(doing: str, function: Callable[..., None], *observed: Any) -> N
 
 _installed: Runtime | None = None
 _overriding: Runtime | None = None
-# At most one element; a list, so that only one thread can take it.
+# The function that was passed to `expect`, until it has returned; and a mark while it runs.
 _expected: list[Callable[[], None]] = []
 _begun: list[bool] = []
 _starting = threading.RLock()
@@ -247,10 +259,10 @@ def expect_nothing() -> None:
 
 
 def start_if_expected() -> None:
-    """Run the expected start now."""
-    # Other threads wait for the start to finish, or their requests would be lost; but with a limit,
-    # because a waiting thread may hold an import lock that the starting thread needs. The starting
-    # thread itself does not wait.
+    """Run the expected start now, or wait up to one second for the thread that runs it."""
+    # Other threads wait for the start to finish, or their requests would be lost. They wait with a
+    # limit, because a waiting thread may hold an import lock that the starting thread needs. The
+    # lock is reentrant, so the starting thread itself does not wait.
     if not _starting.acquire(timeout=_LONGEST_START_S):
         return
     try:
@@ -281,7 +293,7 @@ _reported_bugs: set[tuple[type[BaseException], str]] = set()
 
 def log_internal_error(error: Exception, doing: str) -> None:
     """
-    Log an internal error of latspan once; in a strict runtime, raise it.
+    Log an internal error of latspan once per type and place; in a strict runtime, raise it.
 
     An application never receives an exception that is not its own.
     """

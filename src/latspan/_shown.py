@@ -1,13 +1,13 @@
 """
-Sanitising of foreign text for display: no credentials, no control characters, limited length.
+Sanitising of foreign text, which latspan did not write, before it is displayed.
 
-Answers of a receiver, names in a file, environment variables and addresses pass through here
-before they reach a terminal, a log or an error. Three rules hold for every function:
+Responses of receivers, names in files, environment variables and addresses pass through here before
+they reach a terminal, a log or an error. Three rules hold for every function:
 
-- If a text is ambiguous, more of it is hidden rather than less. The part before an ``@`` is
-  treated as a user and a password, a port that is not a number as the start of a password.
+- If a text is ambiguous, more of it is hidden rather than less. The part before an ``@`` is treated
+  as a user and a password, and a port that is not a number as the start of a password.
 - Credentials are hidden before the text is cut, so that a cut never leaves half of one behind.
-- A second pass does not change the result of the first.
+- Every function is idempotent: applying it to its own result changes nothing.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """
 Conversion to text that every exporter can encode.
 
-With one lone surrogate, or one name that is not text, protobuf refuses the whole message. So all
-names from clients, servers and callers pass through here before they become part of a span or of
-a series.
+protobuf rejects a whole message for one lone surrogate or one name that is not text. So all names
+from clients, servers and callers pass through here before they become part of a span or a series.
 """
 
 from __future__ import annotations

@@ -20,7 +20,8 @@ def warn_once(
     Args:
         message: Text of the warning.
         error: Cause, logged with its traceback.
-        about: Key by which repeats are recognised, if the message differs each time.
+        about: Key by which repeats are recognised, for a message that differs each time; the
+            message if not given.
     """
     once = about or message
     if once not in _given:

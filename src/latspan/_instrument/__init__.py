@@ -137,9 +137,9 @@ __all__ = [
     "with_names",
 ]
 
-# These names are imported on first access: they import the operations, wrapt and OpenTelemetry,
-# and an application that only decorates its own functions needs none of those until it is
-# configured.
+# These names are imported on first access, because they import the operations, wrapt and
+# OpenTelemetry. An application that only decorates its own functions needs none of these until it
+# is configured.
 _FOR_INTEGRATIONS = {
     "Attempt": "_hooks",
     "BODIES_ARE_FOLLOWED": "_bodies",

@@ -36,13 +36,13 @@ __all__ = [
 ]
 
 BODIES_ARE_FOLLOWED: Final = "_latspan_follows_bodies"
-"""Attribute that marks a response class whose bodies are tracked."""
+"""Attribute of a response class whose read methods are hooked."""
 
 _TRACKER: Final = "_latspan_body"
 """Attribute of a response that holds the tracker of its body."""
 
 _LONGEST_ANSWER: Final = 1 << 20
-"""Maximum size of a non-streamed response whose usage is read, in bytes."""
+"""Maximum size in bytes of a response that is not streamed and whose usage is read."""
 
 
 class BodyTracker:
@@ -98,7 +98,10 @@ class BodyTracker:
         self._kept = False
         self._decoded = False
         self.coded = not decoded and _is_coded(call.headers)
-        """Whether reads return the body in its content coding; :meth:`decoded` gets it decoded."""
+        """
+        Whether reads return the body in its content coding; :meth:`decoded` then receives it
+        decoded.
+        """
         self.decoding = False
         """Whether the body is being decoded: if so, :meth:`flushed` follows its last read."""
         self.silent = False
@@ -119,12 +122,13 @@ class BodyTracker:
 
     @property
     def in_read(self) -> bool:
-        """Whether a read has begun and not returned: reads nested in it do not count."""
+        """Whether a read is in progress; the hooks do not record reads that are nested in it."""
         return self._reading
 
     def reading(self) -> int:
         """Record that a read begins, and return the instant in monotonic nanoseconds."""
-        # The library closes the response itself when a read reaches the end, or fails.
+        # Set, so that a close by the library itself is ignored: at the end, or after a failed
+        # read.
         self._reading = True
         return self.call.now()
 
@@ -143,7 +147,7 @@ class BodyTracker:
             return
         call.resume()
         arrival = self._arrival
-        # Only a read that had to wait is known to return data that has just arrived.
+        # Only data of a read that had to wait is known to have just arrived.
         if (
             arrival is None
             or after_ns - before_ns >= READER_BOUND_NS
@@ -222,7 +226,7 @@ class BodyTracker:
 
     def failed(self, before_ns: int, error: BaseException, iterator: object = None) -> None:
         """
-        Record that a read raised; a read refused because of another open reader ends nothing.
+        Record that a read raised. A read that the library refused has no effect.
 
         Args:
             before_ns: Start of the read, monotonic nanoseconds.
@@ -254,21 +258,23 @@ class BodyTracker:
         return after_ns
 
     def _end(self, outcome: Outcome, done_ns: int | None, *, finalizing: bool = False) -> None:
-        """End the call with the outcome of its status, or with ``outcome`` if that is no error."""
+        """
+        End the call with ``outcome``, or with the outcome of its HTTP status if that is an error.
+        """
         if self._end_ns is not None:
-            # This holds too if the body is closed before its decoder is flushed.
+            # The body is complete, even if it is closed before its decoder is flushed.
             outcome, done_ns = Outcome.COMPLETED, self._end_ns
             if self._whole is not None and self._whole.body:
                 self.call.end_with_response(self._whole.body)
         if outcome is not Outcome.COMPLETED and self._interrupted is not None:
-            # No other read followed the cancelled one.
+            # The cancelled read was the last one.
             self._note_early_end()
             self._let_go()
             self.call.end_if_left(finalizing=finalizing)
             return
         outcome, error_type = self._judged(outcome)
         if self.coded and not self._decoded:
-            # The body was never seen decoded, so its events were not seen either.
+            # No decoded data was received, so the events of the body are unknown.
             self.call.reads = None
         self._let_go()
         self.call.end(outcome, done_ns=done_ns, error_type=error_type, finalizing=finalizing)
@@ -286,7 +292,7 @@ class BodyTracker:
         return outcome if by_status is Outcome.COMPLETED else by_status, attempt.error_type
 
     def _note_early_end(self) -> None:
-        """Record on the call how it ends if nothing more is read."""
+        """Record on the call the provisional end, which holds if nothing more is read."""
         if self._interrupted is not None:
             before_ns, after_ns, outcome, error_type = self._interrupted
             self.call.leave(
@@ -297,7 +303,9 @@ class BodyTracker:
             self.call.leave(outcome, done_ns=self._last_return_ns, error_type=error_type)
 
     def _let_go(self) -> None:
-        """Drop what only the end needed: the application may keep the response for long."""
+        """
+        Drop data that is not needed after the end, because the application may keep the response.
+        """
         self._request_body = self._whole = self._events = None
 
     def left(self, iterator: object) -> None:
@@ -413,7 +421,7 @@ def track_body(
     """
     tracker = BodyTracker(call, attempt, request_body, decoded=decoded)
     setattr(response, _TRACKER, tracker)
-    # At exit `shutdown` ends open calls; a finaliser would run later and have less information.
+    # At exit, `shutdown` ends open calls; a finaliser would run later and know less about them.
     weakref.finalize(response, tracker.dropped).atexit = False
     return tracker
 

@@ -42,7 +42,7 @@ def iter_tracked_body(source: Generator[_T], tracker: BodyTracker) -> Generator[
 
 
 def aiter_tracked_body(source: AsyncGenerator[_T], tracker: BodyTracker) -> AsyncGenerator[_T]:
-    """Yield the same asynchronously, and record a ``break`` immediately; see ``aiterate``."""
+    """Yield the items of ``source`` and record each read, and a ``break`` immediately."""
     iterator = object()
     generator = _aiterate_body(source, tracker, iterator)
     weakref.finalize(generator, tracker.left, iterator).atexit = False

@@ -1,4 +1,4 @@
-"""A call in flight, as the integration that opened it holds it."""
+"""Interface of an open call for the integration that opened it."""
 
 from __future__ import annotations
 
@@ -12,14 +12,16 @@ __all__ = ["Call"]
 
 class Call(Protocol):
     """
-    One logical call of a model's client library, from :func:`open_call` to its end.
+    One logical call of a model's client library, which :func:`open_call` has opened.
 
     :class:`MethodWrappers` records the response of a call and ends it. An integration that does not
     use it runs the client's method in :meth:`active` and ends the call itself.
     """
 
     def active(self) -> AbstractContextManager[object]:
-        """Return a context in which requests are attempts of this call, and spans its children."""
+        """
+        Return a context in which requests are attempts of this call and spans are its children.
+        """
         ...
 
     def returned(self) -> None:
@@ -45,6 +47,7 @@ class Call(Protocol):
             outcome: How the call ended.
             done_ns: Instant of the end, on latspan's clock; now if not given.
             error_type: ``error.type`` of the span.
-            finalizing: Whether a finaliser ends the call: then nothing may wait for a lock.
+            finalizing: Whether a finaliser ends the call. The rest of the work is then left to the
+                worker thread, because a finaliser must not wait for a lock.
         """
         ...

@@ -20,7 +20,7 @@ _TrackerOf = Callable[[Any], _Watching | None]
 
 def closing_of(tracker_of: _TrackerOf) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """
-    Return a function that makes the replacement of a ``close`` or an ``__exit__``.
+    Return a function that takes a ``close`` or ``__exit__`` and returns its replacement.
 
     Leaving a ``with`` block calls ``close`` too.
 
@@ -48,7 +48,7 @@ def closing_of(tracker_of: _TrackerOf) -> Callable[[Callable[..., Any]], Callabl
 def aclosing_of(
     tracker_of: _TrackerOf,
 ) -> Callable[[Callable[..., Awaitable[Any]]], Callable[..., Awaitable[Any]]]:
-    """Return the same for an asynchronous ``close``; the argument is that of `closing_of`."""
+    """Return the asynchronous counterpart of :func:`closing_of`."""
 
     def replacing(original: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
         @functools.wraps(original)

@@ -1,4 +1,18 @@
-"""Spans that other instrumentations open for the same model call."""
+"""
+Detection of other instrumentations that open a span for the same model call.
+
+There must be one LLM span per call, and one instrumentation that emits the conventions' metrics for
+it. If another instrumentation has opened its span before the call, that span is current when the
+call begins and has an attribute that identifies a model call: latspan adds its attributes to that
+span (:func:`enclosing_llm_span`). If it opens its span inside the call, a transport integration
+finds the span there (``adopt_llm_span`` in ``_hooks.py``). Such a span is taken once;
+``_latspan_enriched`` marks it.
+
+This module reads parts of other libraries that are not public: the context key of
+``opentelemetry-util-genai``, the attributes, scope and status of the SDK's spans, and the frames of
+the stack. All but the frames are read with a default, so that another version of a library only
+disables the detection.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +49,7 @@ _ENRICHED: Final = "_latspan_enriched"
 
 _ENDS_ITS_OWN: Final = "com.anthropic.sdk.python"
 """
-Instrumentation scope of the SDK that ends its span when the response body was read, closed or
+Instrumentation scope of the SDK that ends its span when the response body is read, closed or
 dropped.
 
 Other instrumentations end their spans based on the stream objects, as latspan does.
@@ -45,7 +59,7 @@ _CALLING_MODULES: Final = frozenset(
     f"{__package__}.{name}"
     for name in ("_method_wrappers", "_bodies", "_stream_classes", "_streams")
 )
-"""latspan modules whose functions call the SDK and receive its result or exception."""
+"""Modules of latspan whose functions call the SDK and receive its result or exception."""
 
 
 def is_instrumented(module: str, instrumentor: str) -> bool:
@@ -54,7 +68,7 @@ def is_instrumented(module: str, instrumentor: str) -> bool:
 
     Args:
         module: Module that contains it; this function does not import it.
-        instrumentor: Name of its instrumentor class, a singleton.
+        instrumentor: Name of its instrumentor class, whose constructor returns a singleton.
     """
     cls = getattr(sys.modules.get(module), instrumentor, None)
     return cls is not None and cls().is_instrumented_by_opentelemetry is True
@@ -104,17 +118,17 @@ def on_other_end(
     call: ModelCall, span: trace.Span
 ) -> Callable[[], Mapping[str, AttributeValue] | None] | None:
     """
-    Return a callback that decides whether the end of the SDK's span of ``call`` has to wait.
+    Return a callback that decides whether the end of the SDK's span waits for the end of ``call``.
 
-    If a latspan function that called the SDK is on the stack, the end waits: that function is
-    about to receive the outcome, with more detail than the SDK's span has. Otherwise the caller
+    If a latspan function that called the SDK is on the stack, the end waits, because that function
+    is about to receive the outcome with more detail than the SDK's span has. Otherwise the caller
     has read, closed or dropped the body without the objects that latspan tracks, and the callback
     ends the call.
 
     Returns:
-        The callback, which returns ``None`` to wait, or the attributes to set on the span now.
-        ``None`` instead of a callback for a span of another instrumentation, which ends its spans
-        in another way.
+        The callback. It returns ``None`` to wait, or the attributes to set on the span now.
+        ``None`` instead of a callback if the span is not one of this SDK, because other
+        instrumentations end their spans in another way.
     """
     scope = getattr(span, "instrumentation_scope", None)
     if not str(getattr(scope, "name", "")).startswith(_ENDS_ITS_OWN):

@@ -1,4 +1,4 @@
-"""Coroutines and functions of latspan that stand in for those of a client library."""
+"""Coroutines and functions of latspan that replace those of a client library."""
 
 from __future__ import annotations
 
@@ -27,8 +27,9 @@ def as_coroutine_function(function: Callable[_P, _R]) -> Callable[_P, _R]:
     """
     if sys.version_info >= (3, 12):
         return inspect.markcoroutinefunction(function)
-    # Python 3.11 has no such mark. `inspect` reads this flag; the interpreter creates a coroutine
-    # because of an instruction in the code, whatever the flag is.
+    # Python 3.11 has no function for this. `inspect` reads this flag of the code object. The flag
+    # does not change what the function does, because an instruction in the code creates a
+    # coroutine.
     plain: Any = function
     plain.__code__ = plain.__code__.replace(co_flags=plain.__code__.co_flags | inspect.CO_COROUTINE)
     return function
@@ -38,9 +39,9 @@ def impersonate(ours: Coroutine[Any, Any, _T], begun: Awaitable[_T]) -> Coroutin
     """
     Return ``ours``, made to look like ``begun``, which it awaits.
 
-    It gets the name of ``begun``. If it is dropped before its first step, for example by a task
-    that is cancelled immediately, ``begun`` is closed, so Python warns no more than it would
-    without latspan.
+    ``ours`` gets the name of ``begun``. If ``ours`` is dropped before its first step, for example
+    by a task that is cancelled immediately, ``begun`` is closed, so that Python prints no
+    additional warning.
 
     Args:
         ours: latspan's coroutine, not started yet.

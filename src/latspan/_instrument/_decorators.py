@@ -1,4 +1,6 @@
-"""Scopes around a block of code or around each run of a function or generator."""
+"""
+Context managers that are also decorators: scopes around a block, or around each run of a function.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,7 @@ class Run(Protocol[_T_co]):
 
 
 class _Steps(Generic[_T]):
-    """A run that is current while a step runs, and does nothing at its end."""
+    """A run that is current during each step, and does nothing at its end."""
 
     __slots__ = ("_current",)
 
@@ -85,7 +87,8 @@ class ScopeManager(Generic[_T]):
     tasks at once.
 
     Args:
-        begin: Begins a run. It may return ``None`` for no run if runs have no value.
+        begin: Begins a run and returns it. It may return ``None`` to begin no run, if the ``with``
+            statement has no value.
     """
 
     __slots__ = ("_begin", "_open")
@@ -123,8 +126,8 @@ class ScopeManager(Generic[_T]):
             if entry is here:
                 self._open.remove(entry)
                 return entry
-        # It was entered in another context, and the open entries do not record which one: take
-        # the latest.
+        # The scope was entered in another context. The entries do not record their context, so
+        # the latest one is used.
         return self._open.pop()
 
 
@@ -146,8 +149,8 @@ def wrapped(function: Callable[..., Any], begin: Begin) -> Callable[..., Any]:
     """
     Return ``function`` wrapped so that each of its runs is a :class:`Run`.
 
-    Works on functions and generators, synchronous and asynchronous. The run of a generator lasts
-    from its first step to its end, and is current only while a step runs.
+    The function may be a generator, and synchronous or asynchronous. The run of a generator lasts
+    from the generator's first step to its end, and is current only while a step runs.
 
     Args:
         function: The function.

@@ -33,7 +33,7 @@ _EVERY: Final = "*"
 
 
 class IntegrationStatus(Enum):
-    """Status of an integration: it can be switched on, or the reason why it cannot."""
+    """Status of an integration: whether it can be switched on, and if not, why."""
 
     READY = "ready"
     ABSENT = "absent"
@@ -48,10 +48,10 @@ class Integration:
     One of latspan's integrations and its status in this environment.
 
     Args:
-        name: Name as returned by :func:`auto_instrument`.
+        name: Name of the integration, as in the result of :func:`auto_instrument`.
         status: Whether it can be switched on.
-        requires: The decisive requirement, for example ``openai >= 2, < 4``; empty for a broken
-            integration.
+        requires: The requirement that determines the status, for example ``openai >= 2, < 4``;
+            empty for a broken integration.
         found: The installed distribution, for example ``openai 3.1.0``, if any.
         reason: Why it is disabled or broken.
     """
@@ -73,8 +73,8 @@ def auto_instrument() -> tuple[str, ...]:
 
     Returns:
         The names of the integrations that are on, for example ``("latspan_httpx2",
-        "latspan_openai")``. A library that is not installed is skipped. A library of an
-        unsupported version, or whose integration fails, is skipped with one warning.
+        "latspan_openai")``. A library that is not installed is skipped. If the version of a library
+        is not supported, or its integration fails, latspan skips the library and logs one warning.
     """
     return tuple(sorted(point.name for point in _ours() if _switch_on(point)))
 
@@ -121,7 +121,7 @@ def disabled_by(name: str) -> str | None:
 
 
 def integrations() -> Iterator[Integration]:
-    """Yield every integration with its status, by name; none is switched on or imported for it."""
+    """Yield every integration with its status, sorted by name, without switching it on."""
     for point in sorted(_ours(), key=lambda point: point.name):
         try:
             requires = tuple(point.load()().instrumentation_dependencies())

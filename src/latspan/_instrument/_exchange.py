@@ -29,14 +29,14 @@ class Exchange:
     One request and its response on the transport.
 
     A transport may send the request more than once: again after a failure, or a second time in
-    parallel. Each send is an attempt. A transport that only sees its own sends begins each further
-    one with :meth:`try_again`; a transport that gets its sends from the transports below it calls
-    :meth:`send_begins` to get the attempt of a send. An attempt ends with :meth:`attempt_answered`
-    or :meth:`attempt_failed`; the exchange ends with :meth:`response_received` or :meth:`failed`,
-    which end the last attempt too.
+    parallel. Each send is an attempt. An integration that hooks the sends of one transport begins
+    each further attempt with :meth:`try_again`. An integration that hooks the sends below all
+    transports calls :meth:`send_begins` for each send, which returns its attempt. An attempt ends
+    with :meth:`attempt_answered` or :meth:`attempt_failed`; the exchange ends with
+    :meth:`response_received` or :meth:`failed`, which end the last attempt too.
 
     Args:
-        call: The call that it is an attempt of, or its own call if it is standalone.
+        call: The call that the exchange is an attempt of, or its own call if it is standalone.
         attempt: The attempt.
         sent: The request.
         alone: Whether the exchange is standalone; it then ends with its response.
@@ -95,7 +95,8 @@ class Exchange:
                 request is read from another response, which is requested during the attempt.
 
         Returns:
-            ``None`` if there is nothing to do.
+            The exchange; ``None`` if latspan is not configured or HTTP instrumentation is
+            suppressed.
         """
         call = None if apart else active_call()
         if call is not None and not call.own_requests.include(
@@ -131,7 +132,7 @@ class Exchange:
 
     def active(self) -> Entered[ModelCall | None] | None:
         """
-        Make this the active call of this context, until the result is left.
+        Make this the active call of this context, until ``leave`` of the result is called.
 
         Returns:
             ``None`` for an attempt of an open call: that call is active already, with any span
@@ -141,11 +142,11 @@ class Exchange:
 
     def trace_context(self) -> tuple[tuple[str, str], ...]:
         """
-        Return names and values of ``traceparent`` and ``tracestate``, those that are available.
+        Return the names and values of ``traceparent`` and ``tracestate``, as far as available.
 
-        They are for a request that has no ``traceparent`` yet. latspan adds nothing else to
-        what is sent. ``LATSPAN_PROPAGATE=false`` and ``OTEL_PROPAGATORS`` without ``tracecontext``
-        turn it off.
+        Add them only to a request that has no ``traceparent`` yet; latspan adds no other header.
+        The result is empty with ``LATSPAN_PROPAGATE=false``, and if ``OTEL_PROPAGATORS`` does not
+        include ``tracecontext``.
 
         Source: W3C Trace Context, version 00.
         """
@@ -159,7 +160,8 @@ class Exchange:
             if not identity.is_valid:
                 return ()
         trace_id, span_id, _, flags, state, _ = identity
-        # Formatted here: OpenTelemetry's propagator was the most expensive step of a call.
+        # Formatted here, because OpenTelemetry's propagator would be the most expensive step of a
+        # call.
         parent = ("traceparent", f"00-{trace_id:032x}-{span_id:016x}-{flags:02x}")
         return (parent, ("tracestate", state.to_header())) if state else (parent,)
 
@@ -199,7 +201,7 @@ class Exchange:
         if attempt.end_ns is None:
             attempt.end_ns = self.call.now()
             if attempt.headers_ns is None:
-                # The transport below reports no events.
+                # The transport reports no events, so the time of the headers is not known yet.
                 attempt.headers_ns = attempt.end_ns
             _has_status(attempt, status)
 
@@ -272,7 +274,7 @@ class Exchange:
         _has_status(response_received, status)
         for attempt in attempts:
             if attempt.end_ns is None:
-                # It was sent in parallel, and the transport does not wait for it.
+                # The attempt was sent in parallel, and the transport does not wait for it.
                 attempt.end_ns = response_received.end_ns
         return response_received
 
@@ -304,7 +306,8 @@ class Exchange:
         if self.alone:
             self.call.end(
                 outcome or outcome_of(error),
-                # If the attempt had ended earlier, the transport was busy otherwise until now.
+                # If the attempt ended earlier, the transport spent the time since then on other
+                # work.
                 done_ns=attempt.end_ns if ended_ns is None else None,
                 error_type=error_type or error_type_of(error),
             )

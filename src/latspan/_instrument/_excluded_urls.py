@@ -17,11 +17,11 @@ _ALL: Final = "OTEL_PYTHON_EXCLUDED_URLS"
 
 def is_excluded(url: Callable[[], str], *libraries: str) -> bool:
     """
-    Return whether a request is excluded: it gets no span, values or trace context from latspan.
+    Return whether a request is excluded: latspan then records nothing and adds no trace context.
 
     Args:
-        url: Returns its URL; called only if any URL is excluded. The variables are read once
-            latspan has been configured.
+        url: Returns the URL; called only if a variable is set. The variables are read once per
+            configuration.
         libraries: OpenTelemetry's names of the libraries that may have made the request, for
             example ``HTTPX`` in ``OTEL_PYTHON_HTTPX_EXCLUDED_URLS``. If one of these variables is
             set, ``OTEL_PYTHON_EXCLUDED_URLS`` does not apply.

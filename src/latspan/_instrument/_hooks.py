@@ -42,7 +42,8 @@ __all__ = [
 ]
 
 _SUPPRESSION_KEYS = (
-    # The keys have a random suffix, so they can only be imported from the module that makes them.
+    # The context keys have a random suffix, so they must be imported from the module that creates
+    # them.
     context._SUPPRESS_INSTRUMENTATION_KEY,  # pyright: ignore[reportPrivateUsage]
     "suppress_instrumentation",
 )
@@ -61,7 +62,7 @@ def _suppressed(current: Context, keys: tuple[str, ...]) -> bool:
 
 
 def is_switched_on() -> bool:
-    """Return whether latspan is configured; if not, an integration has nothing to do."""
+    """Return whether latspan is configured; otherwise an integration must do nothing."""
     return _runtime.current() is not None
 
 
@@ -93,13 +94,13 @@ def open_call(
         model: The requested model, ``None`` if the request does not name one.
         api_format: API format of the response.
         server: Host and port of the server, if known.
-        client: The client library's client, if :func:`patch_request_builder` records the requests
-            that it builds: then no other request is an attempt of the call.
+        client: The client object, if :func:`patch_request_builder` records the requests that it
+            builds. Then only these requests are attempts of the call.
         streamed: Whether a streamed response was requested.
         choices: Number of choices requested.
         attributes: Further attributes of the span, known before the call.
-        awaits_span: Whether another instrumentation is known to open its span inside the call,
-            where a transport integration finds it.
+        awaits_span: Whether another instrumentation opens its span inside the call. A transport
+            integration finds that span there.
         request: Fields of the request, by their names in the API. Read only if content is
             captured, and then only the fields that hold content.
 
@@ -210,7 +211,7 @@ def requests_usage() -> bool:
     """
     Return whether to request token counts for a stream if its caller did not set the option.
 
-    This changes the request, so it is done only if ``request_stream_usage`` is configured.
+    It is true only if ``request_stream_usage`` is configured, because this changes the request.
     """
     runtime = _runtime.current()
     if runtime is None or not runtime.request_stream_usage:
@@ -228,7 +229,7 @@ def active_call() -> ModelCall | None:
 
 def patch_request_builder(patches: Patches, cls: type, name: str = "_build_request") -> None:
     """
-    Record the requests that an SDK's clients build: these are the requests that its calls send.
+    Record the requests that the clients of an SDK build, which are those that its calls send.
 
     Args:
         patches: Applies and removes the patch.

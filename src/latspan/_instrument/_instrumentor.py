@@ -26,12 +26,12 @@ class Instrumentor(BaseInstrumentor):
 
     A second ``instrument()`` has no effect, and ``uninstrument()`` restores the identical original
     objects. The library is patched when the application imports it, or immediately if it has been
-    imported: a program that never uses the library does not pay for its import, and a program
-    that must act before the import can do so.
+    imported. So a program that never uses the library does not pay for its import, and a program
+    that must act before the import can still do so.
 
-    No failure is raised, because OpenTelemetry's loader would then skip all other libraries too.
-    A library that is not installed is skipped silently; a library of a version outside
-    :attr:`requires`, or whose patches fail, is skipped with one warning.
+    Neither method raises, because OpenTelemetry's loader would then skip all other libraries too. A
+    library that is not installed is skipped silently. If its version does not satisfy
+    :attr:`requires`, or a patch fails, the library is skipped with one warning.
     """
 
     requires: ClassVar[Collection[str]]
@@ -41,7 +41,10 @@ class Instrumentor(BaseInstrumentor):
     """Import package whose import triggers the patches; the first requirement's name if empty."""
 
     triggers_start: ClassVar[bool] = True
-    """Whether the import starts latspan if a start is expected; false if exporters import it."""
+    """
+    Whether importing the library starts latspan in zero-code mode; false for libraries that
+    exporters import.
+    """
 
     _patches: Patches | None = None
 
@@ -57,7 +60,7 @@ class Instrumentor(BaseInstrumentor):
         self, client: Any, url: str | None, timeout_s: float
     ) -> Warmer | UnderlyingClient | None:
         """
-        Return an object that opens connections of a client before the client's first request.
+        Return an object that opens connections of ``client`` before its first request.
 
         Args:
             client: Any client.

@@ -24,13 +24,13 @@ def request(name: str) -> ScopeManager[None]:
     Open one user-visible unit of work: ``with latspan.request("answer a question"):``.
 
     The request gets its own span and timeline. The time of the last call inside it is divided into
-    that call's segments, and the time of earlier calls is ``call``. The application's own time is
-    ``prepare`` before the last call began and ``postprocess`` after it, or the stage that it
-    belongs to.
+    that call's segments; the time of earlier calls is the segment ``call``. Time inside a stage is
+    the stage's segment. The rest is ``prepare`` before the last call began and ``postprocess``
+    after it.
 
     Args:
-        name: The span's name, for example the use case. Use one name for many requests, without
-            identifiers of a user or a conversation.
+        name: The span's name, for example the use case. The name must be the same for many
+            requests: it must not contain the id of a user or a conversation.
     """
     return OperationScope(Kind.REQUEST, name)
 
@@ -45,13 +45,13 @@ def attributes(
     """
     Set attributes of the requests inside: ``with latspan.attributes(inference_path="chat"):``.
 
-    Each one becomes an attribute of spans and a key of series, so keep cardinality low. Omitted
-    attributes keep the value set by the enclosing block. Works as a decorator too, on functions and
+    Each attribute is set on spans and on series, so keep cardinality low. Omitted attributes keep
+    the value set by the enclosing block. The result is also a decorator for functions and
     generators, synchronous and asynchronous.
 
     Args:
-        inference_path: One name for a route, model, prompt template and traffic profile. Defaults
-            to the route and the model.
+        inference_path: Name of the combination of route, model, prompt template and traffic
+            profile. If not set, it consists of the route and the model.
         route: Route of the application that serves the request.
         traffic_class: Class of traffic, for example ``interactive`` or ``batch``.
         tenant: Customer that the request is for; recorded only if set here.
@@ -106,7 +106,7 @@ def _begin(
 
 
 class _ScopeBlock:
-    """One run of a block or a function as a unit of work."""
+    """One run of a block or a function as a request or stage."""
 
     __slots__ = ("_scope",)
 

@@ -21,11 +21,13 @@ _INSIDE_WITH: Final = "stream"
 """Value of the header ``_RAW`` for raw responses that are only available inside ``with``."""
 
 CallFactory = Callable[[Any, Mapping[str, Any]], Call | None]
-"""Opens a call, given the object that the method belongs to and the keyword arguments."""
+"""
+Function that opens a call, given the object that the method belongs to and the keyword arguments.
+"""
 
 RequestRewriter = Callable[[dict[str, Any]], dict[str, Any]]
 """
-Returns the keyword arguments to send if ``request_stream_usage`` is configured.
+Function that returns the keyword arguments to send if ``request_stream_usage`` is configured.
 
 It receives the caller's keyword arguments and does not modify them.
 """
@@ -211,6 +213,6 @@ def _end_or_track(call: ModelCall, result: Any) -> None:
         if response.request.headers.get(_RAW) == _INSIDE_WITH:
             body.entered()
         return
-    # The body of this raw response cannot be tracked: the call ends when the method returned.
+    # The body of this raw response cannot be tracked: the call ends at the return of the method.
     call.reads = None
     call.end(Outcome.COMPLETED, done_ns=call.returned_ns)

@@ -17,7 +17,8 @@ _SERVICE_UNAVAILABLE = 503
 _CANCELLATIONS = (
     ("asyncio", "CancelledError"),
     ("trio", "Cancelled"),
-    # From gevent's greenlets; gevent's timeouts are recognised by their class name, like others.
+    # Raised by gevent to end a greenlet. Its timeouts are recognised by class name, like all
+    # others.
     ("greenlet", "GreenletExit"),
 )
 
@@ -26,8 +27,8 @@ def outcome_of(error: BaseException) -> Outcome:
     """
     Return the outcome of a call that ended with ``error``.
 
-    Exceptions of client libraries are recognised by their attributes, without importing the
-    library: a ``status_code``, a ``response`` with ``headers``; a timeout by its class name.
+    Exceptions of client libraries are recognised without importing the library: by the attributes
+    ``status_code`` and ``response.headers``, and a timeout by its class name.
     """
     if isinstance(error, KeyboardInterrupt | SystemExit) or _is_cancellation(error):
         return Outcome.CANCELLED
@@ -92,7 +93,8 @@ def _is_cancellation(error: BaseException) -> bool:
 def _status_of(error: BaseException) -> int | None:
     with handle_internal_errors("the status of an exception"):
         status = getattr(error, "status_code", None)
-        # An error inside a stream may carry the successful status that the stream began with.
+        # The exception for an error inside a stream may have the successful status of its
+        # response.
         return status if isinstance(status, int) and is_error(status) else None
     return None
 

@@ -1,10 +1,12 @@
 """
 Patches that can be removed exactly. No other module imports wrapt.
 
-A method is replaced by a plain function, as the method was: each access returns the same object,
-which is not the case for a descriptor such as ``wrapt.FunctionWrapper``. Other instrumentations
-patch with wrapt, so this module unwraps their wrappers; and wrapt's post-import hooks run when a
-library is imported.
+A method is replaced by a plain function, like the original: each access to it returns the same
+function, which is not the case with a descriptor such as ``wrapt.FunctionWrapper``. wrapt is used
+for two things: to unwrap the wrappers of other instrumentations, which patch with it, and for its
+post-import hooks. Patches are undone in reverse order, because a later patch may wrap an earlier
+one. After that, every class must have the identical objects that it had before, and no attribute
+that it only inherited.
 """
 
 from __future__ import annotations
@@ -41,7 +43,8 @@ class _Change:
     Args:
         owner: The class or module.
         name: The attribute's name.
-        ours: latspan's replacement; the current value, or wrapped by other instrumentations.
+        ours: latspan's replacement. It is the current value, unless another instrumentation has
+            wrapped it.
         original: The previous value.
     """
 
@@ -98,7 +101,8 @@ class Patches:
         """
         Wrap a method inside the wrappers that other instrumentations have put around it.
 
-        The wrapper then sees what they open around a call, in whatever order the patches came.
+        The spans that they open around a call are then current in ``wrapper``, regardless of the
+        order in which the patches were applied.
 
         Args:
             cls: The class.
@@ -141,7 +145,9 @@ class Patches:
         self._set(owner, name, make(self._get(owner, name)))
 
     def note(self, cls: type, name: str, value: object) -> None:
-        """Set an attribute on a class for other integrations, until the patches are removed."""
+        """
+        Set an attribute on a class, which other integrations read, until the patches are removed.
+        """
         self._set(cls, name, value)
 
     def restore(self) -> None:
@@ -159,7 +165,8 @@ class Patches:
         @functools.wraps(original)
         def method(instance: Any, /, *args: Any, **kwargs: Any) -> Any:
             if not self._on:
-                # Another library's wrapper may still call this function after it was removed.
+                # A wrapper of another library may still call this function after the patches were
+                # removed.
                 return original(instance, *args, **kwargs)
             return wrapper(MethodType(original, instance), instance, args, kwargs)
 

@@ -26,7 +26,7 @@ _FETCHED: Final = (ANTHROPIC_MESSAGES, OPENAI_RESPONSES_FETCHED, OPENAI_COMPLETI
 _PROVIDERS: Final = {"api.openai.com": "openai", "api.anthropic.com": "anthropic"}
 
 _LONGEST_READ: Final = 1 << 16
-"""Maximum request size parsed on the caller's thread, in bytes; takes less than a millisecond."""
+"""Maximum size in bytes of a request that is parsed on the caller's thread, in less than 1 ms."""
 
 _NAME: Final = rb'"model"\s*:\s*"([^"\\]{1,256})"'
 _FIRST: Final = re.compile(rb"\s*\{\s*" + _NAME)
@@ -74,7 +74,7 @@ def promote(call: ModelCall, api_format: ApiFormat, request_body: bytes | None) 
 
 def _request_in(body: bytes | None) -> Mapping[str, Any]:
     """
-    Return the fields of a request body, never values that only occur inside its content.
+    Return the fields of a request body, and nothing that occurs only inside its content.
 
     A long request is not parsed: the model is only found if it is the first or the last member.
     The patterns cannot match a nested member there.

@@ -1,4 +1,13 @@
-"""Requests that this process serves: span, timeline and attributes."""
+"""
+Requests that this process serves: span, timeline and attributes.
+
+A served request begins with :meth:`ServerRequest.begin` and ends with the first of ``sent``,
+``disconnected``, ``cut_short`` and ``failed``; later ones have no effect. ``answering`` and
+``wrote`` may be called any number of times before. ``leave`` follows in the context in which the
+request began: a server may iterate the body, and so end the request, on another thread, where the
+context cannot be restored. The name of the span and the route are set at the end, because a
+framework finds the route only while it handles the request.
+"""
 
 from __future__ import annotations
 
@@ -28,19 +37,21 @@ _METHODS: Final = frozenset(
     ("GET", "POST", "HEAD", "OPTIONS", "PUT", "PATCH", "DELETE", "CONNECT", "TRACE", "QUERY")
 )
 _ANY_METHOD: Final = "HTTP"
-"""Replaces an unknown method in span names: clients may send any word, so limit cardinality."""
+"""Replacement of an unknown method in span names, because clients may send any word as method."""
 _SECONDS: Final = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?")
 _HELD_UP_NS: Final = NS_PER_MS
-"""Duration above which a write was blocked, by the network or by a client that does not read."""
+"""
+Duration above which a write counts as blocked, by the network or by a client that does not read.
+"""
 
 
 class ServerRequest:
     """
-    One request that this process serves, until its response has been sent or was given up.
+    One request that this process serves, until its response has been sent or has failed.
 
     Args:
-        scope: The unit of work that represents the request.
-        exit_stack: Contexts that were entered around the unit of work, to be left after it.
+        scope: The scope of the request.
+        exit_stack: Contexts that were entered around the scope, to be left after it.
         method: The HTTP method.
         route: Returns the route's template, once it is known.
         now: Returns the clock's monotonic reading, nanoseconds.
@@ -122,8 +133,9 @@ class ServerRequest:
             route = _once_known(route)
             other = _other_span()
             if other is None:
-                # A server may iterate the body, and so end a request, in another thread. That
-                # request is then still current here, and must not become the parent.
+                # A server may iterate the body on another thread, and so end a request there.
+                # That request is then still current here, and must not become the parent of this
+                # one.
                 outside = context.Context() if is_left_over() else None
                 token = context.attach(propagate.extract(headers, outside))
                 exit_stack.callback(context.detach, token)
@@ -200,9 +212,9 @@ class ServerRequest:
         self._end(outcome_of(error), error_type_of(error))
 
     def leave(self) -> None:
-        """Make the request no longer current; has an effect only in the context it began in."""
+        """Restore the context in which the request began; it has no effect in any other context."""
         with handle_internal_errors("the end of a served request"):
-            # In any other context than the one it began in, there is nothing to leave.
+            # False in any context other than the one in which the request began.
             if self._scope.leave():
                 self._exit_stack.close()
 

@@ -19,7 +19,8 @@ def port_of(scheme: str, port: int | None) -> int:
 
 def server_of(client: Any) -> tuple[str, int] | None:
     """Return host and port of a Stainless SDK's client, ``None`` if the client has no base URL."""
-    # The private attribute first: the property `base_url` of openai 3 imports a module.
+    # The private attribute is tried first, because the property `base_url` of openai 3 imports a
+    # module.
     url = getattr(client, "_base_url", None) or getattr(client, "base_url", None)
     host: str | None = getattr(url, "host", None)
     if not host:

@@ -2,7 +2,11 @@
 Hooks on the stream classes of a client library: on iteration, ``with`` and closing.
 
 Each function takes a method of the library and returns its replacement, which behaves like the
-original for every stream that latspan does not track.
+original for every stream that latspan does not track. A stream is tracked if it has the attribute
+``_latspan_tracker``. Only the stream refers to its tracker, so the tracker's finaliser runs when
+the stream is deleted. A stream that the caller made from a raw response has no tracker yet; the
+hooks then take over the tracking of the response's body (``claim_body``). Of the SDK's private
+members, only ``_raw_stream`` of its wrapper classes is read.
 """
 
 from __future__ import annotations

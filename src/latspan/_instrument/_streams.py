@@ -33,7 +33,9 @@ __all__ = ["StreamTracker", "aiter_tracked", "iter_tracked"]
 _T = TypeVar("_T")
 
 _REFUSALS: Final = (RuntimeError, ValueError)
-"""Exceptions of a generator that is resumed while it runs, asynchronous or synchronous."""
+"""
+Exceptions that an asynchronous or a synchronous generator raises if it is resumed while it runs.
+"""
 
 
 class StreamTracker:
@@ -53,9 +55,11 @@ class StreamTracker:
         self._entered = False
         self._readers: set[object] = set()
         self.only_text = api_format.only_text or _never
-        """Returns the kind of a chunk that holds only text, and 0 for every other."""
+        """
+        Content test: returns the kind of a chunk that holds only text, and 0 for every other chunk.
+        """
         self.first_look: Callable[[Any], int] = _never
-        """The same for a stream's first chunk, which is never skipped."""
+        """The content test of the first chunk, whose fields are always copied."""
         if call.gathered is not None and api_format.content is not None:
             self.only_text, self.first_look = (
                 _gathering(call.gathered, api_format.content, look)
@@ -64,7 +68,7 @@ class StreamTracker:
 
     @property
     def look(self) -> Callable[[Any], int]:
-        """The content test for the next chunk, :attr:`first_look` or :attr:`only_text`."""
+        """The content test of the next chunk: :attr:`first_look` or :attr:`only_text`."""
         return self.first_look if self.call.tail.first is None else self.only_text
 
     def look_closer(self, chunk: Any) -> int:
@@ -90,7 +94,8 @@ class StreamTracker:
         """Record a read of the stream itself that began at ``before_ns`` and gave ``chunk``."""
         call = self.call
         after_ns = call.now()
-        # Read once: another thread may end the call meanwhile, and that drops the reads.
+        # Read the attribute once: another thread may end the call meanwhile, which sets it to
+        # `None`.
         reads = call.reads
         if reads is not None and not call.finished:
             call.resume()
@@ -106,7 +111,7 @@ class StreamTracker:
 
     def failed(self, before_ns: int, error: BaseException, reader: object = None) -> None:
         """
-        Record that a read raised; a read refused because another one is in progress ends nothing.
+        Record that a read raised. A read that was refused has no effect.
 
         Args:
             before_ns: Start of the read, monotonic nanoseconds.
@@ -149,7 +154,7 @@ class StreamTracker:
             call.leave(Outcome.CLOSED_EARLY, done_ns=last_ns)
 
     def dropped(self) -> None:
-        """End the call at the last read's return: its stream was finalised and cannot be read."""
+        """End the call at the return of the last read, because its stream was finalised."""
         with _runtime.handle_internal_errors("the finalisation of a stream"):
             call, reads = self.call, self.call.reads
             last_ns = None if reads is None else reads.last_return_ns
@@ -235,7 +240,7 @@ def aiter_tracked(
 
     The event loop closes a dropped asynchronous generator later, in a task of its own. The
     callback of a weak reference to the generator runs as soon as it is dropped. The arguments are
-    those of :func:`iterate`.
+    those of :func:`iter_tracked`.
     """
     reader = object()
     generator = _aiterate(source, tracker, stream, reader)

@@ -1,4 +1,4 @@
-"""Server-Timing header that a server's responses carry, with the duration of each stage."""
+"""``Server-Timing`` response header with the duration of each stage."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class ServerTimingHeader:
     Standard response header that reports the durations of stages.
 
     Args:
-        reveals: Names of the stages that are reported.
+        reveals: Names of the stages to report.
     """
 
     reveals: frozenset[str]
@@ -38,7 +38,7 @@ class ServerTimingHeader:
         """
         if isinstance(stages, bool):
             return cls(STAGE_KINDS | {server_timing.TOTAL} if stages else frozenset())
-        # A single name is a collection too, of its letters.
+        # A string is a collection too: of its letters.
         return cls(frozenset({stages} if isinstance(stages, str) else stages))
 
     def of_answer(self, served: ServerRequest) -> str:

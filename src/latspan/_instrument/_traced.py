@@ -29,10 +29,10 @@ def traced(function: Callable[_P, _R], /) -> Callable[_P, _R]: ...
 def traced(*, name: str | None = None) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]: ...
 def traced(function: Callable[..., Any] | None = None, /, *, name: str | None = None) -> Any:
     """
-    Put a span around a function: ``@latspan.traced``.
+    Create a span for each call of a function: ``@latspan.traced``.
 
-    Works on functions and generators, synchronous and asynchronous. A generator's span lasts from
-    its first step to its end, and is the current span only while a step runs.
+    The function may be a generator, and synchronous or asynchronous. The span of a generator lasts
+    from the generator's first step to its end, and is the current span only while a step runs.
 
     Args:
         function: The function.
@@ -87,7 +87,7 @@ class _Traced:
 
     def end(self, error: BaseException | None = None) -> None:
         if self._process is not this_process():
-            # This is a forked child: only the process that began the span ends it.
+            # In a forked child: only the process that began the span ends it.
             return
         from latspan._spans import FinishedSpan
 

@@ -1,4 +1,4 @@
-"""Opening of a client's connections before its first request, and the time that this saves."""
+"""Warm-up of a client: connections that are opened before its first request, and the time saved."""
 
 from __future__ import annotations
 
@@ -28,12 +28,13 @@ class WarmupResult:
     Args:
         server: Host and port, empty if the client has no base URL.
         connections: Number of connections that are open for the next calls.
-        setup_ns: Imports and other work of the client libraries that a first call would have done
-            before it connects.
-        connect_ns: DNS lookup and TCP connect of the first connection; also ``None`` if a
-            connection was already open.
-        tls_ns: TLS handshake of the first connection; also ``None`` if there was none.
-        error: The error because of which not all connections were opened.
+        setup_ns: Time of imports and other work of the client libraries that the first call would
+            otherwise do before it connects.
+        connect_ns: Time of DNS resolution and TCP handshake of the first connection; also ``None``
+            if a connection was already open.
+        tls_ns: Time of the TLS handshake of the first connection; also ``None`` if there was none.
+        error: Error that prevented some or all connections from being opened; ``None`` if all were
+            opened.
     """
 
     server: str = ""
@@ -45,7 +46,7 @@ class WarmupResult:
 
     @property
     def saved_ns(self) -> int:
-        """Observed time that the next call saves, nanoseconds."""
+        """Observed time that the next call saves, in nanoseconds."""
         times = (self.setup_ns, *((self.connect_ns, self.tls_ns) if self.connections else ()))
         return sum(time for time in times if time is not None)
 
@@ -95,13 +96,13 @@ def warm(
     Open connections before the first call, and do the other work that only a first call does.
 
     Use ``saved = latspan.warm(client)`` with a synchronous client, and
-    ``saved = await latspan.warm(client)`` with an asynchronous one. It does not need
+    ``saved = await latspan.warm(client)`` with an asynchronous one. The function works without
     :func:`~latspan.configure`, and records no telemetry.
 
     The connections are opened one after the other, each with a ``HEAD`` request that has the
     headers of every request of the HTTP client and none of the credentials that an SDK adds.
-    Whatever the response is, including 401 and 404, the connection is then open. HTTP clients close
-    idle connections, httpx after 5 s by default: warm a client just before it is used.
+    The connection is open after any response, including 401 and 404. HTTP clients close idle
+    connections (httpx after 5 s by default), so warm a client just before its first use.
 
     Args:
         client: Client of the OpenAI or Anthropic SDK, httpx or httpx2.
@@ -185,7 +186,7 @@ def _warm(client: Any, url: str | None, connections: int, timeout_s: float) -> _
 def _opened(
     warmer: Warmer, attempts: list[Attempt], connections: int, now: Callable[[], int]
 ) -> Generator[Callable[[], Any], Any, tuple[int, BaseException | None]]:
-    """Open all connections before releasing any, so that none is used twice."""
+    """Open all connections before any is released, so that each request opens a new one."""
     held: list[Any] = []
     failure: BaseException | None = None
     try:
@@ -246,7 +247,9 @@ def _warmer_of(
 
 
 def _asked(client: Any, url: str | None, timeout_s: float) -> Warmer | UnderlyingClient | None:
-    """Return the first result of the integrations of the libraries that the class is based on."""
+    """
+    Return the first result of the integrations of the libraries in the client's class hierarchy.
+    """
     libraries = dict.fromkeys(cls.__module__.partition(".")[0] for cls in type(client).__mro__)
     for library in libraries:
         instrumentor = instrumentor_of(library)

@@ -13,7 +13,7 @@ __all__ = ["UnderlyingClient", "Warmer"]
 
 class Warmer(Protocol):
     """
-    Opens connections of one client; the results are awaitable if the client is asynchronous.
+    Opener of the connections of one client; results are awaitable if the client is asynchronous.
 
     The methods may raise any exception of the client library.
     """
@@ -47,7 +47,7 @@ class UnderlyingClient:
     Args:
         client: The underlying client.
         url: URL to connect to if the caller of :func:`warm` does not pass one.
-        prepare: Does the work that the first call would do before it sends.
+        prepare: Does the work that the first call would otherwise do before it sends its request.
     """
 
     client: Any

@@ -1,9 +1,9 @@
 """
-Live requests, stages and calls: the only code that joins timeline, spans and recorder.
+Open requests, stages and calls: the only code that combines timeline, spans and recorder.
 
-While one is open, the caller's thread only reads clocks and appends. At its end the observations
-are passed to the runtime's ``enqueue``, which runs the code that creates the evidence, the
-timeline, the spans and the record.
+While one is open, the caller's thread only reads clocks and appends. At its end, the observations
+are passed to the runtime's ``enqueue``. The job reads the evidence, and creates the timeline, the
+spans and the record.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ __all__ = ["Annotations", "Generation"]
 
 class Generation:
     """
-    Tokens of one response, as this process generates or forwards them.
+    Tokens of one response that this process generates or forwards.
 
     Args:
         begun_ns: Time at which the first token was requested, monotonic nanoseconds.
@@ -69,7 +69,7 @@ class Annotations:
         self.metrics: dict[str, MetricValue] = {}
 
     def closed(self) -> None:
-        """Freeze the token counts at the end of the request or stage; later tokens are ignored."""
+        """Freeze the token counts at the end of the request or stage: later tokens are ignored."""
         self.generations = [each.so_far() for each in self.generations]
 
     @property

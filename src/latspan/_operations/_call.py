@@ -1,4 +1,25 @@
-"""A call in flight, or an HTTP exchange outside any call."""
+"""
+A call in flight, or an HTTP exchange outside any call.
+
+**States.** A call is open from its construction until :meth:`ModelCall.end`. While it is open, its
+caller may stop reading and read on, any number of times: ``leave`` stores a tentative end,
+``resume`` drops it, and ``end_if_left`` makes it final. ``returned`` records that the client
+library's method has returned; from then on no request on a transport is an attempt of the call. The
+end happens once: ``is_first_to_end`` admits exactly one of the threads, tasks and finalisers that
+try. After that, ``finished`` is true, and nothing that is read later may change what is recorded.
+
+**Threads.** ``end`` may run on any thread, also in a finaliser, which the garbage collector may run
+while any lock is held. So ``end`` only fixes outcome, instant and reads. ``_record_end`` then
+builds the timeline, ends the span and records the values: on the caller's thread if the span must
+end inline, otherwise on the worker thread. It takes the end out of the list ``_ending``; removing
+an item is atomic, so it runs once even if both threads start it.
+
+**Hot path.** Per chunk of a stream, the tracker calls ``now`` twice and appends to ``reads``. Both
+are plain attributes for that reason. For a chunk that holds only text, nothing may take a lock,
+copy the chunk or call a property.
+
+**Forks.** In a forked child, the calls of the parent count as finished: the parent records them.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +57,7 @@ class ModelCall:
         attributes: Attributes of the span at its start, which a sampler may read.
         series: Series attributes of the call, in addition to those of the surrounding code.
         server: Host and port of the server, ``None`` if unknown.
-        client: Client object of the client library; the requests it builds belong to this call.
+        client: Client object of the client library, if the requests that it builds are recorded.
         api_format: API format of the response; ``None`` if the response is not read.
         streamed: Whether the response is a stream of chunks.
         choices: Number of choices requested.
@@ -228,7 +249,7 @@ class ModelCall:
 
     @property
     def answering(self) -> Attempt | None:
-        """The attempt that received the response, or else the last attempt."""
+        """The attempt whose response the caller received, or the last attempt if there is none."""
         return answering(self.attempts)
 
     def returned(self) -> None:
@@ -439,7 +460,7 @@ class ModelCall:
         )
 
     def _record_end(self) -> None:
-        # Popping is atomic: the caller's thread and the worker thread may both run this method.
+        # Removing an item is atomic: the caller's thread and the worker thread may both run this.
         try:
             ending = self._ending.pop()
         except IndexError:

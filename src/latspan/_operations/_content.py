@@ -57,7 +57,7 @@ def with_content(
         output = output_messages(fragments, summary.known_reasons)
     with _runtime.handle_internal_errors("the content of a call"):
         content = replace(input_content, output=output)
-        # Without a response no tokens were used.
+        # Without a response, no tokens were used.
         has_output = bool(fragments) or summary.ended
         if runtime.captures_content and sampled:
             named = {
@@ -95,7 +95,7 @@ def _named(content: Content) -> Mapping[str, Sequence[Mapping[str, Any]]]:
 
 
 INFERENCES: Final = frozenset({"chat", "text_completion"})
-"""Operations in which a model generates output; an event may be emitted for each."""
+"""Operations in which a model generates output, for which an event may be emitted."""
 
 _CONVENTIONS: Final = ("gen_ai.", "openai.", "server.", "error.")
 

@@ -1,4 +1,4 @@
-"""Attributes and scopes of the current context, and how to leave them again."""
+"""Attributes and scopes of the current context: how they are entered and left."""
 
 from __future__ import annotations
 
@@ -66,8 +66,9 @@ def _undo(variable: ContextVar[_T], token: Token[_T]) -> bool:
     """
     Undo a ``set``; return whether it was done in this context.
 
-    A generator or a response body may be closed from another task than the one that opened it.
-    A value set in that task cannot be reset from here; code that reads it finds it finished.
+    A generator or a response body may be closed by another task than the one that opened it. The
+    value of that task cannot be reset from here. It stays set there, but what it refers to has
+    ended.
     """
     try:
         variable.reset(token)
@@ -191,7 +192,7 @@ class LazyAttributes(Mapping[str, str]):
 
 @contextmanager
 def with_attribute_of(name: str, value: Callable[[], str | None]) -> Generator[None]:
-    """Add an attribute to the requests inside whose value ``value`` returns when it is read."""
+    """Add an attribute to the requests inside the block; ``value`` is called when it is read."""
     token = _ambient.set(LazyAttributes(_ambient.get(), name, value))
     try:
         yield

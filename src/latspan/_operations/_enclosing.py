@@ -1,4 +1,4 @@
-"""Open scopes of this context: requests, stages, and parts of another process's request."""
+"""Scopes of this context: requests, stages, and remote scopes (requests of another process)."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def active_scope() -> Scope | None:
 
 
 def is_left_over() -> bool:
-    """Return whether an ended scope is still current, because it was not left in this context."""
+    """Return whether an ended scope is still current, because it ended in another context."""
     scope = current_scope.get()
     return scope is not None and scope.finished
 

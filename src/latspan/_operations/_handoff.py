@@ -1,4 +1,19 @@
-"""Handoff of a request or stage to another thread, task or process."""
+"""
+Handoff of a request or stage to another thread, task or process.
+
+A handoff has at most one wait, which becomes a stage of the request. While the wait lasts, its name
+is the only item of ``_waiting``. Three events can end it, on any thread: the handoff is attached in
+this process (``_resumed``), the caller reports the stages of another process (``merge_remote``), or
+the request ends first (``_dropped``). Removing an item is atomic, so only the first of them records
+the stage. If the handoff was turned into headers and the request ends without a report, the length
+of the wait is unknown and no stage is recorded.
+
+While the wait lasts, the request refers to the handoff, so that it can end the wait. The reference
+is removed when the wait becomes a stage, because a request may hand over thousands of jobs.
+
+A forked child has a copy of the object, but the scope belongs to the parent. There the scope is
+replaced by a :class:`RemoteScope`, and the copy of the wait is dropped.
+"""
 
 from __future__ import annotations
 
@@ -39,9 +54,9 @@ _ATTRIBUTE_HEADERS: Final = {
 
 class Handoff:
     """
-    An open request or stage and its attributes, for the place that continues it.
+    An open request or stage and its attributes, for the thread, task or process that continues it.
 
-    :func:`latspan.handoff` returns one for another thread, task or process. It can be pickled.
+    :func:`latspan.handoff` returns one. A handoff can be pickled.
 
     Args:
         headers: Result of :meth:`headers` in another process, possibly among other headers, in any
@@ -85,7 +100,7 @@ class Handoff:
         waits: str | None = None,
     ) -> None:
         """
-        Carry a scope.
+        Set the contents of a new handoff, and begin the wait.
 
         Args:
             scope: Innermost open scope, if any.
@@ -110,7 +125,9 @@ class Handoff:
                 request.waits.append(self._dropped)
 
     def headers(self) -> dict[str, str]:
-        """Return the handoff as text by name, names in lower case, for a message or a request."""
+        """
+        Return the handoff as headers, with names in lower case, for a message or an HTTP request.
+        """
         self._is_away = True
         carried: dict[str, str] = {}
         with _runtime.handle_internal_errors("the headers of a handoff"):
@@ -158,19 +175,20 @@ class Handoff:
             yield
 
     def server_timing(self) -> str:
-        """Return the stages that have ended, in the format of the ``Server-Timing`` header."""
+        """Return the ended stages in the format of the ``Server-Timing`` header."""
         with _runtime.handle_internal_errors("the stages of a handoff"):
             return "" if self._scope is None else server_timing.written(self._scope.took_ns())
         return ""
 
     def merge_remote(self, header: str) -> None:
         """
-        Add the stages of another process to the scope; call this when its response has arrived.
+        Add the stages of another process to the request; call this when its response has arrived.
 
-        Clocks of two processes are never compared: the stages are placed directly before this
-        moment. The rest of the time since the handoff is the wait, an estimate, because it includes
-        the transmission in both directions. Stages that do not fit are not used, and are counted as
-        ``evidence_rejected``.
+        The clocks of two processes are never compared: the stages are placed directly before this
+        moment. The rest of the time since the handoff is the wait. It is an estimate, because it
+        includes the transmission in both directions. If the stages take longer than the time since
+        the handoff, they are dropped and counted in the metric ``evidence_rejected``. The method
+        has no effect after the wait has ended.
 
         Args:
             header: Result of :meth:`server_timing` in the other process.
@@ -279,7 +297,9 @@ def resumed(carried: Handoff) -> AbstractContextManager[Handoff]:
 
 
 def _enclosing_request(scope: Scope | None) -> LocalScope | None:
-    """Return the request around ``scope``, which outlives its stages, if it is of this process."""
+    """
+    Return the request around ``scope`` if this process opened it; a request outlives its stages.
+    """
     while isinstance(scope, LocalScope) and scope.kind is Kind.STAGE and scope.outer is not None:
         scope = scope.outer
     return scope if isinstance(scope, LocalScope) else None

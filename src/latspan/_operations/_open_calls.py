@@ -1,4 +1,4 @@
-"""Registry of open calls: the call of a context, and the end of calls never ended elsewhere."""
+"""Registry of open calls, which also ends the calls that nothing else ends."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = [
 ]
 
 current_call: ContextVar[ModelCall | None] = ContextVar("latspan_call", default=None)
-"""Call of the current context; it may have ended already, see :func:`active_call`."""
+"""Call of the current context. It may have ended already, see :func:`active_call`."""
 
 # Strong references: a call that the application never ends must still exist at shutdown.
 _open_calls: dict[int, ModelCall] = {}

@@ -58,7 +58,12 @@ class SentRequest(NamedTuple):
     body: bytes | None
 
     def carries(self, other: SentRequest) -> bool:
-        """Return whether it sends what ``other`` sends: same method and body, or else same path."""
+        """
+        Return whether it forwards ``other``.
+
+        The methods must be equal, and the bodies too. If a body is empty or unknown, the paths are
+        compared instead.
+        """
         if self.method != other.method:
             return False
         if self.body and other.body:
@@ -154,7 +159,8 @@ class OwnRequests:
             )
         if self._describe is not None:
             return sent.carries(self._describe())
-        # A client that has not built a request yet may send another one, for example for a token.
+        # A client that has not built a request yet may send one for another purpose, for example
+        # to get a token.
         return self._client is None and self._server in {None, (sent.host, sent.port)}
 
     def let_go(self) -> None:

@@ -1,4 +1,4 @@
-"""Summary of an ended response without its content: its end, tokens and server timings."""
+"""Summary of a response that has ended: finish reasons, token counts and server timings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,20 @@
-"""An open scope: a user-visible request, or a stage of one."""
+"""
+An open scope: a user-visible request, or a stage of one.
+
+**States.** A scope is open until :meth:`LocalScope.end` removes the only item of ``_open``.
+Removing an item is atomic, so exactly one caller ends the scope. To end a scope is not to leave it:
+a context variable can be reset only in the context in which it was set. If ``end`` runs in another
+context, the scope has ended but is still current where it began, until ``leave`` is called there.
+Code that looks for the current scope must therefore skip ended ones, as ``active_scope`` does.
+
+**Order at the end.** The waits of handoffs that were not attached end first, because they are
+stages inside the scope. Then the end is fixed, the annotations are frozen, and the previous scope
+becomes current. ``_record_end`` runs last, inline or on the worker thread, and after the ends of
+the calls inside the scope, whose timelines it needs.
+
+**Forks.** A forked child has copies of its parent's scopes. They count as finished there, and the
+child neither ends their spans nor records them.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +59,7 @@ __all__ = ["NOTHING_MORE", "Known", "LocalScope"]
 
 class Known(NamedTuple):
     """
-    Facts of a request or stage that are known only at its end.
+    Values of a request or stage that are known only at its end.
 
     Args:
         name: Final name; ``None`` keeps the first name.
@@ -338,7 +354,8 @@ class LocalScope:
             FinishedSpan(
                 end_epoch_ns=timeline.done_ns + self._offset_ns,
                 attributes=attributes,
-                # A server that rejects a request on purpose has not failed; a rejected client has.
+                # For a server, a rejection is intended and not a failure; for a client, it is a
+                # failure.
                 failed=outcome.failed
                 and (self._side is Side.CLIENT or outcome is not Outcome.REJECTED),
                 name=known.name,

@@ -64,7 +64,7 @@ _HINTS: Final = {
     "WRONG_VERSION_NUMBER": "the server there does not use TLS: use http:// instead of https://",
     "415": "the receiver needs another LATSPAN_PROTOCOL: http/protobuf or grpc",
 }
-"""Hints for an exporter's answer, by a word that it contains."""
+"""Hints by a word that the exporter's error message contains."""
 
 _NOTHING_LISTENS: Final = "start a collector there, or set LATSPAN_ENDPOINT to the address of one"
 _NO_ADDRESS: Final = "an address is http://HOST:PORT; write @ and : of a password as %40 and %3A"
@@ -78,10 +78,10 @@ class ProbeResult:
 
     Args:
         signal: ``traces`` or ``metrics``.
-        endpoint: Its destination, without a password.
-        protocol: Its OTLP protocol.
+        endpoint: Address of the receiver, without credentials.
+        protocol: OTLP protocol.
         arrived: Whether the receiver accepted it; ``None`` if nothing is to be sent.
-        response: The receiver's answer.
+        response: Response of the receiver, or the reason that there was none.
         hint: How to fix the problem.
     """
 
@@ -95,7 +95,7 @@ class ProbeResult:
 
 def deliveries(config: Config, timeout_s: float) -> Iterator[ProbeResult]:
     """
-    Send a span and a metric to the endpoints of ``config``, and yield the result of each.
+    Send a span and a metric to the endpoints in ``config``, and yield the result of each.
 
     Args:
         config: Validated configuration.
@@ -126,7 +126,8 @@ def _delivery(config: Config, signal: Signal, send: _Send, timeout_s: float) -> 
     if arrived:
         return result(True, "arrived")
     if words:
-        # An exporter that keeps retrying has no result yet, but logs the answers it received.
+        # An exporter that keeps retrying has no result yet, but has logged the responses it
+        # received.
         response = foreign(words[-1])
         return result(False, response, _hint_for(response))
     if arrived is None:

@@ -27,7 +27,7 @@ _EVENTS_VARIABLE: Final = "OTEL_INSTRUMENTATION_GENAI_EMIT_EVENT"
 
 class Capture(NamedTuple):
     """
-    Destinations of content, and whether events are emitted.
+    Where the content of requests and responses is recorded, and whether events are emitted.
 
     Args:
         on_spans: Whether spans include content.
@@ -46,7 +46,7 @@ _MODES: Final = {
     "EVENT_ONLY": Capture(in_events=True, emits_events=True),
     "SPAN_AND_EVENT": Capture(on_spans=True, in_events=True, emits_events=True),
 }
-"""OpenTelemetry's names for the destinations of content."""
+"""Values of OpenTelemetry's variable, and the destinations that each selects."""
 
 _SWITCH: Final = {"true": True, "false": False}
 
@@ -92,12 +92,12 @@ def token_counter(
     skipped then, because it is too slow for a caller's thread.
 
     Args:
-        found: Encodings that are present on this machine.
+        found: Encodings that are installed on this machine, by name.
         worker: The only thread on which tokens are counted.
     """
     if not found:
         logger.warning(
-            "count_tokens is on, but no encoding of tiktoken's is on this machine: no tokens are"
+            "count_tokens is on, but no tiktoken encoding is installed: no tokens are"
             " counted; hint: pip install 'latspan[tokens]'"
         )
         return None

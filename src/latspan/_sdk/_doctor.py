@@ -56,7 +56,7 @@ class Conflict:
 
     Args:
         packages: Its distributions.
-        name: The name that switches it on and off.
+        name: Name of the instrumentation in ``OTEL_PYTHON_DISABLED_INSTRUMENTATIONS``.
         meaning: The effect of the conflict, in one sentence.
     """
 
@@ -98,7 +98,7 @@ def examine(timeout_s: float) -> Examination:
     Inspect the environment, and send a span and a metric.
 
     Args:
-        timeout_s: Maximum wait for each answer, in seconds.
+        timeout_s: Maximum wait for each response, in seconds.
 
     Raises:
         ConfigError: A setting in the environment is not valid.

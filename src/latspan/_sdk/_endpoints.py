@@ -32,12 +32,13 @@ _DEFAULT_ENDPOINTS: Final[Mapping[Protocol, str]] = {
 
 class OtlpTarget(NamedTuple):
     """
-    Protocol and address that a signal is sent with.
+    Protocol and address to which a signal is sent.
 
     Args:
         protocol: OTLP protocol.
-        address: Address, over HTTP with the signal's path.
-        is_from_variable: Whether an ``OTEL_*`` variable sets it. An exporter reads these itself.
+        address: Address; for HTTP it includes the path of the signal.
+        is_from_variable: Whether an ``OTEL_*`` variable sets the address. Exporters read these
+            variables themselves.
     """
 
     protocol: Protocol
@@ -97,7 +98,8 @@ def check_endpoint(name: str, endpoint: object, protocol: Protocol = "http/proto
     Args:
         name: Name of the setting or the variable.
         endpoint: Its value.
-        protocol: Over gRPC, OpenTelemetry's variables accept any address that gRPC resolves.
+        protocol: Protocol. For ``grpc``, an ``OTEL_*`` variable may have any address that gRPC
+            resolves.
 
     Raises:
         ConfigError: The address is not valid; the message hides the credentials in it.

@@ -11,7 +11,9 @@ from latspan._fork import is_child_of
 __all__ = ["run_before_a_child_ends"]
 
 _LAST: Final = -1_000_000
-"""Exit priority: after all finalisers of the application, because they may still record."""
+"""
+Priority of the exit hook: it runs after all finalisers of the application, which may still record.
+"""
 
 
 def run_before_a_child_ends(last: Callable[[], None]) -> None:

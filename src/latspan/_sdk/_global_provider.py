@@ -12,7 +12,7 @@ __all__ = ["is_latspans", "route_to"]
 
 class _Lead(SpanProcessor):
     """
-    Forwards each ended span to the export that is configured at that moment.
+    Span processor that forwards each ended span to the export that is configured at that moment.
 
     A process's provider is set once and keeps its processors. One processor that forwards is
     enough, however often latspan is configured.

@@ -49,18 +49,18 @@ __all__ = ["Assembly", "assemble"]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assembly:
     """
-    The assembled pipeline; it is begun once and stopped once.
+    The assembled pipeline. ``begin`` and ``stop`` are each called once.
 
     Args:
         runtime: Objects and settings that live requests use.
         worker: Processes finished requests.
-        drain: Ends the calls whose streams are no longer read and waits for the worker; the same
-            function as the runtime's.
+        drain: Ends the calls whose streams are no longer read, and waits for the worker; also
+            :attr:`Runtime.drain`.
         spans: Exports the private provider's spans, if they are exported.
         events: Exports events, if they are enabled and the application has no logger provider.
         sampling: Decides which traces are exported, if not all are.
         intervals: Exports this process's histograms, if they are exported.
-        monitor: Samples servers and host during requests, if that is configured.
+        monitor: Monitor that samples servers and host, if that is configured.
         provider: The private provider, if it is to become the global one.
     """
 
@@ -137,7 +137,9 @@ def _left_s(deadline: float) -> float:
 
 
 _LEFT_FOR_GOOD_NS: Final = 60 * NS_PER_S
-"""Time after which a stream that is held but not read is counted with the next interval."""
+"""
+Time after which a stream that the caller stopped reading ends and is counted in the next interval.
+"""
 
 _NOT_SAMPLED: Final = (
     "tail_sampling_ratio and tail_sampling_slow_ms have no effect: spans use the application's"
@@ -147,7 +149,7 @@ _NOT_SAMPLED: Final = (
 
 def assemble(config: Config, *, at_end: Callable[[], None]) -> Assembly:
     """
-    Assemble the pipeline for ``config``; on an error nothing has changed.
+    Assemble the pipeline for ``config``. If this raises, everything created so far has been closed.
 
     A forked child starts new threads and exporters with its first request. Until then it has no
     thread, opens no connection and imports nothing, because many children only run another
@@ -249,7 +251,7 @@ def _assembled(config: Config, at_end: Callable[[], None], undo: ExitStack) -> A
 
 
 def _monitor(config: Config, clock: Clock) -> Monitor | None:
-    """Return the sampler of servers and host; ``None`` if none is configured."""
+    """Return the monitor of servers and host; ``None`` if neither is configured."""
     if not config.scrape_servers and not config.monitor_host:
         return None
     from latspan._scraping import Monitor, require_parser
@@ -316,7 +318,7 @@ def _private_spans(
     at_end: Callable[[], None],
     undo: ExitStack,
 ) -> tuple[SpanSink, SpanExport | None, TracerProvider | None]:
-    """Return the sink for spans if the application has no provider, and what exports them."""
+    """Return the span sink used while the application has no provider, and the export behind it."""
     if not is_exported(config, "traces"):
         return NoSink(), None, None
     from opentelemetry.sdk.trace import TracerProvider
@@ -325,8 +327,8 @@ def _private_spans(
     from latspan._sdk._span_export import SpanExport
 
     target = otlp_target(config, "traces")
-    # Only a global provider's users hold it after this: in a forked child, a provider looks up its
-    # resource on threads, immediately.
+    # No reference to the provider is kept unless it becomes the global one: in a forked child, a
+    # provider immediately starts threads that look up its resource.
     provider = TracerProvider(resource=resource(), shutdown_on_exit=False)
     spans = SpanExport(
         lambda: otlp_spans(target.protocol, target.endpoint),
@@ -395,7 +397,7 @@ def _readings(
 
 
 def _of_traces(traces: TraceBuffer) -> Iterator[SelfMetric]:
-    """Yield how many traces were sampled out, which is not a loss, and how many spans were lost."""
+    """Yield the number of sampled-out traces, which is not a loss, and of lost spans."""
     from latspan._export import SelfMetric
 
     yield SelfMetric(semconv.METRIC_TRACES_SAMPLED_OUT, traces.sampled_out)
@@ -413,7 +415,7 @@ def _intervals(
     readings: Callable[[], Iterable[SelfMetric]],
     undo: ExitStack,
 ) -> PerProcess[PeriodicExport] | None:
-    """Return what exports the recorder's intervals; ``None`` if no export of them is configured."""
+    """Return the export of the recorder's intervals; ``None`` if none is configured."""
     metrics = is_exported(config, "metrics")
     payloads = config.export_raw_histograms and is_exported(config, "logs")
     folder = config.histogram_log_dir

@@ -13,7 +13,7 @@ _TRACE_CONTEXT: Final = "tracecontext"
 
 def propagates(environment: Mapping[str, str] = os.environ) -> bool:
     """
-    Return whether ``tracecontext`` is among the propagators.
+    Return whether ``OTEL_PROPAGATORS`` includes ``tracecontext``, which is the default.
 
     Args:
         environment: Source of the variable.

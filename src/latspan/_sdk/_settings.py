@@ -91,7 +91,7 @@ def number(default: _Value, *, least: float, most: float) -> _Value:
     Args:
         default: Default; if it is ``None``, the setting may be ``None``.
         least: Minimum, greater than 0.
-        most: Maximum. No value computed from a valid setting overflows.
+        most: Maximum, chosen so that no value computed from the setting overflows.
     """
 
     def check(name: str, value: object) -> None:

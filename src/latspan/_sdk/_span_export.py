@@ -1,4 +1,21 @@
-"""Batch export of spans that keeps the timeouts of flush and shutdown."""
+"""
+Batch export of spans that keeps the timeouts of flush and shutdown.
+
+**Threads.** Application threads and finalisers only add ended spans to the queue, and wake the
+export thread once a full batch waits and no pause is in effect. The export thread alone sends.
+``flushing`` and ``closing`` submit a job to it and return a function that waits for the job, so
+that a caller can begin several exports before it waits for the first.
+
+**Result of a batch.** *Accepted*: the batch is forgotten, the pause ends, and the batch size grows
+by a quarter, up to its limit. *Too large or not encodable*, with more than one span: the batch is
+put back, and its first half is sent at once. *Not accepted for now*: the batch is put back and a
+pause begins. *Refused*: the batch is dropped and counted as ``refused``. The result is recorded
+even if the exporter raises, so that every span is counted once.
+
+**Shutdown.** The export thread closes the exporter after the last batch. If the timeout expires
+first, the waiting thread closes it while a batch is being sent. The list ``_unclosed`` lets only
+one of the two threads do so.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +43,7 @@ __all__ = ["SpanExport"]
 
 
 _ACCEPTED_BY_ALL: Final = 65_536
-"""Size of a span in bytes that no receiver refuses on account of size alone."""
+"""Size in bytes up to which no receiver refuses a single span because of its size."""
 
 _SHUTDOWN_TIMEOUT_S: Final = 30.0
 """Timeout if an application shuts its provider down without giving one; the SDK's default."""
@@ -36,12 +53,12 @@ class SpanExport(SpanProcessor):
     """
     Exports ended spans in batches, on its own thread, as the ``OTEL_BSP_*`` variables configure.
 
-    It replaces the SDK's ``BatchSpanProcessor``, which does not keep timeouts, reports success if
-    nothing was exported (open-telemetry/opentelemetry-python issues 4555 and 4568), loses a batch
-    that is not accepted within some seconds, and starts a thread with its parent's exporter in
-    every forked child at once. Here, a batch that may be accepted later is queued again with the
-    others; the oldest spans are dropped once the queue is full. A child begins with an empty
-    queue, and starts thread and exporter when it ends a span.
+    It replaces the SDK's ``BatchSpanProcessor``. That processor does not keep timeouts, reports
+    success even if nothing was exported (open-telemetry/opentelemetry-python issues 4555 and 4568),
+    loses a batch that is not accepted within some seconds, and immediately starts a thread with the
+    parent's exporter in every forked child. Here, a batch that may be accepted later is put back
+    into the queue, and the oldest spans are dropped once the queue is full. A forked child begins
+    with an empty queue, and starts a thread and an exporter when it ends a span.
 
     A batch that is too large for a receiver, or that holds a span which cannot be encoded, is sent
     in smaller and smaller parts until the refused part is a single span. After that, the batch
@@ -50,8 +67,8 @@ class SpanExport(SpanProcessor):
     Events are exported the same way: all statements here about spans hold for events.
 
     Args:
-        make_exporter: Creates the exporter. Called at once, and in each child that ends a span; the
-            exporter is shut down together with this object.
+        make_exporter: Creates the exporter. Called immediately, and in each forked child that ends
+            a span. The exporter is shut down together with this object.
         resource: Returns this process's resource. If given, every span is exported with it.
         on_start: Called in each process before the thread starts.
         batches: Batch limits; read from the environment if not given.
@@ -125,7 +142,7 @@ class SpanExport(SpanProcessor):
             self._worker.submit(self._send_if_time)
 
     def readings(self) -> list[SelfMetric]:
-        """Return how many spans this process lost, and why."""
+        """Return the number of spans that this process lost, by reason."""
         sent = {semconv.LATSPAN_SIGNAL: self._signal}
         return [
             SelfMetric(semconv.METRIC_DROPPED, count, {**sent, semconv.LATSPAN_REASON: reason})
@@ -229,12 +246,13 @@ class SpanExport(SpanProcessor):
             self._send()
 
     def _send(self) -> bool:
-        """Export the spans queued now, and return whether all were accepted; later ones wait."""
+        """Export the spans that are queued now, and return whether all were accepted."""
         left = len(self._queue)
         while left > 0 and not self._cut_short:
             batch = self._queue.take(min(left, self._at_once), self._batches.size_bytes)
             if not batch:
-                # Measured after another thread had added a span and before it dropped one.
+                # The queue was measured after another thread had added a span and before it
+                # dropped one.
                 return True
             response = self._answer_to(batch)
             if response.smaller and len(batch) > 1:
@@ -277,7 +295,7 @@ class SpanExport(SpanProcessor):
             self._refused_count += len(batch)
 
     def _called_ours(self, spans: list[Sent]) -> list[Sent]:
-        """Return spans with this process's resource; the parent may have created their provider."""
+        """Return the spans with this process's resource; their provider may have the parent's."""
         if self._resource is None:
             return spans
         resource = self._resource()

@@ -25,11 +25,11 @@ class SpanQueue:
     """
     Queue of ended spans in the order in which they ended; when it is full, the oldest are dropped.
 
-    Spans that were taken out to be sent do not count against the limits, and may be given back.
-    Every lost span is counted once. Any method may run in a finaliser, wherever the garbage
-    collector runs it: the lock is reentrant, and each step leaves the state that the next one
-    expects. Sums are only added to and subtracted from, in one statement without a call, so no
-    finaliser can run inside it.
+    Spans that were taken out to be sent do not count against the limits, and may be put back. Every
+    lost span is counted once. Any method may run in a finaliser, which may interrupt another method
+    on the same thread. Therefore the lock is reentrant, and every statement leaves a state in which
+    another method can run. The sums are only changed by ``+=`` and ``-=`` in statements without a
+    call, because a finaliser cannot run inside such a statement.
 
     Args:
         room: Maximum number of queued spans, at least 1.

@@ -30,9 +30,10 @@ class SpanRouter:
 
     Args:
         private: Sink of spans while the application has no provider.
-        chosen: Provider to use regardless of the global one.
-        begin: Called each time; starts what a process starts with its first request.
-        warning: Warning to log when the application's provider is used.
+        chosen: Configured provider, used instead of the global one.
+        begin: Called for each request; starts the threads that a process starts with its first
+            request.
+        warning: Warning to log once if the application's provider is used.
     """
 
     __slots__ = ("_api", "_begin", "_chosen", "_private", "_provider", "_warning")

@@ -1,4 +1,24 @@
-"""Worker thread of latspan: it processes finished requests."""
+"""
+Worker thread of latspan: it processes finished requests.
+
+**Submitting.** Any thread may submit a job, also in a finaliser or a signal handler, so ``submit``
+never waits for a lock. It appends the job to a deque and, only if necessary, wakes the thread
+through a ``SimpleQueue``, whose ``put`` is safe in a finaliser. Jobs run one after another in the
+order of submission. If the queue is full or the worker has stopped, the submitter runs its job
+itself; so a job must not assume that it runs on the worker thread.
+
+**Sleeping.** No job may wait while the thread sleeps. The thread sets ``_asleep`` before it looks
+at the deque for the last time; a submitter appends its job before it reads ``_asleep``. So either
+the thread finds the job, or the submitter finds the thread asleep and wakes it. For two seconds
+after a job, a polling worker looks at the deque ten times per second instead, and submitters need
+not wake it.
+
+**Stopping.** The thread may end between the two steps of a submitter: the check of ``_stopped`` and
+the append. The submitter therefore checks again after the append, and runs the queued jobs itself.
+
+**Forks.** A forked child does not have the thread, and the queued jobs are the parent's. The child
+begins with empty queues, and starts a thread with its first job.
+"""
 
 from __future__ import annotations
 
@@ -29,10 +49,10 @@ class Worker:
     Waking a thread costs the waker a system call, and on a virtual machine an interrupt of another
     core: up to 0.1 ms on an application thread that has just received its response. A polling
     worker is woken only if it has had no job for two seconds. Until then it polls ten times per
-    second, and each time runs all queued jobs.
+    second, and runs all queued jobs each time.
 
-    The wake-up queue is a ``SimpleQueue``, whose ``put`` is safe in a finaliser: a stream that is
-    garbage collected ends its call on whichever thread runs the collector.
+    Finalisers submit jobs too: a stream that is garbage collected ends its call on the thread that
+    runs the collector.
 
     Args:
         name: Name of the thread.
@@ -82,7 +102,7 @@ class Worker:
     def _enqueue(self, job: Callable[[], None]) -> None:
         self._jobs.append(job)
         if self._stopped:
-            # Stopped in the meantime: the worker thread may not have seen the job.
+            # The worker was stopped in the meantime, and its thread may not have seen the job.
             self._run_jobs()
 
     @property
@@ -106,7 +126,7 @@ class Worker:
         if self._thread is None and not self._stopped:
             if self._on_start is not None:
                 _do(self._on_start)
-            # Assign first: the first job may call `runs_here`.
+            # Assigned before the start, because the first job may call `runs_here`.
             thread = self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
             try:
                 thread.start()
@@ -157,7 +177,8 @@ class Worker:
                 elif not self._sleep() and self._when_idle is not None:
                     _do(self._when_idle)
             except BaseException:
-                # On this thread it ends only the job; on a caller's thread it reaches the caller.
+                # An interrupt ends only the job on this thread; on a caller's thread it reaches
+                # the caller.
                 logger.exception(_LOST)
 
     def _run_jobs(self) -> None:

@@ -27,8 +27,8 @@ def environment_for(variables: dict[str, str], process: int) -> dict[str, str]:
 
     Args:
         variables: The current environment.
-        process: Process id of the program, which reports it if its Python has no latspan. Programs
-            that it starts, perhaps with another Python, do not report it.
+        process: Process id of the program. Only this program reports that its Python has no
+            latspan; programs that it starts, perhaps with another Python, do not.
     """
     # An empty entry of the path is the current folder; an empty variable has no entries.
     path = variables.get(_PYTHON_PATH) or None
@@ -44,10 +44,11 @@ def environment_for(variables: dict[str, str], process: int) -> dict[str, str]:
 
 def start() -> None:
     """
-    Instrument this program, and have latspan configured when it is first needed.
+    Instrument this program, and configure latspan when it is first needed.
 
     Until a client library is imported or something is recorded, no client library and no SDK is
-    loaded and no thread is started: most programs that an application starts need neither.
+    loaded and no thread is started, because most programs that an application starts need none of
+    them.
     """
     with _runtime.handle_internal_errors("the start of an instrumented program"):
         _runtime.expect(_configure)
@@ -56,7 +57,7 @@ def start() -> None:
 
 def after_opentelemetry() -> None:
     """Entry point that OpenTelemetry's loader calls after it has switched everything on."""
-    with _runtime.handle_internal_errors("the start with OpenTelemetry's own"):
+    with _runtime.handle_internal_errors("the start by OpenTelemetry's loader"):
         # OpenTelemetry's loader does not read latspan's own variable.
         unwanted = [name for name in instrumented() if disabled_by(name) is not None]
         if unwanted:

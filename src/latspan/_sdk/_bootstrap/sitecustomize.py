@@ -9,9 +9,11 @@ from importlib.util import module_from_spec
 
 
 def _run_the_one_behind_this() -> None:
-    """Run the ``sitecustomize`` that Python would have found, for example the application's own."""
+    """
+    Run the ``sitecustomize`` that Python would have run otherwise, for example the application's.
+    """
     here = os.path.dirname(__file__)  # noqa: PTH120 - pathlib is slow to load
-    # The program sees its usual path; the programs it starts inherit the variable.
+    # Restore the path of this program; the programs that it starts inherit the variable.
     sys.path[:] = [folder for folder in sys.path if folder != here]
     spec = PathFinder.find_spec(__name__)
     if spec is not None and spec.loader is not None:
