@@ -1,4 +1,4 @@
-"""Numbers in a response, where any server can send a value of any type."""
+"""Numbers in a response, in which a server may send values of any type."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from latspan._wire import ResponseMetadata, as_number, get_path
 __all__ = ["in_body", "in_head", "in_header", "ns", "number", "numbers_in"]
 
 _IMPOSSIBLE_NS: Final = -1
-"""Stands for an impossible duration; the check against the client's own times rejects it."""
+"""Value for an impossible duration; the check against the client's own times rejects it."""
 _LONGEST: Final = 32
 """Maximum length of a field's name, in characters."""
 _MOST: Final = 32

@@ -1,5 +1,5 @@
 """
-Export of snapshots as OTLP metrics and of the spans of latspan's private provider.
+Export of snapshots as OTLP metrics, and of the spans of latspan's private provider.
 
 This layer depends on the OpenTelemetry SDK; importing it imports the SDK. Modules that only some
 configurations use, such as those for files and log records, are imported at first use.

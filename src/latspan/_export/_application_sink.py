@@ -1,4 +1,11 @@
-"""Span sink for an application's tracer provider, whether it is the SDK's or another."""
+"""
+Span sink for an application's tracer provider, whether it is the SDK's or another.
+
+The SDK's own tracer is used through some of its private attributes, which saves most of the time
+that child spans take on the caller's thread. This applies only to the exact class of the SDK, and
+only if all of these attributes exist. A subclass, another SDK version with other attributes, or a
+provider of another library is used through the OpenTelemetry API alone.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +29,7 @@ _KNOWN: Final = (
     "_span_limits",
     "_instrumentation_scope",
 )
-"""Attributes of the SDK's tracer that are used here; some of them are private."""
+"""Attributes of the SDK's tracer that latspan uses; some of them are private."""
 
 
 def application_sink(tracer: trace.Tracer) -> ApiSink:
@@ -32,7 +39,7 @@ def application_sink(tracer: trace.Tracer) -> ApiSink:
     Args:
         tracer: A tracer of an application's provider, which may be of any type.
     """
-    # A subclass may do anything, and an SDK with other private attributes is unknown to latspan.
+    # A subclass may behave in any way, and so may a version of the SDK with other attributes.
     if type(tracer) is not Tracer or not all(map(tracer.__dict__.__contains__, _KNOWN)):
         return ApiSink(tracer)
     return _SdkSink(tracer)
@@ -40,7 +47,7 @@ def application_sink(tracer: trace.Tracer) -> ApiSink:
 
 class _SdkSink(ApiSink):
     """
-    Sink for the SDK's own provider, which uses the SDK's private attributes to be faster.
+    Sink for the SDK's own provider; it uses private attributes of the SDK because that is faster.
 
     Args:
         tracer: A tracer of that provider.
@@ -54,7 +61,9 @@ class _SdkSink(ApiSink):
 
     @property
     def inline(self) -> bool:
-        """Whether a sampler or a processor could detect that a span ended after its request."""
+        """
+        Whether spans must end with their request: a sampler or processor could detect a later end.
+        """
         # Call `gather` first, whatever the sampler: it makes the processors wait for latspan
         # before they flush.
         return not (self._processors.gather() and self._sampler_is_known)

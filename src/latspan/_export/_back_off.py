@@ -28,7 +28,7 @@ class BackOff:
 
     Args:
         clock: The clock that pauses are measured with.
-        spread: Function that returns a number in [a, b); ``random.uniform`` unless given.
+        spread: Function that returns a random number in [a, b); ``random.uniform`` if not given.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class BackOff:
             retry_after_s: Pause that the receiver requested, in seconds; 0 if it requested none.
         """
         own_s = min(_LONGEST_S, _FIRST_S * 2**self._failures)
-        # 2**6 s is more than the longest pause.
+        # Pauses double up to 60 s, so powers above 2**6 are not needed.
         self._failures = min(self._failures + 1, 6)
         now_ns = self._clock.monotonic_ns()
         self._requested_until_ns = now_ns + round(
@@ -68,7 +68,7 @@ class BackOff:
         Return whether the pause is over and the next attempt may start.
 
         Args:
-            only_requested: Whether to respect only a pause that the receiver requested.
+            only_requested: Whether to consider only a pause that the receiver requested.
         """
         until_ns = self._requested_until_ns if only_requested else self._until_ns
         return self._clock.monotonic_ns() >= until_ns

@@ -30,7 +30,9 @@ __all__ = [
 
 
 _MOST: Final = 1e12
-"""Upper limit of a value: thirty years in milliseconds, and more spans than any memory holds."""
+"""
+Upper limit of a value: as milliseconds it is thirty years, as spans more than fit into memory.
+"""
 
 _TEMPORALITIES: Final = {
     "CUMULATIVE": AggregationTemporality.CUMULATIVE,

@@ -25,10 +25,10 @@ def explicit_counts(
     Args:
         histogram: Histogram of nanoseconds or of plain numbers.
         bounds: Ascending; bucket ``i`` holds the values in ``(bounds[i - 1], bounds[i]]``.
-        per_bound: Histogram units per unit of the bounds: 1e9 for bounds in seconds.
+        per_bound: Number of histogram units per unit of the bounds: 1e9 for bounds in seconds.
 
     Returns:
-        The counts: one more than there are bounds.
+        The counts, one more than there are bounds.
 
     Source: OpenTelemetry metrics data model, "Histogram".
     """

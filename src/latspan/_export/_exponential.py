@@ -29,7 +29,9 @@ __all__ = [
 ]
 
 DEFAULT_SCALE: Final = 8
-"""Finest scale that Prometheus keeps: a bucket is 0.27 % wide, and its middle 0.135 % off."""
+"""
+Finest scale that Prometheus keeps. A bucket is 0.27 % wide, so its middle is at most 0.135 % off.
+"""
 
 DEFAULT_MAX_BUCKETS: Final = 4096
 """Enough, at scale 8, for values that span a factor of 65,536, for example 1 ms to 65 s."""

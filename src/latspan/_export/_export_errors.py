@@ -43,7 +43,7 @@ _delivering = threading.local()
 _MIN_LEVEL: Final = logging.ERROR
 
 _silenced: Final[set[str]] = set()
-"""Loggers that the application switched off and latspan uses all the same."""
+"""Loggers that the application has switched off, and that latspan has switched on again."""
 
 
 class Delivery:
@@ -89,14 +89,14 @@ class ExportErrors:
     """
 
     _failing: Final[set[str]] = set()
-    """Signals whose exports fail, in the whole process: an outage of all of them is one line."""
+    """Signals whose exports fail, in the whole process. Only the first of them logs a warning."""
 
     def __init__(self, signal: str) -> None:
         self._signal = signal
         for name in _EXPORTERS:
             filters = logging.getLogger(name).filters
             if _hold not in filters:
-                # Run before the SDK's own filter, which passes the same message once per 20 s.
+                # Inserted before the SDK's own filter, which suppresses repeated messages for 20 s.
                 filters.insert(0, _hold)
 
     @contextmanager
@@ -145,7 +145,7 @@ def _hold(record: logging.LogRecord) -> bool:
     """Return whether a record may be logged: false for records of latspan's own exports."""
     delivery: Delivery | None = getattr(_delivering, "one", None)
     if delivery is None:
-        # `_listen` set this level; any other level was set by the application since.
+        # `_listen` has set this level. Any other level was set by the application after that.
         return record.name not in _silenced or logging.getLogger(record.name).level != _MIN_LEVEL
     delivery.handle(record)
     # The exporter's own line, logged at debug level, quotes the receiver's text too.

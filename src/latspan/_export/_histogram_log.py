@@ -1,4 +1,4 @@
-"""Outlet for files: a log of exact histograms, one file per process."""
+"""Interval exporter for files: a log of exact histograms, one file per process."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["HistogramLogs"]
 
 class HistogramLogs:
     """
-    Outlet that appends each interval to a log file of this process.
+    Interval exporter that appends each interval to a log file of this process.
 
     The file is created with the first interval that has values. Its name consists of the host, the
     process ID, the start of that interval and a random part, so that no two processes write to the
@@ -66,7 +66,7 @@ class HistogramLogs:
             self._folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise HistogramWriteError(
-                f"cannot make the folder {self._folder}: {error.strerror}",
+                f"cannot create the folder {self._folder}: {error.strerror}",
                 hint="set histogram_log_dir to a folder that you can write to",
             ) from error
 

@@ -22,13 +22,15 @@ PASSING_STATUSES: Final = (
     HTTPStatus.GATEWAY_TIMEOUT,
 )
 """
-Statuses after which the same message is sent again; after any other it is not.
+Retryable HTTP statuses: the same message is sent again.
 
 Source: OTLP specification 1.9, "Retryable Response Codes".
 """
 
 TOO_LARGE: Final = HTTPStatus.REQUEST_ENTITY_TOO_LARGE
-"""A message above the limit of a receiver or a gateway, which may accept a part of it."""
+"""
+Status for a message above the size limit of a receiver or a gateway, which may accept a part of it.
+"""
 
 _ELSEWHERE: Final = range(HTTPStatus.MULTIPLE_CHOICES, HTTPStatus.BAD_REQUEST)
 
@@ -37,9 +39,9 @@ class HttpSession(requests.Session):
     """
     Session that records the result of the last request.
 
-    The SDK's exporter only returns that a request failed. This session also keeps its own
-    ``verify`` setting: in a plain ``requests.Session``, ``REQUESTS_CA_BUNDLE`` and
-    ``CURL_CA_BUNDLE`` take precedence over the certificate that its creator set.
+    The SDK's exporter only returns whether a request succeeded, not why it failed. This session
+    also keeps its own ``verify`` setting: in a plain ``requests.Session``, ``REQUESTS_CA_BUNDLE``
+    and ``CURL_CA_BUNDLE`` take precedence over the certificate that its creator set.
     """
 
     def __init__(self) -> None:
@@ -86,9 +88,9 @@ class HttpSession(requests.Session):
         """
         Whether the last message may be accepted if it is sent again.
 
-        True if it was sent and no response arrived, or the status is retryable. A message that was
-        refused will be refused again. A message that was never sent could not be encoded or is too
-        long, and will fail again too.
+        True if it was sent and either no response arrived or the status is retryable. A message
+        that the receiver refused would be refused again. A message that was never sent could not be
+        encoded or is too long, so it would fail again too.
         """
         return self.tried and (self._status is None or self._status in PASSING_STATUSES)
 

@@ -37,10 +37,10 @@ DEFAULT_IDLE_S: Final = 3600.0
 
 class IntervalExporter(Protocol):
     """
-    Destination of intervals, which keeps what it could not deliver until the next interval.
+    Exporter of intervals; it keeps values that it could not deliver until the next interval.
 
     Attributes:
-        local: Whether it needs no network, so that it can be used even after the timeout.
+        local: Whether the exporter needs no network, so that it can be used even after the timeout.
     """
 
     local: bool
@@ -147,7 +147,7 @@ class PeriodicExport:
 
     def shutdown(self, timeout_s: float = 30.0) -> bool:
         """
-        Export once more, end the thread and shut the exporters down.
+        Export the last interval, end the thread and shut the exporters down.
 
         Args:
             timeout_s: Longest time to wait, in seconds.
@@ -227,8 +227,8 @@ class PeriodicExport:
             with self._deliveries.one():
                 result = action()
         except BaseException as error:
-            # Nothing may end the export thread, as nothing would be sent any more. On the thread
-            # of a caller, at shutdown, an interrupt is raised to the caller.
+            # No exception may end the export thread, or nothing would be exported any more. On
+            # the thread that calls `shutdown`, an interrupt is raised to the caller.
             if not isinstance(error, Exception) and threading.current_thread() is not self._thread:
                 raise
             logged = self._logged.setdefault(whose, set())

@@ -15,9 +15,10 @@ __all__ = ["always_within", "limited"]
 
 def always_within(limits: SpanLimits) -> float:
     """
-    Return the number of attributes that are within the limits whatever their values.
+    Return the number of attributes up to which no limit can be exceeded, whatever the values are.
 
-    -1 if even a single attribute may exceed them, because the length of values is limited.
+    It is infinite if there is no limit, and -1 if even a single attribute may exceed a limit,
+    because the length of values is limited.
     """
     if limits.max_span_attribute_length is not None:
         return -1

@@ -35,13 +35,13 @@ PART_BYTES: Final = 500_000
 Maximum size of one message, in bytes.
 
 It is well below the 4 MiB that a gRPC server accepts by default, because a message takes fifty
-times its size in memory while it is built.
+times its size in memory while it is being built.
 """
 
 SCOPE: Final = InstrumentationScope("latspan", __version__, semconv.SCHEMA_URL)
 
 _FIXED_BYTES: Final = 4_096
-"""Bytes of a message next to resource and points: names, descriptions, scope."""
+"""Size of a message without resource and data points, in bytes: names, descriptions, scope."""
 
 _NO_EXEMPLARS: Final[Mapping[SeriesKey, Sequence[Exemplar]]] = {}
 

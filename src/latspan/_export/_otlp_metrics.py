@@ -1,4 +1,4 @@
-"""Outlet for OTLP metrics: passes each interval to an OpenTelemetry exporter."""
+"""Interval exporter for OTLP metrics: passes each interval to an OpenTelemetry exporter."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class MetricsExporter(Protocol):
 
 class OtlpMetrics:
     """
-    Outlet that sends each interval's values, or all values since the start, to an exporter.
+    Interval exporter that sends the values of each interval, or all values since the start.
 
     Under delta temporality, values that could not be sent are sent with the next interval. Data
     points that a receiver refuses permanently are counted and not sent again, as they would block

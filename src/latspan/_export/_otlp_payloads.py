@@ -1,4 +1,4 @@
-"""Outlet for exact histograms: HdrHistogram's own text encoding, as OTLP log records."""
+"""Interval exporter for exact histograms: HdrHistogram's text encoding in OTLP log records."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ _FIXED_BYTES: Final = 160
 
 class OtlpPayloads:
     """
-    Outlet that sends each interval's histograms unchanged, one log record per series.
+    Interval exporter that sends the histograms unchanged, one log record per series.
 
-    The histograms that backends store are approximate. These are exact and merge without loss,
-    so that the percentiles of a fleet can be computed later. Histograms that could not be sent are
-    sent with the next interval; those that a receiver refuses permanently are counted and not sent
-    again.
+    The histograms that backends store are approximate. The histograms sent here are exact and merge
+    without loss, so that percentiles over many processes can be computed later. Histograms that
+    could not be sent are sent with the next interval; those that a receiver refuses permanently are
+    counted and not sent again.
 
     Args:
         exporter: Any log exporter of the SDK; shut down together with this object.

@@ -1,4 +1,4 @@
-"""Values that an outlet has received and not delivered yet."""
+"""Values that an interval exporter has received and not delivered yet."""
 
 from __future__ import annotations
 

@@ -43,12 +43,12 @@ class PrivateSink:
     Fast span sink, which creates a span only when it ends.
 
     Starting and ending a span of the SDK takes about 7 µs on the caller's thread, and a call has
-    ten of them. Here, opening a span only generates its identity and calls the sampler; the rest
-    happens where finished requests are processed.
+    ten spans. Here, opening a span only generates its ids and calls the sampler. The span itself is
+    created on the thread that processes finished requests.
 
     Args:
         provider: Source of the resource, the sampler and the ID generator, as the ``OTEL_*``
-            variables set them. Attribute limits are those of the variables, too.
+            variables configure them. The attribute limits are those of the variables too.
         take: Function that receives finished spans, all spans of one request at once.
     """
 

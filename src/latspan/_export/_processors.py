@@ -30,7 +30,7 @@ _DEAF: Final = frozenset(
     for cls in (SpanProcessor, SimpleSpanProcessor, BatchSpanProcessor)
     for hook in _HOOKS
 )
-"""The SDK's own hooks that do nothing."""
+"""Implementations of the hooks in the SDK that do nothing."""
 
 _COUNTS_NOTHING: Final = frozenset({"NoneType", "NoOpTracerMetrics"})
 
@@ -38,7 +38,7 @@ _OF_THE_SDK: Final = (SynchronousMultiSpanProcessor, SimpleSpanProcessor, BatchS
 """Processors whose flush waits for latspan; the first is the one that a provider itself calls."""
 
 _WAITS: Final = "_latspan_waits"
-"""The attribute of a processor that waits for latspan before it flushes."""
+"""Attribute that marks a processor whose flush waits for latspan."""
 
 _LONGEST_WAIT_S: Final = 5.0
 
@@ -70,7 +70,7 @@ class Processors:
         self._ignore_starts = self._batch = False
 
     def need_only_ends(self) -> bool:
-        """Return whether at this moment the start of a span has no effect, only its end."""
+        """Return whether, at this moment, only the end of a span has an effect, not its start."""
         # Newer SDKs can disable a tracer, and count the open spans.
         if not getattr(self._tracer, "_is_enabled", _yes)():
             return False
@@ -121,7 +121,7 @@ def _have_wait(processor: Any) -> None:
 def _after_waiting(method: Callable[..., _T]) -> Callable[..., _T]:
     @functools.wraps(method)
     def after_waiting(*args: Any, **kwargs: Any) -> _T:
-        with _runtime.handle_internal_errors("a flush of the application's"):
+        with _runtime.handle_internal_errors("a flush by the application"):
             runtime = _runtime.current()
             if runtime is not None:
                 runtime.drain(_LONGEST_WAIT_S)

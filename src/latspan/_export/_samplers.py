@@ -1,4 +1,4 @@
-"""Decisions of the SDK's samplers that are the same for all spans, without calling the sampler."""
+"""Decisions of the SDK's samplers that are the same for all spans, found without a call."""
 
 from __future__ import annotations
 
@@ -66,7 +66,9 @@ def _constant_decision(sampler: Sampler | None) -> bool | None:
 
 
 def looks_at_the_trace_alone(sampler: Sampler) -> bool:
-    """Return whether a sampler decides the same for all children of a span of this process."""
+    """
+    Return whether a sampler makes the same decision for all children of a span of this process.
+    """
     if type(sampler) in _BY_PARENT:
         below = cast("Any", sampler)
         return all(

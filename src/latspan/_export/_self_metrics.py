@@ -1,4 +1,4 @@
-"""Metrics about latspan itself: lost telemetry and queue size."""
+"""Self-metrics: lost telemetry and queue size of latspan itself."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _DESCRIPTIONS: Final[Mapping[str, tuple[str, str]]] = {
 @dataclass(frozen=True, slots=True)
 class SelfMetric:
     """
-    One number about latspan itself.
+    Reading of one self-metric.
 
     Args:
         metric: Name of the metric, one of :mod:`latspan.semconv`.

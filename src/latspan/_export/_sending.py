@@ -29,7 +29,7 @@ Source: OTLP specification 1.9, "Failures".
 """
 
 _TOO_LARGE_OVER_GRPC: Final = "RESOURCE_EXHAUSTED"
-"""Status for a message above gRPC's size limit, but also that of an overloaded receiver."""
+"""Status of a message above gRPC's size limit; an overloaded receiver sends it too."""
 
 
 class SpanAnswer(NamedTuple):
@@ -89,8 +89,8 @@ class Sending:
             if type(error) not in self._logged:
                 self._logged.add(type(error))
                 logger.warning("%s could not be exported: %s", self._signal, error, exc_info=True)
-            # Any error other than one of the network or a disk is caused by the message: it
-            # cannot be encoded.
+            # An error that is not one of the network or a disk means that the message cannot be
+            # encoded.
             passing = isinstance(error, OSError)
             return SpanAnswer(taken=False, again=passing, smaller=not passing)
         if taken:
@@ -111,7 +111,7 @@ def _answer_over_http(session: HttpSession) -> SpanAnswer:
 
 
 def _answer_in_the_log(delivery: Delivery) -> SpanAnswer:
-    """Return the result according to the exporter's log, as the exporter returns no reason."""
+    """Return the result that the exporter's log shows, because the exporter returns no reason."""
     if delivery.http_status is not None:
         from latspan._export._http_session import PASSING_STATUSES, TOO_LARGE
 

@@ -1,4 +1,12 @@
-"""Child spans in an application's provider, ended without a start if no processor needs one."""
+"""
+Child spans in an application's provider, ended without a start if no processor needs one.
+
+Private parts of the SDK that are used: the tracer's ``_span_limits`` and
+``_instrumentation_scope``. :func:`~latspan._export._application_sink.application_sink` has checked
+that they exist. What an application can observe must stay the same as with started spans: the
+sampler's decision, the generated ids, the limits, and the spans that ``on_end`` of the processors
+receives.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +73,7 @@ class UnstartedChildren:
                     flags = TRACE_FLAGS[response.decision.is_sampled(), has_random_id(parent)]
                 if not one_for_all:
                     attributes = cast("Any", response).attributes
-                # Generate the ID whatever the decision, as the SDK does.
+                # The SDK generates an ID for spans that are not sampled too.
                 span_id = self._tracer.id_generator.generate_span_id()
                 if response.decision.is_recording():
                     identity = SpanContext(

@@ -1,7 +1,7 @@
 """
-Tail sampling: after a trace ends, keep it if it failed, was slow, or is in a small random share.
+Tail sampling: a trace is kept if it failed, was slow, or is in a small random sample.
 
-The decisions do not depend on the OpenTelemetry SDK: a held span is a callback that finishes it.
+The package does not depend on the OpenTelemetry SDK: a held span is a callback that ends it.
 """
 
 from __future__ import annotations

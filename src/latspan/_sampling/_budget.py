@@ -1,4 +1,4 @@
-"""Budget for keeping more traces than usual, filled with the allowance that was not used."""
+"""Budget of traces that may be kept in addition, filled by the unused allowance of all requests."""
 
 from __future__ import annotations
 
@@ -7,18 +7,21 @@ from typing import Final
 __all__ = ["Budget"]
 
 _FREE: Final = 300
-"""Number of first requests without a limit: too few durations are known to detect slow ones."""
+"""Number of requests at the start without a limit, because too few durations are known yet."""
 
 _ON_TRUST: Final = 1_000
-"""Number of requests whose allowance is available at the start, for an early burst."""
+"""Number of requests whose allowance is available from the start, for an early burst."""
 
 _LONGEST: Final = 10_000
-"""Maximum number of requests whose allowance adds up, to limit a burst after a quiet year."""
+"""
+Maximum number of requests whose allowance can accumulate, which limits a burst after a long quiet
+time.
+"""
 
 
 class Budget:
     """
-    Number of traces that were allowed and not kept. Not thread-safe.
+    Number of traces that may be kept in addition. Not thread-safe.
 
     Args:
         ratio: Number of kept traces that each request allows, in (0, 1).
@@ -37,7 +40,7 @@ class Budget:
         self._left = min(self._left + self._ratio, self._ratio * _LONGEST)
 
     def spend(self) -> None:
-        """Subtract a kept trace, even if none is allowed."""
+        """Subtract a kept trace; the budget may become negative."""
         self._left -= 1
 
     @property
@@ -47,5 +50,7 @@ class Budget:
 
     @property
     def is_left_over(self) -> bool:
-        """Whether one more trace may be kept for a weaker reason: more is left than initially."""
+        """
+        Whether one more trace may be kept for a weaker reason: the budget is larger than initially.
+        """
         return self._left > self._ratio * _ON_TRUST or self._seen <= _FREE

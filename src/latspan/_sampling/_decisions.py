@@ -9,13 +9,14 @@ from latspan._sampling._window import Window
 
 __all__ = ["Decisions", "Ended"]
 
-# Fractions of the traces that may be kept. The rest is for failures and for unusual durations. The
-# fractions were chosen with the simulation in the tests.
+# Shares of the configured ratio: for the slowest traces, for late first tokens, and for the
+# random sample. The rest of the ratio is for failures and unusual durations. The shares were chosen
+# with the simulation in the tests.
 _SLOWEST: Final = 0.4
 _LATEST_TOKENS: Final = 0.1
 _BY_CHANCE: Final = 0.05
 _UNUSUAL: Final = 2.0
-"""Fraction in a burst, and while few durations are known; higher than in the long run."""
+"""Share of the ratio for the slowest traces during a burst, and while few durations are known."""
 
 _LITTLE: Final = 300
 MOST_WINDOWS: Final = 100
@@ -32,13 +33,13 @@ Sampling", for the threshold that it is compared with.
 
 class Ended(NamedTuple):
     """
-    Data about the outermost unit of work of a trace, on which the decision is based.
+    Data about the outermost span of a trace, on which the decision is based.
 
     Args:
         key: Kind, and inference path or name; durations with the same key are compared.
         duration_ns: Duration, in nanoseconds.
         first_token_ns: Nanoseconds to the first token of its slowest stream, ``None`` if none.
-        kept: Whether its trace is kept anyway, by chance or because something in it failed.
+        kept: Whether its trace is already kept, at random or because a span in it failed.
     """
 
     key: tuple[str, str]
@@ -54,12 +55,13 @@ class _Windows(NamedTuple):
 
 class Decisions:
     """
-    Decides, at the end of each trace, if it is kept. Not thread-safe.
+    Decides at the end of each outermost span whether its trace is kept. Not thread-safe.
 
-    Traces are kept if they failed, exceed a fixed limit, are among the slowest of the last 2,000
-    of their kind and path, or are in a random share selected by the trace's id. The rest of the
-    ratio is spent on requests that are slower than the threshold of 2,000 requests ago: in a burst,
-    or after a step change. Failures are kept even if they alone exceed the ratio.
+    A trace is kept if it failed, exceeds the fixed limit, is among the slowest of the last 2,000
+    traces with the same kind and inference path, or is in the random sample, which its trace id
+    determines. The rest of the ratio is spent on traces that are slower than the threshold of 2,000
+    requests ago, which happens in a burst or after a permanent change. Failures are kept even if
+    they alone exceed the ratio.
 
     Args:
         ratio: Maximum fraction of all traces that are kept in the long run, in (0, 1).
@@ -76,7 +78,9 @@ class Decisions:
         self._windows: dict[tuple[str, str], _Windows] = {}
 
     def by_chance(self, trace_id: int) -> bool:
-        """Return whether a trace is in the random share; the same result in every process."""
+        """
+        Return whether a trace is in the random sample; the result is the same in every process.
+        """
         return trace_id & _RANDOM_BITS >= self._least_random
 
     def keeps(self, ended: Ended) -> bool:

@@ -28,7 +28,8 @@ class SamplingSink:
     """
     Holds the spans of a trace until the decision to keep or drop all of them.
 
-    Spans that the sampler of ``sink`` leaves out are not held, and no decision is made on them.
+    Spans that the sampler of ``sink`` does not sample are not held, and there is no decision about
+    them.
 
     Args:
         sink: Receives the spans of kept traces.
@@ -71,7 +72,7 @@ class SamplingSink:
         has_local_parent = parent is not None and parent.is_valid and not parent.is_remote
         held = self.traces.open(identity.trace_id, start_epoch_ns, is_late=has_local_parent)
         # The end of a parent that another library opened is not reported here, so the first open
-        # span of the trace is the outermost one.
+        # span of the trace counts as the outermost one.
         outermost = not has_local_parent or len(held.unfinished) == 1
         begun = (name, start_epoch_ns, attributes) if outermost else None
         return _SampledSpan(self.traces, held, span, begun)

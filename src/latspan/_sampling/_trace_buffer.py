@@ -1,11 +1,16 @@
 """
-Buffer of open traces and of their spans that have ended.
+Buffer of the ended spans of open traces.
 
-Spans begin and end on any thread, and in finalisers, which may run while the same thread holds the
-lock. Therefore nothing here waits for the lock. Beginning a span takes no lock: it uses only atomic
-operations on the dict of traces and on the trace's list of open spans. Every other change is an
-event in a queue. The thread that gets the lock without waiting handles all queued events, its own
-and those of other threads. A span must never be added to a trace that is closed;
+**States of a trace.** ``kept`` is ``None`` while the trace is undecided, then ``True`` or
+``False``. An undecided trace holds its ended spans. It is kept as soon as a span fails or a
+decision is positive, and dropped if its last span ends undecided. Independently of that, the trace
+is closed once no span is open; a later span of the same trace id begins a new entry.
+
+**Threads.** Spans begin and end on any thread, and in finalisers, which may run while the same
+thread holds the lock. Therefore nothing here waits for the lock. Beginning a span takes no lock: it
+uses only atomic operations on the dict of traces and on the trace's list of open spans. Every other
+change is an event in a queue. The thread that gets the lock without waiting handles all queued
+events, its own and those of other threads. A span must never be added to a closed trace;
 :meth:`TraceBuffer._close_if_over` describes how both sides ensure this.
 """
 
@@ -25,13 +30,16 @@ __all__ = ["HeldTrace", "TraceBuffer"]
 
 MOST_OF_ONE: Final = 500
 MOST_OF_ALL: Final = 5_000
-"""Maximum number of held spans, per trace and in total; each has about 5 kB with its segments."""
+"""
+Maximum number of held spans, per trace and in total; a span with its segments takes about 5 kB.
+"""
 
 MOST_EXAMPLES: Final = 1_000
 """
-Maximum number of held examples.
+Maximum number of held examples: requests that become exemplars if their trace is kept.
 
-The record of a long stream takes 50 kB. Without an example, an interval names other traces.
+The record of a long stream takes 50 kB. If an example is dropped, the exemplars of the interval
+refer to other traces.
 """
 
 LONGEST_NS: Final = 600 * NS_PER_S
@@ -81,10 +89,10 @@ class TraceBuffer:
     """
     Holds the ended spans of traces until the decision to keep or drop them.
 
-    A trace is kept as soon as anything in it fails, or when an outermost unit of work has ended
-    and the decision is to keep it. It is dropped when its last span has ended without such a
-    reason. Safe to use from many threads and from finalisers, which may run inside any lock: events
-    are queued, and the thread that gets the lock without waiting handles them.
+    A trace is kept as soon as a span in it fails, or when an outermost span has ended and the
+    decision is to keep it. It is dropped when its last span has ended without such a reason. Safe
+    to use from many threads and from finalisers, which may run inside any lock: events are queued,
+    and the thread that gets the lock without waiting handles them.
 
     Args:
         decisions: Returns the object that decides; called again in each forked child.
@@ -107,7 +115,7 @@ class TraceBuffer:
 
     @property
     def sampled_out(self) -> int:
-        """Number of traces that this process did not keep."""
+        """Number of traces that this process dropped."""
         return self._left_out
 
     @property
@@ -122,8 +130,8 @@ class TraceBuffer:
         Args:
             trace_id: Id of the trace.
             begun_epoch_ns: Start of the span, Unix time in nanoseconds.
-            is_late: Whether its parent is in this process; if the trace has ended, the span is then
-                not a new unit of work.
+            is_late: Whether its parent is in this process. If the trace has ended already and was
+                kept, the span is then kept too.
         """
         trace = self._begun(trace_id, begun_epoch_ns, is_late=is_late)
         while trace.is_over:
@@ -167,7 +175,7 @@ class TraceBuffer:
             spans: Number of spans, children included.
             failed: Whether the span failed.
             first_token_ns: Nanoseconds from its start to its first token, if it streamed.
-            ended: Data for the decision, if the span is an outermost unit of work.
+            ended: Data for the decision, if the span is an outermost one.
         """
 
         def happened() -> None:
@@ -222,8 +230,8 @@ class TraceBuffer:
 
     def _soon(self, event: Callable[[], None]) -> None:
         self._events.append(event)
-        # Loop, because the thread with the lock may have checked the queue for the last time just
-        # before this event was appended.
+        # In a loop, because the thread with the lock may have checked the queue for the last time
+        # just before this event was appended.
         while self._events and self._lock.acquire(blocking=False):
             try:
                 for happen in self._waiting():
@@ -303,7 +311,7 @@ class TraceBuffer:
                 self._let_go(trace)
 
     def _let_go(self, trace: HeldTrace) -> None:
-        """Stop waiting for a trace; keep it if none of its outermost units of work has ended."""
+        """Stop waiting for the end of a trace; keep it if no decision has been made."""
         if trace.kept is None and not trace.is_judged:
             self._keep(trace)
         self._close(trace)

@@ -12,7 +12,7 @@ _SIZE: Final = 2_000
 """Number of durations: a p97 of 2,000 is between the true p96 and p98 in 99 of 100 windows."""
 
 _STEP: Final = 100
-"""Number of durations between stored thresholds; each is used once its window has passed."""
+"""Number of durations between two stored thresholds."""
 
 
 class Window:
@@ -20,7 +20,7 @@ class Window:
     Sliding window of the latest 2,000 durations. Not thread-safe.
 
     Args:
-        share: Fraction of the durations that counts as slow, in (0, 1).
+        share: Fraction of the durations above the stored thresholds, in (0, 1).
     """
 
     __slots__ = ("_latest", "_ordered", "_seen", "_share", "_thresholds")
@@ -43,7 +43,9 @@ class Window:
         return (held - bisect_left(self._ordered, duration_ns)) / held if held else 0.0
 
     def is_unusual(self, duration_ns: int) -> bool:
-        """Return whether a duration exceeds the threshold of 2,000 requests ago, or the oldest."""
+        """
+        Return whether a duration exceeds the threshold of 2,000 requests ago, or the oldest one.
+        """
         return not self._thresholds or duration_ns > self._thresholds[0]
 
     def add(self, duration_ns: int) -> None:

@@ -32,8 +32,8 @@ def address_of(text: str) -> Address:
         text: An ``http://`` or ``https://`` URL; without a path it refers to both known pages.
 
     Raises:
-        ValueError: It is not such a URL, or contains a user or a password, which would not be
-            sent.
+        ValueError: It is not such a URL, or contains a user name or password, which latspan would
+            not send.
     """
     parts = urlsplit(text)
     default_port = _DEFAULT_PORTS.get(parts.scheme)

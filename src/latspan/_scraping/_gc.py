@@ -25,8 +25,8 @@ class GcPauses:
     """
     Sum of the garbage collector's pauses.
 
-    A request records the total at its start. The total at its end is read a little later, when
-    more pauses may have happened: the latest pauses are kept so that these can be subtracted.
+    A request records the total at its start. The total at its end is read later, when further
+    pauses may have happened. The latest pauses are kept so that those can be subtracted.
 
     Args:
         now: Function that returns the clock's monotonic time, in nanoseconds.

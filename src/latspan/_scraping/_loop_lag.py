@@ -25,12 +25,16 @@ _PERIOD_NS: Final = 10 * NS_PER_MS
 """
 Period of the timer, in nanoseconds.
 
-A loop that is blocked for longer is detected; the measured lag is short by at most one period.
+Every block of the loop that is longer than a period is detected. The measured lag is too small by
+at most one period.
 """
 
 _LATE_NS: Final = 5 * NS_PER_MS
 _RECENT: Final = 1024
-"""Number of ticks kept whether late or not, about ten seconds; of older ones, only the late."""
+"""
+Number of the latest ticks, late or not, that are kept: about ten seconds. Of older ticks, only the
+late ones are kept.
+"""
 
 _KEPT: Final = 4096
 

@@ -1,9 +1,9 @@
 """
 Thread that calls a function at a fixed interval.
 
-A forked child does not have the thread. There the poller gets a new event and a new lock, as the
-copied ones may be held for ever by a thread that exists only in the parent, and `start` starts a
-thread for the child.
+A forked child does not have the thread. There the poller gets a new event and a new lock, because a
+thread that exists only in the parent may hold the copied ones for ever. `start` starts a thread for
+the child.
 """
 
 from __future__ import annotations

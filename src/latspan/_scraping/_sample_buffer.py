@@ -49,8 +49,7 @@ class SampleBuffer:
     One thread adds samples; any other thread may read them.
 
     Args:
-        interval_s: Seconds between two samples. It sets how many samples are kept: those of ten
-            minutes.
+        interval_s: Seconds between two samples. The samples of the last ten minutes are kept.
     """
 
     def __init__(self, interval_s: float) -> None:
@@ -105,7 +104,7 @@ class SampleBuffer:
             if sample.at_ns > start_ns:
                 for name, value in reading.totals.items():
                     found[name] = found.get(name, 0) + value
-        # A part can exceed its whole if the two were not read at the same instant.
+        # A part can exceed its whole, because the two were not read at the same instant.
         shares = {name: min(part / whole, 1.0) for name, (part, whole) in counted.items() if whole}
         return {**found, **shares}
 

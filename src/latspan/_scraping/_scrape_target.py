@@ -34,7 +34,10 @@ _HANDLERS: Final = (
     urllib.request.HTTPErrorProcessor,
     urllib.request.HTTPDefaultErrorHandler,
 )
-"""No proxy handler, whatever the environment variables, and no handler that follows redirects."""
+"""
+Handlers of urllib: without the one for proxies, which reads environment variables, and without the
+one that follows redirects.
+"""
 
 
 class ScrapeTarget:
@@ -50,7 +53,7 @@ class ScrapeTarget:
     def __init__(self, url: str, *, interval_s: float, now: Callable[[], int]) -> None:
         self.history = SampleBuffer(interval_s)
         self.trouble: str | None = None
-        """Reason for which the last request failed; ``None`` if it did not."""
+        """Reason of the failure of the last request; ``None`` if it succeeded."""
 
         self._url = url
         self._interval_s = interval_s
@@ -68,7 +71,7 @@ class ScrapeTarget:
         try:
             reading = _read(self._fetch())
         except TimeoutError:
-            # The server is reachable but busy: just then the next sample is useful, so there is
+            # The server is reachable but busy. The next sample is most useful then, so there is
             # no pause.
             self._failed("did not answer in time")
         except (OSError, HTTPException) as error:

@@ -41,4 +41,4 @@ class Server:
         troubles = [page.trouble for page in self.pages]
         if not self._warned and None not in troubles:
             self._warned = True
-            warn_once(f"no server can be sampled: {'; '.join(filter(None, troubles))}")
+            warn_once(f"no configured server can be scraped: {'; '.join(filter(None, troubles))}")

@@ -1,4 +1,4 @@
-"""All sources of samples: their polling, and the attributes that a request gets from them."""
+"""Monitor of all sources of samples: their polling, and the attributes for a request."""
 
 from __future__ import annotations
 
@@ -113,7 +113,8 @@ class Monitor:
             start_ns: Start of the request, monotonic nanoseconds.
             done_ns: End of the request, monotonic nanoseconds.
             server: Host and port that the request was sent to, if any.
-            side: If it is the server side, all scraped servers are its engine.
+            side: Side on which the request was recorded. On the server side, all scraped servers
+                count as its engine.
         """
         servers: Iterable[Server | None] = ()
         if side is Side.SERVER:

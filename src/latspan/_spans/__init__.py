@@ -1,9 +1,8 @@
 """
 Conversion of a finished timeline to spans, and the interface through which they are exported.
 
-A *sink* opens and finishes spans: either through the OpenTelemetry API, which is an application's
-own provider, or through latspan's private one. This package does not depend on which of them is
-in use.
+A *sink* opens and ends spans: through an application's provider, with the OpenTelemetry API, or in
+latspan's private provider. This package does not depend on which of them is in use.
 """
 
 from __future__ import annotations

@@ -78,7 +78,9 @@ class ApiSink:
 
     @property
     def inline(self) -> bool:
-        """True: spans end with their request, as it is unknown when the application reads them."""
+        """
+        Always true: spans end with their request; it is unknown when the application reads them.
+        """
         return True
 
     def open(

@@ -40,13 +40,13 @@ _NAMED: Final[Mapping[str, tuple[str, MetricUnit]]] = {
         ("buffer_needed", semconv.LATSPAN_BUFFER_NEEDED),
     )
 }
-"""Attribute of each metric, and its unit."""
+"""Attribute and unit of each metric that spans have."""
 
 _OF_CALLS: Final[Mapping[str, tuple[str, MetricUnit]]] = {
     "time_to_first_chunk": (semconv.GEN_AI_RESPONSE_TIME_TO_FIRST_CHUNK, "s"),
     **_NAMED,
 }
-"""The same for a call: the conventions define an attribute for one more of its metrics."""
+"""The same for calls, for which the conventions define one more attribute."""
 
 
 def metric_attributes(
@@ -140,7 +140,8 @@ def interleaved_attributes(
 
     Args:
         segments: Segments of a finished timeline.
-        merged: Whether intervals in it were merged and lost their places, so that none has a span.
+        merged: Whether intervals were merged and so have no position, so that no segment has a
+            span.
     """
     interleaved = interleaved_names(segments)
     if merged:

@@ -19,7 +19,9 @@ from latspan._timeline import Attempt
 __all__ = ["attempt_spans", "interleaved_names", "segment_spans"]
 
 _NEVER_A_SPAN: Final[frozenset[str]] = frozenset({SegmentName.CONSUMER, SegmentName.RETRY})
-"""Segments interleaved with others, or with spans of their own: they become attributes."""
+"""
+Segments that are interleaved with others, or whose attempts have spans. They become attributes.
+"""
 
 _UNKNOWN: Final = Source.UNKNOWN
 
@@ -54,7 +56,7 @@ class _SegmentDescription(NamedTuple):
     most_bytes: int
 
 
-# All calls consist of the same few segments: one shared mapping each, which is never changed.
+# All calls have the same few segments, so the mappings are shared; they must not be changed.
 @functools.lru_cache(maxsize=256)
 def _description_of(name: str, source: Source) -> _SegmentDescription:
     text = text_of(name)

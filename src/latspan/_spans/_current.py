@@ -1,4 +1,4 @@
-"""Access to the span that is current in a context, in the fewest steps."""
+"""Fast access to the span that is current in a context."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from opentelemetry.context import Context
 __all__ = ["current_span", "with_current_span"]
 
 _KEY: Final = next(iter(trace.set_span_in_context(trace.INVALID_SPAN, Context())))
-"""OpenTelemetry's own context key, which ends at random and has no public name."""
+"""OpenTelemetry's own context key. It has a random suffix and no public name."""
 
 
 def current_span(parent_context: Context) -> trace.Span | None:

@@ -1,4 +1,4 @@
-"""Attributes that every exporter can encode: a bad value affects no other value."""
+"""Conversion of attributes so that every exporter can encode them; a bad value affects no other."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def encodable(attributes: _Attributes) -> _Attributes | dict[str, AttributeValue
     Text is repaired by :func:`~latspan._text.text_of`. A value that OTLP has no type for becomes
     text: a number beyond 64 bits, an ``Enum``. ``None`` is omitted.
     """
-    # Most attributes need no repair, and this runs on the caller's thread under an application's
-    # provider: one pass that calls no Python function.
+    # Most attributes need no repair, and with an application's provider this runs on the caller's
+    # thread. So it is one pass without a call of a Python function.
     odd = [
         name
         for name, value in attributes.items()
@@ -69,8 +69,8 @@ def encodable(attributes: _Attributes) -> _Attributes | dict[str, AttributeValue
 
 def measured(attributes: Mapping[str, Any]) -> tuple[Mapping[str, Any], int]:
     """Return attributes as :func:`encodable` does, and their maximum size in bytes."""
-    # Nearly always there is nothing to repair, and this runs for each call: one pass that calls no
-    # Python function.
+    # Nearly always there is nothing to repair, and this runs for each call. So it is one pass
+    # without a call of a Python function.
     try:
         names = "".join(attributes)
         is_fine = names.isascii() and max(map(len, attributes), default=0) <= LONGEST_NAME
@@ -88,7 +88,7 @@ def measured(attributes: Mapping[str, Any]) -> tuple[Mapping[str, Any], int]:
             is_fine = is_fine and _LEAST_INT <= value <= _MOST_INT
             size += NUMBER_BYTES
         elif kind is tuple and len(value) == 1 and value[0].__class__ is str:
-            # For example the finish reason of nearly every call.
+            # This is the case for the finish reasons of nearly every call.
             is_fine = is_fine and value[0].isascii() and len(value[0]) <= LONGEST_TEXT
             size += ATTRIBUTE_BYTES + len(value[0])
         else:
@@ -128,8 +128,8 @@ _DEEPEST_IN_EVENTS: Final = 20
 """
 Maximum nesting of lists and mappings in an event's data; deeper levels become JSON text.
 
-protobuf refuses the whole message, with the data of all other records in it, at 100 nested
-messages: a mapping is three, and the record itself six.
+protobuf rejects the whole message, with all other records in it, if more than 100 messages are
+nested. A mapping adds three levels, and the record itself has six.
 """
 
 

@@ -1,4 +1,14 @@
-"""Enrichment of another instrumentation's span with latspan's attributes."""
+"""
+Enrichment of another instrumentation's span with latspan's attributes.
+
+The other instrumentation may end its span before the call ends, and an ended span accepts no
+attributes. So the span object gets an attribute ``end`` of its own, which hides the method of its
+class and only stores the time. The span really ends once both the other instrumentation and the
+call have ended it, in either order and on any thread, at the time that the other instrumentation
+gave. The attribute is removed again: then, or at the call's end if the other instrumentation has
+not ended the span by then. If a span class does not allow the attribute, the span ends when the
+other instrumentation ends it.
+"""
 
 from __future__ import annotations
 
@@ -39,8 +49,8 @@ class EnrichingSink:
     Args:
         sink: Sink for the child spans.
         span: Span of the other instrumentation.
-        when_ended: Decides what happens when the other instrumentation ends its span; that end
-            waits for the end of the call, if not given.
+        when_ended: Called when the other instrumentation ends its span. If not given, that end
+            always waits for the end of the call.
     """
 
     inline = True
@@ -61,7 +71,7 @@ class EnrichingSink:
         attributes: Mapping[str, AttributeValue],
         parent_context: Context,
     ) -> OpenSpan:
-        """Use the other instrumentation's span, which that instrumentation ends itself."""
+        """Use the span of the other instrumentation, which that instrumentation ends."""
         return _EnrichedSpan(self._sink, self._span, attributes, parent_context, self._when_ended)
 
     def end_children(self, children: Sequence[ChildSpan], parent: Context) -> None:
@@ -127,7 +137,7 @@ class _EnrichedSpan(DecidedAtStart):
         try:
             is_last = self._due.pop()
         except IndexError:
-            # The span was ended before the call was.
+            # Both ends have been removed: the span has ended before the call.
             return
         if is_last:
             with suppress(AttributeError):
@@ -136,7 +146,8 @@ class _EnrichedSpan(DecidedAtStart):
 
     def _add(self, known: Mapping[str, AttributeValue]) -> None:
         span = self._span
-        # Attributes that the other instrumentation set are kept, because the span is its own.
+        # Attributes that the other instrumentation has set are not overwritten: the span belongs
+        # to it.
         existing: Mapping[str, object] = getattr(span, "attributes", None) or {}
         given = encodable(known)
         span.set_attributes({key: value for key, value in given.items() if key not in existing})

@@ -14,7 +14,7 @@ __all__ = ["NoSink"]
 
 
 class NoSink:
-    """Sink that creates no spans, for histograms alone."""
+    """Sink that creates no spans; only histograms are recorded."""
 
     inline = False
 
@@ -27,7 +27,7 @@ class NoSink:
         attributes: Mapping[str, AttributeValue],  # noqa: ARG002
         parent_context: Context,
     ) -> OpenSpan:
-        """Return an open span that keeps the current span and ends nothing."""
+        """Return an object in the place of a span; the current span stays current."""
         return _NoSpan(parent_context)
 
     def end_children(self, children: Sequence[ChildSpan], parent: Context) -> None:

@@ -1,4 +1,4 @@
-"""Interface between a live request and its spans: child, finished and open spans, and the sink."""
+"""Interface between an open request and its spans: child, finished and open spans, and the sink."""
 
 from __future__ import annotations
 

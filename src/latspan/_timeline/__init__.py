@@ -1,9 +1,9 @@
 """
 Computation of segments and metrics from marks and evidence.
 
-Rule 1: this package uses no client library, no clock and no OpenTelemetry; it receives instants
-and returns intervals. Rule 2: for any input, in any order and with any part missing, the segments
-tile the duration exactly.
+Rule 1: this package uses no client library, no clock and no OpenTelemetry; it receives instants and
+returns intervals. Rule 2: for any input, in any order and with any part missing, the segments tile
+the duration exactly, without a gap or an overlap.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Detection of streams that a hop on the way held back until the server had generated them."""
+"""Detection of buffered streams, which a proxy or gateway held back until they were complete."""
 
 from __future__ import annotations
 
@@ -10,19 +10,26 @@ from latspan._units import NS_PER_MS
 __all__ = ["is_buffered", "known_at_the_latest"]
 
 _CHUNKS: Final = 8
-"""Minimum number of chunks; fewer prove little, as servers write several tokens at once."""
+"""
+Minimum number of chunks. Servers may write several tokens at once, so fewer chunks prove little.
+"""
 _BURST_DIVISOR: Final = 10
-"""A reader sees a stream ten times faster than it was generated only if it was buffered."""
+"""
+A stream counts as buffered if its tokens arrive at least this many times faster than generated.
+"""
 _LATE_NS: Final = 100 * NS_PER_MS
-"""Twice the delay that a busy machine was seen to add to a client's stamp of the first token."""
+"""
+Minimum difference of the two durations: twice the delay by which a busy machine was observed to
+record the first token late.
+"""
 
 
 def is_buffered(stream: Stream, generation_ns: int | None) -> bool:
     """
-    Return whether the tokens came in one burst, though the server took its time over them.
+    Return whether the tokens arrived in a burst, although the server generated them slowly.
 
-    Only a server's own report distinguishes that from a fast server, and only if the first token
-    was waited for: otherwise the caller may have let the stream wait.
+    Only the server's own report distinguishes this from a fast server. The read of the first token
+    must have waited for it; otherwise the caller may have read the stream late.
 
     Args:
         stream: The stream as it was read.
@@ -39,5 +46,7 @@ def is_buffered(stream: Stream, generation_ns: int | None) -> bool:
 
 
 def known_at_the_latest(stream: Stream) -> Stream:
-    """Return a buffered stream with every arrival marked as the latest time it can have been."""
+    """
+    Return a buffered stream with every arrival marked as reader-bound: its time is only a maximum.
+    """
     return stream._replace(late=[True] * len(stream.returns_ns))

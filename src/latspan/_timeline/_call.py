@@ -1,4 +1,17 @@
-"""Timeline of one call: transport, wait, tokens, end."""
+"""
+Timeline of one call: transport, wait, tokens, end.
+
+Segments are laid from the start of the call to its end, in the order of the code below, and each is
+cut at the instants that are known. ``SegmentBuilder`` clamps every cut to the time that is left, so
+an instant that is missing, early or late can shorten a segment but never cause a gap or an overlap.
+
+1. Transport, up to the last byte sent: ``prepare``, ``retry`` (the attempts before the one that got
+   the response), ``pool_wait``, ``connect`` or ``dns`` and ``tcp``, ``tls``, ``send``.
+2. The wait and the tokens. Of a stream, the intervals that the caller held it are ``consumer``; the
+   parts that servers reported are laid over the remaining intervals in order.
+3. The end: ``stream_close``, ``postprocess``, or ``server_wait`` if the caller was waiting for
+   another token.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +66,7 @@ from latspan._timeline._stream import Stream, read_stream
 __all__ = ["CallObservation", "call_timeline"]
 
 _WHOLE_ENDS: Final = frozenset({Outcome.COMPLETED, Outcome.CLOSED_EARLY, Outcome.ABANDONED})
-"""Outcomes after which the caller was not waiting for another token."""
+"""Outcomes after which the caller was not waiting for further tokens."""
 
 
 @dataclass(slots=True)
@@ -62,19 +75,19 @@ class CallObservation:
     Everything that was observed of one call. Instants are monotonic nanoseconds.
 
     Args:
-        start_ns: The client library was called.
-        done_ns: The call was over; see :class:`~latspan._segments.Outcome` for when that is.
+        start_ns: Instant at which the client library was called.
+        done_ns: Instant at which the call was over for its caller.
         outcome: How it ended.
         attempts: Its attempts on the transport, in any order.
-        returned_ns: The client library returned the stream or the response.
+        returned_ns: Instant at which the client library returned the stream or the response.
         reads: The reads of a stream, ``None`` for a response that was not streamed.
-        close_started_ns: The caller began to close the stream before its end.
+        close_started_ns: Instant at which the caller began to close the stream before its end.
         reported: Reported times of the server and its gateways, from the outside in.
         output_tokens: Number of tokens received, reasoning included.
-        tokens_estimated: The tokens were counted on this side, and not by the provider.
+        tokens_estimated: Whether the tokens were counted in this process and not by the provider.
         choices: Number of choices that were requested at once.
-        body_is_the_callers: The caller reads the response's body, unobserved: the time after the
-            headers is as much the caller's as the server's.
+        body_is_the_callers: Whether the caller reads the body of the response unobserved, so that
+            the time after the headers may be the server's or the caller's.
         expected: Expectations that a stream is compared with.
     """
 
@@ -94,7 +107,7 @@ class CallObservation:
 
 
 def call_timeline(seen: CallObservation) -> Timeline:
-    """Return the segments and metrics of one call."""
+    """Return the timeline of one call: its segments, metrics and marks."""
     done_ns = max(seen.start_ns, seen.done_ns)
     builder = SegmentBuilder(seen.start_ns, done_ns)
     attempt = _add_transport(builder, seen)
@@ -112,7 +125,7 @@ def call_timeline(seen: CallObservation) -> Timeline:
 
 
 def _add_transport(builder: SegmentBuilder, seen: CallObservation) -> Attempt | None:
-    """Lay everything up to the last byte sent, and return the attempt that was answered."""
+    """Lay everything up to the last byte sent, and return the attempt that got the response."""
     last = answering(seen.attempts)
     if last is None:
         # Without transport marks it is unknown which part of this time was the client library,
@@ -121,10 +134,10 @@ def _add_transport(builder: SegmentBuilder, seen: CallObservation) -> Attempt | 
         builder.until(over_ns, UNATTRIBUTED, UNKNOWN)
         return None
     builder.until(min(attempt.start_ns for attempt in seen.attempts), PREPARE)
-    # Attempts that began after this one, and were not waited for, cost the caller no time.
+    # Parallel attempts that began later and were not used cost the caller no time.
     builder.until(last.start_ns, RETRY)
     if last.pool_acquired_ns is None and last.headers_ns is not None:
-        # The transport gives no events, so the time inside it is unknown.
+        # The transport reports no events, so it is unknown how the time inside it was spent.
         builder.until(last.headers_ns, UNATTRIBUTED, UNKNOWN)
         return last
     builder.until(last.pool_acquired_ns, POOL_WAIT)
@@ -141,13 +154,13 @@ def _add_transport(builder: SegmentBuilder, seen: CallObservation) -> Attempt | 
 def _failed_before_an_answer(
     builder: SegmentBuilder, attempt: Attempt, seen: CallObservation, marks: dict[Mark, int]
 ) -> Timeline:
-    """Lay the time of an attempt without a response as the phase in which it was spent."""
+    """Lay the time of an attempt without a response as the segment in which the attempt ended."""
     builder.until(attempt.end_ns, str(attempt.phase))
     return _timeline(seen, marks, builder.build(_after(attempt, seen.outcome)))
 
 
 def _after(attempt: Attempt | None, outcome: Outcome) -> str:
-    """Name what follows the last attempt: the client library's own work, or a back-off."""
+    """Return the segment after the last attempt: the client library's own work, or a back-off."""
     if attempt is not None and attempt.failed and outcome is Outcome.CANCELLED:
         return RETRY
     return POSTPROCESS
@@ -156,7 +169,7 @@ def _after(attempt: Attempt | None, outcome: Outcome) -> str:
 def _whole_answer(
     builder: SegmentBuilder, attempt: Attempt | None, seen: CallObservation, marks: dict[Mark, int]
 ) -> Timeline:
-    """Lay a response that came in one piece."""
+    """Lay a response that was not streamed."""
     known = [seen.returned_ns, seen.done_ns]
     if attempt is not None:
         known = [attempt.body_end_ns, attempt.end_ns if attempt.failed else None, *known]
@@ -198,7 +211,8 @@ def _streamed_answer(
     for end_ns, held in stream.intervals.tail:
         builder.until(end_ns, CONSUMER if held else tail)
     if reads.end is None:
-        # Left early: the caller held the stream up to the close; the close is the stream's time.
+        # Left early: the time up to the close is the caller's, the close itself is
+        # `stream_close`.
         builder.until(
             seen.done_ns if seen.close_started_ns is None else seen.close_started_ns, CONSUMER
         )
@@ -249,7 +263,7 @@ def _add_stream(
     _, _, wait_ns, reasoning_ns, decode_ns = intervals
     wait_ns += builder.clamp(handed_over_ns) - builder.cursor_ns
     if buffered and not reconciled.covers:
-        # The burst is not generation, and it is unknown where in the wait the generation was.
+        # The burst is not the generation, which happened at an unknown time during the wait.
         wait_ns, reasoning_ns, decode_ns = wait_ns + reasoning_ns + decode_ns, 0, 0
     _add_interleaved(builder, reconciled.parts(wait_ns, reasoning_ns, decode_ns), intervals.pieces)
 
@@ -262,7 +276,7 @@ def _add(builder: SegmentBuilder, parts: Iterable[Part]) -> None:
 def _add_interleaved(
     builder: SegmentBuilder, parts: Sequence[Part], pieces: Iterable[ReadInterval]
 ) -> None:
-    """Lay parts over the pieces of a stream, skipping the time that the caller held it."""
+    """Lay parts over the intervals of a stream, except those in which the caller held it."""
     left = list(reversed(parts))
     for end_ns, held in pieces:
         if held:
@@ -325,7 +339,7 @@ def _pace(seen: CallObservation, stream: Stream, reconciled: Reconciled) -> Metr
     tokens = stream.tokens
     if not tokens or seen.choices != 1 or seen.output_tokens is None:
         return None
-    # All tokens came in one chunk, so their pace was not observed here.
+    # If all tokens came in one chunk, their pace was not observed here.
     source = UNKNOWN if len(tokens) < 2 else stream.source(tokens[0], tokens[-1])
     generation_ns = stream.arrivals_ns[-1] - stream.arrivals_ns[0]
     if source is not MEASURED and reconciled.decode_ns is not None:

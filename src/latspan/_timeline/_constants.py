@@ -1,9 +1,9 @@
 """
 Constants of a call's timeline: marks, segment names and sources, each looked up once.
 
-Access to a member of an enumeration costs a lookup at every use, up to Python 3.11 as much as a
-function call, and a timeline uses some sixty. A segment's name is a plain string, and so are the
-names here.
+Each access to a member of an enumeration costs a lookup, up to Python 3.11 as much as a function
+call, and a timeline needs about sixty. The names of segments are plain strings here, as in
+:class:`~latspan._segments.Segment`.
 """
 
 from __future__ import annotations

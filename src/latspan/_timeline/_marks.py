@@ -1,4 +1,4 @@
-"""Observations of one call while it runs: plain instants, interpreted later."""
+"""Observations of one call while it is open: plain instants, which are interpreted at its end."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from latspan._units import NS_PER_MS
 __all__ = ["READER_BOUND_NS", "Attempt", "Reads", "answering"]
 
 READER_BOUND_NS: Final = NS_PER_MS
-"""A read that waited less, after the caller held the stream longer, does not show the arrival."""
+"""
+Limit for reader-bound chunks. If the caller held the stream for longer than this, a read that waits
+for less than this does not show when its chunk arrived.
+"""
 
 _start_ns: Final = attrgetter("start_ns")
 
@@ -21,11 +24,13 @@ _start_ns: Final = attrgetter("start_ns")
 @dataclass(slots=True)
 class Attempt:
     """
-    One attempt of a call on the transport. Instants are monotonic nanoseconds, ``None`` if unseen.
+    One attempt of a call on the transport.
+
+    Instants are monotonic nanoseconds, ``None`` if not observed.
 
     Args:
-        start_ns: The transport was entered.
-        phase: The segment in progress, so that a failure is counted where it happened.
+        start_ns: Instant at which the transport was entered.
+        phase: Segment in progress; the time of a failed attempt is counted in it.
         pool_acquired_ns: The pool provided a connection, or room for one.
         dns_done_ns: The name was resolved, if the client reports that separately.
         connected_ns: The connection was established, TLS not included.
@@ -55,24 +60,24 @@ class Attempt:
 
     @property
     def sending_ns(self) -> int:
-        """Instant at which the connection was established and sending began, as far as seen."""
+        """Instant at which sending could begin: the last known instant before ``sent_ns``."""
         marks = (self.pool_acquired_ns, self.connected_ns, self.tls_done_ns)
         known = [instant for instant in marks if instant is not None]
         return max(known) if known else self.start_ns
 
     @property
     def failed(self) -> bool:
-        """Whether it ended without a response that the caller can use."""
+        """Whether the attempt ended with an error or an error status."""
         return self.error_type is not None
 
 
 def answering(attempts: Sequence[Attempt]) -> Attempt | None:
     """
-    Return the attempt that a call went on with, ``None`` if there is no attempt at all.
+    Return the attempt whose response the call used; ``None`` if there are no attempts.
 
-    A response after which another attempt began was rejected. Of several that were not, because
-    the attempts ran at the same time, the first that is not an error was used. If no response was
-    used, it is the attempt that began last.
+    If another attempt began after a response, the client did not use that response. Parallel
+    attempts may leave several responses: the first one that is not an error was used, or the first
+    one if all are errors. If no response is left, the result is the attempt that began last.
     """
     if len(attempts) < 2:
         return attempts[0] if attempts else None
@@ -91,11 +96,12 @@ class Reads:
     Timestamps of the reads of one stream: two instants and a kind per chunk.
 
     Args:
-        stamps: Three values per read that returned a chunk, in sequence: when it began, when it
-            returned, both monotonic nanoseconds, and its chunk's :class:`~latspan._wire.ChunkKind`
-            as a plain integer. They are in one list, so that an interruption finds either all
-            three or none.
-        end: Before and after the read that returned no chunk: the stream's end, or its failure.
+        stamps: Three values per read that returned a chunk, in sequence: the instants at which it
+            began and returned, in monotonic nanoseconds, and its chunk's
+            :class:`~latspan._wire.ChunkKind` as a plain integer. They are in a single list and are
+            added by one operation, so that an interrupt leaves either all three or none.
+        end: Instants before and after the read that returned no chunk: the end of the stream, or a
+            failure.
     """
 
     stamps: list[int] = field(default_factory=list[int])
@@ -132,19 +138,19 @@ class Reads:
 
     def returns(self, handed_over_ns: int) -> tuple[list[int], list[bool]]:
         """
-        Return when each read returned and whether that was reader-bound, the end's read last.
+        Return when each read returned and whether it was reader-bound, the read of the end last.
 
-        A server goes on producing while the caller works, so a read that returned at once shows
-        when its chunk arrived only if the caller had just been waiting for the stream. After the
-        caller held the stream, the chunk may have been there for any part of that time, and so
-        may the chunks that are read at once after it.
+        A server goes on sending while the caller works. So a read that returns immediately shows
+        when its chunk arrived only if the caller was waiting just before. If the caller held the
+        stream before the read, the chunk may have arrived at any time since then. The same applies
+        to further chunks that are read immediately after it.
 
         Args:
-            handed_over_ns: When the caller got the stream.
+            handed_over_ns: Instant at which the caller received the stream, monotonic nanoseconds.
 
         Returns:
-            The instants, and per read whether it was reader-bound; the latter is empty if no read
-            was.
+            The instants, and a flag per read; the list of flags is empty if no read was
+            reader-bound.
         """
         begun, returned = self.stamps[::3], self.stamps[1::3]
         if self.end is not None:

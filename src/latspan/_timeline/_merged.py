@@ -1,9 +1,10 @@
 """
-Merging of many calls and stages into a few: their places are lost, their sums are kept.
+Merging of many calls and stages into a few: their positions are lost, their sums are exact.
 
-Time is cut into cells at the instants at which an open interval began, and at both ends of the
-last call. Each open interval covers a later cell wholly or not at all, so the ended intervals in a
-cell can be laid end to end without changing any sum: of calls, of each stage, and of the rest.
+Time is divided into cells at the start of each interval that is still open, and at both ends of the
+last call. Each open interval then covers a cell either completely or not at all. So the ended
+intervals in a cell can be laid end to end without a change of any sum: of the calls, of each stage,
+and of the remaining time.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ __all__ = ["merged"]
 _CALL: Final = SegmentName.CALL.value
 
 _Stage = tuple[str, Source, bool]
-"""Properties that distinguish stages: name, source, and whether they are the unit's own."""
+"""Properties that distinguish stages: name, source, and whether the scope itself reports them."""
 
 
 class _Cell:
@@ -44,9 +45,9 @@ def merged(
     """
     Return calls and stages with the same sums, at most one of each per cell and name.
 
-    The timeline of a unit of work has the same sums with them, and so have its stages alone. The
-    call that began last is kept as it is. Open stages must precede the returned ones, which may
-    begin at the same time as one of them and are inside it.
+    With them, the timeline of a scope has the same sums, and so do its stages alone. The call that
+    began last is not changed. The caller must put open stages before the returned ones, because a
+    returned stage may begin at the same instant as the open stage around it.
 
     Args:
         calls: Calls that have ended.
@@ -66,13 +67,14 @@ def merged(
         if call is not last:
             for number, part in _cut(call, cuts):
                 cells[number].calls.append(part)
-    # If parts begin at the same cut, the one whose stage began later is still the innermost.
+    # Sorted, so that of parts that begin at the same cut the part of the later stage is the
+    # innermost.
     for stage in sorted(stages, key=lambda stage: stage.start_ns):
         for number, part in _cut(stage, cuts):
             covered = bisect_right(covers, part.start_ns)
             if not covered or covers[covered - 1] <= stage.start_ns:
                 cells[number].stages.append(part)
-            # Otherwise an open stage began later, and hides this part of the stage.
+            # Otherwise an open stage that began later is the innermost during this part.
     kept_calls: list[ChildInterval] = []
     kept_stages: list[ChildInterval] = []
     for _, cell in sorted(cells.items()):
@@ -83,7 +85,7 @@ def merged(
 
 
 def _cut(interval: ChildInterval, cuts: Sequence[int]) -> Iterator[tuple[int, ChildInterval]]:
-    """Yield the number of each cell that an interval reaches into, and its part in that cell."""
+    """Yield the number of each cell that an interval overlaps, and the part in that cell."""
     first = bisect_right(cuts, interval.start_ns)
     inside = [cut for cut in cuts[first:] if cut < interval.done_ns]
     if not inside:
@@ -92,7 +94,7 @@ def _cut(interval: ChildInterval, cuts: Sequence[int]) -> Iterator[tuple[int, Ch
     ends = [interval.start_ns, *inside, interval.done_ns]
     counts = _counts(interval)
     for number, (start_ns, done_ns) in enumerate(pairwise(ends), start=first):
-        # It is counted in the cell where it begins.
+        # An interval is counted only in the cell in which it begins.
         yield number, replace(interval, start_ns=start_ns, done_ns=done_ns, merged=counts)
         counts = 0
 
@@ -103,7 +105,9 @@ def _counts(interval: ChildInterval) -> int:
 
 @dataclass(slots=True)
 class _Sum:
-    """Time a stage was the innermost, the part of it inside calls, and the number of stages."""
+    """
+    Time during which a stage was the innermost, the part inside calls, and the number of stages.
+    """
 
     total_ns: int = 0
     in_calls_ns: int = 0
@@ -111,10 +115,10 @@ class _Sum:
 
 
 def _summed(cell: _Cell) -> tuple[list[ChildInterval], list[ChildInterval]]:
-    """Return a cell's calls and stages as one interval per name, laid end to end."""
+    """Return the calls and the stages of a cell as one interval per name, laid end to end."""
     parts = [*cell.calls, *cell.stages]
     if len(parts) == 1:
-        # The segments of an earlier call are never used.
+        # Only the segments of the last call are used.
         return [replace(call, segments=()) for call in cell.calls], cell.stages
     begin_ns = min(part.start_ns for part in parts)
     end_ns = max(part.done_ns for part in parts)

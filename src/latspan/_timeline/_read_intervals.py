@@ -1,4 +1,4 @@
-"""Intervals of a stream from its hand-over to its last read: the caller's and the stream's time."""
+"""Intervals of a stream up to its last read: time of the caller, or time of the stream."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ __all__ = ["ReadInterval", "ReadIntervals", "intervals_between"]
 
 ReadInterval = tuple[int, bool]
 """
-End of an interval between two reads' returns, in monotonic nanoseconds, and whether it was held.
+An interval that ends at the return of a read: its end in monotonic nanoseconds, and whether it was
+held.
 
-In a held interval the caller had the stream and the reads found their chunks waiting, so that it is
-the caller's time.
+In a held interval, the caller had the stream and each read found its chunk already available. Such
+an interval is the caller's time (``consumer``).
 """
 
 _held: Final = itemgetter(1)
@@ -25,9 +26,10 @@ class ReadIntervals(NamedTuple):
     Time intervals of a stream up to its last token, and after it.
 
     Args:
-        pieces: From the hand-over to the last token, in order; to the last read without one.
-        tail: From the last token to the last read.
-        wait_ns: Time that the stream, not its reader, took to the first token.
+        pieces: Intervals from the instant at which the caller received the stream to the last
+            token, or to the last read if there is no token.
+        tail: Intervals from the last token to the last read.
+        wait_ns: Nanoseconds to the first token, held intervals excluded.
         reasoning_ns: The same, from there to the first visible token.
         decode_ns: The same, from there to the last token.
     """
@@ -50,10 +52,10 @@ def intervals_between(
     Return the time intervals of a stream.
 
     Args:
-        handed_over_ns: When the caller got the stream, monotonic nanoseconds.
-        returns_ns: When each read returned.
-        reader_bound: Per read, whether it was reader-bound; empty if no read was.
-        ends: Positions of the reads with which the wait, the reasoning and the tokens ended.
+        handed_over_ns: Instant at which the caller received the stream, monotonic nanoseconds.
+        returns_ns: Instants at which the reads returned, in order.
+        reader_bound: Whether each read was reader-bound; empty if none was.
+        ends: Positions of the reads of the first token, the first visible token and the last token.
     """
     if not returns_ns:
         return ReadIntervals([(handed_over_ns, False)], [], 0, 0, 0)
@@ -73,7 +75,7 @@ def intervals_between(
 def _held_up(
     handed_over_ns: int, returns: list[ReadInterval], ends: tuple[int, int, int]
 ) -> ReadIntervals:
-    """Separate the time that the caller held from the time that the stream took, per phase."""
+    """Return the intervals if the caller held the stream during some of them."""
     pieces: list[ReadInterval] = [(handed_over_ns, False)]
     flowing_ns: list[int] = []
     begin = 0

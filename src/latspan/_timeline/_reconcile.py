@@ -1,4 +1,6 @@
-"""Fitting of the times that servers and gateways report into the times the client measured."""
+"""
+Reconciliation of times that servers and gateways report with the times that the client measured.
+"""
 
 from __future__ import annotations
 
@@ -27,16 +29,16 @@ _SLACK_DIVISOR: Final = 100
 
 class Observed(NamedTuple):
     """
-    The client's own times; monotonic nanoseconds.
+    Instants that the client measured, in monotonic nanoseconds.
 
     Args:
         sending_ns: Sending began.
         begin_ns: The last byte was sent.
-        first_ns: The first token was there; the end, for a response in one piece.
-        last_ns: The last token was there; the end, for a response in one piece.
-        over_ns: The response was over.
-        headers_ns: The headers of a stream were received, if that is known.
-        streamed: The response came in chunks.
+        first_ns: The first token arrived; for a response that is not streamed, its end.
+        last_ns: The last token arrived; for a response that is not streamed, its end.
+        over_ns: The response ended.
+        headers_ns: The headers of a stream were received, if known.
+        streamed: Whether the response was streamed.
     """
 
     sending_ns: int
@@ -55,21 +57,23 @@ class Observed(NamedTuple):
 
 def reconcile(reports: Sequence[ReportedTimings], seen: Observed) -> Reconciled:
     """
-    Place reported times into the intervals they belong to.
+    Place reported times into the intervals to which they belong.
 
-    A client's timestamp is taken at the earliest when the event has happened, and later if the
-    process had to wait for a processor. So the server may have begun when sending did, and the
-    first token may have come when the reported prefill was over. The time reported before the
-    first token may exceed the time from the start of sending to that token, and all of it
-    together the time to the stream's end, by up to 5 ms or 1 %, whichever is more: the excess is
-    cut. A larger excess, or a negative time, rejects a report as a whole.
+    A client takes its timestamp after the event, and later still if the process has to wait for a
+    processor. So the server may have begun its work as soon as sending began, and the first token
+    may have arrived as soon as the reported prefill ended. Two sums are checked: the time reported
+    before the first token against the time from the start of sending to that token, and all
+    reported time against the time to the end of the stream. Each sum may exceed its limit by 5 ms
+    or 1 %, whichever is more; the excess is cut. A larger excess, or a negative time, rejects the
+    whole report.
 
-    Each report is judged on its own, from the inside out: a gateway's report must leave room for
-    the times of its server, since the server was nearer to its own work.
+    Reports are checked one after the other, the server's first and the outermost gateway's last.
+    The report of a gateway must leave room for the times of its server, because the server measured
+    its own work directly.
 
     Args:
-        reports: Reported times, if any, from the outside in.
-        seen: The client's times that they are compared with.
+        reports: Reported times, the outermost gateway's first.
+        seen: Times that the client measured.
     """
     if not reports:
         return NO_EVIDENCE
@@ -80,10 +84,10 @@ def reconcile(reports: Sequence[ReportedTimings], seen: Observed) -> Reconciled:
 
 class _Reports:
     """
-    Combined times of the reports that can all be true, added from the inside out.
+    Reports that fit each other and the client's times, added from the inside out.
 
     Args:
-        seen: The client's times that they are compared with.
+        seen: Times that the client measured.
     """
 
     __slots__ = (
@@ -105,16 +109,16 @@ class _Reports:
         self._seen = seen
         self._stages: list[Stage] = []
         self._gateways_ns = self._before_ns = self._decodes_ns = 0
-        # Extent of the totals, from the request's arrival at the outermost of the systems.
+        # Longest total so far, counted from the arrival of the request at the outermost system.
         self._reach_ns = 0
-        # Time in the innermost total beyond its parts, ``None`` without such a total.
+        # Time of the innermost total that its parts do not explain; `None` without a total.
         self._rest_ns: int | None = None
         self._decode_ns: int | None = None
         self._gateway = self._queue_until_headers = False
         self._to_last_token = self._front_untold = False
 
     def takes(self, report: ReportedTimings) -> bool:
-        """Add a report from outside the others, unless it contradicts them or the measurements."""
+        """Add the report of the next outer system, unless it contradicts what is known."""
         seen = self._seen
         gateway_ns = report.gateway_ns or 0
         decode_ns = (report.decode_ns or 0) if seen.streamed else 0
@@ -127,7 +131,7 @@ class _Reports:
         before_ns = self._before_ns + sum(stages.values())
         decodes_ns = self._decodes_ns + decode_ns
         reported_ns = gateways_ns + before_ns + decodes_ns
-        # A system's total begins when the request has passed the gateways before it.
+        # The total of a system begins after the gateways in front of it.
         reach_ns = max(total_ns, gateway_ns + self._reach_ns)
         before_head_ns = max(head_ns, gateways_ns)
         if not (
@@ -171,18 +175,18 @@ class _Reports:
             (headers_ns is not None or QUEUE in by_name)
             and PREFILL in by_name
             and decode_ns is not None
-            # Server time beyond its parts is not network time, wherever it lay.
+            # Server time that its parts do not explain is not network time.
             and (rest_ns is None or rest_ns <= _SLACK_NS)
         )
         front_untold = rest_ns is None and self._front_untold
         return Reconciled(first, stages, decode_ns, covers, early_ns, front_untold, rejected)
 
     def _first(self, headers_ns: int | None, early_ns: int) -> list[Part]:
-        """Return the parts before all stages."""
+        """Return the parts before all stages: gateway and estimated queue."""
         seen = self._seen
         until = seen.first_ns
         if headers_ns is not None:
-            # The headers show when the queue ended at the latest.
+            # The queue ended before the headers arrived.
             until = min(headers_ns, until - self._before_ns - early_ns)
         room_ns = max(0, until - seen.begin_ns)
         first: list[Part] = []
@@ -196,7 +200,9 @@ class _Reports:
 
 
 def _stages(report: ReportedTimings, seen: Observed) -> dict[str, int]:
-    """Return a server's stages before the first token; for an unstreamed response, all of them."""
+    """
+    Return the stages of a server before the first token, or all if the response is not streamed.
+    """
     stages: dict[str, int] = {}
     reported_in_headers = report.queue_until_headers and seen.headers_ns is not None
     if report.queue_ns is not None and not reported_in_headers:
@@ -211,7 +217,7 @@ def _stages(report: ReportedTimings, seen: Observed) -> dict[str, int]:
 
 
 def fits(length_ns: int, begin_ns: int, end_ns: int) -> bool:
-    """Return whether reported parts of this total length can have lain between two instants."""
+    """Return whether parts of this total length fit between two instants, within the tolerance."""
     interval = max(0, end_ns - begin_ns)
     excess_ns = length_ns - interval
     return excess_ns <= _SLACK_NS or excess_ns <= interval // _SLACK_DIVISOR

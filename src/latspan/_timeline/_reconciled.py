@@ -1,4 +1,4 @@
-"""Result of fitting the reported times of a server and its gateways into the client's times."""
+"""Result of the reconciliation of reported times with the client's times."""
 
 from __future__ import annotations
 
@@ -26,20 +26,21 @@ Stage = tuple[str, int]
 
 class Reconciled(NamedTuple):
     """
-    Combined content of the reports that fit, and the systems of those that do not.
+    Combined content of the reports that fit, and the names of the systems whose reports do not.
 
     Args:
-        first: Parts before everything else, in order, from the beginning of the wait.
-        before: Stages after that and before the first token, in order, with reported lengths; for
-            a response in one piece, all stages.
+        first: Parts at the beginning of the wait, in order.
+        before: Stages between ``first`` and the first token, in order, with reported lengths; all
+            stages if the response is not streamed.
         decode_ns: Reported generation after the first token of a stream; ``None`` if not
             reported.
-        covers: The reports account for the whole wait, so the time that they leave over is the
-            network.
-        early_ns: Part of the generation that must have lain before the first token was read.
-        front_untold: The time that they leave over is the network and a part of the server in
-            front, which reports no times.
-        rejected: Systems whose reports do not fit.
+        covers: Whether the reports cover the whole wait, so that the remaining time is network
+            time.
+        early_ns: Part of the generation that must have happened before the first token was read, in
+            nanoseconds.
+        front_untold: Whether the remaining time also includes a part of the server that reports no
+            time.
+        rejected: Names of the systems whose reports do not fit.
     """
 
     first: Sequence[Part] = ()
@@ -52,10 +53,11 @@ class Reconciled(NamedTuple):
 
     def parts(self, wait_ns: int, reasoning_ns: int = 0, decode_ns: int = 0) -> list[Part]:
         """
-        Return the parts of the time after ``first``, in order and cut so that they sum exactly.
+        Return the parts after ``first``, in order and cut to sum exactly to the given times.
 
         Args:
-            wait_ns: Time that the stream, not its reader, took from there to the first token.
+            wait_ns: Nanoseconds from there to the first token, without the intervals that the
+                caller held.
             reasoning_ns: The same, from there to the first visible token.
             decode_ns: The same, from there to the last token.
         """
@@ -83,7 +85,7 @@ class Reconciled(NamedTuple):
             parts = [(SERVER_WAIT, MEASURED, network_ns), *before]
         if not reasoning_ns:
             return [*parts, (DECODE, SERVER_REPORTED, generation_ns)]
-        # The server reports one time for both; it is divided in the measured proportion.
+        # The server reports a single time for both, which is divided in the measured proportion.
         thinking_ns = generation_ns * reasoning_ns // flowing_ns
         return [
             *parts,

@@ -1,4 +1,4 @@
-"""Timeline of a unit of work that contains calls and stages."""
+"""Timeline of a scope: a request or stage that contains calls and stages."""
 
 from __future__ import annotations
 
@@ -16,19 +16,20 @@ __all__ = ["ChildInterval", "WorkTimeline", "innermost", "last_of", "scope_timel
 @dataclass(frozen=True, slots=True)
 class ChildInterval:
     """
-    A call or a stage inside a unit of work. Instants are monotonic nanoseconds.
+    A call or a stage inside a scope. Instants are monotonic nanoseconds.
 
     Args:
         name: A stage's name; for a call, its span's name.
         start_ns: Its start.
-        done_ns: Its end; the unit's own end if it was still open then.
-        segments: A call's own segments, since its start; empty if it had not ended.
-        first_visible_ns: Arrival of a call's first visible token, if one came.
-        first_visible_source: How certain that is.
-        own: The stage belongs to the unit alone, which reports its time.
-        source: How a stage's time is known.
-        merged: Number of calls or stages that began in it, if it is a sum or a part of them;
-            ``None`` if it is a single call or stage.
+        done_ns: Its end, or the end of the scope if it was still open then.
+        segments: The segments of a call, relative to its start; empty if it has not ended.
+        first_visible_ns: Arrival of the first visible token of a call, if there was one.
+        first_visible_source: Source of that time.
+        own: Whether the scope itself reports the time of the stage, because the stage has no record
+            of its own.
+        source: Source of the time of a stage.
+        merged: Number of merged calls or stages that began in this interval; ``None`` if it is a
+            single call or stage.
     """
 
     name: str
@@ -45,12 +46,12 @@ class ChildInterval:
 @dataclass(frozen=True, slots=True)
 class WorkTimeline:
     """
-    Timeline of a unit of work, and the part of it that the unit reports itself.
+    Timeline of a scope, and the part that the scope itself reports.
 
     Args:
-        timeline: The whole timeline, including the last call's own segments.
-        own: Segments that no call and no stage inside it accounts for, and ``call``: the time
-            that the unit itself reports, so that nothing is counted twice.
+        timeline: The whole timeline, with the segments of the last call.
+        own: Segments that the scope itself reports: those of no call and no stage inside it, and
+            ``call``. No time is counted twice.
     """
 
     timeline: Timeline
@@ -69,18 +70,18 @@ def scope_timeline(
     """
     Return the timeline of a request or of a stage.
 
-    The last call, the one that began last, provides its own segments. Time inside other calls is
-    ``call``, their union. Of the remaining time, time inside a stage is the innermost stage's; the
-    rest is ``own_name`` or, if that is ``None``, ``prepare`` before the last call began,
-    ``postprocess`` after, and ``unattributed`` if there was no call.
+    The call that began last contributes its own segments. The union of the other calls is the
+    segment ``call``. Remaining time inside a stage belongs to the innermost stage. The rest is
+    ``own_name``. If that is ``None``, the rest is ``prepare`` before the last call began,
+    ``postprocess`` after it, and ``unattributed`` if there was no call.
 
     Args:
-        start_ns: The unit's start, monotonic nanoseconds.
-        done_ns: The unit's end.
+        start_ns: Start of the scope, monotonic nanoseconds.
+        done_ns: End of the scope, monotonic nanoseconds.
         calls: Calls made inside it.
         stages: Stages inside it.
-        own_name: Name of its own time: a stage's name.
-        own_source: How its own time is known.
+        own_name: Name of the segment for the scope's own time, if the scope is a stage.
+        own_source: Source of the scope's own time.
     """
     done_ns = max(start_ns, done_ns)
     last = last_of(calls)
@@ -89,7 +90,7 @@ def scope_timeline(
     own: list[Segment] = []
 
     def add(pieces: Iterable[_Interval]) -> None:
-        # Group by owner, never by name: a stage may have any name, even the unit's own.
+        # Grouped by owner and not by name: a stage may have any name, even that of the scope.
         for mine, run in groupby(pieces, key=lambda piece: piece.own):
             run_pieces = list(run)
             part = SegmentBuilder(builder.cursor_ns, builder.clamp(run_pieces[-1].end_ns))
@@ -100,7 +101,8 @@ def scope_timeline(
                 own.extend(laid)
 
     def add_own(until_ns: int, name: str, source: Source = Source.MEASURED) -> None:
-        # Calls are not a stage's own time, but a request reports its earlier calls itself.
+        # The time of calls is not a stage's own time, but a request reports the time of its
+        # earlier calls.
         call = _Interval(0, SegmentName.CALL, Source.MEASURED, own=own_name is None)
         rest = _Interval(0, name, source, own=True)
         add(_sweep(builder.cursor_ns, builder.clamp(until_ns), earlier, stages, call, rest))
@@ -142,10 +144,10 @@ class _Interval:
     Time up to an instant, and its owner.
 
     Args:
-        end_ns: Its end, monotonic nanoseconds; it begins where the previous piece ends.
+        end_ns: Its end, monotonic nanoseconds; it begins where the previous interval ends.
         name: The segment's name.
         source: How its time is known.
-        own: The unit reports it; otherwise a call or a stage inside the unit does.
+        own: Whether the scope reports it; otherwise a call or a stage inside it does.
     """
 
     end_ns: int
@@ -155,7 +157,7 @@ class _Interval:
 
 
 def _opened(call: ChildInterval, end_ns: int, *, own: bool) -> Iterator[_Interval]:
-    """Yield a call's own segments up to ``end_ns``; the time they do not cover is ``call``."""
+    """Yield the segments of a call up to ``end_ns``; time that they do not cover is ``call``."""
     for segment in call.segments:
         edge_ns = min(call.start_ns + segment.end_ns, end_ns)
         yield _Interval(edge_ns, segment.name, segment.source, own=False)
@@ -171,9 +173,9 @@ def _sweep(
     otherwise: _Interval,
 ) -> Iterator[_Interval]:
     """
-    Yield per edge ``in_call`` if any call ran up to it, else the innermost stage or ``otherwise``.
+    Yield the interval that ends at each edge: ``in_call``, the innermost stage, or ``otherwise``.
 
-    One pass over the edges in order: a request may hold thousands of calls.
+    It takes one pass over the edges, because a request may contain thousands of calls.
     """
     for edge_ns, in_a_call, inside in states(begin_ns, end_ns, calls, stages):
         if in_a_call:
@@ -186,7 +188,7 @@ def _sweep(
 
 
 def last_of(calls: Iterable[ChildInterval]) -> ChildInterval | None:
-    """Return the call that began last, if there was one; merged calls are earlier ones."""
+    """Return the call that began last, if there is one; merged calls are never the last."""
     whole = (call for call in calls if call.merged is None)
     return max(whole, key=lambda call: call.start_ns, default=None)
 
@@ -200,7 +202,7 @@ def states(
     begin_ns: int, end_ns: int, calls: Iterable[ChildInterval], stages: Iterable[ChildInterval]
 ) -> Iterator[tuple[int, bool, Sequence[ChildInterval]]]:
     """
-    Yield each instant at which something begins or ends, and what was running up to it.
+    Yield each instant at which a call or stage begins or ends, and what was open until then.
 
     Args:
         begin_ns: Start of the first period, monotonic nanoseconds.
@@ -209,8 +211,8 @@ def states(
         stages: Stages in the order in which they were opened.
 
     Yields:
-        The instant, whether a call ran, and the open stages; the list is valid until the next
-        step.
+        The instant, whether a call was open, and the open stages. The list is valid only until the
+        next item is requested.
     """
     edges: list[tuple[int, int, ChildInterval | None]] = []
     for call in calls:
@@ -225,7 +227,8 @@ def states(
     inside: list[ChildInterval] = []
     for instant_ns, step, stage in edges:
         edge_ns = min(instant_ns, end_ns)
-        # Two edges at the same instant enclose no time, and must not split what lies around them.
+        # There is no time between two edges at the same instant, so nothing is yielded for the
+        # second.
         if edge_ns > begin_ns:
             begin_ns = edge_ns
             yield edge_ns, running > 0, inside

@@ -1,4 +1,4 @@
-"""Segments that tile a duration, whatever instants they are cut at."""
+"""Builder of segments that tile a duration exactly, whatever instants they are cut at."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Timeline(NamedTuple):
         metrics: Metrics by name; an undefined metric is absent.
         marks: Monotonic instants of the marks that are known.
         chunk_gaps: Gaps between token-bearing chunks, in order.
-        rejected: Systems whose reported times do not fit into the timeline.
+        rejected: Names of the systems whose reported times do not fit into the timeline.
     """
 
     start_ns: int
@@ -43,10 +43,10 @@ class Timeline(NamedTuple):
 
 class SegmentBuilder:
     """
-    Builder that lays segments end to end between two instants.
+    Builder that lays (appends) segments end to end between two instants.
 
-    Every cut is clamped to what is left, so no sequence of cuts can overlap, leave a gap or
-    miss the end.
+    Every cut is clamped to the time that is left. So no sequence of cuts can produce an overlap or
+    a gap, or miss the end.
 
     Args:
         start_ns: Monotonic instant at which the first segment begins.
@@ -72,7 +72,7 @@ class SegmentBuilder:
         """Return ``instant_ns`` clamped to the time that is left."""
         if instant_ns <= self.cursor_ns:
             return self.cursor_ns
-        # Written out here and below: `min` costs as much as all the rest, and this runs often.
+        # Not `min`, here and below: the call would take half of the time, and this runs often.
         return instant_ns if instant_ns < self._done else self._done  # noqa: FURB136
 
     def until(self, instant_ns: int | None, name: str, source: Source = MEASURED) -> None:
@@ -84,7 +84,7 @@ class SegmentBuilder:
             self._append(end, name, source)
 
     def exactly(self, length_ns: int, name: str, source: Source) -> None:
-        """Lay ``length_ns`` of ``name``; a reported length of zero is kept, as it is a finding."""
+        """Lay ``length_ns`` of ``name``; a reported length of zero is kept as information."""
         end = self.clamp(self.cursor_ns + length_ns)
         if end > self.cursor_ns or source is not MEASURED:
             self._append(end, name, source)
@@ -101,10 +101,10 @@ class SegmentBuilder:
 
     def append(self, laid: Iterable[Segment]) -> list[Segment]:
         """
-        Lay a tiling that began at the cursor after this one, with its edges unchanged.
+        Append segments whose start is the cursor, with their edges unchanged.
 
         Returns:
-            The same segments, since this tiling's start.
+            The same segments, relative to the start of this builder.
         """
         offset = self.cursor_ns - self._start
         moved = [
@@ -119,11 +119,13 @@ class SegmentBuilder:
         return moved
 
     def build(self, name: str, source: Source = MEASURED) -> tuple[Segment, ...]:
-        """Lay ``name`` to the end and return the tiling, without empty repeats of a name."""
+        """
+        Lay ``name`` up to the end and return all segments, without empty repetitions of a name.
+        """
         self.until(self._done, name, source)
         edges = [0, *self._ends]
         segments = tuple(map(Segment, self._names, edges, self._ends, self._sources))
-        # If every edge occurs once, no segment is empty.
+        # If all edges differ, no segment is empty.
         return segments if len({*edges}) == len(edges) else _without_needless_zeros(segments)
 
 

@@ -1,4 +1,4 @@
-"""Smoothness of a stream: its gaps, its stalls, and their effect on a person who reads along."""
+"""Felt speed of a stream: gaps, stalls, and their effect on a person who reads along."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def smoothness_metrics(
     Args:
         stream: The stream as it was read.
         start_ns: Start of the call, monotonic nanoseconds.
-        tokens: Number of tokens in all its chunks; ``None`` if unknown, or if they belong to
+        tokens: Number of tokens in all chunks; ``None`` if it is unknown, or if the stream has
             several choices.
         expected: Expectations that the stream is compared with.
     """
@@ -47,7 +47,7 @@ def smoothness_metrics(
             metrics["stall_ratio"] = MetricValue(ratio, source)
     if tokens is not None and tokens > 0:
         if tokens != len(arrivals_ns):
-            # Which tokens are in which chunk is a guess.
+            # The distribution of the tokens over the chunks is an estimate.
             source = ESTIMATED
         metrics |= _on_schedule(stream, start_ns, tokens, source, expected)
     return metrics

@@ -1,4 +1,4 @@
-"""Arrival times of a stream's chunks, derived from its reads, and how certain they are."""
+"""Arrival times of the chunks of a stream, derived from its reads, with their sources."""
 
 from __future__ import annotations
 
@@ -23,15 +23,16 @@ class Stream(NamedTuple):
     A stream as it was read. Chunks are identified by their position in it.
 
     Args:
-        returns_ns: When each read returned, the end's read last; monotonic nanoseconds.
-        late: Per read, whether its chunk arrived then at the latest, and not just then; empty if
-            that holds for no read.
+        returns_ns: Instants at which the reads returned, in monotonic nanoseconds; the read of the
+            end is last.
+        late: Whether each read was reader-bound, so that its chunk may have arrived earlier; empty
+            if none was.
         chunks: Number of reads that returned a chunk.
         tokens: Positions of the chunks that bear tokens, in order.
-        arrivals_ns: When each of those arrived.
-        gaps_ns: Time from the arrival of the previous one to each but the first of them.
-        first_visible: Position of the first of them that is not reasoning, if any came.
-        intervals: Time intervals of the stream between its reads.
+        arrivals_ns: Arrival of each of these chunks, in monotonic nanoseconds.
+        gaps_ns: Gaps between the arrivals of these chunks, in nanoseconds.
+        first_visible: Position of the first of these chunks that is not reasoning, if there is one.
+        intervals: Intervals of the stream between its reads.
     """
 
     returns_ns: list[int]
@@ -45,18 +46,20 @@ class Stream(NamedTuple):
 
     @property
     def unseen_chunks(self) -> int:
-        """Number of token-bearing chunks before the first visible one; all, if none was."""
+        """
+        Number of token-bearing chunks before the first visible one, or of all if none is visible.
+        """
         if self.first_visible is None:
             return len(self.tokens)
         return self.tokens.index(self.first_visible)
 
     def source(self, *chunks: int) -> Source:
-        """Return how certain the arrivals of all these chunks are."""
+        """Return the source of a time that depends on the arrivals of these chunks."""
         late = self.late
         return ESTIMATED if late and any(late[chunk] for chunk in chunks) else MEASURED
 
     def arrival(self, chunk: int, since_ns: int) -> MetricValue:
-        """Return the arrival time of a chunk since ``since_ns``, with its source."""
+        """Return the time from ``since_ns`` to the arrival of a chunk, with its source."""
         return MetricValue(self.returns_ns[chunk] - since_ns, self.source(chunk))
 
     def gaps(self) -> tuple[MetricValue, ...]:
@@ -72,8 +75,8 @@ def read_stream(reads: Reads, handed_over_ns: int) -> Stream:
     Return a stream's chunks and arrival times from its reads.
 
     Args:
-        reads: The reads as they were stamped.
-        handed_over_ns: When the caller got the stream, monotonic nanoseconds.
+        reads: Timestamps of the reads.
+        handed_over_ns: Instant at which the caller received the stream, monotonic nanoseconds.
     """
     returns_ns, late = reads.returns(handed_over_ns)
     kinds = reads.kinds

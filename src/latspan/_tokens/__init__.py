@@ -1,7 +1,8 @@
 """
 Token counts with their source; the provider's own count is preferred.
 
-Counting locally is opt-in, never runs on the request's path, and is marked as estimated.
+Local counting is opt-in, never runs on a thread of the application, and its results are marked as
+estimated.
 """
 
 from __future__ import annotations

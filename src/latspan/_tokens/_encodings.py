@@ -74,7 +74,7 @@ def encodings() -> dict[str, Encoding]:
     Return the encodings whose files are on this machine, by name; empty if there are no files.
 
     Building an encoding blocks every thread of the process for 0.3 s or more, because tiktoken
-    holds the interpreter's lock. So call this before requests are made, never during one.
+    holds the interpreter's lock. So call this before the first request, and never during one.
     """
     found = {name: encoding(name) for name in _KNOWN}
     return {name: each for name, each in found.items() if each is not None}

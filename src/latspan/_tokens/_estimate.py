@@ -76,7 +76,7 @@ class Estimator:
 
 def _asked(encoding: Encoding, content: Content) -> int | None:
     if not content.input:
-        # The API stores the conversation, or the request could not be parsed.
+        # The API stores the conversation on its side, or the request could not be parsed.
         return None
     messages = [*content.input, *([{"parts": content.system}] if content.system else ())]
     parts = [_tokens(encoding, part) for message in messages for part in _parts(message)]

@@ -1,5 +1,5 @@
 """
-Payloads of the providers' APIs: stream frames, chunks, token counts and content.
+Payloads of the providers' APIs: server-sent events, chunks, token counts and content.
 
 The functions here are pure functions over payloads. Every integration and the test servers use
 them. They do not depend on a client library, a clock or OpenTelemetry.

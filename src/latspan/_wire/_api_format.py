@@ -1,4 +1,4 @@
-"""Description of one API's responses: the functions that an integration passes with a call."""
+"""Description of the responses of one API, as functions that an integration passes to a call."""
 
 from __future__ import annotations
 
@@ -23,11 +23,12 @@ class StreamFormat:
     Shape of one API's streams as bytes, as a plain HTTP client reads them.
 
     Args:
-        opens: Matches the first event with content of such a stream, and of no other stream.
+        opens: Pattern that matches the first event with content of such a stream, and of no other
+            stream.
         classify_chunk: Returns the :class:`~latspan._wire.ChunkKind` of an event, as a plain
             integer.
         provider: Provider name that is assumed if no other source identifies the provider.
-        closes: Matches the event that ends such a stream, and no other; ``None`` if ``[DONE]``
+        closes: Pattern that matches only the event that ends such a stream; ``None`` if ``[DONE]``
             ends it.
     """
 
@@ -65,7 +66,7 @@ class ApiFormat:
             ``{}`` if it has none. Called on the caller's thread for each chunk for which
             ``only_text`` returns 0. It must copy the parts of an object that the application may
             change later.
-        stream: The same stream as bytes, ``None`` if it is not identified in that form.
+        stream: Shape of the stream as bytes, ``None`` if a stream is never recognised by its bytes.
         content: Location of text in requests and responses, ``None`` if content is not read.
         attributes: Returns span attributes read from bodies, by attribute name.
     """

@@ -54,8 +54,8 @@ def to_plain(response: Any) -> Body:
     if isinstance(response, Mapping):
         return cast("Body", response)
     dump = getattr(response, "model_dump", None)
-    # The SDKs build their models without validation. A warning would be about data that the server
-    # sent, which the application cannot fix.
+    # The SDKs build their models without validation. A warning would be about data of the server,
+    # which the application cannot fix.
     return cast("Body", dump(warnings=False)) if callable(dump) else _NOTHING
 
 

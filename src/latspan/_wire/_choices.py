@@ -1,4 +1,4 @@
-"""Choices of one response: the number a request asks for, and the number seen in its chunks."""
+"""Number of choices of a response: as requested, and as seen in its chunks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["choices_in", "choices_requested"]
 
 def choices_requested(request: Mapping[str, Any]) -> int:
     """
-    Return the number of choices that a request asks for: ``n`` per prompt.
+    Return the number of requested choices: ``n`` per prompt.
 
     Args:
         request: The request's fields as sent, by the API's names.

@@ -45,7 +45,7 @@ without choices, in which Azure OpenAI sends the results of its prompt filter.
 
 class EventReader:
     """
-    Reader of one stream of server-sent events that identifies the API by the first with content.
+    Reader of one stream of server-sent events; the first event with content identifies the API.
 
     An event counts once the blank line after it has arrived, as it does for a parsing client. Each
     line may end in LF, CRLF or CR: a CR ends a line even if no LF follows.

@@ -58,8 +58,8 @@ def _fitting(
         return data, text
     lengths = list(_lengths(data))
     most = _share(lengths, longest - len(text) + sum(lengths))
-    # A cut text does not have exactly the length asked for, because some characters take more room
-    # in JSON than others. So the limit is lowered until the result fits.
+    # A cut text may be slightly longer than intended, because some characters take more room in
+    # JSON than others. So the limit is lowered until the result fits.
     while most >= _SHORTEST:
         cut = _cut(data, most)
         text = written(cut)
@@ -132,7 +132,7 @@ def _cut(value: object, most: int) -> Any:
 
 
 def _last_items(data: list[Any], longest: int) -> list[Any]:
-    """Return as many of the last items as fit: the response refers to those."""
+    """Return as many of the last items as fit, because the response refers to the last ones."""
     room = longest - len("[]")
     for count, item in enumerate(reversed(data)):
         room -= len(written(item)) + len(",")

@@ -18,7 +18,7 @@ class Usage(NamedTuple):
         cache_write: The part of ``input`` that was written to the prompt cache.
         output: Generated tokens. Most providers include reasoning, some count it separately.
         reasoning: Generated tokens that were reasoning.
-        total: All tokens. Shows whether ``output`` includes reasoning or not.
+        total: All tokens; the total shows whether ``output`` includes reasoning.
         audio_input: The part of ``input`` that was audio.
         audio_output: The part of ``output`` that was audio.
     """
