@@ -1,8 +1,8 @@
 """
 Instrumentation of aiohttp's client: the transport times of a request, and the reads of its body.
 
-Inside a call of a client library, the transport records its timestamps on that call. Outside,
-each HTTP exchange is a call of its own.
+Inside a call of a client library, the transport times are recorded on that call. Outside any call,
+each HTTP exchange is recorded on its own.
 """
 
 from __future__ import annotations

@@ -22,10 +22,10 @@ _SILENT.freeze()
 
 class Try(Trace):
     """
-    One attempt of a request, passed to a connector as a trace that receives its signals.
+    One attempt of a request. It is passed to the connector as a trace, which receives its signals.
 
-    Only the connector receives it, next to the application's own traces, so the ``trace_configs``
-    of a session do not change. Signals without a method here are ignored.
+    Only the connector receives this trace, in addition to the application's own traces, so the
+    ``trace_configs`` of a session do not change. Signals without a method here are ignored.
 
     Args:
         exchange: The exchange that the attempt belongs to.
@@ -72,7 +72,7 @@ class Try(Trace):
         attempt = self.exchange.attempt
         # aiohttp shields a look-up, so it continues after its request failed or was cancelled.
         if attempt.end_ns is None:
-            # A host that is an IP address needs no look-up: its connection begins with TCP.
+            # A host that is an IP address needs no look-up, so its connection begins with TCP.
             attempt.dns_done_ns = (
                 self.exchange.call.now() if self._looked_up else attempt.pool_acquired_ns
             )

@@ -1,4 +1,12 @@
-"""Hooks on reading, iterating and closing the body of a response."""
+"""
+Hooks on reading, iterating and closing the body of a response.
+
+A body is read through the response's ``StreamReader``, which accepts no attributes; so a table
+finds the tracker by the ``id()`` of the reader. Only the basic methods of the reader are hooked. An
+iterator over the body is recognised as dropped by a finaliser: its read function, the private
+attribute ``read_func`` or ``_stream``, is replaced by an object that lives exactly as long as the
+iterator.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,18 @@
-"""Hooks on a request in aiohttp: connect, send, receive the headers, and repeat for redirects."""
+"""
+Hooks on a request in aiohttp: connect, send, receive the headers, and repeat for redirects.
+
+aiohttp reports only a part of these steps through its public ``TraceConfig``, and adding one would
+change the application's session. So these methods are hooked, private ones among them, in the order
+in which a request passes through them: ``ClientSession._request`` (one call of the session,
+redirects included), ``BaseConnector.connect`` (one exchange begins),
+``TCPConnector._resolve_host``, ``TCPConnector._wrap_create_connection``, ``ClientRequest.send``,
+``ClientRequest.write_bytes`` (the body, in a task of its own) and ``ClientResponse.start`` (the
+response headers).
+
+The attempt is stored on the request object and, once it exists, on the response object. A
+cancellation ends an exchange only when the session's method raises, because aiohttp turns the
+cancellation of its own timeouts into another exception there.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
 """
 Coexistence with the SDK's own tracing, which exists from version 1.0 on.
 
-The SDK opens a span inside each request. It sends the context of the span that is current at that
-moment, recorded or not, instead of the caller's own context.
+The SDK opens a span inside each request, and sends the context of the span that is current then,
+recorded or not. The private attribute ``_tracer`` of a client shows whether its version has this
+tracing.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def _propagation_of(client: Any) -> bool | None:
 
 def hide_current_span(client: Any, request: Callable[..., Any]) -> Callable[..., Any]:
     """
-    Wrap ``request`` so that ``client`` uses the span that is current now, not a span of latspan.
+    Wrap ``request`` so that ``client`` sees the span that is current now, and not latspan's.
 
     Otherwise the client would send the context of a span that exists only in latspan, whatever the
     configuration of trace context is. If a client is configured not to send trace context,

@@ -43,17 +43,18 @@ class LatspanMiddleware:
 
     FastAPI and Starlette: ``app.add_middleware(LatspanMiddleware)``.
     Any other application: ``app = LatspanMiddleware(app)``.
-    As the outermost middleware it covers the most of a request.
+    Add it as the outermost middleware, so that it covers the whole request.
 
     Args:
         app: The application.
-        server_timing: Whether responses report the stages up to that point in the
-            ``Server-Timing`` header, which every recipient of the response can read. ``True``
-            reports the standard stages, and the total time up to that point as ``total``; a
-            collection reports the stages that it names.
+        server_timing: Whether the ``Server-Timing`` header of a response reports the stages that
+            have ended by then. Every recipient of the response can read it. ``True`` reports the
+            standard stages, and the total time until then as ``total``; a collection reports the
+            stages that it names.
         hold_headers: Whether the headers of a stream wait for the first part of its body. Queue
             and prefill are then in the ``Server-Timing`` header, and later stages are reported in
-            a comment at the end of an event stream. It has an effect only with ``server_timing``.
+            a comment at the end of an event stream. The argument has an effect only with
+            ``server_timing``.
     """
 
     def __init__(
@@ -86,8 +87,8 @@ class LatspanMiddleware:
 
         try:
             await self.app(scope, tracked_receive, response.send)
-            # If the application did not finish the response, the server must detect that, so held
-            # headers are sent and the rest is left as it is.
+            # If the application did not complete the response, the server must be able to detect
+            # that. So held headers are sent, and nothing else is added.
             await response.let_go()
         except BaseException as error:
             if response.gone:

@@ -1,4 +1,12 @@
-"""A response, tracked as the application sends it message by message."""
+"""
+A response, tracked as the application sends it message by message.
+
+A response is one ``http.response.start`` and any number of ``http.response.body`` messages. If
+headers are held, the start waits in ``_head`` until the first part that is not empty or is the
+last, or until a message of another type. A held start must always be sent before anything else:
+every path calls ``let_go`` first. Whatever the application sends in a wrong order is passed on, so
+that the server raises its own error.
+"""
 
 from __future__ import annotations
 

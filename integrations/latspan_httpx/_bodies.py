@@ -1,4 +1,11 @@
-"""Hooks on reading and closing the body of a response."""
+"""
+Hooks on reading and closing the body of a response.
+
+All public methods that read a body use ``iter_raw`` or ``aiter_raw``, so only these two are hooked
+to record reads. They return the body in its content coding. ``_get_content_decoder``, a private
+method, is hooked too: the tracker then receives what the library's own decoder returns, and latspan
+does not decode the body again.
+"""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ _EVENTS: Final[dict[str, tuple[str | None, SegmentName | None]]] = {
     "receive_response_headers.complete": ("headers_ns", None),
     "receive_response_body.complete": ("body_end_ns", None),
 }
-"""For each event, the field of an attempt that its time is stored in, and the segment it begins."""
+"""For each event, the field of the attempt that stores its time, and the segment that it begins."""
 
 _CONNECTING_FAILED: Final = frozenset(
     {"connect_tcp.failed", "connect_unix_socket.failed", "start_tls.failed"}
@@ -67,7 +67,7 @@ class Listener:
         self._failure: BaseException | None = None
 
     async def on_event_async(self, name: str, info: Any) -> None:
-        """Do the same as :meth:`hear` for an asynchronous transport."""
+        """Record an event of an asynchronous transport; see :meth:`on_event`."""
         self.on_event(name, info)
 
     def on_event(self, name: str, info: Any) -> None:

@@ -1,4 +1,6 @@
-"""latspan's trace context in the headers of a request, added before it is sent, then removed."""
+"""
+latspan's trace context in the headers of a request, added before the send and removed after it.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +16,8 @@ _lent: Final[set[bytes]] = set()
 """
 Values of ``traceparent`` that latspan has added to requests in flight.
 
-One request may be in flight twice at once. The value in its headers may then belong to the other
-send, and this set distinguishes it from a value that the caller set.
+The same request object may be in flight twice at once. The value in its headers may then belong to
+the other send; this set distinguishes it from a value that the caller has set.
 """
 
 
@@ -53,7 +55,8 @@ class Loan:
             if present is None:
                 listed.append(entry)
             elif listed[present][2] == entry[2]:
-                # A transport copied the headers of the same call, so the value is already there.
+                # A transport has copied the headers of the same call, so the value is there
+                # already.
                 return
             else:
                 listed[present] = entry

@@ -1,4 +1,16 @@
-"""One request that an httpx client passes to its transport, and the sends of the transport."""
+"""
+One request that an httpx client passes to its transport, and the sends of the transport.
+
+The order of events: the client passes a request to its transport (:class:`TransportSend` begins);
+the transport passes it to an httpcore pool, once or several times (:class:`Send` begins each time,
+and receives httpcore's events); the pool returns or raises (the send ends); the transport returns
+or raises (the request ends). ``_current`` connects the two levels within a context. A copied
+context may outlive the request, so ``current`` ignores a request that has ended.
+
+latspan changes two objects and restores both: it adds the trace context to the headers of the httpx
+request for as long as the transport has it, and it sets the ``trace`` extension of the httpcore
+request, which httpx creates for each send.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +40,7 @@ class Aside:
     """
     An untracked request inside a tracked one.
 
-    It keeps its own sends from being recorded on the tracked request.
+    While it is in progress, sends are not recorded on the tracked request.
     """
 
     __slots__ = ("_token",)

@@ -1,4 +1,10 @@
-"""Hooks on the call with which an httpx client passes one request to its transport."""
+"""
+Hooks on the call with which an httpx client passes one request to its transport.
+
+The hooked methods, ``Client._send_single_request`` and its asynchronous counterpart, are private.
+They are the only methods that the client calls once per request on the transport: the public
+``send`` includes authentication and redirects, which are separate requests.
+"""
 
 from __future__ import annotations
 

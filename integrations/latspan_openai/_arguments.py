@@ -51,7 +51,7 @@ def request_of(kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def as_it_is(value: Any) -> str | float | None:
-    """Return a text or a number."""
+    """Return the value unchanged if it is text or a number, otherwise ``None``."""
     return value if isinstance(value, _PLAIN) else None
 
 

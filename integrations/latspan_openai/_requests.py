@@ -1,9 +1,10 @@
 """
-Requests that reach the client without passing through a patched method of a resource.
+Hook on requests that reach the client without a patched method of a resource.
 
 An application may have stored a method before the SDK was instrumented: in a variable, or in
-``with_raw_response``, which keeps the methods of its resource from its first use. Such a method is
-not the patched one, but it still sends through the ``request`` method of its client.
+``with_raw_response``, which stores the methods of its resource at its first use. Such a method is
+not the patched one, but it still sends through the ``request`` method of its client, which is
+patched too. Inside a call that a patched method has opened, the hook does nothing.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ def _open(client: Any, kwargs: Mapping[str, Any]) -> Call | None:
 
 
 def _with_usage_requested(kwargs: dict[str, Any]) -> dict[str, Any]:
-    """Return the arguments of a request, with token counts requested for its stream."""
+    """Return the arguments of ``request``, changed to request token counts for the stream."""
     endpoint = _endpoint_of(kwargs)
     if endpoint is None or endpoint.rewrite_request is None:
         return kwargs

@@ -14,12 +14,12 @@ __all__ = ["with_usage"]
 
 def with_usage(kwargs: dict[str, Any]) -> dict[str, Any]:
     """
-    Return the arguments of a chat or a completion, with token counts requested for its stream.
+    Return the arguments of a chat or completion, changed to request token counts for the stream.
 
-    The caller's arguments are returned unless ``request_stream_usage`` is configured, the response
-    is streamed, and the caller does not set ``stream_options``. The caller's own objects are not
+    The arguments are changed only if ``request_stream_usage`` is configured, the response is
+    streamed, and the caller does not set ``stream_options``. The caller's own objects are never
     changed. A stream with token counts ends with one more chunk, which has ``usage`` and no
-    choices, and which the caller receives like any other.
+    choices. The caller receives that chunk like any other.
 
     Args:
         kwargs: The arguments of the SDK's method.

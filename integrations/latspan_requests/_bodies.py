@@ -91,7 +91,7 @@ def _iterating(original: Callable[..., Generator[bytes]]) -> Callable[..., Gener
     """
     Replace a method that yields the body.
 
-    If such a method uses another one, only the outer is tracked.
+    If such a method uses another one, only the outer one is tracked.
     """
 
     @functools.wraps(original)

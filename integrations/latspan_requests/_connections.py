@@ -1,4 +1,10 @@
-"""Hooks on connections: opening the socket, a proxy's tunnel, the request and the response."""
+"""
+Hooks on connections: opening the socket, a proxy's tunnel, the request and the response.
+
+``_new_conn``, ``_tunnel`` and the function ``_set_socket_options`` are private. Only they show the
+ends of DNS resolution, TCP handshake and tunnel separately. The hooks record instants. Only the
+hook on ``send`` does more: it opens the connection, which ``send`` would otherwise do itself.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""Hooks on a pool that sends a request: getting a connection, connecting it, and sending."""
+"""
+Hooks on a pool that sends a request: getting a connection, connecting it, and sending.
+
+``urlopen`` is public. ``_get_conn``, ``_make_request``, ``_prepare_proxy`` and ``_validate_conn``
+are private: urllib3 has no public hook between them, and they separate the wait for the pool, the
+connection and the request.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,16 @@
-"""One request in urllib3: its attempts, and the timestamps and phases of each attempt."""
+"""
+One request in urllib3: its attempts, and the timestamps and phases of each attempt.
+
+The hooks in ``_pools.py`` and ``_connections.py`` call this object in the following order:
+``acquired`` (a connection from the pool); for a new connection ``resolved``, ``opened`` and
+``connected``, with ``tunnelling`` in between for a proxy; ``sent``; ``headed``; and ``came``, or
+``step_failed`` for a step that raised. An attempt ends with the first ``came`` or ``step_failed``.
+After that, a call of ``urlopen`` on the same pool is a retry or a redirect of this request; before
+that, it is another request, for example for the body to send.
+
+``_sending`` holds the request of the current context. A copied context may outlive the request, so
+``current`` ignores a request that has ended.
+"""
 
 from __future__ import annotations
 
@@ -95,7 +107,7 @@ class UrlopenCall:
     @contextmanager
     def aside() -> Generator[None]:
         """
-        Track nothing inside the block.
+        Suspend the tracking inside the block.
 
         A request that is sent there is not part of the request that is being sent outside.
         """
@@ -106,7 +118,7 @@ class UrlopenCall:
             _sending.reset(token)
 
     def calls_itself_again(self, pool: Any) -> bool:
-        """Return whether a call of ``urlopen`` inside this one is a retry or redirect of it."""
+        """Return whether a nested call of ``urlopen`` is a retry or a redirect of this request."""
         return pool is self._pool and self._try_over
 
     def again(self, method: object, url: object, body: object) -> bool:
@@ -143,7 +155,7 @@ class UrlopenCall:
             self._entered = following.active()
 
     def leave(self) -> None:
-        """End the tracking when ``urlopen`` returns or raises."""
+        """Stop tracking, because ``urlopen`` returns or raises."""
         with handle_internal_errors("the end of a request"):
             if not self.over:
                 self._leave_exchange()

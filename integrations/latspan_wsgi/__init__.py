@@ -1,8 +1,8 @@
 """
 Instrumentation of WSGI servers (Flask and any other): a request from its start to the last byte.
 
-``LatspanMiddleware`` opens a span of kind SERVER as a child of the caller's span, tracks a streamed
-response to its end, and can report to the client where the time went, in the standard
+``LatspanMiddleware`` opens a span of kind SERVER as a child of the client's span, and tracks a
+streamed response to its end. It can report the stages of the request to the client, in the standard
 ``Server-Timing`` header.
 """
 

@@ -43,7 +43,7 @@ class Body:
         served.sent()
 
     def close(self) -> None:
-        """Close the application's body and end the request, when the server is done with it."""
+        """Close the application's body and end the request; the server calls this method last."""
         close: Any = getattr(self._parts, "close", None)
         try:
             if close is not None:

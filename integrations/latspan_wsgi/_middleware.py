@@ -35,10 +35,10 @@ class LatspanMiddleware:
 
     Args:
         app: The application.
-        server_timing: Whether responses report the stages up to that point in the
-            ``Server-Timing`` header, which every recipient of the response can read. ``True``
-            reports the standard stages, and the total time up to that point as ``total``; a
-            collection reports the stages that it names.
+        server_timing: Whether the ``Server-Timing`` header of a response reports the stages that
+            have ended by then. Every recipient of the response can read it. ``True`` reports the
+            standard stages, and the total time until then as ``total``; a collection reports the
+            stages that it names.
     """
 
     def __init__(self, app: App, *, server_timing: bool | Collection[str] = False) -> None:
@@ -70,8 +70,8 @@ class LatspanMiddleware:
             raise
         sends_file = environ.get("wsgi.file_wrapper")
         if isinstance(sends_file, type) and isinstance(body, sends_file):
-            # The server sends a file in its own way, for which it must recognise the type of the
-            # body, so the body is not wrapped.
+            # A server recognises a file by the type of the body and sends it in a special way, so
+            # the body is not wrapped.
             served.sent()
             served.leave()
             return body
