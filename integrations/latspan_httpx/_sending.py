@@ -7,9 +7,9 @@ and receives httpcore's events); the pool returns or raises (the send ends); the
 or raises (the request ends). ``_current`` connects the two levels within a context. A copied
 context may outlive the request, so ``current`` ignores a request that has ended.
 
-latspan changes two objects and restores both: it adds the trace context to the headers of the httpx
-request for as long as the transport has it, and it sets the ``trace`` extension of the httpcore
-request, which httpx creates for each send.
+latspan changes two objects. It adds the trace context to the headers of the httpx request, and
+removes it when the transport returns or raises. It sets the ``trace`` extension of the httpcore
+request, which httpx creates anew for each send.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ class TransportSend:
     One request in a transport, from construction until it fails or is answered.
 
     The caller's request object is sent, and changes made by a transport are kept. latspan's trace
-    context is in its headers only during the send: a request that is sent again, or to the target
-    of a redirect, must not contain the identity of this exchange.
+    context is in its headers only while the transport has it: a request that is sent again, or to
+    the target of a redirect, must not contain the identity of this exchange.
 
     Args:
         exchange: The exchange that was begun for the request.

@@ -15,7 +15,7 @@ __all__ = ["Clock", "ManualClock", "SystemClock"]
 
 
 class Clock(Protocol):
-    """Source of time."""
+    """Interface of a clock: a source of monotonic and of Unix time."""
 
     def monotonic_ns(self) -> int:
         """Return nanoseconds since an arbitrary instant; the value never decreases."""

@@ -127,7 +127,7 @@ class Kind(StrEnum):
     """
 
     REQUEST = "request"
-    """One user-visible unit of work, opened with ``latspan.request``."""
+    """A user-visible request of the application, opened with ``latspan.request``."""
     CALL = "call"
     """One logical call of a model's client library, retries included."""
     HTTP = "http"
@@ -140,9 +140,9 @@ class Outcome(StrEnum):
     """How a call ended; every call has exactly one."""
 
     COMPLETED = "completed"
-    """The response was received up to its end marker."""
+    """The response was received up to its end mark."""
     TRUNCATED = "truncated"
-    """The body ended without its end marker."""
+    """The body ended without its end mark."""
     CLOSED_EARLY = "closed_early"
     """
     The caller left the response with ``break``, ``close`` or the end of the block; not an error.

@@ -77,7 +77,7 @@ def foreign(text: str, *, longest: int = LONGEST) -> str:
     that of a secret (``api_key=…``, ``Authorization: …``), and bearer tokens.
 
     Args:
-        text: A server's answer, an exception's message, or a value.
+        text: A server's response, an exception's message, or a value.
         longest: Maximum number of characters to return, at least 3.
     """
     whole = text[:_MOST]

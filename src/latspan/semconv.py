@@ -71,7 +71,7 @@ GEN_AI_USAGE_REASONING_OUTPUT_TOKENS: Final = "gen_ai.usage.reasoning.output_tok
 GEN_AI_USAGE_AUDIO_INPUT_TOKENS: Final = "gen_ai.usage.audio.input_tokens"
 GEN_AI_USAGE_AUDIO_OUTPUT_TOKENS: Final = "gen_ai.usage.audio.output_tokens"
 
-# GenAI conventions: content, on spans and events only if the application asks for it.
+# # GenAI conventions: content, on spans and events only if the application opts in.
 EVENT_INFERENCE_DETAILS: Final = "gen_ai.client.inference.operation.details"
 GEN_AI_INPUT_MESSAGES: Final = "gen_ai.input.messages"
 GEN_AI_OUTPUT_MESSAGES: Final = "gen_ai.output.messages"

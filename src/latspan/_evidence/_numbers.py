@@ -89,6 +89,6 @@ def in_head(response: ResponseMetadata, length_ns: int | None) -> tuple[int | No
     Return a header's duration as the time to the head, and as the time of the whole response.
 
     One of the two is ``None``: the head of a stream is sent before the stream's content, the head
-    of a response in one piece is sent together with it.
+    of any other response together with its content.
     """
     return (length_ns, None) if response.streamed else (None, length_ns)

@@ -3,8 +3,8 @@ Fireworks: headers ``fireworks-*``, and the same names in ``perf_metrics``; in s
 
 ``server-processing-time`` is the total time of the server, ``server-time-to-first-token`` its time
 to the first token, and their difference is the decode. Dedicated deployments also report
-``prefill-queue-duration`` and ``prefill-duration``. A response in one piece has all of them in
-headers. The head of a stream has only the time to the first token; the last chunk has the others
+``prefill-queue-duration`` and ``prefill-duration``. A response that is not streamed has all of them
+in headers. The head of a stream has only the time to the first token; the last chunk has the others
 if the request set ``perf_metrics_in_response``. Numbers in that chunk may be text.
 
 Not tested against the real server. Its documentation does not state the unit; seconds are from

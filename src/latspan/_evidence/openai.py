@@ -2,9 +2,10 @@
 OpenAI and Azure OpenAI: the header ``openai-processing-ms``.
 
 The header is the time of processing the request, in milliseconds; Azure's has decimals. For a
-response in one piece, that is the total time of the server. A stream sends its head before its
-tokens, so for a stream it is the time to the head. Servers with OpenAI's API send the header too,
-for example llama-cpp-python, and LiteLLM passes it on as ``llm_provider-openai-processing-ms``.
+response that is not streamed, that is the total time of the server. A stream sends its head before
+its tokens, so for a stream it is the time to the head. Servers with OpenAI's API send the header
+too, for example llama-cpp-python, and LiteLLM passes it on as
+``llm_provider-openai-processing-ms``.
 
 Not tested against the real servers.
 Source: OpenAI API reference, "Debugging requests"; recorded responses of Azure.

@@ -81,10 +81,10 @@ _innermost: Final[ContextVar[_Entry[Any] | None]] = ContextVar("latspan_scope", 
 
 class ScopeManager(Generic[_T]):
     """
-    Reusable scope for the body of a ``with`` statement or for each run of a decorated function.
+    Context manager and decorator: a scope around a block, or around each run of a function.
 
-    One scope can be used any number of times: sequentially, nested, and in several threads and
-    tasks at once.
+    The same object can be used any number of times: sequentially, nested, and in several threads
+    and tasks at once.
 
     Args:
         begin: Begins a run and returns it. It may return ``None`` to begin no run, if the ``with``

@@ -86,10 +86,11 @@ def instrumented() -> tuple[str, ...]:
 
 def uninstrument(*names: str) -> None:
     """
-    Remove latspan's instrumentation.
+    Remove latspan's instrumentation of client libraries.
 
     Args:
         names: Names of integrations as returned by :func:`auto_instrument`; all if none is given.
+            Unknown names are ignored.
     """
     for point in _ours():
         instrumentor = _load(point) if not names or point.name in names else None

@@ -22,7 +22,7 @@ __all__ = ["Instrumentor"]
 
 class Instrumentor(BaseInstrumentor):
     """
-    Switches the instrumentation of one library on and off.
+    Base class of an integration: it switches the instrumentation of one library on and off.
 
     A second ``instrument()`` has no effect, and ``uninstrument()`` restores the identical original
     objects. The library is patched when the application imports it, or immediately if it has been

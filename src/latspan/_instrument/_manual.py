@@ -21,7 +21,7 @@ __all__ = ["OperationScope", "attributes", "request"]
 
 def request(name: str) -> ScopeManager[None]:
     """
-    Open one user-visible unit of work: ``with latspan.request("answer a question"):``.
+    Open a user-visible request: ``with latspan.request("answer a question"):``.
 
     The request gets its own span and timeline. The time of the last call inside it is divided into
     that call's segments; the time of earlier calls is the segment ``call``. Time inside a stage is

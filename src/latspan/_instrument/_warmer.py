@@ -13,7 +13,9 @@ __all__ = ["UnderlyingClient", "Warmer"]
 
 class Warmer(Protocol):
     """
-    Opener of the connections of one client; results are awaitable if the client is asynchronous.
+    Interface for opening the connections of one client.
+
+    The results of the methods are awaitable if the client is asynchronous.
 
     The methods may raise any exception of the client library.
     """
@@ -42,7 +44,7 @@ class Warmer(Protocol):
 @dataclass(frozen=True, slots=True)
 class UnderlyingClient:
     """
-    Client of another library through which a client sends.
+    HTTP client through which the client of an SDK sends.
 
     Args:
         client: The underlying client.

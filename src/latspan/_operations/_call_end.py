@@ -58,7 +58,7 @@ class ObservedCall(NamedTuple):
         returned_ns: Time at which the client library returned the stream or the response.
         close_started_ns: Time at which the caller started to close the stream.
         reads: Reads of the stream; ``None`` if there is no stream, or it is not a model's.
-        end_marked: Whether the end marker of the stream was read.
+        end_marked: Whether the end mark of the stream was read.
         parts: Kept parts of the response, without its text.
         request: Content of the request, if content is read.
         response: Content of the response, ``None`` if content is not read.

@@ -137,7 +137,7 @@ _propagating: ContextVar[bool] = ContextVar("latspan_propagating", default=True)
 
 def inside(otel_context: Context, *, propagates: bool | None = None) -> Entered[bool]:
     """
-    Make ``otel_context`` the current OpenTelemetry context until the result is left.
+    Make ``otel_context`` the current OpenTelemetry context until ``leave`` of the result is called.
 
     OpenTelemetry's own ``detach`` logs an error if it is called in another context than
     ``attach``, which happens if a task closes a coroutine that it did not run.

@@ -16,7 +16,7 @@ _SAMPLE: Final = 5
 
 class Exemplar(NamedTuple):
     """
-    One value, and the trace of the request that has it.
+    Exemplar of a series: one value, and the trace of the request that has it.
 
     Args:
         value: Nanoseconds for times, a plain number for counts, billionths for ratios.

@@ -179,7 +179,7 @@ def refuse_unknown_attributes(names: Iterable[str]) -> None:
 @dataclass(frozen=True, slots=True)
 class Series:
     """
-    Values recorded under one key.
+    Series: the values that were recorded under one key.
 
     Args:
         histogram: The values; it no longer changes.

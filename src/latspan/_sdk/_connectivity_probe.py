@@ -74,7 +74,7 @@ _OTHER_PROTOCOL: Final = "read the receiver's log; check that it accepts LATSPAN
 @dataclass(frozen=True, slots=True)
 class ProbeResult:
     """
-    Result of sending one piece of telemetry.
+    Result of sending one span or one metric.
 
     Args:
         signal: ``traces`` or ``metrics``.

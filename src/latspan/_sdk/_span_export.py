@@ -263,7 +263,7 @@ class SpanExport(SpanProcessor):
         return left <= 0
 
     def _answer_to(self, batch: list[Sent]) -> SpanAnswer:
-        """Send a batch, record the outcome in the queue, and return the answer."""
+        """Send a batch, record the result in the queue, and return it."""
         response = SpanAnswer(taken=False)
         try:
             response = self._exporter().send(self._called_ours(batch))

@@ -17,14 +17,17 @@ __all__ = ["kind_of", "stage"]
 
 def stage(name: str, *, kind: str | None = None) -> ScopeManager[None]:
     """
-    Name a part of the work: ``with latspan.stage("retrieve"):``, or ``@latspan.stage("tokenize")``.
+    Record a part of the work as a stage: ``with latspan.stage("retrieve"):``.
 
     A stage creates a span and a segment with its name. The segment is the stage's own time, without
-    the calls and the stages inside it. The stage of a decorated generator lasts from the
-    generator's first step to its end, and is current only while a step runs.
+    the calls and the stages inside it. The result is also a decorator:
+    ``@latspan.stage("tokenize")``. The stage of a decorated generator lasts from the generator's
+    first step to its end, and is current only while a step runs.
 
     Args:
-        name: One of the standard stages, or a name of your own.
+        name: One of the standard stages (``parse``, ``auth``, ``retrieve``, ``tokenize``,
+            ``route``, ``queue``, ``model_load``, ``prefill``, ``decode``, ``safety``,
+            ``postprocess``, ``send_stream``), or a name of your own.
         kind: The standard stage that a name of your own counts as, for example
             ``stage("rerank", kind="retrieve")``.
 

@@ -46,7 +46,7 @@ def _never(first: Body) -> bool:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiFormat:
     """
-    Shape of one API's responses.
+    Format of the responses of one API.
 
     Args:
         name: Name for log and error messages, for example ``openai.chat``.

@@ -40,7 +40,7 @@ _MOST_ADDED: Final = 1_000_000
 
 class Histogram:
     """
-    Histogram with three significant digits for 0 and for values from 1 ns to 24 hours.
+    HDR histogram with three significant digits, for 0 and values from 1 ns to 24 hours.
 
     Values are integers; times are in nanoseconds. Two histograms are equal if their contents are
     equal. Not thread-safe: the recorder guards its histograms with a lock.

@@ -76,7 +76,7 @@ _CLOSING: Final = re.compile(
 
 class LoggedSeries(NamedTuple):
     """
-    One histogram of an interval.
+    Histogram of one series in an interval of a log.
 
     Args:
         tag: Name of the series; ``None`` if the line has no tag.

@@ -92,7 +92,7 @@ class TruncatedInterval:
 
 class HistogramLog:
     """
-    Intervals of a log, read from the file again on each iteration.
+    Intervals of a log. Each iteration reads the file again.
 
     Args:
         path: The file.

@@ -32,7 +32,7 @@ class SpectrumPoint:
 
 def percentile_spectrum(histogram: Histogram, ticks: int = 5) -> Iterator[SpectrumPoint]:
     """
-    Yield points from the smallest value to the largest.
+    Yield the points of a percentile spectrum, from the smallest value to the largest.
 
     Args:
         histogram: Histogram with at least one value.

@@ -35,7 +35,7 @@ _HIGHER_IS_BETTER: Final = frozenset({"fluidity"})
 @dataclass(frozen=True, slots=True)
 class SmoothnessTable:
     """
-    The best, the median and the worst call by each measure, and a line on stalls.
+    Table of the best, the median and the worst call by each measure, and a line on stalls.
 
     Args:
         snapshot: Recorded data, with its records kept.

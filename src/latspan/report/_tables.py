@@ -46,7 +46,7 @@ _TOKEN_SOURCES: Final[dict[TokenSource, str]] = {
 @dataclass(frozen=True, slots=True)
 class SegmentsTable:
     """
-    Each segment's percentiles over the calls, and its share of the slowest tenth's time.
+    Table of each segment's percentiles over the calls, and its share of the slowest tenth's time.
 
     Args:
         snapshot: Recorded data, with its records kept.
@@ -91,7 +91,7 @@ class SegmentsTable:
 @dataclass(frozen=True, slots=True)
 class MetricsTable:
     """
-    Each metric's percentiles over the calls.
+    Table of each metric's percentiles over the calls.
 
     Args:
         snapshot: Recorded data.
@@ -120,7 +120,7 @@ class MetricsTable:
 @dataclass(frozen=True, slots=True)
 class TokensTable:
     """
-    Token counts of the calls, and their source.
+    Table of the token counts of the calls, and their source.
 
     Args:
         snapshot: Recorded data, with its records kept.

@@ -90,7 +90,7 @@ _ASCII: Final = _Glyphs(
 @dataclass(frozen=True, slots=True)
 class Waterfall:
     """
-    One request, drawn to the width of the console that prints it.
+    Waterfall of one request, as wide as the console that prints it.
 
     Args:
         record: The request.

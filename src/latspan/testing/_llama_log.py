@@ -22,7 +22,7 @@ _NS_PER_MINUTE: Final = 60 * NS_PER_S
 
 class LogLine(NamedTuple):
     """
-    One line of the log.
+    One line of llama.cpp's log.
 
     Args:
         instant_ns: Instant of logging, on ``CLOCK_MONOTONIC``.

@@ -1,5 +1,5 @@
 """
-Scripts: plans of a response, piece by piece, each piece with its time.
+Scripts: plans of a response, part by part, each part with its time.
 
 A script is independent of clocks, sockets and clients. The scripted server and the scripted
 transport can play the same script.
@@ -18,7 +18,7 @@ __all__ = ["Ending", "PayloadPart", "Script", "ServerFlavor", "Step"]
 
 
 class PayloadPart(StrEnum):
-    """Content of a written piece of a response."""
+    """Kind of content of a part of a response."""
 
     HEADERS = "headers"
     ROLE = "role"
@@ -39,7 +39,7 @@ class PayloadPart(StrEnum):
     ERROR = "error"
     """Payload of an error inside a stream whose status was 200."""
     DONE = "done"
-    """End marker: ``[DONE]``, ``response.completed`` or an equivalent, ``message_stop``."""
+    """End mark: ``[DONE]``, ``response.completed`` or an equivalent, ``message_stop``."""
     BODY = "body"
     """Complete body of a response that does not stream."""
     END = "end"
@@ -72,12 +72,12 @@ class ServerFlavor(StrEnum):
 
 
 class Ending(StrEnum):
-    """End of a response after its steps."""
+    """How a response ends after its steps."""
 
     DONE = "done"
-    """Finish chunk, usage if requested, end marker."""
+    """Finish chunk, usage if requested, end mark."""
     UNMARKED = "unmarked"
-    """As ``DONE``, but the well-formed body ends without the end marker."""
+    """As ``DONE``, but the well-formed body ends without the end mark."""
     TRUNCATED = "truncated"
     """The well-formed body ends directly after the steps."""
     CUT = "cut"

@@ -41,12 +41,12 @@ class Farewell(Enum):
 @dataclass(frozen=True, slots=True)
 class Part:
     """
-    One piece of a response, with its due time.
+    One part of a response, with its due time.
 
     Args:
         offset_ns: Due time in nanoseconds since the end of the queue.
         piece: Kind of content.
-        step: Step of the script; ``None`` for pieces that are not in the script.
+        step: Step of the script; ``None`` for parts that are not in the script.
     """
 
     offset_ns: int

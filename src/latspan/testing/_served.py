@@ -22,7 +22,7 @@ __all__ = ["Ledger", "ServedRequest", "WriteRecord"]
 @dataclass(frozen=True, slots=True)
 class WriteRecord:
     """
-    One piece of a response, passed to the network.
+    One part of a response, passed to the network.
 
     Args:
         instant_ns: Time read just before the bytes were sent, so no reader received them earlier.
@@ -36,7 +36,7 @@ class WriteRecord:
 @dataclass(frozen=True, slots=True)
 class ServedRequest:
     """
-    One request and its treatment by the server.
+    One request, and what the server did for it and when.
 
     Args:
         index: Order of acceptance, from 0.
@@ -45,7 +45,7 @@ class ServedRequest:
         status: Status of the response; ``None``: none yet.
         accepted_ns: Instant at which the request's last byte had arrived.
         slot_ns: End of the queue wait and start of the model's work; ``None`` if not reached.
-        writes: Pieces written, in order.
+        writes: Parts written, in order.
         end_ns: Instant at which the response was complete, or cut off as its script requires.
         cancelled_ns: Instant at which the client disconnected before that.
     """

@@ -173,7 +173,7 @@ class Connection(asyncio.Protocol):
         self._worker: asyncio.Task[None]
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Start the task that answers requests."""
+        """Start the task that serves requests."""
         self._transport = cast("asyncio.Transport", transport)
         self._worker = asyncio.get_running_loop().create_task(self._work())
 

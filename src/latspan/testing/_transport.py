@@ -71,7 +71,7 @@ def scripted_transport(
     The server sends on its own schedule, which begins when the whole request has reached it. A read
     returns all data that has arrived by ``clock``, as TCP does; if there is none, it advances
     ``clock`` to the next arrival. ``transport.served_requests()`` returns what the server did, in
-    readings of ``clock``; the client receives each piece ``network_ns`` later.
+    readings of ``clock``; the client receives each part ``network_ns`` later.
 
     Args:
         scripts: Script of every response; if several, each request gets the next one, repeatedly.

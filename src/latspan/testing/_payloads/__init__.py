@@ -2,7 +2,7 @@
 Bodies of a model server's responses, one module per API.
 
 The shapes are those of the OpenAI and Anthropic APIs, with the fields that llama.cpp's server adds.
-This package does not handle time; the ``_answer`` module does.
+This package does not handle time; the module ``_scripted_response`` does.
 """
 
 from __future__ import annotations
