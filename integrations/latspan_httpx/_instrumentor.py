@@ -26,7 +26,10 @@ class _TransportInstrumentor(Instrumentor):
             "_send_single_request",
             _transport.send_async(self._official, self._core),
         )
-        _pools.patch_pools(patches, import_module(self._core))
+        # httpx2, and newer versions of httpx, import it when the first client is created.
+        patches.when_imported(
+            self._core, lambda: _pools.patch_pools(patches, import_module(self._core))
+        )
         _bodies.patch_bodies(patches, module)
 
     def warmer(self, client: Any, url: str | None, timeout_s: float) -> Warmer | None:

@@ -1,33 +1,33 @@
 """
 Export of snapshots as OTLP metrics, and of the spans of latspan's private provider.
 
-This layer depends on the OpenTelemetry SDK; importing it imports the SDK. Modules that only some
-configurations use, such as those for files and log records, are imported at first use.
+This layer depends on the OpenTelemetry SDK. Each name is imported on first use, so that the parts
+of the SDK and the packages that only exporters need are imported on latspan's own threads.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from latspan._export._application_sink import application_sink
-from latspan._export._back_off import BackOff
-from latspan._export._environment import SpanBatches, event_batches, span_batches
-from latspan._export._interval_export import IntervalExporter, PeriodicExport
-from latspan._export._metrics import MetricsPart, metrics_parts
-from latspan._export._otlp import otlp_log_exporter, otlp_metric_exporter, otlp_span_exporter
-from latspan._export._otlp_metrics import MetricsExporter, OtlpMetrics
-from latspan._export._otlp_spans import OtlpSpans, otlp_events, otlp_spans
-from latspan._export._private_spans import PrivateSink
-from latspan._export._resource import resource_of, resource_of_child
-from latspan._export._self_metrics import SelfMetric, readings_of
-from latspan._export._sending import SpanAnswer
 from latspan._lazy import lazy_getattr
 
 if TYPE_CHECKING:
+    from latspan._export._application_sink import application_sink
+    from latspan._export._back_off import BackOff
+    from latspan._export._environment import SpanBatches, event_batches, span_batches
     from latspan._export._event_record import event_record
     from latspan._export._histogram_log import HistogramLogs
     from latspan._export._http_session import http_session
+    from latspan._export._interval_export import IntervalExporter, PeriodicExport
+    from latspan._export._metrics import MetricsPart, metrics_parts
+    from latspan._export._otlp import otlp_log_exporter, otlp_metric_exporter, otlp_span_exporter
+    from latspan._export._otlp_metrics import MetricsExporter, OtlpMetrics
     from latspan._export._otlp_payloads import OtlpPayloads
+    from latspan._export._otlp_spans import OtlpSpans, otlp_events, otlp_spans
+    from latspan._export._private_spans import PrivateSink
+    from latspan._export._resource import resource_of, resource_of_child
+    from latspan._export._self_metrics import SelfMetric, readings_of
+    from latspan._export._sending import SpanAnswer
 
 __all__ = [
     "BackOff",
@@ -59,11 +59,34 @@ __all__ = [
     "span_batches",
 ]
 
-_ON_REQUEST: Final = {
+_HOMES: Final = {
+    "BackOff": "_back_off",
     "HistogramLogs": "_histogram_log",
-    "event_record": "_event_record",
+    "IntervalExporter": "_interval_export",
+    "MetricsExporter": "_otlp_metrics",
+    "MetricsPart": "_metrics",
+    "OtlpMetrics": "_otlp_metrics",
     "OtlpPayloads": "_otlp_payloads",
+    "OtlpSpans": "_otlp_spans",
+    "PeriodicExport": "_interval_export",
+    "PrivateSink": "_private_spans",
+    "SelfMetric": "_self_metrics",
+    "SpanAnswer": "_sending",
+    "SpanBatches": "_environment",
+    "application_sink": "_application_sink",
+    "event_batches": "_environment",
+    "event_record": "_event_record",
     "http_session": "_http_session",
+    "metrics_parts": "_metrics",
+    "otlp_events": "_otlp_spans",
+    "otlp_log_exporter": "_otlp",
+    "otlp_metric_exporter": "_otlp",
+    "otlp_span_exporter": "_otlp",
+    "otlp_spans": "_otlp_spans",
+    "readings_of": "_self_metrics",
+    "resource_of": "_resource",
+    "resource_of_child": "_resource",
+    "span_batches": "_environment",
 }
 
-__getattr__ = lazy_getattr(__name__, _ON_REQUEST)
+__getattr__ = lazy_getattr(__name__, _HOMES)

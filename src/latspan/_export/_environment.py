@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from opentelemetry.sdk.environment_variables import (
     OTEL_EXPORTER_OTLP_COMPRESSION,
@@ -13,9 +13,12 @@ from opentelemetry.sdk.environment_variables import (
     OTEL_METRIC_EXPORT_TIMEOUT,
     OTEL_METRICS_EXEMPLAR_FILTER,
 )
-from opentelemetry.sdk.metrics.export import AggregationTemporality
 
 from latspan._log import logger
+
+if TYPE_CHECKING:
+    # The threads that export metrics import this part of the SDK.
+    from opentelemetry.sdk.metrics.export import AggregationTemporality
 
 __all__ = [
     "SpanBatches",
@@ -34,11 +37,8 @@ _MOST: Final = 1e12
 Upper limit of a value: as milliseconds it is thirty years, as spans more than fit into memory.
 """
 
-_TEMPORALITIES: Final = {
-    "CUMULATIVE": AggregationTemporality.CUMULATIVE,
-    "DELTA": AggregationTemporality.DELTA,
-    "LOWMEMORY": AggregationTemporality.DELTA,
-}
+_TEMPORALITIES: Final = {"CUMULATIVE": "CUMULATIVE", "DELTA": "DELTA", "LOWMEMORY": "DELTA"}
+"""Names of the SDK's temporalities, by the values of the variable."""
 
 
 def compresses(signal: str) -> bool:
@@ -87,11 +87,13 @@ def histogram_temporality() -> AggregationTemporality:
     Source: OpenTelemetry specification, ``OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE``:
     cumulative unless set; delta for ``DELTA`` and, for histograms, also for ``LOWMEMORY``.
     """
+    from opentelemetry.sdk.metrics.export import AggregationTemporality
+
     text = os.environ.get(OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE, "").strip()
     if not text:
         return AggregationTemporality.CUMULATIVE
-    temporality = _TEMPORALITIES.get(text.upper())
-    if temporality is None:
+    name = _TEMPORALITIES.get(text.upper())
+    if name is None:
         logger.warning(
             "%s is '%s', which is none of %s; exporting cumulative metrics",
             OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE,
@@ -99,7 +101,7 @@ def histogram_temporality() -> AggregationTemporality:
             ", ".join(_TEMPORALITIES),
         )
         return AggregationTemporality.CUMULATIVE
-    return temporality
+    return AggregationTemporality[name]
 
 
 def exports_exemplars() -> bool:

@@ -5,18 +5,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
-
-from opentelemetry.sdk.metrics.export import (
-    AggregationTemporality,
-    Gauge,
-    Metric,
-    NumberDataPoint,
-    Sum,
-)
+from typing import TYPE_CHECKING, Final
 
 from latspan import semconv
 from latspan._recording import Recorder
+
+if TYPE_CHECKING:
+    # The threads that export metrics import this part of the SDK.
+    from opentelemetry.sdk.metrics.export import AggregationTemporality, Metric, NumberDataPoint
 
 __all__ = ["About", "SelfMetric", "readings_of", "refused"]
 
@@ -103,6 +99,8 @@ class About:
         Args:
             epoch_ns: Current Unix time, in nanoseconds.
         """
+        from opentelemetry.sdk.metrics.export import Gauge, Metric, NumberDataPoint, Sum
+
         points: defaultdict[str, list[NumberDataPoint]] = defaultdict(list)
         self._latest_epoch_ns = epoch_ns
         for reading in self._read():
@@ -128,6 +126,6 @@ class About:
 
     def arrived(self) -> None:
         """Record that the metrics returned last were delivered."""
-        if self._temporality is AggregationTemporality.DELTA:
+        if self._temporality.name == "DELTA":
             self._arrived = dict(self._latest)
             self._start_epoch_ns = self._latest_epoch_ns

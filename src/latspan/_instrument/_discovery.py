@@ -1,11 +1,24 @@
-"""Discovery of latspan's integrations, and functions that switch them on and off together."""
+"""
+Discovery of latspan's integrations, and functions that switch them on and off together.
+
+An integration of latspan's own distribution is loaded when the library is imported that its name
+ends with, and not before: ``latspan_openai`` when ``openai`` is. Until then it is *awaited*. The
+integrations of other distributions are loaded at once, because only their code says which import
+they wait for.
+
+No function here holds a lock, because hooks run under import locks. ``_awaited`` is changed by
+atomic operations only. A hook removes its integration from ``_awaited`` after it has switched it
+on, and finds out then whether :func:`uninstrument` was called meanwhile.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 
 from latspan._warn_once import warn_once
@@ -67,35 +80,46 @@ def auto_instrument() -> tuple[str, ...]:
     """
     Instrument every supported client library that is installed; a second call has no effect.
 
-    A library is patched when it is imported, or immediately if it has been imported already.
-    Integrations listed in ``LATSPAN_DISABLED_INSTRUMENTATIONS`` or
-    ``OTEL_PYTHON_DISABLED_INSTRUMENTATIONS``, separated by commas, stay off; ``*`` means all.
+    A library that has been imported is patched now; any other one when it is imported. This
+    function imports no library itself. Integrations listed in ``LATSPAN_DISABLED_INSTRUMENTATIONS``
+    or ``OTEL_PYTHON_DISABLED_INSTRUMENTATIONS``, separated by commas, stay off; ``*`` means all.
 
     Returns:
         The names of the integrations that are on, for example ``("latspan_httpx2",
-        "latspan_openai")``. A library that is not installed is skipped. If the version of a library
-        is not supported, or its integration fails, latspan skips the library and logs one warning.
+        "latspan_openai")``: those that have patched their library, and those that wait for its
+        import. A library that is not installed is skipped. If the version of a library is not
+        supported, or its integration fails, latspan skips the library and logs one warning: now,
+        or when the library is imported.
     """
-    return tuple(sorted(point.name for point in _ours() if _switch_on(point)))
+    own = _own()
+    for point in _ours():
+        if _is_on(_loaded(point)) or disabled_by(point.name) is not None:
+            continue
+        if (point.name, point.value) in own:
+            _switch_on_when_imported(point)
+        else:
+            _switch_on(point)
+    return instrumented()
 
 
 def instrumented() -> tuple[str, ...]:
-    """Return the names of the integrations that are on."""
-    return tuple(sorted(point.name for point in _ours() if _is_on(_load(point))))
+    """Return the names of the integrations that are on, awaited ones included."""
+    on = {point.name for point in _ours() if _is_on(_loaded(point))}
+    return tuple(sorted(on.union(_awaited)))
 
 
 def uninstrument(*names: str) -> None:
     """
-    Remove latspan's instrumentation of client libraries.
+    Remove latspan's instrumentation of client libraries, and stop waiting for their import.
 
     Args:
         names: Names of integrations as returned by :func:`auto_instrument`; all if none is given.
             Unknown names are ignored.
     """
     for point in _ours():
-        instrumentor = _load(point) if not names or point.name in names else None
-        if instrumentor is not None and _is_on(instrumentor):
-            instrumentor.uninstrument()
+        if not names or point.name in names:
+            _awaited.pop(point.name, None)
+            _switch_off(point)
 
 
 def instrumentor_of(library: str) -> Instrumentor | None:
@@ -137,19 +161,22 @@ def integrations() -> Iterator[Integration]:
 def _integration_of(name: str, requires: tuple[str, ...]) -> Integration:
     from importlib.metadata import version
 
-    from opentelemetry.instrumentation.dependencies import get_dependency_conflicts
-    from packaging.requirements import Requirement
+    from latspan._instrument._requirements import conflict_with, library_of
 
-    conflict = get_dependency_conflicts(requires)
+    conflict = conflict_with(requires)
     if conflict is not None and not conflict.found:
-        return Integration(name, IntegrationStatus.ABSENT, str(conflict.required))
+        return Integration(name, IntegrationStatus.ABSENT, conflict.required)
     variable = disabled_by(name)
     if conflict is not None:
         status = IntegrationStatus.UNSUPPORTED if variable is None else IntegrationStatus.DISABLED
-        return Integration(name, status, str(conflict.required), conflict.found, variable)
-    library = Requirement(requires[0]).name
+        return Integration(name, status, conflict.required, conflict.found, variable)
+    library = library_of(requires[0])
     status = IntegrationStatus.READY if variable is None else IntegrationStatus.DISABLED
     return Integration(name, status, requires[0], f"{library} {version(library)}", variable)
+
+
+_awaited: dict[str, Callable[[], None]] = {}
+"""Hooks of the awaited integrations, by name of the integration."""
 
 
 def _is_on(instrumentor: Instrumentor | None) -> bool:
@@ -162,6 +189,17 @@ def _ours() -> list[EntryPoint]:
     return [point for point in entry_points(group=_GROUP) if point.name.startswith(_PREFIX)]
 
 
+def _own() -> set[tuple[str, str]]:
+    """Return the names and values of the entry points that latspan's own distribution has."""
+    from importlib.metadata import PackageNotFoundError, distribution
+
+    try:
+        points = distribution("latspan").entry_points.select(group=_GROUP)
+    except PackageNotFoundError:
+        return set()
+    return {(point.name, point.value) for point in points}
+
+
 def _load(point: EntryPoint) -> Instrumentor | None:
     try:
         return point.load()()
@@ -170,10 +208,43 @@ def _load(point: EntryPoint) -> Instrumentor | None:
         return None
 
 
-def _switch_on(point: EntryPoint) -> bool:
+def _loaded(point: EntryPoint) -> Instrumentor | None:
+    """Return the integration if its module has been imported: otherwise it cannot be on."""
+    return _load(point) if point.module in sys.modules else None
+
+
+def _switch_on(point: EntryPoint) -> None:
     instrumentor = _load(point)
-    if instrumentor is None:
-        return False
-    if not _is_on(instrumentor) and disabled_by(point.name) is None:
+    if instrumentor is not None:
         instrumentor.instrument()
-    return _is_on(instrumentor)
+
+
+def _switch_off(point: EntryPoint) -> None:
+    instrumentor = _loaded(point)
+    if instrumentor is not None:
+        instrumentor.uninstrument()
+
+
+def _switch_on_when_imported(point: EntryPoint) -> None:
+    """Await the library that the integration's name ends with, if it is installed."""
+    from latspan._instrument._patching import when_imported
+
+    library = point.name.removeprefix(_PREFIX)
+
+    def switch_on() -> None:
+        if _awaited.get(point.name) is switch_on:
+            _switch_on(point)
+            if _awaited.pop(point.name, None) is not switch_on:
+                _switch_off(point)
+
+    if _is_installed(library) and _awaited.setdefault(point.name, switch_on) is switch_on:
+        when_imported(library, switch_on)
+
+
+def _is_installed(library: str) -> bool:
+    if library in sys.modules:
+        return True
+    try:
+        return find_spec(library) is not None
+    except (ImportError, ValueError):
+        return False

@@ -1,17 +1,15 @@
-"""Base class of every integration: OpenTelemetry's instrumentor with reversible patches."""
+"""Base class of every integration: reversible patches that OpenTelemetry's loader can apply."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
+import threading
+from abc import ABC, abstractmethod
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Any, ClassVar
-
-from opentelemetry.instrumentation.dependencies import get_dependency_conflicts
-from opentelemetry.instrumentation.instrumentor import BaseInstrumentor
-from packaging.requirements import Requirement
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from latspan import _runtime
-from latspan._instrument._patching import Patches, when_imported
+from latspan._instrument._patching import Patches, stop_awaiting, when_imported
+from latspan._instrument._requirements import conflict_with, library_of
 from latspan._warn_once import warn_once
 
 if TYPE_CHECKING:
@@ -20,9 +18,13 @@ if TYPE_CHECKING:
 __all__ = ["Instrumentor"]
 
 
-class Instrumentor(BaseInstrumentor):
+class Instrumentor(ABC):
     """
     Base class of an integration: it switches the instrumentation of one library on and off.
+
+    It has the methods of OpenTelemetry's ``BaseInstrumentor`` that loaders call, and is a singleton
+    as well. It does not derive from that class, whose import takes longer than all other work of
+    switching an integration on.
 
     A second ``instrument()`` has no effect, and ``uninstrument()`` restores the identical original
     objects. The library is patched when the application imports it, or immediately if it has been
@@ -46,7 +48,26 @@ class Instrumentor(BaseInstrumentor):
     exporters import.
     """
 
-    _patches: Patches | None = None
+    _instance: ClassVar[Any] = None
+    _is_on: bool
+    _patches: Patches | None
+    _patching: threading.Lock
+    """Held by the thread that applies the patches. No thread waits for it: the thread that holds it
+    may wait for a module that the other one is importing."""
+
+    def __new__(cls) -> Self:
+        if "_instance" not in cls.__dict__:
+            instance = super().__new__(cls)
+            instance._is_on = False
+            instance._patches = None
+            instance._patching = threading.Lock()
+            cls._instance = instance
+        return cls._instance
+
+    @property
+    def is_instrumented_by_opentelemetry(self) -> bool:
+        """Whether the integration is on; OpenTelemetry's name for it."""
+        return self._is_on
 
     def instrumentation_dependencies(self) -> Collection[str]:
         """Return the requirements."""
@@ -75,22 +96,21 @@ class Instrumentor(BaseInstrumentor):
 
     def instrument(self, **kwargs: Any) -> None:  # noqa: ARG002 - OpenTelemetry's signature
         """Switch the integration on if a supported version of the library is installed."""
-        if self.is_instrumented_by_opentelemetry or not self._is_supported():
-            return
-        # OpenTelemetry's own check logs an error for a library that is not installed.
-        super().instrument(skip_dep_check=True)
-        when_imported(self._awaited(), self._patch)
+        if not self._is_on and self._is_supported():
+            self._is_on = True
+            when_imported(self._awaited(), self._patch)
 
-    def uninstrument(self, **kwargs: Any) -> None:
+    def uninstrument(self, **kwargs: Any) -> None:  # noqa: ARG002 - OpenTelemetry's signature
         """Switch the integration off if it is on."""
-        if self.is_instrumented_by_opentelemetry:
-            super().uninstrument(**kwargs)
+        self._is_on = False
+        stop_awaiting(self._awaited(), self._patch)
+        self._restore()
 
     def _awaited(self) -> str:
-        return self.library or Requirement(next(iter(self.requires))).name
+        return self.library or library_of(next(iter(self.requires)))
 
     def _is_supported(self) -> bool:
-        conflict = get_dependency_conflicts(self.requires)
+        conflict = conflict_with(self.requires)
         if conflict is None:
             return True
         if conflict.found:
@@ -102,26 +122,34 @@ class Instrumentor(BaseInstrumentor):
 
     def _patch(self) -> None:
         """Patch the imported library if the integration is still on."""
-        if self._patches is not None or not self.is_instrumented_by_opentelemetry:
+        if not self._patching.acquire(blocking=False):
             return
-        patches = Patches()
         try:
-            self.patch(patches)
-        except BaseException as error:
-            patches.restore()
-            self._is_instrumented_by_opentelemetry = False
-            if not isinstance(error, Exception):
-                raise
-            warn_once(f"{self._awaited()} is not instrumented: its integration failed", error)
-            return
-        self._patches = patches
-        if self.triggers_start:
+            if self._patches is not None or not self._is_on:
+                return
+            self._patches = patches = Patches(self._give_up)
+            try:
+                self.patch(patches)
+            except BaseException as error:  # noqa: BLE001 - raised again if it is an interrupt
+                self._give_up(error)
+            finally:
+                if not self._is_on:
+                    # A patch has failed, or another thread has switched the integration off.
+                    patches.restore()
+        finally:
+            self._patching.release()
+        if self._is_on and self.triggers_start:
             _runtime.start_if_expected()
 
-    def _instrument(self, **kwargs: Any) -> None:
-        pass
+    def _give_up(self, error: BaseException) -> None:
+        """Remove all patches because one has failed."""
+        self._is_on = False
+        self._restore()
+        if not isinstance(error, Exception):
+            raise error
+        warn_once(f"{self._awaited()} is not instrumented: its integration failed", error)
 
-    def _uninstrument(self, **kwargs: Any) -> None:  # noqa: ARG002 - OpenTelemetry's signature
-        if self._patches is not None:
-            self._patches.restore()
-            self._patches = None
+    def _restore(self) -> None:
+        patches, self._patches = self._patches, None
+        if patches is not None:
+            patches.restore()

@@ -7,13 +7,25 @@ for two things: to unwrap the wrappers of other instrumentations, which patch wi
 post-import hooks. Patches are undone in reverse order, because a later patch may wrap an earlier
 one. After that, every class must have the identical objects that it had before, and no attribute
 that it only inherited.
+
+**Post-import hooks.** A hook runs on the thread that imports the module, under the module's import
+lock, after the module's own code. What it raises, the import raises. wrapt calls a hook at once if
+the module is in ``sys.modules``, where a module is from the first moment of its import on. So
+:func:`when_imported` first takes the module's import lock: then the module is either imported
+completely, or no other thread has begun to import it. A hook of a module may await a module of the
+same library. It does not take that module's lock, because another thread may hold it and wait for
+the module of the hook.
 """
 
 from __future__ import annotations
 
 import functools
+import importlib
 import inspect
-from collections.abc import Callable, Iterator
+import sys
+import threading
+from collections.abc import Callable, Generator, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from types import MethodType, ModuleType
 from typing import Any
@@ -23,7 +35,7 @@ import wrapt
 from latspan._instrument._coroutines import as_coroutine_function
 from latspan.errors import InstrumentationError
 
-__all__ = ["Patches", "Wrapper", "when_imported"]
+__all__ = ["Patches", "Wrapper", "stop_awaiting", "when_imported"]
 
 _ABSENT = object()
 
@@ -77,10 +89,18 @@ def _wrappers(method: Any) -> Iterator[Any]:
 
 
 class Patches:
-    """Changes that an integration has made to a client library, and methods to undo them."""
+    """
+    Changes that an integration has made to a client library, and methods to undo them.
 
-    def __init__(self) -> None:
+    Args:
+        on_error: Called with an exception that a function passed to :meth:`when_imported` raises.
+            If not given, the import that the function waited for raises it.
+    """
+
+    def __init__(self, on_error: Callable[[BaseException], None] | None = None) -> None:
         self._changes: list[_Change] = []
+        self._awaiting: list[tuple[str, Callable[[], None]]] = []
+        self._on_error = on_error
         self._on = True
 
     def wrap(self, cls: type, name: str, wrapper: Wrapper) -> None:
@@ -150,6 +170,42 @@ class Patches:
         """
         self._set(cls, name, value)
 
+    def when_imported(self, module: str, patch: Callable[[], None]) -> None:
+        """
+        Call ``patch`` when a module of the library has been imported, at once if it has been.
+
+        Many libraries import their modules on first use. A patch that needs such a module must not
+        import it, because the application may never use it.
+
+        Args:
+            module: Name of the module.
+            patch: Applies further patches; not called after the patches were removed.
+
+        Raises:
+            InstrumentationError: There is no such module.
+        """
+        if module not in sys.modules and not _exists(module):
+            raise InstrumentationError(
+                f"there is no module '{module}'",
+                hint="this version of the library is not supported; see docs/known-issues.md",
+            )
+
+        def apply() -> None:
+            if not self._on:
+                return
+            try:
+                patch()
+            except BaseException as error:
+                if self._on_error is None:
+                    raise
+                self._on_error(error)
+            if not self._on:
+                # The patches were removed meanwhile, by another thread or because of the error.
+                self.restore()
+
+        self._awaiting.append((module, apply))
+        when_imported(module, apply)
+
     def restore(self) -> None:
         """
         Restore the identical original objects, last change first.
@@ -158,6 +214,8 @@ class Patches:
         around the originals.
         """
         self._on = False
+        while self._awaiting:
+            stop_awaiting(*self._awaiting.pop())
         while self._changes:
             self._changes.pop().undo()
 
@@ -187,20 +245,96 @@ class Patches:
         setattr(owner, name, value)
 
 
+_awaiting: dict[str, list[Callable[[], None]]] = {}
+"""Functions to call when a module has been imported. Changed under the module's import lock."""
+
+_hooked: set[str] = set()
+"""Modules that have a hook of latspan at wrapt: wrapt cannot remove a hook."""
+
+_running = threading.local()
+"""Whether this thread runs a post-import hook of latspan."""
+
+
 def when_imported(module: str, call: Callable[[], None]) -> None:
     """
-    Call ``call`` when ``module`` has been imported, immediately if it has been already.
+    Call ``call`` once when ``module`` has been imported, immediately if it has been already.
+
+    If another thread is importing the module, this function waits for the end of that import.
 
     Args:
-        module: The import package.
-        call: May be called more than once. It must not raise, or the import would raise too.
+        module: Name of the module.
+        call: Must not raise, or the import would raise too.
     """
-
-    def imported(_: object) -> None:
+    with _import_lock_of(module):
+        is_imported = sys.modules.get(module) is not None
+        if not is_imported:
+            _awaiting.setdefault(module, []).append(call)
+            if module not in _hooked:
+                _hooked.add(module)
+                # wrapt has no types for hooks.
+                wrapt.register_post_import_hook(_imported, module)  # pyright: ignore[reportUnknownMemberType]
+    if is_imported:
         call()
 
-    # wrapt has no types for hooks.
-    wrapt.register_post_import_hook(imported, module)  # pyright: ignore[reportUnknownMemberType]
+
+def stop_awaiting(module: str, call: Callable[[], None]) -> None:
+    """Forget ``call``, which was passed to :func:`when_imported`, if it was not called yet."""
+    with suppress(KeyError, ValueError):
+        _awaiting[module].remove(call)
+
+
+def _imported(module: ModuleType) -> None:
+    """Call what has waited for ``module``; wrapt calls this after the module's own code."""
+    name = module.__name__
+    _hooked.discard(name)
+    outer: bool = getattr(_running, "hook", False)
+    _running.hook = True
+    try:
+        for call in _awaiting.pop(name, ()):
+            call()
+    finally:
+        _running.hook = outer
+
+
+@contextmanager
+def _import_lock_of(module: str) -> Generator[None]:
+    """
+    Hold the lock that Python holds while it imports ``module``.
+
+    The lock is not part of Python's documented interface. Without it, a module that another thread
+    is importing at this moment may stay without patches.
+    """
+    bootstrap: Any = getattr(importlib, "_bootstrap", None)
+    lock_of = getattr(bootstrap, "_ModuleLockManager", None)
+    with ExitStack() as held:
+        if lock_of is not None and not getattr(_running, "hook", False):
+            # The error is a deadlock: the importing thread waits for this one.
+            with suppress(RuntimeError):
+                held.enter_context(lock_of(module))
+        yield
+
+
+def _exists(module: str) -> bool:
+    """Return whether a module can be found, without importing the packages that it is in."""
+    path: Any = None
+    name = ""
+    for part in module.split("."):
+        name = f"{name}.{part}" if name else part
+        package: Any = sys.modules.get(name)
+        if package is not None:
+            path = getattr(package, "__path__", ())
+            continue
+        spec: Any = None
+        for finder in sys.meta_path:
+            # The finders of post-import hooks import the packages.
+            if type(finder).__name__ != "ImportHookFinder" and hasattr(finder, "find_spec"):
+                spec = finder.find_spec(name, path)
+            if spec is not None:
+                break
+        if spec is None:
+            return False
+        path = spec.submodule_search_locations or ()
+    return True
 
 
 def _name_of(owner: type | ModuleType) -> str:

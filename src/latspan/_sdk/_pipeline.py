@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -14,15 +14,16 @@ from latspan._fork import this_process
 from latspan._operations import end_left_calls
 from latspan._recording import Recorder
 from latspan._runtime import EmitEvent, Runtime, no_observation
-from latspan._sdk._config import (
-    Config,
-    default_attributes,
-    expectations,
-    is_exported,
-    otlp_target,
-)
+from latspan._sdk._config import Config, default_attributes, expectations, is_exported
 from latspan._sdk._content import Capture, capture, token_counter
 from latspan._sdk._exit_hooks import run_before_a_child_ends
+from latspan._sdk._exporters import (
+    event_exporter,
+    metrics_exporter,
+    payload_exporter,
+    span_exporter,
+)
+from latspan._sdk._loading import DeferredExporter, DeferredIntervalExporter, Loader
 from latspan._sdk._per_process import PerProcess
 from latspan._sdk._propagation import propagates
 from latspan._sdk._span_routing import SpanRouter
@@ -36,7 +37,12 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.trace import TracerProvider as ApiProvider
 
-    from latspan._export import IntervalExporter, OtlpPayloads, PeriodicExport, SelfMetric
+    from latspan._export import (
+        IntervalExporter,
+        OtlpPayloads,
+        PeriodicExport,
+        SelfMetric,
+    )
     from latspan._sampling import SamplingSink, TraceBuffer
     from latspan._scraping import Monitor
     from latspan._sdk._span_export import SpanExport
@@ -60,6 +66,7 @@ class Assembly:
         events: Exports events, if they are enabled and the application has no logger provider.
         sampling: Decides which traces are exported, if not all are.
         intervals: Exports this process's histograms, if they are exported.
+        loader: Creates the exporters on its own thread.
         monitor: Monitor that samples servers and host, if that is configured.
         provider: The private provider, if it is to become the global one.
     """
@@ -71,11 +78,13 @@ class Assembly:
     events: SpanExport | None
     sampling: SamplingSink | None
     intervals: PerProcess[PeriodicExport] | None
+    loader: Loader
     monitor: Monitor | None
     provider: TracerProvider | None
 
     def begin(self) -> None:
         """Start the threads that do not wait for a request, and set the global provider."""
+        self.loader.start()
         if self.intervals is not None:
             self.intervals()
         if self.monitor is not None:
@@ -127,6 +136,7 @@ class Assembly:
             intervals.shutdown(_left_s(deadline))
         for is_closed in closed:
             is_closed(_left_s(deadline))
+        self.loader.stop(_left_s(deadline))
 
     def _queues(self) -> list[SpanExport]:
         return [export for export in (self.spans, self.events) if export is not None]
@@ -208,7 +218,7 @@ def _assembled(config: Config, at_end: Callable[[], None], undo: ExitStack) -> A
         return router.provider()
 
     of_metrics = _resource_of_metrics(config, application, resource)
-    intervals = _intervals(config, of_metrics, recorder, readings, undo)
+    intervals, deferred = _intervals(config, of_metrics, recorder, readings, undo)
     private, spans, provider = _private_spans(config, resource, at_end, undo)
     captured = capture()
     emit, events = _events(config, captured, resource, at_end, undo)
@@ -245,6 +255,9 @@ def _assembled(config: Config, at_end: Callable[[], None], undo: ExitStack) -> A
         events=events,
         sampling=sampling,
         intervals=intervals,
+        loader=Loader(
+            [*(export.exporter for export in (spans, events) if export is not None), *deferred]
+        ),
         monitor=monitor,
         provider=provider if config.set_global_provider else None,
     )
@@ -323,15 +336,15 @@ def _private_spans(
         return NoSink(), None, None
     from opentelemetry.sdk.trace import TracerProvider
 
-    from latspan._export import PrivateSink, otlp_spans
+    from latspan._export import PrivateSink
     from latspan._sdk._span_export import SpanExport
 
-    target = otlp_target(config, "traces")
+    make_exporter = span_exporter(config)
     # No reference to the provider is kept unless it becomes the global one: in a forked child, a
     # provider immediately starts threads that look up its resource.
     provider = TracerProvider(resource=resource(), shutdown_on_exit=False)
     spans = SpanExport(
-        lambda: otlp_spans(target.protocol, target.endpoint),
+        make_exporter,
         resource=resource,
         on_start=lambda: run_before_a_child_ends(at_end),
     )
@@ -353,12 +366,11 @@ def _events(
 
     if not is_exported(config, "logs"):
         return Events(None), None
-    from latspan._export import event_batches, event_record, otlp_events
+    from latspan._export import event_batches, event_record
     from latspan._sdk._span_export import SpanExport
 
-    target = otlp_target(config, "logs")
     export = SpanExport(
-        lambda: otlp_events(target.protocol, target.endpoint),
+        event_exporter(config),
         on_start=lambda: run_before_a_child_ends(at_end),
         batches=event_batches(),
         signal="events",
@@ -414,37 +426,33 @@ def _intervals(
     recorder: Recorder,
     readings: Callable[[], Iterable[SelfMetric]],
     undo: ExitStack,
-) -> PerProcess[PeriodicExport] | None:
-    """Return the export of the recorder's intervals; ``None`` if none is configured."""
-    metrics = is_exported(config, "metrics")
-    payloads = config.export_raw_histograms and is_exported(config, "logs")
+) -> tuple[PerProcess[PeriodicExport] | None, Sequence[DeferredExporter[IntervalExporter]]]:
+    """Return the export of the recorder's intervals, if any, and the exporters to load for it."""
+    deferred: list[DeferredExporter[IntervalExporter]] = []
+    exact: DeferredExporter[OtlpPayloads] | None = None
     folder = config.histogram_log_dir
-    if not metrics and not payloads and folder is None:
-        return None
+
+    def about() -> Iterable[SelfMetric]:
+        payloads = None if exact is None else exact.made()
+        return (*readings(), *(() if payloads is None else payloads.readings()))
+
+    if is_exported(config, "metrics"):
+        deferred.append(metrics_exporter(config, resource, recorder, about))
+    if config.export_raw_histograms and is_exported(config, "logs"):
+        exact = payload_exporter(config, resource)
+        deferred.append(exact)
+    if not deferred and folder is None:
+        return None, deferred
 
     def exporters() -> Iterator[IntervalExporter]:
-        from latspan import _export
-
         # Files first: they do not delay the exporters that follow.
         if folder is not None:
-            yield _export.HistogramLogs(folder)
-        exact = _payloads(config, resource) if payloads else None
-        if metrics:
-            target = otlp_target(config, "metrics")
-            session = None if target.protocol == "grpc" else _export.http_session("METRICS")
-            yield _export.OtlpMetrics(
-                recorder,
-                _export.otlp_metric_exporter(target.protocol, target.endpoint, session),
-                session=session,
-                resource=resource,
-                about=lambda: (*readings(), *(() if exact is None else exact.readings())),
-                scale=config.metrics_scale,
-                max_buckets=config.metrics_max_buckets,
-            )
-        if exact is not None:
-            yield exact
+            from latspan._export import HistogramLogs
 
-    # Created now, so that an exporter that cannot be created fails before anything has begun.
+            yield HistogramLogs(folder)
+        yield from map(DeferredIntervalExporter, deferred)
+
+    # Created now, so that a file that cannot be created fails before anything has begun.
     first: list[IntervalExporter] = []
     for exporter in exporters():
         first.append(exporter)
@@ -461,13 +469,4 @@ def _intervals(
             idle_s=config.series_idle_s,
         )
 
-    return PerProcess(begin, at_once=False)
-
-
-def _payloads(config: Config, resource: Callable[[], Resource]) -> OtlpPayloads:
-    from latspan import _export
-
-    target = otlp_target(config, "logs")
-    session = None if target.protocol == "grpc" else _export.http_session("LOGS")
-    exporter = _export.otlp_log_exporter(target.protocol, target.endpoint, session)
-    return _export.OtlpPayloads(exporter, session=session, resource=resource)
+    return PerProcess(begin, at_once=False), deferred

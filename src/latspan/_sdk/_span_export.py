@@ -28,15 +28,16 @@ from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor
 
 from latspan import semconv
 from latspan._clock import Clock, SystemClock
-from latspan._export import BackOff, OtlpSpans, SelfMetric, SpanAnswer, SpanBatches, span_batches
+from latspan._export import BackOff, SelfMetric, SpanAnswer, SpanBatches, span_batches
 from latspan._export._sizes import size_of
 from latspan._fork import register_after_fork
 from latspan._log import logger
-from latspan._sdk._per_process import PerProcess
+from latspan._sdk._loading import DeferredExporter
 from latspan._sdk._span_queue import SpanQueue
 from latspan._sdk._worker import Worker
 
 if TYPE_CHECKING:
+    from latspan._export import OtlpSpans
     from latspan._sdk._span_queue import Sent
 
 __all__ = ["SpanExport"]
@@ -67,8 +68,9 @@ class SpanExport(SpanProcessor):
     Events are exported the same way: all statements here about spans hold for events.
 
     Args:
-        make_exporter: Creates the exporter. Called immediately, and in each forked child that ends
-            a span. The exporter is shut down together with this object.
+        make_exporter: Creates the exporter. Called on the export thread for the first batch of each
+            process, unless :attr:`exporter` was loaded before. The exporter is shut down together
+            with this object.
         resource: Returns this process's resource. If given, every span is exported with it.
         on_start: Called in each process before the thread starts.
         batches: Batch limits; read from the environment if not given.
@@ -89,7 +91,8 @@ class SpanExport(SpanProcessor):
         self._signal = signal
         self._batches = span_batches() if batches is None else batches
         self._clock = SystemClock() if clock is None else clock
-        self._exporter = PerProcess[OtlpSpans](lambda _: make_exporter())
+        self.exporter: Final = DeferredExporter(signal, make_exporter)
+        """The exporter; loading it early saves the first batch the time."""
         self._resource = resource
         self._closed = False
         self._begin()
@@ -266,7 +269,9 @@ class SpanExport(SpanProcessor):
         """Send a batch, record the result in the queue, and return it."""
         response = SpanAnswer(taken=False)
         try:
-            response = self._exporter().send(self._called_ours(batch))
+            exporter = self.exporter.load()
+            if exporter is not None:
+                response = exporter.send(self._called_ours(batch))
             if response.smaller and len(batch) == 1 and size_of(batch[0]) > _ACCEPTED_BY_ALL:
                 # It cannot be split further, and would block all batches after it.
                 response = response._replace(again=False)
@@ -307,7 +312,7 @@ class SpanExport(SpanProcessor):
         ]
 
     def _close_exporter(self) -> None:
-        exporter = self._exporter.made()
+        exporter = self.exporter.made()
         if exporter is None:
             return
         try:
