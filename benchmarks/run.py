@@ -29,6 +29,7 @@ BENCHMARKS: Final = (
     "quantile_error",
     "dead_collector",
     "import_time",
+    "switch_on",
 )
 HEADINGS: Final = (
     "what",

@@ -14,7 +14,7 @@ from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, Trace
 
 from latspan._export._limits import always_within, limited
 from latspan._export._samplers import constant_decisions
-from latspan._export._sizes import MeasuredSpan, size_of_state
+from latspan._export._sizes import size_of_state
 from latspan._export._trace_flags import TRACE_FLAGS, has_random_id
 from latspan._spans import (
     AttributeValue,
@@ -36,6 +36,13 @@ __all__ = ["PrivateSink"]
 _SCOPE = InstrumentationScope("latspan", __version__, SCHEMA_URL)
 _FAILED = Status(StatusCode.ERROR)
 _FINE = Status(StatusCode.UNSET)
+
+
+class MeasuredSpan(ReadableSpan):
+    """Span whose encoded size is set when it is created, from the sizes of its parts."""
+
+    most_bytes: int = 0
+    """Maximum encoded size in bytes, without its resource; read by ``size_of``."""
 
 
 class PrivateSink:

@@ -2,36 +2,34 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
-
-from opentelemetry.sdk.trace import ReadableSpan
-from opentelemetry.trace import TraceState
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from latspan._spans import size_of_attributes, size_of_parts, size_of_text
 
 if TYPE_CHECKING:
+    # Spans are measured on the caller's thread, which must not wait for the SDK's import.
     from opentelemetry.sdk._logs import ReadableLogRecord
+    from opentelemetry.sdk.trace import ReadableSpan
+    from opentelemetry.trace import TraceState
 
-__all__ = ["MeasuredSpan", "size_of", "size_of_span", "size_of_state"]
+__all__ = ["MOST_BYTES", "size_of", "size_of_span", "size_of_state"]
 
 _EVENT_BYTES: Final = 32
 _LINK_BYTES: Final = 64
 
-
-class MeasuredSpan(ReadableSpan):
-    """Span whose encoded size is set when it is created, from the sizes of its parts."""
-
-    most_bytes: int = 0
-    """Maximum encoded size in bytes, without its resource."""
+MOST_BYTES: Final = "most_bytes"
+"""Attribute of a span that was measured when it was created: its maximum encoded size in bytes."""
 
 
 def size_of(sent: ReadableSpan | ReadableLogRecord) -> int:
     """Return the maximum encoded size of a span or an event in bytes, without its resource."""
-    if isinstance(sent, MeasuredSpan):
-        return sent.most_bytes
-    if isinstance(sent, ReadableSpan):
-        return size_of_span(sent)
-    return size_of_parts("", sent.log_record.attributes or {})
+    most_bytes: int | None = getattr(sent, MOST_BYTES, None)
+    if most_bytes is not None:
+        return most_bytes
+    record: Any = getattr(sent, "log_record", None)
+    if record is not None:
+        return size_of_parts("", record.attributes or {})
+    return size_of_span(cast("ReadableSpan", sent))
 
 
 def size_of_span(span: ReadableSpan) -> int:

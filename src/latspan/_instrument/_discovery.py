@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from importlib.util import find_spec
@@ -91,21 +91,20 @@ def auto_instrument() -> tuple[str, ...]:
         supported, or its integration fails, latspan skips the library and logs one warning: now,
         or when the library is imported.
     """
-    own = _own()
-    for point in _ours():
+    own, ours = _own(), _ours()
+    for point in ours:
         if _is_on(_loaded(point)) or disabled_by(point.name) is not None:
             continue
         if (point.name, point.value) in own:
             _switch_on_when_imported(point)
         else:
             _switch_on(point)
-    return instrumented()
+    return _names_of(ours)
 
 
 def instrumented() -> tuple[str, ...]:
     """Return the names of the integrations that are on, awaited ones included."""
-    on = {point.name for point in _ours() if _is_on(_loaded(point))}
-    return tuple(sorted(on.union(_awaited)))
+    return _names_of(_ours())
 
 
 def uninstrument(*names: str) -> None:
@@ -159,9 +158,7 @@ def integrations() -> Iterator[Integration]:
 
 
 def _integration_of(name: str, requires: tuple[str, ...]) -> Integration:
-    from importlib.metadata import version
-
-    from latspan._instrument._requirements import conflict_with, library_of
+    from latspan._instrument._requirements import conflict_with, library_of, version_of
 
     conflict = conflict_with(requires)
     if conflict is not None and not conflict.found:
@@ -172,7 +169,7 @@ def _integration_of(name: str, requires: tuple[str, ...]) -> Integration:
         return Integration(name, status, conflict.required, conflict.found, variable)
     library = library_of(requires[0])
     status = IntegrationStatus.READY if variable is None else IntegrationStatus.DISABLED
-    return Integration(name, status, requires[0], f"{library} {version(library)}", variable)
+    return Integration(name, status, requires[0], f"{library} {version_of(library)}", variable)
 
 
 _awaited: dict[str, Callable[[], None]] = {}
@@ -181,6 +178,12 @@ _awaited: dict[str, Callable[[], None]] = {}
 
 def _is_on(instrumentor: Instrumentor | None) -> bool:
     return instrumentor is not None and instrumentor.is_instrumented_by_opentelemetry
+
+
+def _names_of(points: Iterable[EntryPoint]) -> tuple[str, ...]:
+    """Return the names of the integrations that are on."""
+    on = {point.name for point in points if _is_on(_loaded(point))}
+    return tuple(sorted(on.union(_awaited)))
 
 
 def _ours() -> list[EntryPoint]:

@@ -8,10 +8,11 @@ from typing import Final, NamedTuple
 
 from latspan._warn_once import warn_once
 
-__all__ = ["Conflict", "conflict_with", "library_of"]
+__all__ = ["Conflict", "conflict_with", "library_of", "version_of"]
 
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
 _CLAUSE: Final = re.compile(r"\s*(>=|<)\s*(\d+(?:\.\d+)*)\s*")
+_VERSION: Final = re.compile(r"^Version: *(\S+) *$", re.MULTILINE)
 _FINAL_RELEASE: Final = re.compile(r"\d+(?:\.\d+)*")
 
 
@@ -44,12 +45,12 @@ def conflict_with(requires: Collection[str]) -> Conflict | None:
     Args:
         requires: Requirement strings, as in a ``pyproject.toml``.
     """
-    from importlib.metadata import PackageNotFoundError, version
+    from importlib.metadata import PackageNotFoundError
 
     for requirement in requires:
         name = library_of(requirement)
         try:
-            installed = version(name)
+            installed = version_of(name)
         except PackageNotFoundError:
             return Conflict(requirement, None)
         try:
@@ -59,6 +60,22 @@ def conflict_with(requires: Collection[str]) -> Conflict | None:
             warn_once(f"'{requirement}' is not a valid requirement: {error}")
             return Conflict(requirement, None)
     return None
+
+
+def version_of(distribution: str) -> str:
+    """
+    Return the version of an installed distribution.
+
+    ``importlib.metadata.version`` parses all metadata, which contains the library's whole README.
+
+    Raises:
+        PackageNotFoundError: It is not installed.
+    """
+    from importlib.metadata import distribution as distribution_named
+
+    found = distribution_named(distribution)
+    version = _VERSION.search(found.read_text("METADATA") or "")
+    return found.version if version is None else version[1]
 
 
 def _holds(requirement: str, name: str, installed: str) -> bool:

@@ -32,15 +32,17 @@ __all__ = [
     "span_exporter",
 ]
 
+_SDK: Final = {"opentelemetry.sdk.trace": "opentelemetry-sdk", "google.protobuf": "protobuf"}
+
 _PACKAGES: Final[Mapping[Protocol, Mapping[str, str]]] = {
     "http/protobuf": {
+        **_SDK,
         "requests": "requests",
-        "google.protobuf": "protobuf",
         "opentelemetry.exporter.otlp.proto.http": "opentelemetry-exporter-otlp-proto-http",
     },
     "grpc": {
+        **_SDK,
         "grpc": "grpcio",
-        "google.protobuf": "protobuf",
         "opentelemetry.exporter.otlp.proto.grpc": "opentelemetry-exporter-otlp-proto-grpc",
     },
 }

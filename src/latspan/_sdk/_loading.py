@@ -1,20 +1,19 @@
 """
 Creation of exporters on a thread of its own.
 
-The packages of an exporter (requests or grpc, protobuf, a part of the SDK) take longer to import
-than everything else that ``configure`` does. The loader thread imports them and creates the
-exporters, one after the other, and ends. ``configure`` has validated the settings before.
+The SDK and the packages of an exporter (requests or grpc, protobuf) take longer to import than
+everything else that ``configure`` does. The loader thread imports them and creates the exporters,
+one after the other, and ends. ``configure`` has validated the settings before.
 
-**First export.** An export thread that needs an exporter waits until the loader has created it, or
-creates it itself. So a program that ends right after ``configure`` loses nothing.
+**First use.** A thread that needs a part before it is loaded waits until the loader has created it,
+or creates it itself. So a program that ends right after ``configure`` loses nothing.
 
 **Forks.** A child inherits the import locks of the modules that another thread was importing, and
 no thread that releases them: its own import of such a module would never end. So a fork first waits
 until the loader has ended. A program that is started by ``subprocess`` does not wait.
 
 **Exit.** The loader is a daemon thread, and such a thread must not import an extension module while
-the interpreter ends. So ``stop`` skips the exporters that were not begun, and waits for the current
-one.
+the interpreter ends. So ``stop`` skips what was not begun, and waits for the current step.
 """
 
 from __future__ import annotations
@@ -25,6 +24,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
+from latspan._runtime import handle_internal_errors
 from latspan._sdk._per_process import PerProcess
 from latspan._warn_once import warn_once
 
@@ -88,6 +88,9 @@ class DeferredIntervalExporter:
 
     def send(self, interval: Snapshot, *, last: bool) -> bool:
         """Deliver one interval; return whether everything so far has been delivered."""
+        if self._exporter.made() is None and not interval.series:
+            # Nothing was recorded, for example in a program that ends at once: nothing to load for.
+            return True
         exporter = self._exporter.load()
         return exporter is not None and exporter.send(interval, last=last)
 
@@ -100,28 +103,26 @@ class DeferredIntervalExporter:
 
 class Loader:
     """
-    Thread that creates exporters before they are needed.
+    Thread that creates the private sink of spans and the exporters before they are needed.
 
     Args:
-        exporters: The exporters, in the order in which they are created.
+        loads: Create one of them each; called in this order.
     """
 
-    def __init__(self, exporters: Sequence[DeferredExporter[object]]) -> None:
-        self._exporters = exporters
+    def __init__(self, loads: Sequence[Callable[[], object]]) -> None:
+        self._loads = loads
         self._stopped = False
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Start the thread, if there is anything to load."""
-        if not self._exporters:
-            return
+        """Start the thread."""
         self._thread = threading.Thread(target=self._run, name="latspan-loader", daemon=True)
         _threads.add(self._thread)
         self._thread.start()
 
     def stop(self, timeout_s: float) -> None:
         """
-        Skip the exporters that are not begun, and wait for the current one.
+        Skip what is not begun, and wait for the current step.
 
         Args:
             timeout_s: Maximum wait, in seconds.
@@ -131,10 +132,11 @@ class Loader:
             self._thread.join(timeout_s)
 
     def _run(self) -> None:
-        for exporter in self._exporters:
+        for load in self._loads:
             if self._stopped:
                 return
-            exporter.load()
+            with handle_internal_errors("the loading of exporters"):
+                load()
 
 
 _threads: Final[weakref.WeakSet[threading.Thread]] = weakref.WeakSet()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
@@ -17,18 +18,14 @@ from latspan._runtime import EmitEvent, Runtime, no_observation
 from latspan._sdk._config import Config, default_attributes, expectations, is_exported
 from latspan._sdk._content import Capture, capture, token_counter
 from latspan._sdk._exit_hooks import run_before_a_child_ends
-from latspan._sdk._exporters import (
-    event_exporter,
-    metrics_exporter,
-    payload_exporter,
-    span_exporter,
-)
+from latspan._sdk._exporters import event_exporter, metrics_exporter, payload_exporter
 from latspan._sdk._loading import DeferredExporter, DeferredIntervalExporter, Loader
 from latspan._sdk._per_process import PerProcess
+from latspan._sdk._private_provider import private_spans
 from latspan._sdk._propagation import propagates
 from latspan._sdk._span_routing import SpanRouter
 from latspan._sdk._worker import Worker
-from latspan._spans import NoSink, SpanSink
+from latspan._spans import SpanSink
 from latspan._units import NS_PER_S, from_unit
 from latspan.errors import ConfigError, LatspanError
 
@@ -90,8 +87,7 @@ class Assembly:
         if self.monitor is not None:
             # Start now, so that there is a sample before the first request.
             self.monitor.start()
-        if self.spans is not None:
-            # Its module loads the SDK, which is already loaded if spans are exported.
+        if self.spans is not None and (self.provider is not None or _HAS_PROVIDER in sys.modules):
             from latspan._sdk._global_provider import route_to
 
             route_to(self.spans, self.provider)
@@ -140,6 +136,10 @@ class Assembly:
 
     def _queues(self) -> list[SpanExport]:
         return [export for export in (self.spans, self.events) if export is not None]
+
+
+_HAS_PROVIDER: Final = "latspan._sdk._global_provider"
+"""Module that is loaded if latspan may have set the global provider; it loads the SDK."""
 
 
 def _left_s(deadline: float) -> float:
@@ -219,12 +219,13 @@ def _assembled(config: Config, at_end: Callable[[], None], undo: ExitStack) -> A
 
     of_metrics = _resource_of_metrics(config, application, resource)
     intervals, deferred = _intervals(config, of_metrics, recorder, readings, undo)
-    private, spans, provider = _private_spans(config, resource, at_end, undo)
+    private = private_spans(config, resource, at_end, undo)
+    spans = private.export
     captured = capture()
     emit, events = _events(config, captured, resource, at_end, undo)
-    sampling = None if spans is None else _sampling(config, private)
+    sampling = None if spans is None else _sampling(config, private.sink)
     router = SpanRouter(
-        sampling or private,
+        private.sink if sampling is None else lambda: sampling,
         config.tracer_provider,
         begin=worker.start,
         warning=None if sampling is None else _NOT_SAMPLED,
@@ -256,10 +257,14 @@ def _assembled(config: Config, at_end: Callable[[], None], undo: ExitStack) -> A
         sampling=sampling,
         intervals=intervals,
         loader=Loader(
-            [*(export.exporter for export in (spans, events) if export is not None), *deferred]
+            [
+                private.sink,
+                *(export.exporter.load for export in (spans, events) if export is not None),
+                *(exporter.load for exporter in deferred),
+            ]
         ),
         monitor=monitor,
-        provider=provider if config.set_global_provider else None,
+        provider=private.provider,
     )
 
 
@@ -325,33 +330,6 @@ def _resource_of_metrics(
     return resource
 
 
-def _private_spans(
-    config: Config,
-    resource: Callable[[], Resource],
-    at_end: Callable[[], None],
-    undo: ExitStack,
-) -> tuple[SpanSink, SpanExport | None, TracerProvider | None]:
-    """Return the span sink used while the application has no provider, and the export behind it."""
-    if not is_exported(config, "traces"):
-        return NoSink(), None, None
-    from opentelemetry.sdk.trace import TracerProvider
-
-    from latspan._export import PrivateSink
-    from latspan._sdk._span_export import SpanExport
-
-    make_exporter = span_exporter(config)
-    # No reference to the provider is kept unless it becomes the global one: in a forked child, a
-    # provider immediately starts threads that look up its resource.
-    provider = TracerProvider(resource=resource(), shutdown_on_exit=False)
-    spans = SpanExport(
-        make_exporter,
-        resource=resource,
-        on_start=lambda: run_before_a_child_ends(at_end),
-    )
-    undo.callback(lambda: spans.closing()(0))
-    return PrivateSink(provider, spans.take), spans, provider
-
-
 def _events(
     config: Config,
     captured: Capture,
@@ -379,7 +357,7 @@ def _events(
     return Events(lambda record: export.take((event_record(record, resource()),))), export
 
 
-def _sampling(config: Config, private: SpanSink) -> SamplingSink | None:
+def _sampling(config: Config, private: Callable[[], SpanSink]) -> SamplingSink | None:
     """Return the sink that decides which traces are kept; ``None`` if all are kept."""
     if config.tail_sampling_ratio == 1:
         return None
@@ -387,7 +365,7 @@ def _sampling(config: Config, private: SpanSink) -> SamplingSink | None:
 
     slow_ms = config.tail_sampling_slow_ms
     slow_ns = None if slow_ms is None else from_unit(slow_ms, "ms")
-    return SamplingSink(private, config.tail_sampling_ratio, slow_ns)
+    return SamplingSink(private(), config.tail_sampling_ratio, slow_ns)
 
 
 def _readings(

@@ -23,9 +23,6 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor
-
 from latspan import semconv
 from latspan._clock import Clock, SystemClock
 from latspan._export import BackOff, SelfMetric, SpanAnswer, SpanBatches, span_batches
@@ -37,6 +34,10 @@ from latspan._sdk._span_queue import SpanQueue
 from latspan._sdk._worker import Worker
 
 if TYPE_CHECKING:
+    # The export thread imports the SDK.
+    from opentelemetry.sdk.resources import Resource
+    from opentelemetry.sdk.trace import ReadableSpan
+
     from latspan._export import OtlpSpans
     from latspan._sdk._span_queue import Sent
 
@@ -50,7 +51,7 @@ _SHUTDOWN_TIMEOUT_S: Final = 30.0
 """Timeout if an application shuts its provider down without giving one; the SDK's default."""
 
 
-class SpanExport(SpanProcessor):
+class SpanExport:
     """
     Exports ended spans in batches, on its own thread, as the ``OTEL_BSP_*`` variables configure.
 
@@ -123,7 +124,7 @@ class SpanExport(SpanProcessor):
         self._worker.start()
 
     def on_end(self, span: ReadableSpan) -> None:
-        """Queue one ended span; called by the application's provider that this belongs to."""
+        """Queue one ended span of the global provider, if latspan created that."""
         if span.context is not None and span.context.trace_flags.sampled:
             self.take((span,))
 
@@ -236,11 +237,11 @@ class SpanExport(SpanProcessor):
         return wait
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
-        """Export the spans that have ended so far; called by the application's provider."""
+        """Export the spans that have ended so far; called by the global provider."""
         return self.flushing()(timeout_millis / 1000)
 
     def shutdown(self) -> None:
-        """Export the remaining spans; called by the application's provider."""
+        """Export the remaining spans; called by the global provider."""
         self.closing()(_SHUTDOWN_TIMEOUT_S)
 
     def _send_if_time(self) -> None:
@@ -303,6 +304,8 @@ class SpanExport(SpanProcessor):
         """Return the spans with this process's resource; their provider may have the parent's."""
         if self._resource is None:
             return spans
+        from opentelemetry.sdk.trace import ReadableSpan
+
         resource = self._resource()
         return [
             _with_resource(span, resource)
@@ -323,6 +326,8 @@ class SpanExport(SpanProcessor):
 
 
 def _with_resource(span: ReadableSpan, resource: Resource) -> ReadableSpan:
+    from opentelemetry.sdk.trace import ReadableSpan
+
     return ReadableSpan(
         span.name,
         context=span.context,

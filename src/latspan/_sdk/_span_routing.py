@@ -29,7 +29,7 @@ class SpanRouter:
     requests the global one.
 
     Args:
-        private: Sink of spans while the application has no provider.
+        private: Returns the sink of spans while the application has no provider.
         chosen: Configured provider, used instead of the global one.
         begin: Called for each request; starts the threads that a process starts with its first
             request.
@@ -40,7 +40,7 @@ class SpanRouter:
 
     def __init__(
         self,
-        private: SpanSink,
+        private: Callable[[], SpanSink],
         chosen: TracerProvider | None = None,
         *,
         begin: Callable[[], None] | None = None,
@@ -65,13 +65,13 @@ class SpanRouter:
         provider = self._chosen or trace.get_tracer_provider()
         if self._api is None or provider is not self._provider:
             if isinstance(provider, _NONE):
-                return self._private
+                return self._private()
             # Imports the SDK, which an application with a provider has already imported.
             from latspan._export import application_sink
             from latspan._export._processors import has_processors
 
             if provider is not self._chosen and not has_processors(provider):
-                return self._private
+                return self._private()
             if self._warning is not None:
                 warn_once(self._warning)
             tracer = provider.get_tracer("latspan", __version__, schema_url=SCHEMA_URL)

@@ -30,7 +30,7 @@ def provider() -> TracerProvider:
 def test_spans_use_latspans_sink_until_the_application_has_a_provider(process: Any) -> None:
     """From then on they use one sink for the application's provider."""
     private = NoSink()
-    router = SpanRouter(private)
+    router = SpanRouter(lambda: private)
 
     assert router() is private
     process.set_tracer_provider(provider())
@@ -42,7 +42,7 @@ def test_spans_use_latspans_sink_until_the_application_has_a_provider(process: A
 
 def test_the_current_provider_can_be_read(process: Any) -> None:
     """For code that must use the same provider as the spans."""
-    router = SpanRouter(NoSink())
+    router = SpanRouter(NoSink)
 
     assert router.provider() is None
     process.set_tracer_provider(provider())
@@ -52,7 +52,7 @@ def test_the_current_provider_can_be_read(process: Any) -> None:
 def test_a_provider_set_earlier_is_used(process: Any) -> None:
     process.set_tracer_provider(provider())
 
-    assert isinstance(SpanRouter(NoSink())(), ApiSink)
+    assert isinstance(SpanRouter(NoSink)(), ApiSink)
 
 
 def test_a_no_op_provider_is_ignored(process: Any) -> None:
@@ -60,14 +60,14 @@ def test_a_no_op_provider_is_ignored(process: Any) -> None:
     process.set_tracer_provider(NoOpTracerProvider())
     private = NoSink()
 
-    assert SpanRouter(private)() is private
+    assert SpanRouter(lambda: private)() is private
 
 
 def test_a_provider_without_processors_is_ignored_until_it_has_one(process: Any) -> None:
     """Until then it would drop the spans."""
     bare, private = TracerProvider(shutdown_on_exit=False), NoSink()
     process.set_tracer_provider(bare)
-    router = SpanRouter(private)
+    router = SpanRouter(lambda: private)
 
     assert router() is private
     bare.add_span_processor(SpanProcessor())
@@ -81,13 +81,13 @@ def test_a_provider_named_only_in_the_environment_is_ignored(
     monkeypatch.setenv("OTEL_PYTHON_TRACER_PROVIDER", "sdk_tracer_provider")
     private = NoSink()
 
-    assert SpanRouter(private)() is private
+    assert SpanRouter(lambda: private)() is private
     assert isinstance(process.get_tracer_provider(), TracerProvider)
 
 
 def test_a_provider_passed_as_an_argument_has_priority(process: Any) -> None:
     """Whatever the global provider is, now or later."""
-    chosen = SpanRouter(NoSink(), provider())
+    chosen = SpanRouter(NoSink, provider())
     api = chosen()
     process.set_tracer_provider(provider())
 
@@ -97,7 +97,7 @@ def test_a_provider_passed_as_an_argument_has_priority(process: Any) -> None:
 
 def test_settings_without_effect_are_logged(process: Any, caplog: pytest.LogCaptureFixture) -> None:
     """Once, when the application's provider is first used."""
-    router = SpanRouter(NoSink(), warning="the setting changes nothing")
+    router = SpanRouter(NoSink, warning="the setting changes nothing")
     router()
     assert caplog.messages == []
 

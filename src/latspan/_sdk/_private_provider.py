@@ -1,0 +1,104 @@
+"""
+latspan's private tracer provider: sink and export of spans while the application has no provider.
+
+The SDK, which the provider belongs to, is imported with the first request, or before that by the
+loader thread. It is imported at once only if something needs the provider at once, or if a variable
+is set whose value the SDK may reject: ``configure`` must raise then.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from latspan._sdk._config import Config, is_exported
+from latspan._sdk._exit_hooks import run_before_a_child_ends
+from latspan._sdk._exporters import span_exporter
+from latspan._sdk._per_process import PerProcess
+from latspan._spans import NoSink, SpanSink
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.resources import Resource
+    from opentelemetry.sdk.trace import TracerProvider
+
+    from latspan._sdk._span_export import SpanExport
+
+__all__ = ["PrivateSpans", "private_spans"]
+
+_READ_BY_THE_SDK: Final = re.compile(r"OTEL_(\w+_LIMIT|TRACES_SAMPLER\w*|EXPERIMENTAL_\w+)")
+"""Variables that the SDK reads for a provider; it raises if it cannot use a value."""
+
+
+class PrivateSpans(NamedTuple):
+    """
+    Parts of the private provider that the pipeline uses.
+
+    Args:
+        sink: Returns the sink of spans while the application has no provider.
+        export: Exports the spans; ``None`` if spans are not exported.
+        provider: The provider, if it is to become the global one.
+    """
+
+    sink: Callable[[], SpanSink]
+    export: SpanExport | None
+    provider: TracerProvider | None
+
+
+def private_spans(
+    config: Config,
+    resource: Callable[[], Resource],
+    at_end: Callable[[], None],
+    undo: ExitStack,
+    environment: Mapping[str, str] = os.environ,
+) -> PrivateSpans:
+    """
+    Return the parts of the private provider.
+
+    Args:
+        config: Validated configuration.
+        resource: Returns this process's resource.
+        at_end: Last action of a child that exits without ``atexit``.
+        undo: Closes what was created, if a later part of the pipeline fails.
+        environment: Source of the ``OTEL_*`` variables.
+
+    Raises:
+        ConfigError: The exporter cannot be created with this configuration.
+        ValueError: The SDK rejects a variable.
+    """
+    if not is_exported(config, "traces"):
+        nothing = NoSink()
+        return PrivateSpans(lambda: nothing, None, None)
+    from latspan._sdk._span_export import SpanExport
+
+    spans = SpanExport(
+        span_exporter(config),
+        resource=resource,
+        on_start=lambda: run_before_a_child_ends(at_end),
+    )
+    undo.callback(lambda: spans.closing()(0))
+    to_be_global: list[TracerProvider] = []
+
+    def make(inherited: SpanSink | None) -> SpanSink:
+        if inherited is not None:
+            return inherited
+        from opentelemetry.sdk.trace import TracerProvider
+
+        from latspan._export import PrivateSink
+
+        # No reference to the provider is kept unless it becomes the global one: in a forked child,
+        # a provider immediately starts threads that look up its resource.
+        provider = TracerProvider(resource=resource(), shutdown_on_exit=False)
+        if config.set_global_provider:
+            to_be_global.append(provider)
+        return PrivateSink(provider, spans.take)
+
+    at_once = (
+        config.set_global_provider
+        or config.tail_sampling_ratio != 1
+        or any(map(_READ_BY_THE_SDK.fullmatch, environment))
+    )
+    sink = PerProcess[SpanSink](make, at_once=at_once)
+    return PrivateSpans(sink, spans, to_be_global[0] if to_be_global else None)
