@@ -97,7 +97,9 @@ def test_recording_does_not_load_the_file_formats() -> None:
 def test_configuring_loads_only_what_is_enabled() -> None:
     """Neither log records, histogram files nor numpy."""
     loaded = loaded_by(
-        "import latspan; latspan.configure(endpoint='http://127.0.0.1:9'); latspan.shutdown()"
+        "import latspan, threading; latspan.configure(endpoint='http://127.0.0.1:9')\n"
+        "[each.join() for each in threading.enumerate() if each.name == 'latspan-loader']\n"
+        "latspan.shutdown()"
     )
 
     assert among(loaded, "opentelemetry.sdk.metrics")
@@ -105,6 +107,59 @@ def test_configuring_loads_only_what_is_enabled() -> None:
         among(loaded, "opentelemetry.sdk._logs", "latspan.histogram._codec", "pyhdrh", "numpy")
         == set()
     )
+
+
+HELD_BACK = """
+import json, sys, threading
+from support.held_imports import hold
+
+heavy = ["opentelemetry.sdk.trace", "opentelemetry.sdk.metrics", "google.protobuf", "{sender}"]
+go_on = hold(*heavy)
+import latspan
+latspan.configure(endpoint="http://127.0.0.1:9", protocol="{protocol}")
+latspan.auto_instrument()
+# A module exists from the first moment of its import on.
+here = [name for name in heavy if name in sys.modules
+        and not sys.modules[name].__spec__._initializing]
+go_on.set()
+for thread in threading.enumerate():
+    if thread.name == "latspan-loader":
+        thread.join()
+print(json.dumps([here, [name for name in heavy if name not in sys.modules]]))
+"""
+
+
+@pytest.mark.parametrize(("protocol", "sender"), [("http/protobuf", "requests"), ("grpc", "grpc")])
+def test_the_sdk_and_the_exporters_are_imported_on_their_own_thread(
+    protocol: str, sender: str
+) -> None:
+    """The application's thread imports none of them, and the loader thread all."""
+    program = HELD_BACK.replace("{protocol}", protocol).replace("{sender}", sender)
+
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+
+    assert json.loads(done.stdout) == [[], []]
+
+
+def test_instrumenting_imports_neither_clients_nor_their_integrations() -> None:
+    """Each is imported by the application, or not at all."""
+    loaded = loaded_by("import latspan; latspan.auto_instrument()")
+
+    assert among(loaded, *CLIENTS, "urllib3", "packaging", "opentelemetry.sdk") == set()
+    assert {module for module in loaded if module.startswith("latspan_")} == set()
+
+
+def test_instrumenting_an_imported_client_imports_no_more_of_it() -> None:
+    """The SDK imports its resources, streaming helpers and connection pools on first use."""
+    pytest.importorskip("openai", reason="the openai client is not installed")
+    loaded = loaded_by(
+        "import openai; before = set(sys.modules)\nimport latspan; latspan.auto_instrument()"
+    )
+
+    assert among(loaded, "latspan_openai") != set()
+    assert among(loaded, *CLIENTS, "urllib3") == set()
 
 
 def test_a_test_run_without_the_fixture_imports_no_opentelemetry(tmp_path: Path) -> None:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from opentelemetry.sdk.environment_variables import (
     OTEL_EXPORTER_OTLP_COMPRESSION,
@@ -115,8 +114,7 @@ def exports_exemplars() -> bool:
     return os.environ.get(OTEL_METRICS_EXEMPLAR_FILTER, "").strip().lower() != "always_off"
 
 
-@dataclass(frozen=True, slots=True)
-class SpanBatches:
+class SpanBatches(NamedTuple):
     """
     Limits of the span queue and of one batch.
 

@@ -16,10 +16,9 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from enum import Enum
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from latspan._warn_once import warn_once
 
@@ -55,8 +54,7 @@ class IntegrationStatus(Enum):
     BROKEN = "broken"
 
 
-@dataclass(frozen=True, slots=True)
-class Integration:
+class Integration(NamedTuple):
     """
     One of latspan's integrations and its status in this environment.
 

@@ -12,16 +12,22 @@ or creates it itself. So a program that ends right after ``configure`` loses not
 no thread that releases them: its own import of such a module would never end. So a fork first waits
 until the loader has ended. A program that is started by ``subprocess`` does not wait.
 
-**Exit.** The loader is a daemon thread, and such a thread must not import an extension module while
-the interpreter ends. So ``stop`` skips what was not begun, and waits for the current step.
+**Exit.** At the beginning of its end, the interpreter waits until the loader has ended: after that
+moment, and before exit handlers run, ``concurrent.futures`` refuses all work, and the SDK and grpc
+can no longer be imported. The hook for that moment is not a part of Python's documented interface;
+``concurrent.futures`` uses it too. Without it, a program that ends while the loader still runs may
+lose its telemetry. :meth:`Loader.stop` skips what was not begun, and waits for the current step,
+because a daemon thread must not import an extension module while the interpreter ends.
 """
 
 from __future__ import annotations
 
+import functools
 import os
 import threading
 import weakref
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from latspan._runtime import handle_internal_errors
@@ -36,10 +42,10 @@ __all__ = ["DeferredExporter", "DeferredIntervalExporter", "Loader"]
 
 _T_co = TypeVar("_T_co", covariant=True)
 
-_LONGEST_FORK_WAIT_S: Final = 5.0
+_LONGEST_WAIT_S: Final = 5.0
 """
-Maximum wait of a fork, in seconds. Loading takes some 0.1 s; a longer wait means that the forking
-thread holds an import lock that the loader needs.
+Maximum wait of a fork and of the interpreter's end, in seconds. Loading takes some 0.1 s; a longer
+wait means that the waiting thread holds an import lock that the loader needs.
 """
 
 
@@ -115,10 +121,13 @@ class Loader:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Start the thread."""
-        self._thread = threading.Thread(target=self._run, name="latspan-loader", daemon=True)
-        _threads.add(self._thread)
-        self._thread.start()
+        """Start the thread. If none can be started any more, each part is created when needed."""
+        _wait_at_exit()
+        thread = threading.Thread(target=self._run, name="latspan-loader", daemon=True)
+        with suppress(RuntimeError):
+            thread.start()
+            _threads.add(thread)
+            self._thread = thread
 
     def stop(self, timeout_s: float) -> None:
         """
@@ -145,7 +154,20 @@ _threads: Final[weakref.WeakSet[threading.Thread]] = weakref.WeakSet()
 def _wait_for_loaders() -> None:
     for thread in list(_threads):
         if thread is not threading.current_thread():
-            thread.join(_LONGEST_FORK_WAIT_S)
+            thread.join(_LONGEST_WAIT_S)
 
 
 os.register_at_fork(before=_wait_for_loaders)
+
+
+@functools.cache
+def _wait_at_exit() -> None:
+    """Have the interpreter wait for loaders before ``concurrent.futures`` refuses work."""
+    # The hook that is registered last runs first, and this import registers one.
+    import concurrent.futures.thread  # noqa: F401
+
+    register = getattr(threading, "_register_atexit", None)
+    # The interpreter is ending already.
+    with suppress(RuntimeError):
+        if register is not None:
+            register(_wait_for_loaders)

@@ -135,6 +135,26 @@ def test_refused_spans_are_kept_and_sent_again(clock: ManualClock) -> None:
     export.closing()(DEADLINE_S)
 
 
+def test_spans_whose_exporter_cannot_be_created_are_lost(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """They are counted, and the reason is logged once."""
+
+    def fail() -> OtlpSpans:
+        raise ValueError("it does not start")
+
+    export = SpanExport(fail)
+    for name in ("first", "second"):
+        end_span(export, name)
+        assert not export.force_flush()
+    export.shutdown()
+
+    assert lost(export) == {"queue_full": 0, "refused": 2}
+    assert [record.getMessage() for record in caplog.records] == [
+        "spans are not exported: their exporter could not be created: it does not start"
+    ]
+
+
 def test_spans_at_which_an_exporter_raises_are_lost(clock: ManualClock) -> None:
     """It would raise again; one flush returns ``False``, and later spans are exported."""
     backend = Backend(UnicodeEncodeError("utf-8", "\ud800", 0, 1, "surrogates not allowed"))
