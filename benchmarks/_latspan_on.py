@@ -32,7 +32,7 @@ class On:
 
     runtime: Runtime
     recorder: Recorder
-    processor: SpanProcessor
+    processor: SpanProcessor | SpanExport
     exporter: InMemorySpanExporter
 
     def settle(self) -> None:
@@ -70,7 +70,7 @@ def application_provider() -> Generator[On]:
     provider = TracerProvider(shutdown_on_exit=False)
     provider.add_span_processor(processor)
     worker = Worker(polling=True)
-    runtime = _runtime_of(worker, SpanRouter(NoSink(), provider))
+    runtime = _runtime_of(worker, SpanRouter(NoSink, provider))
     try:
         yield On(runtime, runtime.recorder, processor, exporter)
     finally:

@@ -8,8 +8,10 @@ is the least that its user has to set up. Byte code is cached. *Caller's thread*
 the thread that does this: it delays the application. *In all* is the CPU time of the process until
 latspan's own thread has loaded the exporters, which OpenInference's exporter in memory needs not.
 
-OpenInference is measured in the environment that ``make bench-rivals`` has installed. If there is
-none, the import of the client stands beside latspan instead.
+Both are measured in the environments that ``make bench-rivals`` has installed, which hold little
+else: a longer list of installed distributions makes the search for entry points slower. If there
+are none, latspan is measured in the environment of this run, and the import of the client stands
+beside it.
 
 Caveats: files are in the system's cache. The targets are ratios, because no yardstick in
 microseconds resembles an import: 100 ms where OpenInference takes 68, and where the import of the
@@ -32,9 +34,9 @@ from _bench import Row, Scale, Target, figure, interleaved
 
 __all__ = ["measure"]
 
-_OPENINFERENCE: Final = (
-    Path(__file__).resolve().parents[1] / "build" / "rivals" / "openinference" / "bin" / "python"
-)
+_ENVIRONMENTS: Final = Path(__file__).resolve().parents[1] / "build" / "rivals"
+_OURS: Final = _ENVIRONMENTS / "latspan" / "bin" / "python"
+_THEIRS: Final = _ENVIRONMENTS / "openinference" / "bin" / "python"
 _LIMIT_MS: Final = 100
 _TAKEN_MS: Final = {"OpenInference": 68, "import openai": 576}
 
@@ -75,9 +77,10 @@ def measure(scale: Scale) -> Iterator[Row]:
     """Yield the rows of this benchmark."""
     ours: list[list[float]] = []
     theirs: list[list[float]] = []
-    measures = [_measured(sys.executable, _LATSPAN, ours)]
-    if _OPENINFERENCE.exists():
-        measures.append(_measured(str(_OPENINFERENCE), _RIVAL, theirs))
+    both = _OURS.exists() and _THEIRS.exists()
+    measures = [_measured(str(_OURS) if both else sys.executable, _LATSPAN, ours)]
+    if both:
+        measures.append(_measured(str(_THEIRS), _RIVAL, theirs))
     for each in measures:
         each()
     ours.clear()
@@ -96,7 +99,7 @@ def measure(scale: Scale) -> Iterator[Row]:
 
 
 def _measured(python: str, switching_on: str, results: list[list[float]]) -> Callable[[], float]:
-    """Return a measurement that appends its three figures to ``results``, in microseconds."""
+    """Return a measurement that appends its three figures, in microseconds, to ``results``."""
     environment = dict(os.environ)
     # Byte code must be cached, as in production.
     environment.pop("PYTHONDONTWRITEBYTECODE", None)

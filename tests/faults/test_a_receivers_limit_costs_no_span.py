@@ -6,6 +6,7 @@ import pytest
 from opentelemetry.sdk.trace import TracerProvider
 
 from latspan._export import otlp_spans
+from latspan._sdk._global_provider import Lead
 from latspan._sdk._span_export import SpanExport
 from support.receivers import Protocol, refusing
 
@@ -37,7 +38,7 @@ def test_every_span_arrives(
         address = receiver.url if protocol == "grpc" else f"{receiver.url}/v1/traces"
         export = SpanExport(lambda: otlp_spans(protocol, address))
         provider = TracerProvider(shutdown_on_exit=False)
-        provider.add_span_processor(export)
+        Lead(provider).to = export
         tracer = provider.get_tracer("test")
         for number in range(spans):
             tracer.start_span(str(number), attributes={"content": CONTENT}).end()

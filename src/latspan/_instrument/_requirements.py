@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from latspan._warn_once import warn_once
 
-__all__ = ["Conflict", "conflict_with", "library_of", "version_of"]
+__all__ = ["Conflict", "conflict_with", "holds", "library_of", "version_of"]
 
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
 _CLAUSE: Final = re.compile(r"\s*(>=|<)\s*(\d+(?:\.\d+)*)\s*")
@@ -54,7 +54,7 @@ def conflict_with(requires: Collection[str]) -> Conflict | None:
         except PackageNotFoundError:
             return Conflict(requirement, None)
         try:
-            if not _holds(requirement, name, installed):
+            if not holds(requirement, name, installed):
                 return Conflict(requirement, f"{name} {installed}")
         except ValueError as error:
             warn_once(f"'{requirement}' is not a valid requirement: {error}")
@@ -78,7 +78,7 @@ def version_of(distribution: str) -> str:
     return found.version if version is None else version[1]
 
 
-def _holds(requirement: str, name: str, installed: str) -> bool:
+def holds(requirement: str, name: str, installed: str) -> bool:
     """
     Return whether the installed version satisfies a requirement.
 

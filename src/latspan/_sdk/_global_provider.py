@@ -7,10 +7,10 @@ from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
 
 from latspan._sdk._span_export import SpanExport
 
-__all__ = ["is_latspans", "route_to"]
+__all__ = ["Lead", "is_latspans", "route_to"]
 
 
-class _Lead(SpanProcessor):
+class Lead(SpanProcessor):
     """
     Span processor that forwards each ended span to the export that is configured at that moment.
 
@@ -38,7 +38,7 @@ class _Lead(SpanProcessor):
             self.to.shutdown()
 
 
-_lead: _Lead | None = None
+_lead: Lead | None = None
 
 
 def route_to(spans: SpanExport | None, own: TracerProvider | None) -> None:
@@ -54,7 +54,7 @@ def route_to(spans: SpanExport | None, own: TracerProvider | None) -> None:
         trace.set_tracer_provider(own)
         # If the application has set a provider before, OpenTelemetry refuses with a warning.
         if trace.get_tracer_provider() is own:
-            _lead = _Lead(own)
+            _lead = Lead(own)
     if _lead is not None:
         _lead.to = spans
 

@@ -28,6 +28,7 @@ import threading
 import weakref
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from importlib import import_module
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from latspan._runtime import handle_internal_errors
@@ -164,7 +165,7 @@ os.register_at_fork(before=_wait_for_loaders)
 def _wait_at_exit() -> None:
     """Have the interpreter wait for loaders before ``concurrent.futures`` refuses work."""
     # The hook that is registered last runs first, and this import registers one.
-    import concurrent.futures.thread  # noqa: F401
+    import_module("concurrent.futures.thread")
 
     register = getattr(threading, "_register_atexit", None)
     # The interpreter is ending already.

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from packaging.requirements import Requirement
 
-from latspan._instrument._requirements import Conflict, _holds, conflict_with, library_of
+from latspan._instrument._requirements import Conflict, conflict_with, holds, library_of
 from support.distributions import write_distribution
 
 Install = Callable[[str], str]
@@ -45,7 +45,7 @@ def test_versions_compare_as_the_packaging_library_compares_them(
     """Pre-releases, post-releases and trailing zeros included."""
     requirement = f"library {', '.join(bounds)}"
 
-    assert _holds(requirement, "library", version) is Requirement(requirement).specifier.contains(
+    assert holds(requirement, "library", version) is Requirement(requirement).specifier.contains(
         version
     )
 

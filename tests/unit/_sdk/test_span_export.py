@@ -12,7 +12,7 @@ from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from latspan._export import OtlpSpans, SpanAnswer, SpanBatches
-from latspan._sdk._global_provider import _Lead  # pyright: ignore[reportPrivateUsage]
+from latspan._sdk._global_provider import Lead
 from latspan._sdk._span_export import SpanExport
 from latspan._sdk._span_queue import SpanQueue
 from latspan.testing import ManualClock
@@ -91,7 +91,7 @@ def clock() -> ManualClock:
 
 def end_span(export: SpanExport, name: str, *, text: str = "") -> None:
     provider = TracerProvider(shutdown_on_exit=False)
-    _Lead(provider).to = export
+    Lead(provider).to = export
     provider.get_tracer("test").start_span(name, attributes={"text": text} if text else None).end()
 
 
