@@ -70,7 +70,7 @@ class Instrumentor(ABC):
         return self._is_on
 
     @property
-    def awaited(self) -> str:
+    def _awaited(self) -> str:
         """Import package whose import triggers the patches."""
         return self.library or library_of(next(iter(self.requires)))
 
@@ -103,12 +103,12 @@ class Instrumentor(ABC):
         """Switch the integration on if a supported version of the library is installed."""
         if not self._is_on and self._is_supported():
             self._is_on = True
-            when_imported(self.awaited, self._patch)
+            when_imported(self._awaited, self._patch)
 
     def uninstrument(self, **kwargs: Any) -> None:  # noqa: ARG002 - OpenTelemetry's signature
         """Switch the integration off if it is on."""
         self._is_on = False
-        stop_awaiting(self.awaited, self._patch)
+        stop_awaiting(self._awaited, self._patch)
         self._restore()
 
     def _is_supported(self) -> bool:
@@ -149,7 +149,7 @@ class Instrumentor(ABC):
         self._restore()
         if not isinstance(error, Exception):
             raise error
-        warn_once(f"{self.awaited} is not instrumented: its integration failed", error)
+        warn_once(f"{self._awaited} is not instrumented: its integration failed", error)
 
     def _restore(self) -> None:
         patches, self._patches = self._patches, None

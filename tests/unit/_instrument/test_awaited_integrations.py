@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from importlib.metadata import distribution
+from importlib.metadata import EntryPoint, distribution
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 import latspan
-from latspan._instrument import instrumented
+from latspan._instrument import Instrumentor, instrumented
 from support.distributions import write_distribution
 
 LIBRARY = """
@@ -319,7 +319,12 @@ def test_own_integrations_await_the_library_that_their_name_ends_with() -> None:
     """Otherwise they would be loaded with the wrong library, or never."""
     points = distribution("latspan").entry_points.select(group="opentelemetry_instrumentor")
 
-    awaited = {point.name: point.load()().awaited for point in points}
+    awaited = {point.name: _awaited_by(point) for point in points}
 
     assert awaited == {name: name.removeprefix("latspan_") for name in awaited}
     assert awaited
+
+
+def _awaited_by(point: EntryPoint) -> str:
+    instrumentor: Instrumentor = point.load()()
+    return instrumentor._awaited  # pyright: ignore[reportPrivateUsage]
