@@ -14,7 +14,7 @@ from latspan.errors import ConfigError
 
 if TYPE_CHECKING:
     from latspan.histogram import HistogramLogWriter, LoggedInterval, LogTotals
-    from latspan.report._histogram_rows import HistogramRow
+    from latspan.reports._histogram_rows import HistogramRow
 
 __all__ = ["COMMAND"]
 
@@ -137,7 +137,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _show(arguments: argparse.Namespace) -> int:
-    from latspan.report._histogram_json import histogram_show_document
+    from latspan.reports._histogram_json import histogram_show_document
 
     # A missing package is reported before long files are read, not after it.
     show = _print_json if arguments.json else _printer()
@@ -145,7 +145,7 @@ def _show(arguments: argparse.Namespace) -> int:
     if arguments.json:
         show(histogram_show_document(totals, rows, by=arguments.by))
         return 0
-    from latspan.report._histogram_tables import HistogramsTable
+    from latspan.reports._histogram_tables import HistogramsTable
 
     by = tuple(arguments.by)
     show(HistogramsTable(totals, rows, by, unit=arguments.unit, spectrum=arguments.spectrum))
@@ -153,14 +153,14 @@ def _show(arguments: argparse.Namespace) -> int:
 
 
 def _diff(arguments: argparse.Namespace) -> int:
-    from latspan.report._histogram_json import histogram_diff_document
+    from latspan.reports._histogram_json import histogram_diff_document
 
     show = _print_json if arguments.json else _printer()
     before, after = (_read(arguments, [path]) for path in (arguments.before, arguments.after))
     if arguments.json:
         show(histogram_diff_document(before, after, by=arguments.by))
         return 0
-    from latspan.report._histogram_tables import HistogramDiffTable
+    from latspan.reports._histogram_tables import HistogramDiffTable
 
     show(HistogramDiffTable(before, after, tuple(arguments.by), unit=arguments.unit))
     return 0
@@ -171,7 +171,7 @@ def _read(
 ) -> tuple[LogTotals, list[HistogramRow]]:
     """Return the merged contents of the files, and the requested rows."""
     from latspan.cli._histogram_files import totals_of
-    from latspan.report._histogram_rows import rows_of
+    from latspan.reports._histogram_rows import rows_of
 
     totals = totals_of(files)
     where = dict(arguments.where)
@@ -227,7 +227,7 @@ def _write(writer: HistogramLogWriter, totals: LogTotals) -> None:
 
 def _printer() -> Callable[[object], None]:
     """Return the function that prints a table; raise now if its package is missing."""
-    from latspan.report._rich import needs_rich
+    from latspan.reports._rich import needs_rich
 
     with needs_rich():
         from rich.console import Console

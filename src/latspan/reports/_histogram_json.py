@@ -12,7 +12,7 @@ from typing import Final
 
 from latspan._units import MetricUnit
 from latspan.histogram import LogTotals
-from latspan.report._histogram_rows import (
+from latspan.reports._histogram_rows import (
     PERCENTILES,
     HistogramRow,
     Percentiles,

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from latspan import Kind, Snapshot, Source, TokenSource
 from latspan.integrations import Outcome
-from latspan.report import (
+from latspan.reports import (
     CallsReport,
     Expectations,
     MetricsTable,
@@ -235,9 +235,9 @@ import sys
 sys.modules["rich"] = None
 sys.modules["rich.console"] = None
 from latspan.errors import MissingExtraError
-from latspan.report import demo_document
+from latspan.reports import demo_document
 try:
-    from latspan.report import CallsReport
+    from latspan.reports import CallsReport
 except MissingExtraError as error:
     print(error)
 """

@@ -20,8 +20,8 @@ from latspan._recording import RequestRecord
 from latspan._segments import Segment, SegmentName, Source
 from latspan._shown import printable
 from latspan._units import NS_PER_MS
-from latspan.report._format import SOURCE_LETTERS, SOURCE_WORDS, milliseconds, percent
-from latspan.report._layout import shown
+from latspan.reports._format import SOURCE_LETTERS, SOURCE_WORDS, milliseconds, percent
+from latspan.reports._layout import shown
 
 __all__ = ["Waterfall", "style_of"]
 

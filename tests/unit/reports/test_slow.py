@@ -8,7 +8,7 @@ import pytest
 
 from latspan import Kind, Source
 from latspan.integrations import Outcome
-from latspan.report._slow import calls_of, median_of, sentence, slowest_of, slowest_tenth
+from latspan.reports._slow import calls_of, median_of, sentence, slowest_of, slowest_tenth
 from latspan.testing import RequestRecord
 
 MakeCall = Callable[..., RequestRecord]

@@ -15,7 +15,7 @@ from latspan._recording import Distribution, RequestRecord, Snapshot
 from latspan._segments import Kind
 from latspan._units import TimeUnit, in_metric_unit, to_seconds
 from latspan.errors import EmptyHistogramError, NotEnoughValuesError
-from latspan.report._slow import Slowest, calls_of, sentence, slowest_tenth
+from latspan.reports._slow import Slowest, calls_of, sentence, slowest_tenth
 
 __all__ = ["DEMO_SCHEMA", "demo_document"]
 

@@ -11,14 +11,14 @@ import importlib
 from typing import TYPE_CHECKING, Final
 
 from latspan._metrics import DEFAULT_EXPECTATIONS, Expectations
-from latspan.report._json import DEMO_SCHEMA, demo_document
-from latspan.report._rich import needs_rich
+from latspan.reports._json import DEMO_SCHEMA, demo_document
+from latspan.reports._rich import needs_rich
 
 if TYPE_CHECKING:
-    from latspan.report._calls import CallsReport
-    from latspan.report._smoothness import SmoothnessTable
-    from latspan.report._tables import MetricsTable, SegmentsTable, TokensTable
-    from latspan.report._waterfall import Waterfall
+    from latspan.reports._calls import CallsReport
+    from latspan.reports._smoothness import SmoothnessTable
+    from latspan.reports._tables import MetricsTable, SegmentsTable, TokensTable
+    from latspan.reports._waterfall import Waterfall
 
 __all__ = [
     "DEFAULT_EXPECTATIONS",

@@ -11,11 +11,11 @@ from rich.text import Text
 
 from latspan._metrics import DEFAULT_EXPECTATIONS, Expectations
 from latspan._recording import Snapshot
-from latspan.report._layout import shown
-from latspan.report._slow import calls_of, median_of, sentence, slowest_of
-from latspan.report._smoothness import SmoothnessTable
-from latspan.report._tables import MetricsTable, SegmentsTable, TokensTable
-from latspan.report._waterfall import Waterfall
+from latspan.reports._layout import shown
+from latspan.reports._slow import calls_of, median_of, sentence, slowest_of
+from latspan.reports._smoothness import SmoothnessTable
+from latspan.reports._tables import MetricsTable, SegmentsTable, TokensTable
+from latspan.reports._waterfall import Waterfall
 
 __all__ = ["CallsReport"]
 

@@ -12,8 +12,8 @@ from rich.text import Text
 from latspan._segments import Source
 from latspan._units import TimeUnit
 from latspan.histogram import LogTotals, percentile_spectrum, values_needed
-from latspan.report._format import SOURCE_LETTERS, count, instant, needs, quantity
-from latspan.report._histogram_rows import (
+from latspan.reports._format import SOURCE_LETTERS, count, instant, needs, quantity
+from latspan.reports._histogram_rows import (
     PERCENTILES,
     HistogramRow,
     RowKey,
@@ -22,7 +22,7 @@ from latspan.report._histogram_rows import (
     paired,
     percentiles_of,
 )
-from latspan.report._layout import FAINT, aligned, heads, title
+from latspan.reports._layout import FAINT, aligned, heads, title
 
 __all__ = ["HistogramDiffTable", "HistogramsTable"]
 

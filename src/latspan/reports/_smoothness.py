@@ -15,9 +15,9 @@ from latspan._recording import Distribution, Snapshot
 from latspan._segments import Kind
 from latspan._units import NS_PER_MS, NS_PER_S
 from latspan.histogram import values_needed
-from latspan.report._format import count, letters, milliseconds, needs, percent
-from latspan.report._layout import FAINT, MARGIN, aligned, heads, shown, title
-from latspan.report._slow import calls_of
+from latspan.reports._format import count, letters, milliseconds, needs, percent
+from latspan.reports._layout import FAINT, MARGIN, aligned, heads, shown, title
+from latspan.reports._slow import calls_of
 
 __all__ = ["SmoothnessTable"]
 

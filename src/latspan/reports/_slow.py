@@ -9,7 +9,7 @@ from typing import Final
 
 from latspan._recording import RequestRecord
 from latspan._segments import Kind, Outcome, SegmentTotal, Side, Source
-from latspan.report._format import GLOSSARY, SOURCE_WORDS, listed, percent
+from latspan.reports._format import GLOSSARY, SOURCE_WORDS, listed, percent
 
 __all__ = [
     "SegmentShare",

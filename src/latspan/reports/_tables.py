@@ -18,10 +18,10 @@ from latspan._recording import Distribution, Snapshot
 from latspan._segments import Kind
 from latspan._tokens import TokenCounts, TokenSource
 from latspan.histogram import values_needed
-from latspan.report._format import count, letters, listed, milliseconds, needs, percent
-from latspan.report._layout import FAINT, aligned, heads, title
-from latspan.report._slow import calls_of, slowest_tenth
-from latspan.report._waterfall import style_of
+from latspan.reports._format import count, letters, listed, milliseconds, needs, percent
+from latspan.reports._layout import FAINT, aligned, heads, title
+from latspan.reports._slow import calls_of, slowest_tenth
+from latspan.reports._waterfall import style_of
 
 __all__ = ["MetricsTable", "SegmentsTable", "TokensTable"]
 

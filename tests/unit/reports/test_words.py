@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from latspan._segments import SegmentName
-from latspan.report._format import GLOSSARY, count, listed, milliseconds, percent
+from latspan.reports._format import GLOSSARY, count, listed, milliseconds, percent
 
 
 @pytest.mark.parametrize(
