@@ -159,6 +159,7 @@ class Runtime:
     request_stream_usage: bool = False
     emit_gen_ai_latency: bool = False
     observe: Callable[[], Observation] = no_observation
+    write_record: Callable[[RequestRecord], None] | None = None
     reads_content: bool = field(init=False)
     """Whether the content of requests and responses is gathered, for any purpose."""
     ends_on_worker: bool = field(init=False)
@@ -185,6 +186,8 @@ class Runtime:
             span: Its span.
         """
         self.recorder.record(record)
+        if self.write_record is not None:
+            self.write_record(record)
         if not record.sampled:
             span.when_kept(lambda: self.recorder.exemplify(record))
 

@@ -20,12 +20,15 @@ from latspan._recording._snapshot import Snapshot
 
 if TYPE_CHECKING:
     from latspan._recording._log import read_snapshots, write_interval
+    from latspan._recording._record_files import MOST_RECORDS, RecordFile, read_records
     from latspan._recording._tags import TaggedName, read_tag, tag_of
 
 __all__ = [
+    "MOST_RECORDS",
     "Distribution",
     "Exemplar",
     "NoopRecorder",
+    "RecordFile",
     "Recorder",
     "RequestRecord",
     "Series",
@@ -33,6 +36,7 @@ __all__ = [
     "Snapshot",
     "Subject",
     "TaggedName",
+    "read_records",
     "read_snapshots",
     "read_tag",
     "tag_of",
@@ -40,7 +44,10 @@ __all__ = [
 ]
 
 _OF_FILES: Final = {
+    "MOST_RECORDS": "_record_files",
+    "RecordFile": "_record_files",
     "TaggedName": "_tags",
+    "read_records": "_record_files",
     "read_snapshots": "_log",
     "read_tag": "_tags",
     "tag_of": "_tags",

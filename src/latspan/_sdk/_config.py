@@ -115,9 +115,10 @@ class Config:
             request.
         tail_sampling_slow_ms: Duration above which tail sampling always keeps a trace; more than 0.
             If not set, there is no such limit.
-        keep_records: Number of the latest requests whose complete records are kept in addition to
-            the histograms; ``None`` keeps all of them. Use it in demonstrations and tests, not in
-            production.
+        keep_records: Number of the latest requests, calls and stages whose complete records are
+            kept in addition to the histograms, for the waterfalls of ``latspan.report()``. A
+            record takes 3 to 50 kB, depending on the length of the stream. ``None`` keeps all of
+            them, for demonstrations and tests.
     """
 
     endpoint: str | None = endpoint()
@@ -150,7 +151,7 @@ class Config:
     scrape_interval_s: float = number(0.5, least=0.001, most=1e9)
     tail_sampling_ratio: float = fraction(1.0)
     tail_sampling_slow_ms: float | None = number(None, least=1e-9, most=1e12)
-    keep_records: int | None = integer(0, least=0, word_for_none="all")
+    keep_records: int | None = integer(100, least=0, word_for_none="all")
 
     def validate(self, environment: Mapping[str, str] = os.environ) -> None:
         """

@@ -25,6 +25,7 @@ from latspan._sdk._content import Capture, capture, token_counter
 from latspan._sdk._exit_hooks import run_before_a_child_ends
 from latspan._sdk._per_process import PerProcess
 from latspan._sdk._propagation import propagates
+from latspan._sdk._record_export import record_writer
 from latspan._sdk._span_routing import SpanRouter
 from latspan._sdk._worker import Worker
 from latspan._spans import NoSink, SpanSink
@@ -236,6 +237,7 @@ def _assembled(config: Config, at_end: Callable[[], None], undo: ExitStack) -> A
         request_stream_usage=config.request_stream_usage,
         emit_gen_ai_latency=config.emit_gen_ai_latency,
         observe=monitor or no_observation,
+        write_record=record_writer(worker),
     )
     return Assembly(
         runtime=runtime,

@@ -183,7 +183,7 @@ def _plan(requests: int, concurrency: int) -> str:
 def _printer() -> Callable[[Snapshot], None]:
     """Return the function that prints the report; raise now if its package is missing."""
     try:
-        from latspan.reports import CallsReport
+        from latspan.reports import Report
     except MissingExtraError as error:
         # The demo needs more than the drawing package: its own extra includes all of them.
         raise MissingExtraError(error.package, extra="demo") from error
@@ -194,7 +194,7 @@ def _printer() -> Callable[[Snapshot], None]:
 
         with output() as out:
             console = Console(highlight=False, file=out)
-            console.print(CallsReport(snapshot, expectations(read_config({}))), crop=False)
+            console.print(Report(snapshot, expectations(read_config({}))), crop=False)
 
     return show
 

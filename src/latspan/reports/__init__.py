@@ -15,32 +15,19 @@ from latspan.reports._json import DEMO_SCHEMA, demo_document
 from latspan.reports._rich import needs_rich
 
 if TYPE_CHECKING:
-    from latspan.reports._calls import CallsReport
-    from latspan.reports._smoothness import SmoothnessTable
-    from latspan.reports._tables import MetricsTable, SegmentsTable, TokensTable
+    from latspan.reports._report import Report
     from latspan.reports._waterfall import Waterfall
 
 __all__ = [
     "DEFAULT_EXPECTATIONS",
     "DEMO_SCHEMA",
-    "CallsReport",
     "Expectations",
-    "MetricsTable",
-    "SegmentsTable",
-    "SmoothnessTable",
-    "TokensTable",
+    "Report",
     "Waterfall",
     "demo_document",
 ]
 
-_DRAWN_BY: Final = {
-    "CallsReport": "_calls",
-    "SmoothnessTable": "_smoothness",
-    "MetricsTable": "_tables",
-    "SegmentsTable": "_tables",
-    "TokensTable": "_tables",
-    "Waterfall": "_waterfall",
-}
+_DRAWN_BY: Final = {"Report": "_report", "Waterfall": "_waterfall"}
 
 
 def __getattr__(name: str) -> object:

@@ -15,7 +15,8 @@ from latspan._recording import Distribution, RequestRecord, Snapshot
 from latspan._segments import Kind
 from latspan._units import TimeUnit, in_metric_unit, to_seconds
 from latspan.errors import EmptyHistogramError, NotEnoughValuesError
-from latspan.reports._slow import Slowest, calls_of, sentence, slowest_tenth
+from latspan.reports._group import calls_in
+from latspan.reports._slow import Slowest, sentence, slowest_tenth
 
 __all__ = ["DEMO_SCHEMA", "demo_document"]
 
@@ -32,7 +33,7 @@ def demo_document(snapshot: Snapshot) -> dict[str, object]:
     Args:
         snapshot: Recorded data, with its records kept.
     """
-    calls = calls_of(snapshot.records)
+    calls = calls_in(snapshot).records
     return {
         "schema": DEMO_SCHEMA,
         "requests": [_request(call) for call in calls],
@@ -42,7 +43,7 @@ def demo_document(snapshot: Snapshot) -> dict[str, object]:
                 metric.name: _metric(snapshot.metric(metric.name, kind=Kind.CALL), metric)
                 for metric in LATENCY_METRICS.values()
             },
-            "sentence": sentence(calls),
+            "sentence": sentence(calls, "call"),
         },
     }
 

@@ -8,13 +8,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from latspan._recording import RequestRecord
-from latspan._segments import Kind, Outcome, SegmentTotal, Side, Source
+from latspan._segments import Outcome, SegmentTotal, Source
 from latspan.reports._format import GLOSSARY, SOURCE_WORDS, listed, percent
 
 __all__ = [
     "SegmentShare",
     "Slowest",
-    "calls_of",
     "median_of",
     "sentence",
     "slowest_of",
@@ -76,12 +75,6 @@ class Slowest:
         return _share_named(self.shares, name)
 
 
-def calls_of(records: Iterable[RequestRecord]) -> tuple[RequestRecord, ...]:
-    """Return the calls as recorded by their client, in the order in which they began."""
-    calls = (each for each in records if each.kind is Kind.CALL and each.side is Side.CLIENT)
-    return tuple(sorted(calls, key=lambda call: call.start_epoch_ns))
-
-
 def median_of(calls: Sequence[RequestRecord]) -> RequestRecord | None:
     """Return the call with the median duration, the faster of two; ``None`` if there is none."""
     return _by_duration(calls)[(len(calls) - 1) // 2] if calls else None
@@ -99,24 +92,28 @@ def slowest_tenth(calls: Sequence[RequestRecord]) -> Slowest:
     return Slowest(slow=slowest_first[:size], others=slowest_first[size:])
 
 
-def sentence(calls: Sequence[RequestRecord]) -> str:
+def sentence(records: Sequence[RequestRecord], noun: str) -> str:
     """
     Return a plain sentence on where the slowest tenth spent their time.
 
     The sentence names a single segment only if it leads clearly. It compares the slowest tenth with
-    the other calls, and marks estimated numbers and requests that did not complete.
+    the others, and marks estimated numbers and records that did not complete.
+
+    Args:
+        records: Records of one kind.
+        noun: Word for one of them: ``call`` or ``request``.
     """
-    parts = slowest_tenth(calls)
+    parts = slowest_tenth(records)
     shares = parts.shares
     if not shares:
-        return "No request took any time, so there are no slow ones to explain."
+        return f"No {noun} took any time, so there are no slow ones to explain."
     alone = len(shares) == 1 or shares[0].share - shares[1].share >= _LEAD
     surely = 1 if alone else 2
     named = (
         *shares[:surely],
         *(share for share in shares[surely:3] if share.share >= _WORTH_NAMING),
     )
-    spent = f"{_who(parts)} spent {_spent_on(named, of=len(parts.slow))}"
+    spent = f"{_who(parts, noun)} spent {_spent_on(named, of=len(parts.slow))}"
     text = spent if alone else f"No single cost: {spent[0].lower()}{spent[1:]}"
     text += _endings(parts.slow)
     if parts.others:
@@ -150,14 +147,12 @@ def _share_named(shares: Iterable[SegmentShare], name: str) -> float:
     return next((share.share for share in shares if share.name == name), 0.0)
 
 
-def _who(parts: Slowest) -> str:
+def _who(parts: Slowest, noun: str) -> str:
     slow, of = len(parts.slow), len(parts.slow) + len(parts.others)
     if of == 1:
-        return "The only request"
+        return f"The only {noun}"
     return (
-        f"The slowest of {of:,} requests"
-        if slow == 1
-        else f"The slowest {slow:,} of {of:,} requests"
+        f"The slowest of {of:,} {noun}s" if slow == 1 else f"The slowest {slow:,} of {of:,} {noun}s"
     )
 
 

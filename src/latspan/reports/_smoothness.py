@@ -11,13 +11,12 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
 from latspan._metrics import DEFAULT_EXPECTATIONS, METRICS, Expectations
-from latspan._recording import Distribution, Snapshot
-from latspan._segments import Kind
+from latspan._recording import Distribution
 from latspan._units import NS_PER_MS, NS_PER_S
 from latspan.histogram import values_needed
 from latspan.reports._format import count, letters, milliseconds, needs, percent
+from latspan.reports._group import Group
 from latspan.reports._layout import FAINT, MARGIN, aligned, heads, shown, title
-from latspan.reports._slow import calls_of
 
 __all__ = ["SmoothnessTable"]
 
@@ -38,11 +37,11 @@ class SmoothnessTable:
     Table of the best, the median and the worst call by each measure, and a line on stalls.
 
     Args:
-        snapshot: Recorded data, with its records kept.
+        group: Calls to show.
         expected: Configured expectations that streams were measured against.
     """
 
-    snapshot: Snapshot
+    group: Group
     expected: Expectations = DEFAULT_EXPECTATIONS
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
@@ -57,7 +56,7 @@ class SmoothnessTable:
         )
         rows = [heads("", "n", "best", "median", "worst", "source")]
         for name, label in _LABELS.items():
-            values = self.snapshot.metric(name, kind=Kind.CALL)
+            values = self.group.snapshot.metric(name, kind=self.group.kind)
             rows.append(
                 (
                     Text(label),
@@ -75,14 +74,14 @@ class SmoothnessTable:
         return f"read at {NS_PER_S / self.expected.reading_ns:,g}/s"
 
     def _stalls(self) -> str:
-        calls = calls_of(self.snapshot.records)
+        calls = self.group.records
         counted = [call.metrics["stall_count"] for call in calls if "stall_count" in call.metrics]
         if not counted:
-            return "unknown, no request had a gap to measure"
+            return "unknown, no call had a gap to measure"
         limit = f"{self.expected.stall_ns / NS_PER_MS:,g} ms"
         stalled = sum(value.value > 0 for value in counted)
         if not stalled:
-            return f"none, no gap over {limit} in {count(len(counted), 'request')}"
+            return f"none, no gap over {limit} in {count(len(counted), 'call')}"
         gaps = sum(value.value for value in counted)
         beyond_ns = sum(
             call.metrics["stall_duration"].value
@@ -91,7 +90,7 @@ class SmoothnessTable:
         )
         return (
             f"{count(gaps, 'gap')} over {limit} in {stalled:,} of"
-            f" {count(len(counted), 'request')}, {milliseconds(beyond_ns)} beyond it in all"
+            f" {count(len(counted), 'call')}, {milliseconds(beyond_ns)} beyond it in all"
         )
 
 

@@ -14,13 +14,14 @@ from typing import Final
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
-from latspan._recording import Distribution, Snapshot
-from latspan._segments import Kind
+from latspan._recording import Distribution
+from latspan._segments import Kind, SegmentName
 from latspan._tokens import TokenCounts, TokenSource
 from latspan.histogram import values_needed
 from latspan.reports._format import count, letters, listed, milliseconds, needs, percent
-from latspan.reports._layout import FAINT, aligned, heads, title
-from latspan.reports._slow import calls_of, slowest_tenth
+from latspan.reports._group import Group
+from latspan.reports._layout import FAINT, MARGIN, aligned, heads, shown, title
+from latspan.reports._slow import slowest_tenth
 from latspan.reports._waterfall import style_of
 
 __all__ = ["MetricsTable", "SegmentsTable", "TokensTable"]
@@ -29,12 +30,20 @@ _PERCENTILES: Final = (50, 95, 99)
 _PERCENTILE_HEADS: Final = tuple(f"p{percentile}" for percentile in _PERCENTILES)
 _SHARE_BAR_WIDTH: Final = 8
 
-_METRIC_LABELS: Final[dict[str, str]] = {
-    "duration": "duration",
-    "time_to_first_token": "TTFT, first token",
-    "time_per_output_token": "TPOT, per output token",
-    "chunk_gap": "gap between chunks",
+_METRIC_LABELS: Final[dict[Kind, dict[str, str]]] = {
+    Kind.CALL: {
+        "duration": "duration",
+        "time_to_first_token": "TTFT, first token",
+        "time_per_output_token": "TPOT, per output token",
+        "chunk_gap": "gap between chunks",
+    },
+    Kind.REQUEST: {
+        "duration": "duration",
+        "time_to_first_visible_token": "until something shows (TTFV)",
+    },
 }
+
+_UNEXPLAINED: Final = "unattributed: no clock reading and no report of a server explains this time"
 
 _TOKEN_SOURCES: Final[dict[TokenSource, str]] = {
     TokenSource.PROVIDER: "the provider",
@@ -46,29 +55,31 @@ _TOKEN_SOURCES: Final[dict[TokenSource, str]] = {
 @dataclass(frozen=True, slots=True)
 class SegmentsTable:
     """
-    Table of each segment's percentiles over the calls, and its share of the slowest tenth's time.
+    Table of each segment's percentiles over a group, and its share of the slowest tenth's time.
 
     Args:
-        snapshot: Recorded data, with its records kept.
+        group: Records and histograms to show.
     """
 
-    snapshot: Snapshot
+    group: Group
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Yield the title and the table."""
-        calls = calls_of(self.snapshot.records)
-        slowest = slowest_tenth(calls)
+        """Yield the title, the table, and an explanation of what it cannot explain."""
+        del console
+        group = self.group
+        slowest = slowest_tenth(group.records)
         one = len(slowest.slow) == 1
         slow = "slowest" if one else f"slowest {len(slowest.slow):,}"
         whose = "slowest one's" if one else f"{slow}'s"
         yield title(
-            f"segments of {count(len(calls), 'request')}",
+            f"segments of {count(group.snapshot.count(kind=group.kind), group.noun)}",
             f"and their share of the {whose} time",
             options=options,
         )
         rows = [heads("segment", "n", *_PERCENTILE_HEADS, "source", slow)]
-        for name in self.snapshot.segments():
-            values = self.snapshot.segment(name, kind=Kind.CALL)
+        names = group.segment_names()
+        for name in names:
+            values = group.snapshot.segment(name, kind=group.kind)
             if not values.count():
                 continue
             share = slowest.share(name)
@@ -86,26 +97,28 @@ class SegmentsTable:
                 )
             )
         yield from aligned(rows, left=(0, 5, 6), options=options)
+        if SegmentName.UNATTRIBUTED in names:
+            yield shown(Text(MARGIN + _UNEXPLAINED, style=FAINT), options)
 
 
 @dataclass(frozen=True, slots=True)
 class MetricsTable:
     """
-    Table of each metric's percentiles over the calls.
+    Table of each metric's percentiles over a group.
 
     Args:
-        snapshot: Recorded data.
+        group: Histograms to show.
     """
 
-    snapshot: Snapshot
+    group: Group
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Yield the title and the table."""
         del console
         yield title("time to answer", options=options)
         rows = [heads("metric", "n", *_PERCENTILE_HEADS, "source")]
-        for name, label in _METRIC_LABELS.items():
-            values = self.snapshot.metric(name, kind=Kind.CALL)
+        for name, label in _METRIC_LABELS[self.group.kind].items():
+            values = self.group.snapshot.metric(name, kind=self.group.kind)
             rows.append(
                 (
                     Text(label),
@@ -120,20 +133,20 @@ class MetricsTable:
 @dataclass(frozen=True, slots=True)
 class TokensTable:
     """
-    Table of the token counts of the calls, and their source.
+    Table of the token counts of calls, and their source.
 
     Args:
-        snapshot: Recorded data, with its records kept.
+        group: Calls to show.
     """
 
-    snapshot: Snapshot
+    group: Group
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Yield the title and the table."""
         del console
         yield title("tokens", options=options)
         rows = [heads("kind", "n", "fewest", "most", "in all", "counted by")]
-        rows += _token_rows([call.tokens for call in calls_of(self.snapshot.records)])
+        rows += _token_rows([call.tokens for call in self.group.records])
         yield from aligned(rows, left=(0, 5), options=options)
 
 

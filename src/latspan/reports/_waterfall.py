@@ -17,7 +17,7 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
 from latspan._recording import RequestRecord
-from latspan._segments import Segment, SegmentName, Source
+from latspan._segments import Kind, Segment, SegmentName, Source
 from latspan._shown import printable
 from latspan._units import NS_PER_MS
 from latspan.reports._format import SOURCE_LETTERS, SOURCE_WORDS, milliseconds, percent
@@ -45,6 +45,13 @@ _STYLES: Final[dict[str, str]] = {
     SegmentName.POSTPROCESS: "green",
     SegmentName.UNATTRIBUTED: "bright_black",
 }
+
+
+_TIMES: Final = (
+    (("TTFT", "time_to_first_token"), ("TPOT", "time_per_output_token")),
+    (("TTFV", "time_to_first_visible_token"),),
+)
+"""Metrics in the second line of a call, and of a request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +128,9 @@ class Waterfall:
             dot,
             dot.join((record.name, record.outcome.value)),
         )
-        yield Text(_MARGIN + dot.join(_facts(record, glyphs)))
+        facts = dot.join(_facts(record, glyphs))
+        if facts:
+            yield Text(_MARGIN + facts)
 
     def _body(self, width: int, glyphs: _Glyphs) -> Iterator[Text]:
         record = self.record
@@ -161,7 +170,7 @@ def style_of(name: str) -> str:
 
 
 def _facts(record: RequestRecord, glyphs: _Glyphs) -> Iterator[str]:
-    for label, metric in (("TTFT", "time_to_first_token"), ("TPOT", "time_per_output_token")):
+    for label, metric in _TIMES[record.kind is Kind.REQUEST]:
         value = record.metrics.get(metric)
         if value is not None:
             certain = value.source in (Source.MEASURED, Source.SERVER_REPORTED)
@@ -169,7 +178,8 @@ def _facts(record: RequestRecord, glyphs: _Glyphs) -> Iterator[str]:
             yield f"{label} {milliseconds(value.value)}{known}"
     tokens = record.tokens
     if tokens.input is None and tokens.output is None:
-        yield "tokens unknown"
+        # The tokens of a request are those of its calls.
+        yield from ("tokens unknown",) if record.kind is Kind.CALL else ()
         return
     cached = f" ({tokens.cached:,} cached)" if tokens.cached else ""
     yield (f"{_known(tokens.input)} tokens in{cached} {glyphs.arrow} {_known(tokens.output)} out")

@@ -89,7 +89,7 @@ def test_the_document_of_one_unstreamed_call(
                 "fluidity": {"n": 0, **too_few},
                 "buffer_needed": {"n": 0, **too_few},
             },
-            "sentence": "The only request spent 99 % of its time in server_wait (waiting for the"
+            "sentence": "The only call spent 99 % of its time in server_wait (waiting for the"
             " server, which reports no times; unknown) (it ended as error).",
         },
     } == demo_document(snapshot_of([only]))

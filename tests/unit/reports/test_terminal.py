@@ -14,15 +14,10 @@ from rich.text import Text
 
 from latspan import Kind, Snapshot, Source, TokenSource
 from latspan.integrations import Outcome
-from latspan.reports import (
-    CallsReport,
-    Expectations,
-    MetricsTable,
-    SegmentsTable,
-    SmoothnessTable,
-    TokensTable,
-    Waterfall,
-)
+from latspan.reports import Expectations, Report, Waterfall
+from latspan.reports._group import calls_in
+from latspan.reports._smoothness import SmoothnessTable
+from latspan.reports._tables import MetricsTable, SegmentsTable, TokensTable
 from latspan.testing import RequestRecord, Segment, TokenCounts
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -47,7 +42,7 @@ def test_the_whole_report_of_forty_calls(
     """The output equals the reviewed file exactly."""
     expected = (GOLDEN / f"forty_calls_{width}.txt").read_text(encoding="utf-8")
 
-    assert expected == drawn(CallsReport(snapshot_of(forty_calls)), width=width)
+    assert expected == drawn(Report(snapshot_of(forty_calls)), width=width)
 
 
 @pytest.mark.parametrize("width", [80, 120])
@@ -55,7 +50,7 @@ def test_no_line_is_too_wide_or_ends_in_spaces(
     forty_calls: tuple[RequestRecord, ...], snapshot_of: TakeSnapshot, width: int
 ) -> None:
     """A wrapped line would break the layout."""
-    lines = drawn(CallsReport(snapshot_of(forty_calls)), width=width).splitlines()
+    lines = drawn(Report(snapshot_of(forty_calls)), width=width).splitlines()
 
     assert all(len(line) <= width for line in lines)
     assert all(line == line.rstrip() for line in lines)
@@ -66,18 +61,18 @@ def test_one_call_has_one_waterfall_and_no_percentiles(
 ) -> None:
     """Every percentile shows how many values it needs."""
     only = call([("send", 1, Source.MEASURED), ("server_wait", 99, Source.UNKNOWN)])
-    text = drawn(CallsReport(snapshot_of([only])))
+    text = drawn(Report(snapshot_of([only])))
 
     assert text.count("= sum of segments") == 1
     assert "  send         1  needs 2  needs 20  needs 100  m         1 %\n" in text
     assert "  server_wait  1  needs 2  needs 20  needs 100  ?        99 % ████████\n" in text
-    assert "stalls: unknown, no request had a gap to measure" in text
+    assert "stalls: unknown, no call had a gap to measure" in text
     assert "tokens unknown" in text
 
 
 def test_an_empty_report_is_one_sentence(snapshot_of: TakeSnapshot) -> None:
     """It has no empty tables."""
-    assert drawn(CallsReport(snapshot_of([]))) == "no request was recorded\n"
+    assert drawn(Report(snapshot_of([]))) == "No request and no call was recorded.\n"
 
 
 def test_the_pieces_of_a_segment_share_a_row(call: MakeCall) -> None:
@@ -162,7 +157,7 @@ def test_colour_adds_no_information(
     forty_calls: tuple[RequestRecord, ...], snapshot_of: TakeSnapshot
 ) -> None:
     """Without its colour codes, the output for a terminal is the same text."""
-    report = CallsReport(snapshot_of(forty_calls))
+    report = Report(snapshot_of(forty_calls))
     file = io.StringIO()
     terminal = Console(
         file=file, width=80, force_terminal=True, color_system="truecolor", highlight=False
@@ -179,15 +174,15 @@ def test_tables_of_an_empty_snapshot_can_be_drawn(
     table: type[SegmentsTable | MetricsTable | SmoothnessTable | TokensTable],
 ) -> None:
     """Each table on its own."""
-    assert drawn(table(snapshot_of([])))
+    assert drawn(table(calls_in(snapshot_of([]))))
 
 
 def test_the_absence_of_stalls_is_shown(call: MakeCall, snapshot_of: TakeSnapshot) -> None:
-    """With the number of requests that had gaps."""
+    """With the number of calls that had gaps."""
     calm = call([("decode", 30, Source.MEASURED)], gaps_ms=[10, 20])
 
-    assert "stalls: none, no gap over 500 ms in 1 request\n" in drawn(
-        SmoothnessTable(snapshot_of([calm, call([("send", 1, Source.MEASURED)])]))
+    assert "stalls: none, no gap over 500 ms in 1 call\n" in drawn(
+        SmoothnessTable(calls_in(snapshot_of([calm, call([("send", 1, Source.MEASURED)])])))
     )
 
 
@@ -202,7 +197,7 @@ def test_felt_speed_is_shown_from_best_to_worst(call: MakeCall, snapshot_of: Tak
     expected = Expectations(reading_ns=80_000_000)
 
     assert (
-        drawn(SmoothnessTable(snapshot_of(calls), expected))
+        drawn(SmoothnessTable(calls_in(snapshot_of(calls)), expected))
         == """\
 felt speed, tokens due after 500 ms, then each 200 ms; read at 12.5/s
                                    n      best    median       worst  source
@@ -211,7 +206,7 @@ felt speed, tokens due after 500 ms, then each 200 ms; read at 12.5/s
   stalled, of the writing time     2       0 %       0 %        75 %  m
   wait before reading, to read on  2      0 ms      0 ms  1,610.0 ms  m
   fluidity, tokens on time         2     100 %       8 %         8 %  m
-  stalls: 1 gap over 500 ms in 1 of 2 requests, 1,500.0 ms beyond it in all
+  stalls: 1 gap over 500 ms in 1 of 2 calls, 1,500.0 ms beyond it in all
 """
     )
 
@@ -224,7 +219,7 @@ def test_an_estimated_token_count_is_marked(call: MakeCall, snapshot_of: TakeSna
     ]
 
     assert "  in           2       7     7      14  latspan, estimated and the provider\n" in drawn(
-        TokensTable(snapshot_of(calls))
+        TokensTable(calls_in(snapshot_of(calls)))
     )
 
 
@@ -237,7 +232,7 @@ sys.modules["rich.console"] = None
 from latspan.errors import MissingExtraError
 from latspan.reports import demo_document
 try:
-    from latspan.reports import CallsReport
+    from latspan.reports import Report
 except MissingExtraError as error:
     print(error)
 """
