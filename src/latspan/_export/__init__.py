@@ -24,6 +24,7 @@ from latspan._export._sending import SpanAnswer
 from latspan._lazy import lazy_getattr
 
 if TYPE_CHECKING:
+    from latspan._export._console import ConsoleLines
     from latspan._export._event_record import event_record
     from latspan._export._histogram_log import HistogramLogs
     from latspan._export._http_session import http_session
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BackOff",
+    "ConsoleLines",
     "HistogramLogs",
     "IntervalExporter",
     "MetricsExporter",
@@ -60,6 +62,7 @@ __all__ = [
 ]
 
 _ON_REQUEST: Final = {
+    "ConsoleLines": "_console",
     "HistogramLogs": "_histogram_log",
     "event_record": "_event_record",
     "OtlpPayloads": "_otlp_payloads",

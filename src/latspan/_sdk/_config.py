@@ -115,6 +115,9 @@ class Config:
             request.
         tail_sampling_slow_ms: Duration above which tail sampling always keeps a trace; more than 0.
             If not set, there is no such limit.
+        console: Whether to print one line per finished request and call on stderr: name, duration,
+            time to the first token, largest segment and outcome. Use it during development.
+        console_waterfalls: Whether a waterfall follows each of these lines.
         keep_records: Number of the latest requests, calls and stages whose complete records are
             kept in addition to the histograms, for the waterfalls of ``latspan.report()``. A
             record takes 3 to 50 kB, depending on the length of the stream. ``None`` keeps all of
@@ -151,6 +154,8 @@ class Config:
     scrape_interval_s: float = number(0.5, least=0.001, most=1e9)
     tail_sampling_ratio: float = fraction(1.0)
     tail_sampling_slow_ms: float | None = number(None, least=1e-9, most=1e12)
+    console: bool = switch(False)
+    console_waterfalls: bool = switch(False)
     keep_records: int | None = integer(100, least=0, word_for_none="all")
 
     def validate(self, environment: Mapping[str, str] = os.environ) -> None:

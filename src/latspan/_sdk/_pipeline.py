@@ -25,7 +25,7 @@ from latspan._sdk._content import Capture, capture, token_counter
 from latspan._sdk._exit_hooks import run_before_a_child_ends
 from latspan._sdk._per_process import PerProcess
 from latspan._sdk._propagation import propagates
-from latspan._sdk._record_export import record_writer
+from latspan._sdk._record_export import RecordOutputs
 from latspan._sdk._span_routing import SpanRouter
 from latspan._sdk._worker import Worker
 from latspan._spans import NoSink, SpanSink
@@ -72,6 +72,7 @@ class Assembly:
     events: SpanExport | None
     sampling: SamplingSink | None
     intervals: PerProcess[PeriodicExport] | None
+    outputs: RecordOutputs
     monitor: Monitor | None
     provider: TracerProvider | None
 
@@ -118,6 +119,7 @@ class Assembly:
         """
         deadline = time.monotonic() + timeout_s
         self.worker.stop(timeout_s)
+        self.outputs.stop()
         if self.monitor is not None:
             self.monitor.stop()
         if self.sampling is not None:
@@ -197,6 +199,8 @@ def _assembled(config: Config, at_end: Callable[[], None], undo: ExitStack) -> A
 
     worker = Worker(on_start=begin_with_a_request, polling=True)
 
+    outputs = RecordOutputs(config, worker)
+
     def drain(timeout_s: float | None) -> bool:
         # A caller that flushes expects calls whose streams are no longer read to count as ended.
         end_left_calls()
@@ -237,7 +241,7 @@ def _assembled(config: Config, at_end: Callable[[], None], undo: ExitStack) -> A
         request_stream_usage=config.request_stream_usage,
         emit_gen_ai_latency=config.emit_gen_ai_latency,
         observe=monitor or no_observation,
-        write_record=record_writer(worker),
+        write_record=outputs.write(),
     )
     return Assembly(
         runtime=runtime,
@@ -247,6 +251,7 @@ def _assembled(config: Config, at_end: Callable[[], None], undo: ExitStack) -> A
         events=events,
         sampling=sampling,
         intervals=intervals,
+        outputs=outputs,
         monitor=monitor,
         provider=provider if config.set_global_provider else None,
     )

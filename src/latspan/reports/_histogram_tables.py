@@ -9,10 +9,10 @@ from typing import Final
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
+from latspan._drawing import SOURCE_LETTERS, count, instant, needs, quantity
 from latspan._segments import Source
 from latspan._units import TimeUnit
 from latspan.histogram import LogTotals, percentile_spectrum, values_needed
-from latspan.reports._format import SOURCE_LETTERS, count, instant, needs, quantity
 from latspan.reports._histogram_rows import (
     PERCENTILES,
     HistogramRow,

@@ -13,12 +13,12 @@ from typing import Final
 from rich.console import ConsoleOptions
 from rich.text import Text
 
+from latspan._drawing import FAINT
 from latspan._shown import printable
 
-__all__ = ["FAINT", "MARGIN", "aligned", "heads", "shown", "title"]
+__all__ = ["MARGIN", "aligned", "heads", "shown", "title"]
 
 MARGIN: Final = "  "
-FAINT: Final = "bright_black"
 
 _LONGEST_CELL: Final = 200
 """Maximum length of a name in a table, in characters."""

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from latspan._drawing import GLOSSARY, SOURCE_WORDS, listed, percent
 from latspan._recording import RequestRecord
 from latspan._segments import Outcome, SegmentTotal, Source
-from latspan.reports._format import GLOSSARY, SOURCE_WORDS, listed, percent
 
 __all__ = [
     "SegmentShare",

@@ -10,13 +10,13 @@ from typing import Final
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
+from latspan._drawing import FAINT, count, letters, milliseconds, needs, percent
 from latspan._metrics import DEFAULT_EXPECTATIONS, METRICS, Expectations
 from latspan._recording import Distribution
 from latspan._units import NS_PER_MS, NS_PER_S
 from latspan.histogram import values_needed
-from latspan.reports._format import count, letters, milliseconds, needs, percent
 from latspan.reports._group import Group
-from latspan.reports._layout import FAINT, MARGIN, aligned, heads, shown, title
+from latspan.reports._layout import MARGIN, aligned, heads, shown, title
 
 __all__ = ["SmoothnessTable"]
 

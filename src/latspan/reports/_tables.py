@@ -14,15 +14,14 @@ from typing import Final
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
+from latspan._drawing import FAINT, count, letters, listed, milliseconds, needs, percent, style_of
 from latspan._recording import Distribution
 from latspan._segments import Kind, SegmentName
 from latspan._tokens import TokenCounts, TokenSource
 from latspan.histogram import values_needed
-from latspan.reports._format import count, letters, listed, milliseconds, needs, percent
 from latspan.reports._group import Group
-from latspan.reports._layout import FAINT, MARGIN, aligned, heads, shown, title
+from latspan.reports._layout import MARGIN, aligned, heads, shown, title
 from latspan.reports._slow import slowest_tenth
-from latspan.reports._waterfall import style_of
 
 __all__ = ["MetricsTable", "SegmentsTable", "TokensTable"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from latspan._drawing import GLOSSARY, count, listed, milliseconds, percent
 from latspan._segments import SegmentName
-from latspan.reports._format import GLOSSARY, count, listed, milliseconds, percent
 
 
 @pytest.mark.parametrize(
