@@ -31,6 +31,7 @@ few values, the number of values that it needs is shown instead."""
 
 _EXAMPLES: Final = (
     ("latspan histogram show latspan.hlog", "show every metric and segment"),
+    ("latspan histogram show /var/log/shop", "the same, over all processes that wrote to a folder"),
     ("latspan histogram merge host1.hlog host2.hlog -o all.hlog", "merge the files of two hosts"),
     ("latspan histogram show *.hlog --metric ttft --by model", "show one metric for each model"),
     (
@@ -49,8 +50,16 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(histogram=None)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     show = commands.add_parser("show", help="show the percentiles over all values of the files")
-    show.add_argument("files", nargs="+", metavar="FILE", help="a log file; several are merged")
+    show.add_argument(
+        "files",
+        nargs="+",
+        metavar="FILE",
+        help="a log file, or a folder of log files; several are merged",
+    )
     _add_selection(show)
+    show.add_argument(
+        "--all", action="store_true", help="also show rows with too few values for a p95"
+    )
     show.add_argument(
         "--spectrum", action="store_true", help="also show the whole distribution of each row"
     )
@@ -58,8 +67,10 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     show.set_defaults(histogram=_show)
 
     diff = commands.add_parser("diff", help="show the percentiles of two files side by side")
-    diff.add_argument("before", metavar="BEFORE", help="log file of the first measurement")
-    diff.add_argument("after", metavar="AFTER", help="log file of the second measurement")
+    diff.add_argument(
+        "before", metavar="BEFORE", help="log file or folder of the first measurement"
+    )
+    diff.add_argument("after", metavar="AFTER", help="log file or folder of the second measurement")
     _add_selection(diff)
     _add_json(diff, "latspan.histogram-diff/1")
     diff.set_defaults(histogram=_diff)
@@ -67,7 +78,9 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     merge = commands.add_parser(
         "merge", help="merge the files of several processes or hosts into one"
     )
-    merge.add_argument("files", nargs="+", metavar="FILE", help="a log file")
+    merge.add_argument(
+        "files", nargs="+", metavar="FILE", help="a log file, or a folder of log files"
+    )
     merge.add_argument(
         "-o",
         "--output",
@@ -148,7 +161,16 @@ def _show(arguments: argparse.Namespace) -> int:
     from latspan.reports._histogram_tables import HistogramsTable
 
     by = tuple(arguments.by)
-    show(HistogramsTable(totals, rows, by, unit=arguments.unit, spectrum=arguments.spectrum))
+    show(
+        HistogramsTable(
+            totals,
+            rows,
+            by,
+            unit=arguments.unit,
+            spectrum=arguments.spectrum,
+            fold=not arguments.all and arguments.metric is None,
+        )
+    )
     return 0
 
 

@@ -102,6 +102,7 @@ def _span(totals: LogTotals) -> dict[str, object]:
 def _named(key: RowKey, by: Sequence[str]) -> dict[str, object]:
     return {
         "kind": key.kind,
+        "side": key.side,
         "metric": key.metric,
         "segment": key.segment,
         "by": dict(zip(by, key.by, strict=True)),

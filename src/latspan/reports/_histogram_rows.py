@@ -1,5 +1,5 @@
 """
-Rows for the histograms of log files: one per metric or segment; kinds are never mixed.
+Rows for the histograms of log files: one per metric or segment; kinds and sides are never mixed.
 
 A file has too many series to show: one per outcome, source and combination of its requests' other
 attributes. A row merges all series that do not differ in a requested attribute.
@@ -44,12 +44,14 @@ class RowKey(NamedTuple):
 
     Args:
         kind: Kind of operation that was measured; ``None`` if the file does not have it.
+        side: Side of the network that it was measured on; ``None`` if the file does not have it.
         metric: Name of the metric, or ``segment``, or a tag that another program wrote.
         segment: Name of the segment.
         by: Values of the attributes by which rows are split.
     """
 
     kind: str | None
+    side: str | None
     metric: str
     segment: str | None
     by: tuple[str | None, ...]
@@ -125,6 +127,7 @@ def rows_of(
             continue
         key = RowKey(
             attributes.get("kind"),
+            attributes.get("side"),
             tagged.metric,
             attributes.get(_SEGMENT),
             tuple(attributes.get(name) for name in by),
@@ -208,6 +211,7 @@ def _place(row: HistogramRow) -> tuple[object, ...]:
     key = row.key
     return (
         _position(key.kind or "", _KINDS),
+        key.side or "",
         key.segment is not None,
         _position(key.segment or key.metric, _SEGMENTS if key.segment is not None else _METRICS),
         tuple(value or "" for value in key.by),
