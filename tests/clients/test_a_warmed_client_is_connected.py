@@ -239,11 +239,12 @@ def test_a_cancelled_warming_lets_go_of_what_it_holds() -> None:
     assert closed == [True]
 
 
-def test_what_is_no_known_client_is_said() -> None:
-    """As a result too: a start-up goes on without it."""
+def test_an_unknown_client_is_reported_in_the_result() -> None:
+    """No exception is raised: the application starts without a warm connection."""
     saved = _warm(object())
 
     assert isinstance(saved.error, InstrumentationError)
+    assert str(saved).startswith("0 connections open; ")
     assert "'builtins.object'" in str(saved)
 
 
