@@ -475,6 +475,34 @@ def test_nothing_is_held_when_it_is_over(server: Server, headers: dict[str, str]
         gc.enable()
 
 
+@pytest.mark.parametrize("report", ["prefill;dur=10", "prefill;dur=20000", "prefill;dur=-1"])
+def test_a_request_does_not_hold_a_handoff_after_its_wait(server: Server, report: str) -> None:
+    """Also if the report of the other process is rejected; a request may hand over many jobs."""
+    held: list[int] = []
+
+    def handoffs() -> int:
+        return sum(isinstance(each, latspan.Handoff) for each in gc.get_objects())
+
+    async def work() -> None:
+        before = handoffs()
+        for _ in range(3):
+            handoff = latspan.handoff()
+            handoff.headers()
+            server.clock.advance(50 * MS)
+            handoff.merge_remote(report)
+        del handoff
+        held.append(handoffs() - before)
+
+    gc.collect()
+    gc.disable()
+    try:
+        server.serve(_answering_after(work))
+    finally:
+        gc.enable()
+
+    assert held == [0]
+
+
 def test_a_handle_that_is_resumed_for_ever_stays_small(server: Server) -> None:
     """By an engine that keeps it; what it tells is still all of it."""
     with latspan.attach({}) as carried:

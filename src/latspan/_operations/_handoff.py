@@ -9,7 +9,7 @@ the stage. If the handoff was turned into headers and the request ends without a
 of the wait is unknown and no stage is recorded.
 
 While the wait lasts, the request refers to the handoff, so that it can end the wait. The reference
-is removed when the wait becomes a stage, because a request may hand over thousands of jobs.
+is removed with the wait, because a request may hand over thousands of jobs.
 
 A forked child has a copy of the object, but the scope belongs to the parent. There the scope is
 replaced by a :class:`RemoteScope`, and the copy of the wait is dropped.
@@ -153,11 +153,11 @@ class Handoff:
             with _runtime.handle_internal_errors("attaching a handoff"):
                 if self._process is not this_process():
                     # A forked child has a copy of the object, but the scope belongs to the parent.
+                    self._take_wait()
                     self._scope = RemoteScope(
                         Side.CLIENT if self._scope is None else self._scope.side
                     )
                     self._process = this_process()
-                    self._waiting.clear()
                 inside.enter_context(self._entered())
                 self._waited(Outcome.COMPLETED)
             yield self
@@ -207,7 +207,7 @@ class Handoff:
         took_ns = sum(duration_ns for _, duration_ns in took)
         negative = any(duration_ns < 0 for _, duration_ns in took)
         if negative or not fits(took_ns, self._handed_off_ns, now_ns):
-            self._waiting.clear()
+            self._take_wait()
             request = _enclosing_request(self._scope)
             if request is not None:
                 request.annotations.metrics["evidence_rejected"] = MetricValue(1)
@@ -228,7 +228,7 @@ class Handoff:
         """End the wait if the request ended and the handoff was not attached in this process."""
         if self._is_away:
             # Another process may have attached it; the length of that wait is unknown here.
-            self._waiting.clear()
+            self._take_wait()
             return
         with self._entered():
             self._waited(Outcome.ABANDONED)
@@ -246,15 +246,9 @@ class Handoff:
             Whether this invocation ended the wait; another thread may have ended it before.
         """
         runtime = _runtime.current()
-        try:
-            name = self._waiting.pop()
-        except IndexError:
+        name = self._take_wait()
+        if name is None:
             return False
-        request = _enclosing_request(self._scope)
-        if request is not None:
-            with suppress(ValueError):
-                # Otherwise a request with many handoffs would hold each of them until its end.
-                request.waits.remove(self._dropped)
         if runtime is not None:
             wait = LocalScope(
                 runtime,
@@ -265,6 +259,24 @@ class Handoff:
             )
             wait.end(outcome, done_ns=until_ns, source=source)
         return True
+
+    def _take_wait(self) -> str | None:
+        """
+        Remove the wait, and the request's reference to this handoff.
+
+        Returns:
+            Name of the stage; ``None`` if there is no wait, or if another thread has removed it.
+        """
+        try:
+            name = self._waiting.pop()
+        except IndexError:
+            return None
+        request = _enclosing_request(self._scope)
+        if request is not None:
+            with suppress(ValueError):
+                # Otherwise a request with many handoffs would hold each of them until its end.
+                request.waits.remove(self._dropped)
+        return name
 
 
 class _HandoffHere(Handoff):

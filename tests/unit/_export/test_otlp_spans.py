@@ -124,7 +124,7 @@ def test_where_else_a_receiver_leads_is_told(
 ) -> None:
     """A proxy in front of it wants a login, or TLS: nobody has the spans."""
     with monkeypatch.context() as patch:
-        patch.setattr(ExportErrors, "_failing", set[str]())
+        patch.setattr(ExportErrors, "_warned", set[str]())
         over_http(302, {"Location": "https://receiver.test/login?token=S3CRET"})
 
     assert "https://receiver.test/login" in caplog.text
