@@ -186,7 +186,7 @@ class Runtime:
         """
         self.recorder.record(record)
         if not record.sampled:
-            span.when_kept(lambda: self.recorder.exemplify(record))
+            span.when_kept(lambda: self.recorder.add_exemplar(record))
 
     def run_at_end(
         self, doing: str, function: Callable[..., None], *observed: Any, inline: bool

@@ -1,4 +1,4 @@
-"""Another LLM instrumentation with latspan: one span per call, and latspan adds attributes to it."""
+"""Another LLM instrumentation with latspan: one span per call, and latspan adds to it."""
 
 from __future__ import annotations
 

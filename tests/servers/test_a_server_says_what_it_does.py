@@ -43,11 +43,11 @@ def _saying(say: Any, app: App) -> App:
 def test_one_pass_serves_many_requests(server: Server) -> None:
     """Each has the stage, as long, in its own trace, with the size of the batch."""
     clock = server.clock
-    carried: list[latspan.Handoff] = []
+    handoffs: list[latspan.Handoff] = []
 
     async def ask(name: str, done: asyncio.Event) -> None:
         with latspan.request(name):
-            carried.append(latspan.handoff())
+            handoffs.append(latspan.handoff())
             await done.wait()
 
     async def serve() -> None:
@@ -55,7 +55,7 @@ def test_one_pass_serves_many_requests(server: Server) -> None:
         asking = [asyncio.create_task(ask(name, done)) for name in ("one", "two", "three")]
         await asyncio.sleep(0)
         clock.advance(4 * MS)
-        with latspan.batch("prefill", carried, window_s=0.004):
+        with latspan.batch("prefill", handoffs, window_s=0.004):
             clock.advance(20 * MS)
         done.set()
         await asyncio.gather(*asking)
@@ -80,8 +80,8 @@ def test_one_pass_serves_many_requests(server: Server) -> None:
 def test_a_batch_that_fails_fails_for_all(server: Server) -> None:
     """The exception is the application's own."""
     with latspan.request("one"):
-        carried = latspan.handoff()
-        with pytest.raises(MemoryError), latspan.batch("forward", [carried], kind="prefill"):
+        handoff = latspan.handoff()
+        with pytest.raises(MemoryError), latspan.batch("forward", [handoff], kind="prefill"):
             raise MemoryError
     (stage,) = [each for each in _of(server.seen, Kind.STAGE) if each.name == "forward"]
     assert stage.outcome is Outcome.ERROR

@@ -3,10 +3,10 @@ Handoff of a request or stage to another thread, task or process.
 
 A handoff has at most one wait, which becomes a stage of the request. While the wait lasts, its name
 is the only item of ``_waiting``. Three events can end it, on any thread: the handoff is attached in
-this process (``_resumed``), the caller reports the stages of another process (``merge_remote``), or
-the request ends first (``_dropped``). Removing an item is atomic, so only the first of them records
-the stage. If the handoff was turned into headers and the request ends without a report, the length
-of the wait is unknown and no stage is recorded.
+this process (``_attached``), the caller reports the stages of another process (``merge_remote``),
+or the request ends first (``_dropped``). Removing an item is atomic, so only the first of them
+records the stage. If the handoff was turned into headers and the request ends without a report, the
+length of the wait is unknown and no stage is recorded.
 
 While the wait lasts, the request refers to the handoff, so that it can end the wait. The reference
 is removed with the wait, because a request may hand over thousands of jobs.
@@ -42,7 +42,7 @@ from latspan._timeline import ChildInterval, fits
 from latspan._units import from_unit
 from latspan._wire import server_timing
 
-__all__ = ["Handoff", "handoff_here", "resumed"]
+__all__ = ["Handoff", "attached", "handoff_here"]
 
 _SIDE: Final = "latspan-side"
 _ATTRIBUTE_HEADERS: Final = {
@@ -129,13 +129,13 @@ class Handoff:
         Return the handoff as headers, with names in lower case, for a message or an HTTP request.
         """
         self._is_away = True
-        carried: dict[str, str] = {}
+        headers: dict[str, str] = {}
         with _runtime.handle_internal_errors("the headers of a handoff"):
-            propagate.inject(carried, self._context)
+            propagate.inject(headers, self._context)
             for name, value in self._attributes.items():
-                carried[_ATTRIBUTE_HEADERS[name]] = quote(value, errors="replace")
-        carried[_SIDE] = (Side.CLIENT if self._scope is None else self._scope.side).value
-        return carried
+                headers[_ATTRIBUTE_HEADERS[name]] = quote(value, errors="replace")
+        headers[_SIDE] = (Side.CLIENT if self._scope is None else self._scope.side).value
+        return headers
 
     def __reduce__(self) -> tuple[Callable[[Mapping[str, str]], Handoff], tuple[dict[str, str]]]:
         return Handoff, (self.headers(),)
@@ -147,7 +147,7 @@ class Handoff:
         return self
 
     @contextmanager
-    def _resumed(self) -> Generator[Handoff]:
+    def _attached(self) -> Generator[Handoff]:
         """Enter the context of the scope for the length of the block; this ends the wait."""
         with ExitStack() as inside:
             with _runtime.handle_internal_errors("attaching a handoff"):
@@ -303,9 +303,9 @@ def handoff_here(waits: str | None = None) -> Handoff:
     return _HandoffHere(waits)
 
 
-def resumed(carried: Handoff) -> AbstractContextManager[Handoff]:
+def attached(handoff: Handoff) -> AbstractContextManager[Handoff]:
     """Enter the context of the scope for the length of the block; this ends the wait."""
-    return carried._resumed()  # pyright: ignore[reportPrivateUsage] - not for users
+    return handoff._attached()  # pyright: ignore[reportPrivateUsage] - not for users
 
 
 def _enclosing_request(scope: Scope | None) -> LocalScope | None:

@@ -309,7 +309,7 @@ def test_an_exemplar_is_of_the_time_of_its_point(
     clock.advance(RECORD.duration_ns + 1)
     sending.send(recorder.swap_interval())
     recorder.record(replace(RECORD, start_epoch_ns=clock.monotonic_ns()))
-    recorder.exemplify(late)
+    recorder.add_exemplar(late)
     sending.send(recorder.swap_interval())
 
     assert traces_shown(backend) == [[], shown]
