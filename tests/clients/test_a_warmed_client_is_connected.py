@@ -132,7 +132,7 @@ def test_a_server_that_is_not_there_is_a_result(driver: Driver, seen: Captured) 
     )
 
 
-def test_where_to_can_be_said(driver: Driver, seen: Captured) -> None:
+def test_a_url_can_be_given(driver: Driver, seen: Captured) -> None:
     """A client of an HTTP library has often no base address."""
     transport = driver.transport(Script.chat(), **NETWORK)
 

@@ -73,7 +73,7 @@ def test_an_inference_call_knows_what_the_conventions_metrics_are_keyed_by(seen:
     }
 
 
-def test_what_nobody_said_is_no_label(seen: Captured) -> None:
+def test_an_unset_attribute_is_not_a_label(seen: Captured) -> None:
     """Neither are words of the surrounding code that only series have."""
     with latspan.attributes(route="/ask"):
         _open(model=None).end(Outcome.COMPLETED)

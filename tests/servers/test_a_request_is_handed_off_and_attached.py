@@ -110,7 +110,7 @@ def test_it_is_resumed_in_many_places_and_more_than_once(server: Server) -> None
     ]
 
 
-def test_nothing_waits_where_nobody_said_so(server: Server) -> None:
+def test_there_is_no_wait_if_none_is_requested(server: Server) -> None:
     """The code that carries it works on meanwhile."""
     clock = server.clock
 
@@ -272,7 +272,7 @@ def test_what_cannot_have_been_is_not_believed(server: Server, told: str) -> Non
     assert server.seen.snapshot().metric("evidence_rejected", kind="request").count() == 1
 
 
-def test_a_refusal_is_the_requests_whatever_stage_it_was_carried_out_of(server: Server) -> None:
+def test_a_rejected_report_counts_for_the_request_of_every_stage(server: Server) -> None:
     """The stage may be over by then."""
 
     async def work() -> None:
@@ -298,7 +298,7 @@ def test_who_does_a_part_has_a_part_done_elsewhere_itself(server: Server) -> Non
 
 
 @pytest.mark.parametrize("told", ["", "nonsense;;;=", "\x00", "x" * 1_000_000])
-def test_where_nothing_is_told_all_of_it_was_its_wait(server: Server, told: str) -> None:
+def test_without_reported_stages_the_whole_time_is_the_wait(server: Server, told: str) -> None:
     """An estimate that says what it holds: the way there and back, and what nobody named."""
 
     async def work() -> None:
@@ -333,7 +333,7 @@ def test_copies_are_the_same_and_pickles_go_elsewhere(server: Server) -> None:
         {"latspan-route": "%ff%zz", "latspan-nobody-knows-this": "x"},
     ],
 )
-def test_hostile_headers_are_those_of_nobody(server: Server, headers: dict[str, str]) -> None:
+def test_hostile_headers_belong_to_no_request(server: Server, headers: dict[str, str]) -> None:
     """What comes with a message may be anybody's."""
     with latspan.attach(headers), latspan.stage("prefill"):
         server.clock.advance(1 * MS)
@@ -438,7 +438,7 @@ def lax(server: Server) -> Iterator[Server]:
         {"traceparent": b"00-11111111111111111111111111111111-1111111111111111-01"},
     ],
 )
-def test_what_is_no_headers_is_nobodys(lax: Server, told: Any) -> None:
+def test_invalid_headers_belong_to_no_request(lax: Server, told: Any) -> None:
     """What came with a message is not the application's fault."""
     with latspan.attach(told), latspan.stage("prefill"):
         pass
