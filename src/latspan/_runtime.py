@@ -189,7 +189,7 @@ class Runtime:
         if self.write_record is not None:
             self.write_record(record)
         if not record.sampled:
-            span.when_kept(lambda: self.recorder.exemplify(record))
+            span.when_kept(lambda: self.recorder.add_exemplar(record))
 
     def run_at_end(
         self, doing: str, function: Callable[..., None], *observed: Any, inline: bool

@@ -244,8 +244,8 @@ class ReportedTimings(NamedTuple):
             the network and every gateway that reports no time.
         decode_to_last_token: Whether ``decode_ns`` ends with the last token and excludes the end of
             the response.
-        front_untold: Whether a part of the server that reports no time handles the request before
-            the parts above. The rest of the wait is then not network time alone.
+        has_unreported_front: Whether a part of the server that reports no time handles the request
+            before the parts above. The rest of the wait is then not network time alone.
         raw: The system's own field names and finite values, recorded on the span under
             ``latspan.reported.*``.
     """
@@ -260,5 +260,5 @@ class ReportedTimings(NamedTuple):
     total_ns: int | None = None
     queue_until_headers: bool = False
     decode_to_last_token: bool = False
-    front_untold: bool = False
+    has_unreported_front: bool = False
     raw: Mapping[str, float] = _NO_NUMBERS

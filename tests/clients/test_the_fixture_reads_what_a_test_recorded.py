@@ -61,7 +61,7 @@ def test_each_test_begins_with_an_empty_recorder(
     assert latspan_capture.count() == 1
 
 
-def test_too_few_values_is_an_error_that_says_how_many_it_takes(
+def test_too_few_values_is_an_error_with_the_number_needed(
     latspan_capture: LatspanCapture, client: Any
 ) -> None:
     """A 95th percentile of three values is no number."""

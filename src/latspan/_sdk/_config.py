@@ -105,7 +105,7 @@ class Config:
         scrape_servers: Addresses of model servers whose queue and cache metrics are scraped. The
             values are set on the spans of calls to these servers, and of requests that this process
             serves. In the variable, commas separate the addresses. An address without a path stands
-            for ``/metrics`` and ``/slots``. Needs the extra ``sampler``.
+            for ``/metrics`` and ``/slots``. Needs the extra ``scraping``.
         monitor_host: Whether to set the load of the process and its machine on spans.
         scrape_interval_s: Seconds between two samples, at least 0.001.
         tail_sampling_ratio: Maximum fraction of traces to export, in (0, 1]; 1 keeps all. It

@@ -15,7 +15,7 @@ from packaging.utils import canonicalize_name
 from latspan import _shown
 from latspan._instrument import Integration, IntegrationStatus, integrations
 from latspan._sdk._config import Config, read_config
-from latspan._sdk._connectivity_probe import ProbeResult, deliveries
+from latspan._sdk._connectivity_probe import ProbeResult, probe_exports
 from latspan._version import __version__
 
 __all__ = ["Conflict", "Examination", "Setting", "examine"]
@@ -75,21 +75,21 @@ class Examination:
         integrations: latspan's own integrations.
         conflicts: Instrumentations by other packages.
         settings: Settings in effect.
-        deliveries: Results of the connectivity probe.
+        exports: Results of the connectivity probe.
     """
 
     versions: dict[str, str | None]
     integrations: tuple[Integration, ...]
     conflicts: tuple[Conflict, ...]
     settings: tuple[Setting, ...]
-    deliveries: tuple[ProbeResult, ...]
+    exports: tuple[ProbeResult, ...]
 
     @property
-    def fine(self) -> bool:
+    def ok(self) -> bool:
         """Whether telemetry arrives and every installed library can be instrumented."""
         bad = {IntegrationStatus.UNSUPPORTED, IntegrationStatus.BROKEN}
         return not any(each.status in bad for each in self.integrations) and not any(
-            each.arrived is False for each in self.deliveries
+            each.arrived is False for each in self.exports
         )
 
 
@@ -111,7 +111,7 @@ def examine(timeout_s: float) -> Examination:
         integrations=ours,
         conflicts=tuple(_conflicts(installed, ours)),
         settings=tuple(_settings(config)),
-        deliveries=tuple(deliveries(config, timeout_s)),
+        exports=tuple(probe_exports(config, timeout_s)),
     )
 
 

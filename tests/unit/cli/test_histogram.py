@@ -491,7 +491,7 @@ def test_a_damaged_file_is_named_with_its_line(
         ([], "no command given: use show, diff or merge"),
     ],
 )
-def test_a_wrong_line_says_how_to_mend_it(
+def test_an_invalid_line_is_an_error_with_a_hint(
     host1: str,
     tmp_path: Path,
     line: list[str],

@@ -1,4 +1,4 @@
-"""Configurations are taken by the real programs, and likely mistakes have the messages they say."""
+"""The real programs accept the configurations, and report likely mistakes as documented."""
 
 from __future__ import annotations
 
@@ -99,10 +99,10 @@ def test_jaeger_takes_its_own(jaeger: Path) -> None:
 @pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.stem)
 def test_a_mistake_is_named(otelcol: Path, mistake: Path) -> None:
     """Each lies over the configuration that its first line names; its second is the message."""
-    refused = validate(otelcol, CONFIGS / comment(mistake, "beside"), mistake)
+    refused = validate(otelcol, CONFIGS / comment(mistake, "with"), mistake)
 
     assert refused.returncode == 1
-    assert comment(mistake, "says") in refused.stderr
+    assert comment(mistake, "message") in refused.stderr
 
 
 def test_tempo_takes_its_own(tempo_program: Path) -> None:
@@ -111,8 +111,8 @@ def test_tempo_takes_its_own(tempo_program: Path) -> None:
     assert (verified.returncode, verified.stdout, verified.stderr) == (0, "", "")
 
 
-def test_tempo_wants_to_be_told_of_variables(tempo_program: Path) -> None:
-    """Without the option that the configuration's first lines name, a port is no number."""
+def test_tempo_needs_an_option_to_expand_variables(tempo_program: Path) -> None:
+    """Without the option that the configuration's first lines name, a port is not a number."""
     refused = verify(tempo_program, CONFIGS / "tempo.yaml")
 
     assert refused.returncode == 1
@@ -125,7 +125,7 @@ def test_tempo_names_a_mistake(tempo_program: Path, mistake: Path) -> None:
     refused = verify(tempo_program, mistake)
 
     assert refused.returncode == 1
-    assert comment(mistake, "says") in refused.stderr
+    assert comment(mistake, "message") in refused.stderr
 
 
 def test_the_compose_specification_takes_its_file(compose_spec: Path) -> None:
@@ -135,7 +135,7 @@ def test_the_compose_specification_takes_its_file(compose_spec: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("right", "wrong", "says"),
+    ("right", "wrong", "message"),
     [
         ("depends_on:", "depend_on:", ".depend_on"),
         ('["127.0.0.1:3200:3200"]', '"127.0.0.1:3200:3200"', "services.tempo.ports"),
@@ -143,7 +143,7 @@ def test_the_compose_specification_takes_its_file(compose_spec: Path) -> None:
     ],
 )
 def test_a_mistake_in_it_is_named(
-    compose_spec: Path, tmp_path: Path, right: str, wrong: str, says: str
+    compose_spec: Path, tmp_path: Path, right: str, wrong: str, message: str
 ) -> None:
     """What is checked is more than that it is YAML."""
     copy = tmp_path / COMPOSE
@@ -152,4 +152,4 @@ def test_a_mistake_in_it_is_named(
     refused = subprocess.run([compose_spec, copy], capture_output=True, text=True)
 
     assert refused.returncode == 1
-    assert says in refused.stderr
+    assert message in refused.stderr

@@ -36,21 +36,21 @@ def _streaming(server: Server) -> App:
     return app
 
 
-def test_nothing_is_told_unless_somebody_asks(server: Server) -> None:
+def test_no_timing_is_sent_by_default(server: Server) -> None:
     """Where a server spends its time is its own affair."""
     client = server.serve(_staged(server, answering(b"a")), hold_headers=True)
     assert client.headers == {}
     assert client.body == b"a"
 
 
-def test_the_standard_stages_are_told_and_no_others(server: Server) -> None:
+def test_only_the_standard_stages_are_sent(server: Server) -> None:
     """A name of one's own may say too much."""
     client = server.serve(_staged(server, answering(b"a")), server_timing=True)
     assert client.headers == {b"server-timing": b"queue;dur=20.000, total;dur=23.000"}
 
 
 @pytest.mark.parametrize("named", [["rerank"], "rerank"])
-def test_what_is_named_is_told(server: Server, named: list[str] | str) -> None:
+def test_named_stages_are_sent(server: Server, named: list[str] | str) -> None:
     """Whatever it is."""
     client = server.serve(_staged(server, answering(b"a")), server_timing=named)
     assert client.headers == {b"server-timing": b"rerank;dur=3.000"}
@@ -72,7 +72,7 @@ def test_a_streams_head_leaves_before_its_prefill(server: Server) -> None:
     assert client.body == b"data: a\n\n"
 
 
-def test_a_head_that_is_held_tells_queue_and_prefill_and_a_comment_the_rest(
+def test_held_headers_contain_queue_and_prefill_and_a_comment_the_rest(
     server: Server,
 ) -> None:
     """Who reads events does not see comments."""
@@ -106,7 +106,7 @@ def test_a_held_head_leaves_with_an_empty_body(server: Server) -> None:
     assert client.headers[b"server-timing"] == b"queue;dur=20.000, total;dur=23.000"
 
 
-def test_a_stage_that_is_still_open_is_not_told(server: Server) -> None:
+def test_a_stage_that_is_still_open_is_not_sent(server: Server) -> None:
     """Nobody knows yet how long it takes."""
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
@@ -133,7 +133,7 @@ def test_a_client_reads_it_as_evidence(server: Server) -> None:
     assert (reported.queue_ns, reported.prefill_ns, reported.decode_ns) == (20 * MS, 30 * MS, None)
 
 
-def test_a_client_that_left_is_told_nothing(server: Server) -> None:
+def test_nothing_is_sent_to_a_client_that_disconnected(server: Server) -> None:
     """And the application still hears of it."""
     app = _staged(server, _streaming(server))
     with pytest.raises(OSError, match="gone"):

@@ -86,10 +86,10 @@ FINDS: Final[dict[str, Callable[[Trace], bool]]] = {
     "Calls that failed": any_span(
         lambda span: is_call(span) and span.status[0] == Status.STATUS_CODE_ERROR
     ),
-    "Calls that were tried again": any_span(
+    "Calls that were retried": any_span(
         lambda span: number(span, semconv.LATSPAN_ATTEMPT_COUNT) > 1
     ),
-    "Calls that were left before their end": any_span(
+    "Calls whose stream the caller closed early": any_span(
         lambda span: span.attributes.get(semconv.LATSPAN_OUTCOME) == "closed_early"
     ),
 }
@@ -102,13 +102,13 @@ COUNTS: Final[dict[str, Callable[[Iterable[Seen]], dict[str, float]]]] = {
     "The longest time to the first token, by model": lambda spans: {
         "small": max(number(span, semconv.LATSPAN_TIME_TO_FIRST_TOKEN) for span in spans)
     },
-    "How many calls ended how": lambda spans: dict(
+    "The number of calls per outcome": lambda spans: dict(
         Counter(str(span.attributes[semconv.LATSPAN_OUTCOME]) for span in spans if is_call(span))
     ),
 }
 """What each of the guide's numbers is to be, by the one label it has; those that are exact."""
 
-ROUGH: Final = "The p95 of each segment, roughly"
+ROUGH: Final = "An approximate p95 of each segment"
 
 
 def segments_ns(spans: Iterable[Seen]) -> dict[str, list[int]]:
@@ -224,7 +224,7 @@ def test_the_shortest_and_the_mean_are_exact_too(
 
 def test_a_number_over_time_adds_up(tempo: Tempo, run: Run, known: dict[str, Trace]) -> None:
     """As a dashboard has it, in steps; the last step, which is not over, has none of them."""
-    question = "How many calls ended how"
+    question = "The number of calls per outcome"
     expected = COUNTS[question](shop(run, known))
 
     steps = tempo.query_range(asked()[question], since="10m", step="5s")

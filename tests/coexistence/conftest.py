@@ -1,4 +1,4 @@
-"""What the tests beside others share with those of the clients."""
+"""Fixtures that these tests share with the tests of the clients."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ _instrumented = conftest._instrumented  # pyright: ignore[reportPrivateUsage]
 driver = conftest.driver
 seen = conftest.seen
 
-# These packages pin one another, and have an environment of their own.
+# These packages pin one another, so they are only installed in `.venv-coexistence`.
 collect_ignore_glob = [] if find_spec("openinference") else ["test_*.py"]

@@ -43,11 +43,11 @@ def _saying(say: Any, app: App) -> App:
 def test_one_pass_serves_many_requests(server: Server) -> None:
     """Each has the stage, as long, in its own trace, with the size of the batch."""
     clock = server.clock
-    carried: list[latspan.Handoff] = []
+    handoffs: list[latspan.Handoff] = []
 
     async def ask(name: str, done: asyncio.Event) -> None:
         with latspan.request(name):
-            carried.append(latspan.handoff())
+            handoffs.append(latspan.handoff())
             await done.wait()
 
     async def serve() -> None:
@@ -55,7 +55,7 @@ def test_one_pass_serves_many_requests(server: Server) -> None:
         asking = [asyncio.create_task(ask(name, done)) for name in ("one", "two", "three")]
         await asyncio.sleep(0)
         clock.advance(4 * MS)
-        with latspan.batch("prefill", carried, window_s=0.004):
+        with latspan.batch("prefill", handoffs, window_s=0.004):
             clock.advance(20 * MS)
         done.set()
         await asyncio.gather(*asking)
@@ -80,8 +80,8 @@ def test_one_pass_serves_many_requests(server: Server) -> None:
 def test_a_batch_that_fails_fails_for_all(server: Server) -> None:
     """The exception is the application's own."""
     with latspan.request("one"):
-        carried = latspan.handoff()
-        with pytest.raises(MemoryError), latspan.batch("forward", [carried], kind="prefill"):
+        handoff = latspan.handoff()
+        with pytest.raises(MemoryError), latspan.batch("forward", [handoff], kind="prefill"):
             raise MemoryError
     (stage,) = [each for each in _of(server.seen, Kind.STAGE) if each.name == "forward"]
     assert stage.outcome is Outcome.ERROR
@@ -154,7 +154,7 @@ def test_a_value_that_cannot_be_is_not_recorded(
     assert "not recorded: " in caplog.text
 
 
-def test_a_part_done_elsewhere_says_it_on_the_stage(server: Server) -> None:
+def test_annotations_in_another_process_are_on_the_stage(server: Server) -> None:
     """The request is in another process; here only its stages are."""
     with latspan.attach({}):
         latspan.annotate(batch_size=1)
@@ -200,7 +200,7 @@ def test_who_is_turned_away_in_a_stream_is_rejected(server: Server) -> None:
     ("status", "said", "retry_after"),
     [(429, b"3", 3.0), (503, b"1.5", 1.5), (429, b"Wed, 21 Oct 2026 07:28:00 GMT", None)],
 )
-def test_an_answer_that_says_when_to_come_again(
+def test_a_response_with_retry_after(
     server: Server, status: int, said: bytes, retry_after: float | None
 ) -> None:
     """In seconds; a date is one of a wall clock, and is not recorded."""
@@ -288,7 +288,7 @@ def test_a_request_around_a_function(server: Server) -> None:
 @pytest.mark.parametrize(
     "said", [{"model": 5}, {"model": ["a"], "provider": 3}, {"model": "m", "operation": 1}]
 )
-def test_what_is_no_text_is_said_as_text(server: Server, said: dict[str, Any]) -> None:
+def test_values_that_are_not_text_are_converted(server: Server, said: dict[str, Any]) -> None:
     """A library's own type of a model, say; the request is a span whatever it is."""
     with latspan.request("answer"):
         latspan.annotate(**said)
@@ -296,7 +296,7 @@ def test_what_is_no_text_is_said_as_text(server: Server, said: dict[str, Any]) -
     assert (span.attributes or {})["gen_ai.request.model"] == str(said["model"])
 
 
-def test_it_is_said_once_what_was_not_recorded(
+def test_values_that_are_not_recorded_are_logged_once(
     server: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
     """However many different values cannot be, and however long they are."""

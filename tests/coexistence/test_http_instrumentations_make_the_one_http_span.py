@@ -1,4 +1,4 @@
-"""OpenTelemetry's own HTTP instrumentation beside latspan: one span an exchange, and it is its."""
+"""OpenTelemetry's HTTP instrumentation with latspan: it creates the only span of each exchange."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_an_exchange_of_its_own_has_theirs_alone(
 def test_an_exchange_that_turns_out_to_be_a_call_has_a_span_of_ours(
     driver: Driver, seen: Captured, theirs: InMemorySpanExporter
 ) -> None:
-    """The one LLM span, of the whole length, beside their HTTP span."""
+    """One LLM span of the whole call, in addition to their HTTP span."""
 
     async def program(client: Any) -> None:
         sent = client._client.post(URL, json=BODY)
@@ -105,7 +105,7 @@ def test_the_http_library_is_the_one_that_the_sdk_sits_on() -> None:
     assert http.__name__ == LIBRARY
 
 
-def test_a_call_beside_theirs_as_a_whole_trace(
+def test_a_call_with_their_instrumentation_as_a_whole_trace(
     driver: Driver, seen: Captured, theirs: InMemorySpanExporter
 ) -> None:
     """Their HTTP span lies inside the call's, next to the segments."""

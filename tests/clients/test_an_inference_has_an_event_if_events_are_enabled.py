@@ -64,7 +64,7 @@ def _known(value: Any) -> Any:
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_it_says_what_the_span_says_and_the_content_as_data(
+def test_it_has_the_attributes_of_the_span_and_the_content_as_data(
     driver: Driver, seen: Captured, *, stream: bool
 ) -> None:
     """In the span's trace; of latspan's own attributes it has none."""

@@ -55,10 +55,10 @@ def test_a_thread_that_goes_on_with_it_ends_its_wait(server: Server) -> None:
     clock = server.clock
 
     def worker() -> None:
-        carried = items.get(timeout=DEADLINE_S)
+        handoff = items.get(timeout=DEADLINE_S)
         clock.advance(30 * MS)
-        with latspan.attach(carried) as same:
-            assert same is carried
+        with latspan.attach(handoff) as same:
+            assert same is handoff
             with latspan.stage("prefill"):
                 clock.advance(20 * MS)
 
@@ -96,10 +96,10 @@ def test_it_is_resumed_in_many_places_and_more_than_once(server: Server) -> None
     clock = server.clock
 
     async def work() -> None:
-        carried = latspan.handoff(waits="route")
+        handoff = latspan.handoff(waits="route")
         clock.advance(2 * MS)
         for _ in range(3):
-            with latspan.attach(carried):
+            with latspan.attach(handoff):
                 clock.advance(1 * MS)
         clock.advance(4 * MS)
 
@@ -110,14 +110,14 @@ def test_it_is_resumed_in_many_places_and_more_than_once(server: Server) -> None
     ]
 
 
-def test_nothing_waits_where_nobody_said_so(server: Server) -> None:
+def test_there_is_no_wait_if_none_is_requested(server: Server) -> None:
     """The code that carries it works on meanwhile."""
     clock = server.clock
 
     async def work() -> None:
-        carried = latspan.handoff(waits=None)
+        handoff = latspan.handoff(waits=None)
         clock.advance(2 * MS)
-        with latspan.attach(carried):
+        with latspan.attach(handoff):
             clock.advance(1 * MS)
 
     server.serve(_answering_after(work))
@@ -150,9 +150,9 @@ def test_what_was_carried_out_of_a_stage_goes_on_beneath_the_request(server: Ser
 
     async def work() -> None:
         with latspan.stage("route"):
-            carried = latspan.handoff()
+            handoff = latspan.handoff()
         server.clock.advance(1 * MS)
-        with latspan.attach(carried), latspan.stage("prefill"):
+        with latspan.attach(handoff), latspan.stage("prefill"):
             server.clock.advance(1 * MS)
 
     server.serve(_answering_after(work))
@@ -172,9 +172,9 @@ def test_a_task_of_another_context_goes_on(server: Server) -> None:
 
         async def reader() -> None:
             while True:
-                carried, done = await items.get()
+                handoff, done = await items.get()
                 clock.advance(3 * MS)
-                with latspan.attach(carried), latspan.stage("decode"):
+                with latspan.attach(handoff), latspan.stage("decode"):
                     clock.advance(4 * MS)
                 done.set_result(None)
 
@@ -207,14 +207,14 @@ def test_text_carries_it_to_another_process(server: Server) -> None:
 
     async def work() -> None:
         clock.advance(2 * MS)
-        carried = latspan.handoff()
-        headers = carried.headers()
+        handoff = latspan.handoff()
+        headers = handoff.headers()
         assert latspan.handoff(waits=None).headers().keys() == headers.keys()
         with capture(clock=elsewhere) as there:
             told = _do_a_part(headers, elsewhere)
         parts.append(there)
         clock.advance(50 * MS)
-        carried.merge_remote(told)
+        handoff.merge_remote(told)
         clock.advance(1 * MS)
 
     parts: list[Captured] = []
@@ -244,13 +244,13 @@ def test_text_carries_it_to_another_process(server: Server) -> None:
 
 
 def _do_a_part(headers: Mapping[str, str], clock: ManualClock) -> str:
-    with latspan.attach({name.title(): value for name, value in headers.items()}) as carried:
+    with latspan.attach({name.title(): value for name, value in headers.items()}) as handoff:
         with latspan.stage("tokenize"):
             clock.advance(10 * MS)
         clock.advance(0)
         with latspan.stage("prefill"):
             clock.advance(20 * MS)
-    return carried.server_timing()
+    return handoff.server_timing()
 
 
 @pytest.mark.parametrize(
@@ -262,26 +262,26 @@ def test_what_cannot_have_been_is_not_believed(server: Server, told: str) -> Non
     """It took 50 ms in all; the wait is unknown then, and the refusal counted."""
 
     async def work() -> None:
-        carried = latspan.handoff()
-        carried.headers()
+        handoff = latspan.handoff()
+        handoff.headers()
         server.clock.advance(50 * MS)
-        carried.merge_remote(told)
+        handoff.merge_remote(told)
 
     server.serve(_answering_after(work))
     assert [each.name for each in _request(server.seen).segments] == ["unattributed"]
     assert server.seen.snapshot().metric("evidence_rejected", kind="request").count() == 1
 
 
-def test_a_refusal_is_the_requests_whatever_stage_it_was_carried_out_of(server: Server) -> None:
+def test_a_rejected_report_counts_for_the_request_of_every_stage(server: Server) -> None:
     """The stage may be over by then."""
 
     async def work() -> None:
         with latspan.stage("route"):
-            carried = latspan.handoff()
-            carried.headers()
+            handoff = latspan.handoff()
+            handoff.headers()
         server.clock.advance(50 * MS)
-        carried.merge_remote("prefill;dur=90")
-        carried.merge_remote("prefill;dur=10")
+        handoff.merge_remote("prefill;dur=90")
+        handoff.merge_remote("prefill;dur=10")
 
     server.serve(_answering_after(work))
     assert server.seen.snapshot().metric("evidence_rejected", kind="request").count() == 1
@@ -290,21 +290,21 @@ def test_a_refusal_is_the_requests_whatever_stage_it_was_carried_out_of(server: 
 def test_who_does_a_part_has_a_part_done_elsewhere_itself(server: Server) -> None:
     """What came back to it, it tells on: twice told is laid once."""
     with latspan.attach({}) as part:
-        carried = latspan.handoff()
+        handoff = latspan.handoff()
         server.clock.advance(50 * MS)
-        carried.merge_remote("prefill;dur=30")
-        carried.merge_remote("prefill;dur=30")
+        handoff.merge_remote("prefill;dur=30")
+        handoff.merge_remote("prefill;dur=30")
     assert part.server_timing() == "queue;dur=20.000, prefill;dur=30.000"
 
 
 @pytest.mark.parametrize("told", ["", "nonsense;;;=", "\x00", "x" * 1_000_000])
-def test_where_nothing_is_told_all_of_it_was_its_wait(server: Server, told: str) -> None:
+def test_without_reported_stages_the_whole_time_is_the_wait(server: Server, told: str) -> None:
     """An estimate that says what it holds: the way there and back, and what nobody named."""
 
     async def work() -> None:
-        carried = latspan.handoff()
+        handoff = latspan.handoff()
         server.clock.advance(50 * MS)
-        carried.merge_remote(told)
+        handoff.merge_remote(told)
 
     server.serve(_answering_after(work))
     assert _request(server.seen).segments == (Segment("queue", 0, 50 * MS, Source.ESTIMATED),)
@@ -314,11 +314,11 @@ def test_copies_are_the_same_and_pickles_go_elsewhere(server: Server) -> None:
     """A pickle may be read by anybody."""
 
     async def work() -> None:
-        carried = latspan.handoff()
-        assert copy.copy(carried) is carried
-        assert copy.deepcopy({"a": carried})["a"] is carried
-        there = pickle.loads(pickle.dumps(carried))  # noqa: S301 - our own
-        assert there.headers() == carried.headers()
+        handoff = latspan.handoff()
+        assert copy.copy(handoff) is handoff
+        assert copy.deepcopy({"a": handoff})["a"] is handoff
+        there = pickle.loads(pickle.dumps(handoff))  # noqa: S301 - our own
+        assert there.headers() == handoff.headers()
 
     server.serve(_answering_after(work))
     # Given away and never heard of again: nobody knows how long it waited.
@@ -333,7 +333,7 @@ def test_copies_are_the_same_and_pickles_go_elsewhere(server: Server) -> None:
         {"latspan-route": "%ff%zz", "latspan-nobody-knows-this": "x"},
     ],
 )
-def test_hostile_headers_are_those_of_nobody(server: Server, headers: dict[str, str]) -> None:
+def test_hostile_headers_belong_to_no_request(server: Server, headers: dict[str, str]) -> None:
     """What comes with a message may be anybody's."""
     with latspan.attach(headers), latspan.stage("prefill"):
         server.clock.advance(1 * MS)
@@ -344,24 +344,24 @@ def test_hostile_headers_are_those_of_nobody(server: Server, headers: dict[str, 
 
 def test_without_latspan_it_is_carried_for_nothing() -> None:
     """An application that switched nothing on runs the same code."""
-    carried = latspan.handoff()
-    with latspan.attach(carried), latspan.stage("prefill"):
+    handoff = latspan.handoff()
+    with latspan.attach(handoff), latspan.stage("prefill"):
         pass
-    with latspan.attach(pickle.loads(pickle.dumps(carried))):  # noqa: S301 - our own
+    with latspan.attach(pickle.loads(pickle.dumps(handoff))):  # noqa: S301 - our own
         pass
-    carried.merge_remote("prefill;dur=1")
-    assert carried.server_timing() == ""
+    handoff.merge_remote("prefill;dur=1")
+    assert handoff.server_timing() == ""
 
 
 def _serve_a_part(items: Connection, *, dies: bool) -> None:
     with capture() as there:
         headers = items.recv()
-        with latspan.attach(headers) as carried, latspan.stage("prefill"):
+        with latspan.attach(headers) as handoff, latspan.stage("prefill"):
             threading.Event().wait(0.02)
             if dies:
                 multiprocessing.current_process().kill()
                 threading.Event().wait(DEADLINE_S)
-        items.send((carried.server_timing(), [each.trace_id for each in there.records]))
+        items.send((handoff.server_timing(), [each.trace_id for each in there.records]))
 
 
 @pytest.mark.parametrize("dies", [False, True])
@@ -376,10 +376,10 @@ def test_a_worker_of_another_process(dies: bool) -> None:
     with capture() as seen:
         try:
             with latspan.request("ask"):
-                carried = latspan.handoff()
-                here.send(carried.headers())
+                handoff = latspan.handoff()
+                here.send(handoff.headers())
                 told, traces = here.recv()
-                carried.merge_remote(told)
+                handoff.merge_remote(told)
         except (EOFError, ConnectionResetError):
             assert dies
         else:
@@ -405,8 +405,8 @@ def test_a_generator_that_goes_on_with_it_is_closed_elsewhere(
 ) -> None:
     """As frameworks take each part of an answer in a context of its own."""
 
-    def parts(carried: latspan.Handoff) -> Iterator[str]:
-        with latspan.attach(carried):
+    def parts(handoff: latspan.Handoff) -> Iterator[str]:
+        with latspan.attach(handoff):
             yield "a"
             yield "b"
 
@@ -438,7 +438,7 @@ def lax(server: Server) -> Iterator[Server]:
         {"traceparent": b"00-11111111111111111111111111111111-1111111111111111-01"},
     ],
 )
-def test_what_is_no_headers_is_nobodys(lax: Server, told: Any) -> None:
+def test_invalid_headers_belong_to_no_request(lax: Server, told: Any) -> None:
     """What came with a message is not the application's fault."""
     with latspan.attach(told), latspan.stage("prefill"):
         pass
@@ -448,8 +448,8 @@ def test_what_is_no_headers_is_nobodys(lax: Server, told: Any) -> None:
 def test_what_cannot_be_text_is_carried_as_far_as_it_can(server: Server) -> None:
     """Half a character, out of somebody's bytes."""
     with latspan.attributes(tenant="a\ud800"), latspan.request("ask"):
-        carried = latspan.handoff().headers()
-    assert carried["latspan-tenant"] == "a%3F"
+        handoff = latspan.handoff().headers()
+    assert handoff["latspan-tenant"] == "a%3F"
 
 
 def _works() -> int:
@@ -475,16 +475,44 @@ def test_nothing_is_held_when_it_is_over(server: Server, headers: dict[str, str]
         gc.enable()
 
 
+@pytest.mark.parametrize("report", ["prefill;dur=10", "prefill;dur=20000", "prefill;dur=-1"])
+def test_a_request_does_not_hold_a_handoff_after_its_wait(server: Server, report: str) -> None:
+    """Also if the report of the other process is rejected; a request may hand over many jobs."""
+    held: list[int] = []
+
+    def handoffs() -> int:
+        return sum(isinstance(each, latspan.Handoff) for each in gc.get_objects())
+
+    async def work() -> None:
+        before = handoffs()
+        for _ in range(3):
+            handoff = latspan.handoff()
+            handoff.headers()
+            server.clock.advance(50 * MS)
+            handoff.merge_remote(report)
+        del handoff
+        held.append(handoffs() - before)
+
+    gc.collect()
+    gc.disable()
+    try:
+        server.serve(_answering_after(work))
+    finally:
+        gc.enable()
+
+    assert held == [0]
+
+
 def test_a_handle_that_is_resumed_for_ever_stays_small(server: Server) -> None:
     """By an engine that keeps it; what it tells is still all of it."""
-    with latspan.attach({}) as carried:
+    with latspan.attach({}) as handoff:
         for _ in range(10_000):
             with latspan.stage("prefill"):
                 server.clock.advance(1 * MS)
-    with latspan.attach(carried), latspan.stage("decode"):
+    with latspan.attach(handoff), latspan.stage("decode"):
         with latspan.stage("tokenize"):
             server.clock.advance(2 * MS)
-        told = carried.server_timing()
+        told = handoff.server_timing()
     assert told == "prefill;dur=10000.000, tokenize;dur=2.000"
-    scope: Any = carried._scope  # pyright: ignore[reportPrivateUsage]
+    scope: Any = handoff._scope  # pyright: ignore[reportPrivateUsage]
     assert len(scope._contents._stages) <= KEPT_ONE_BY_ONE

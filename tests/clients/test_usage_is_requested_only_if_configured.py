@@ -33,7 +33,9 @@ def test_where_nothing_is_configured_nothing_is_asked() -> None:
 
 
 @pytest.mark.parametrize("absent", [{}, {"stream_options": openai.NOT_GIVEN}], ids=["", "sentinel"])
-def test_a_caller_who_said_nothing_is_asked_for(seen: Captured, absent: dict[str, Any]) -> None:
+def test_usage_is_requested_if_the_caller_has_no_preference(
+    seen: Captured, absent: dict[str, Any]
+) -> None:
     """With arguments of latspan's own; the caller's stay as they are."""
     del seen
     kwargs: dict[str, Any] = {"stream": True, **absent}
@@ -57,7 +59,7 @@ def test_a_caller_who_said_nothing_is_asked_for(seen: Captured, absent: dict[str
     ],
     ids=str,
 )
-def test_a_caller_who_said_something_is_left_alone(seen: Captured, kwargs: dict[str, Any]) -> None:
+def test_an_explicit_choice_of_the_caller_is_kept(seen: Captured, kwargs: dict[str, Any]) -> None:
     """And so is an answer that is not streamed."""
     del seen
     with asked_for(request_stream_usage=True):

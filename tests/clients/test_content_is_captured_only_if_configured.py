@@ -111,7 +111,7 @@ def test_the_providers_count_comes_first(driver: Driver, seen: Captured, *, stre
     assert (record.tokens.source, record.tokens.output) == (TokenSource.PROVIDER, 5)
 
 
-def test_a_request_that_nobody_answered_used_no_tokens(driver: Driver, seen: Captured) -> None:
+def test_a_request_without_a_response_used_no_tokens(driver: Driver, seen: Captured) -> None:
     """There is nothing to count."""
 
     async def program(client: Any) -> None:
@@ -145,7 +145,7 @@ def test_by_default_nothing_is_kept_counted_or_captured(driver: Driver, seen: Ca
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_a_span_says_what_was_said(driver: Driver, seen: Captured, *, stream: bool) -> None:
+def test_a_span_has_the_captured_content(driver: Driver, seen: Captured, *, stream: bool) -> None:
     """In the shape of the conventions, streamed or not."""
     script = Script.chat(
         tokens=2, reasoning_tokens=1, tool_call_tokens=1, prefill_ms=1, gap_ms=1, flavor="plain"

@@ -1,4 +1,4 @@
-"""Another LLM instrumentation beside latspan: one span a call, and latspan adds to it."""
+"""Another LLM instrumentation with latspan: one span per call, and latspan adds to it."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_there_is_one_llm_span(
         assert record.metrics["time_to_first_token"].value == 60_000_000
 
 
-def test_a_break_is_closed_early_beside_them_too(
+def test_a_break_is_closed_early_with_them_too(
     driver: Driver, seen: Captured, theirs: InMemorySpanExporter
 ) -> None:
     """Whatever the other one calls it."""
@@ -126,7 +126,7 @@ def test_the_others_are_of_the_versions_that_were_meant() -> None:
     assert found == list(OTHERS)
 
 
-def test_a_call_beside_theirs_as_a_whole_trace(
+def test_a_call_with_their_instrumentation_as_a_whole_trace(
     driver: Driver, seen: Captured, theirs: InMemorySpanExporter
 ) -> None:
     """Their LLM span is the only one; latspan's segments lie inside it."""

@@ -46,7 +46,7 @@ async def test_a_new_connection() -> None:
         assert "secret" not in span.to_json()
 
 
-async def test_tls_is_told_from_tcp() -> None:
+async def test_tls_is_distinguished_from_tcp() -> None:
     """The handshake has a segment of its own."""
     with world() as here:
         async with (
@@ -249,7 +249,7 @@ async def test_a_connection_that_is_refused() -> None:
         )
 
 
-async def test_a_name_that_nobody_knows() -> None:
+async def test_a_name_that_cannot_be_resolved() -> None:
     """A failed look-up is time of ``dns``."""
     with world() as here:
         async with here.session() as session:

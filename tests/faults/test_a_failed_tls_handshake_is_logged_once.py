@@ -33,7 +33,7 @@ def warnings_of(app: Driven) -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize("protocol", ["http/protobuf", "grpc"])
 @pytest.mark.parametrize("scheme", ["http", "https"])
-def test_the_log_says_so_once(model: ScriptedServer, protocol: Protocol, scheme: str) -> None:
+def test_the_failure_is_logged_once(model: ScriptedServer, protocol: Protocol, scheme: str) -> None:
     """Without TLS to a port with it, and with TLS to one whose certificate nobody signed."""
     with (
         refusing(protocol, None, tls=True) as collector,

@@ -118,14 +118,14 @@ def test_a_gateway_holds_a_request_before_the_head() -> None:
     assert _timeline(headers, {}).rejected == ()
 
 
-def test_a_total_tells_the_server_from_the_network() -> None:
+def test_a_total_separates_the_server_from_the_network() -> None:
     """Of an answer in one piece: 1,990 ms of wait, 1,700 of them the server's."""
     told = _totals(_timeline({"openai-processing-ms": "1700"}, {}))
     assert told["server_wait"] == (1_700, "server_reported")
     assert told["network"] == (290, "estimated")
 
 
-def test_the_innermost_total_tells_the_server_from_the_network() -> None:
+def test_the_innermost_total_separates_the_server_from_the_network() -> None:
     """What LiteLLM says it took beyond its own overhead is the server's and a network's."""
     litellm = {OVERHEAD: "60", DURATION: "1800"}
     told = _totals(_timeline({**litellm, "openai-processing-ms": "1700"}, {}))

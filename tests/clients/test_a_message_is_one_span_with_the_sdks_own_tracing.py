@@ -209,7 +209,7 @@ def test_the_segments_are_beneath_its_span(driver: Driver, seen: Captured) -> No
 
 
 @with_anthropic
-def test_where_nobody_records_it_nothing_of_ours_is_sent_past_us(
+def test_an_unrecorded_span_of_the_sdk_sends_no_context_of_latspan(
     driver: Driver, seen: Captured
 ) -> None:
     """The SDK would send the context of whatever span is current; ours is not, for it."""

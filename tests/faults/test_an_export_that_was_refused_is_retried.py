@@ -76,7 +76,7 @@ def as_a_date() -> str:
         (HTTPStatus.SERVICE_UNAVAILABLE, as_a_date),
     ],
 )
-def test_it_is_left_alone_for_as_long_as_it_says(
+def test_no_spans_are_sent_during_the_requested_pause(
     model: ScriptedServer, status: HTTPStatus, retry_after: Callable[[], str]
 ) -> None:
     """No spans are sent meanwhile, though more end and somebody flushes; then all of them."""

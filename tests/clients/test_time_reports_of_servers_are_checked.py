@@ -71,7 +71,7 @@ def _attributes(seen: Captured) -> dict[str, Any]:
 
 @pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
 @pytest.mark.parametrize("said", BODIES, ids=name_of)
-def test_what_a_body_says_comes_through_the_client(
+def test_reports_in_a_body_are_read_through_the_client(
     driver: Driver, seen: Captured, said: Said, stream: bool
 ) -> None:
     """The SDK's objects keep what they do not know, and so do ours."""
@@ -84,7 +84,7 @@ def test_what_a_body_says_comes_through_the_client(
 
 @pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
 @pytest.mark.parametrize("said", [s for s in (*SERVERS, *GATEWAYS) if s.headers], ids=name_of)
-def test_what_headers_say_comes_through_the_client(
+def test_reports_in_headers_are_read_through_the_client(
     driver: Driver, seen: Captured, said: Said, stream: bool
 ) -> None:
     """Whatever mapping the HTTP library has of them."""
@@ -141,7 +141,7 @@ NOTHING: dict[str, Headers] = {
 
 @pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
 @pytest.mark.parametrize("headers", NOTHING.values(), ids=NOTHING)
-def test_what_says_nothing_is_read_past(
+def test_headers_without_a_report_are_ignored(
     driver: Driver, seen: Captured, headers: Headers, stream: bool
 ) -> None:
     """Neither evidence nor a reason to doubt one."""

@@ -131,7 +131,7 @@ def _seen_with_prefills(
     ]
 
 
-def test_without_it_the_wait_for_another_server_is_nobodys(
+def test_without_it_the_wait_for_another_server_is_not_divided(
     haproxy: Path, tmp_path: Path, measured: Measured
 ) -> None:
     """It is `server_wait`, all of it: neither the queue's nor the prefill's."""

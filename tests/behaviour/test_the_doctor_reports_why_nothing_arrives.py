@@ -43,12 +43,12 @@ def document(*options: str, **variables: str) -> tuple[int, dict[str, Any]]:
     assert done.stderr == ""
     found = json.loads(done.stdout)
     assert found["schema"] == "latspan.doctor/1"
-    assert found["fine"] is (done.returncode == 0)
+    assert found["ok"] is (done.returncode == 0)
     return done.returncode, found
 
 
 def answers(found: dict[str, Any]) -> list[tuple[str, bool | None, str]]:
-    return [(each["signal"], each["arrived"], each["response"]) for each in found["deliveries"]]
+    return [(each["signal"], each["arrived"], each["response"]) for each in found["exports"]]
 
 
 @contextmanager
@@ -109,7 +109,7 @@ def test_either_protocol_arrives(protocol: str, tmp_path: Path) -> None:
         process.wait(DEADLINE_S)
 
     assert code == 0
-    assert [each["protocol"] for each in found["deliveries"]] == [protocol] * 2
+    assert [each["protocol"] for each in found["exports"]] == [protocol] * 2
     assert [span.name for span in receiver.all_spans] == ["latspan.doctor"]
 
 
@@ -126,6 +126,16 @@ def test_a_refused_connection_is_reported() -> None:
     assert done.stderr == ""
 
 
+def test_an_unknown_host_is_reported() -> None:
+    """With a hint."""
+    code, found = document(LATSPAN_ENDPOINT="http://no-such-host.invalid:4318")
+
+    assert code == 1
+    response = "cannot resolve the host 'no-such-host.invalid'"
+    assert [each["response"] for each in found["exports"]] == [response] * 2
+    assert all(each["hint"] for each in found["exports"])
+
+
 def test_a_silent_receiver_times_out() -> None:
     """It accepts the connection and the data, but does not respond."""
     with socket.create_server(("127.0.0.1", 0)) as deaf:
@@ -134,8 +144,8 @@ def test_a_silent_receiver_times_out() -> None:
 
     assert code == 1
     assert answers(found) == [
-        ("traces", False, "no answer within 0.5 s"),
-        ("metrics", False, "no answer within 0.5 s"),
+        ("traces", False, "no response within 0.5 s"),
+        ("metrics", False, "no response within 0.5 s"),
     ]
 
 
@@ -155,7 +165,7 @@ def test_an_error_status_is_reported_with_a_hint(status: int, word: str) -> None
         code, found = document(LATSPAN_ENDPOINT=url)
 
     assert code == 1
-    for each in found["deliveries"]:
+    for each in found["exports"]:
         assert str(status) in each["response"]
         assert word in each["hint"]
 
@@ -171,7 +181,7 @@ def test_an_overloaded_receiver_is_distinguished_from_a_silent_one(
         code, found = document("--timeout", "2", LATSPAN_ENDPOINT=url)
 
     assert code == 1
-    for each in found["deliveries"]:
+    for each in found["exports"]:
         assert reason in each["response"]
         assert "wait and retry" in each["hint"]
 
@@ -182,7 +192,7 @@ def test_a_receiver_without_tls_is_distinguished_from_a_silent_one() -> None:
         code, found = document("--timeout", "2", LATSPAN_ENDPOINT=url.replace("http:", "https:"))
 
     assert code == 1
-    assert ["http://" in each["hint"] for each in found["deliveries"]] == [True, True]
+    assert ["http://" in each["hint"] for each in found["exports"]] == [True, True]
 
 
 @pytest.mark.parametrize(

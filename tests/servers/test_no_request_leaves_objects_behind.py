@@ -57,17 +57,17 @@ def _dropping(server: Server) -> App:
 
 
 def _in_a_thread(server: Server) -> App:
-    def work(carried: Handoff) -> None:
-        with latspan.attach(carried), latspan.stage("prefill"):
+    def work(handoff: Handoff) -> None:
+        with latspan.attach(handoff), latspan.stage("prefill"):
             server.clock.advance(1 * MS)
             raise ConnectionError
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
-        carried = latspan.handoff()
+        handoff = latspan.handoff()
 
         def failing() -> None:
             with pytest.raises(ConnectionError):
-                work(carried)
+                work(handoff)
 
         thread = threading.Thread(target=failing)
         thread.start()
