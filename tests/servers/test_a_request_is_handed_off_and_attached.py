@@ -490,7 +490,7 @@ def test_a_request_does_not_hold_a_handoff_after_its_wait(server: Server, report
             handoff.headers()
             server.clock.advance(50 * MS)
             handoff.merge_remote(report)
-        del handoff
+            del handoff
         held.append(handoffs() - before)
 
     gc.collect()
