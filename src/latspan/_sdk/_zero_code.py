@@ -9,7 +9,7 @@ from typing import Final
 from latspan import _runtime
 from latspan._instrument import auto_instrument, disabled_by, instrumented, uninstrument
 from latspan._log import logger
-from latspan._sdk._lifecycle import configure
+from latspan._sdk._lifecycle import configure, end_in_order
 from latspan.errors import LatspanError
 
 __all__ = ["after_opentelemetry", "environment_for", "start"]
@@ -51,6 +51,8 @@ def start() -> None:
     them.
     """
     with _runtime.handle_internal_errors("the start of an instrumented program"):
+        # Before the program sets its own handlers: a server restores the one that it found.
+        end_in_order()
         _runtime.expect(_configure)
         auto_instrument()
 
@@ -62,6 +64,7 @@ def after_opentelemetry() -> None:
         unwanted = [name for name in instrumented() if disabled_by(name) is not None]
         if unwanted:
             uninstrument(*unwanted)
+        end_in_order()
         _runtime.expect(_configure)
 
 
