@@ -13,6 +13,7 @@ from latspan._export._application_sink import application_sink
 from latspan._export._back_off import BackOff
 from latspan._export._environment import SpanBatches, event_batches, span_batches
 from latspan._export._interval_export import IntervalExporter, PeriodicExport
+from latspan._export._last_export import LastExport
 from latspan._export._metrics import MetricsPart, metrics_parts
 from latspan._export._otlp import otlp_log_exporter, otlp_metric_exporter, otlp_span_exporter
 from latspan._export._otlp_metrics import MetricsExporter, OtlpMetrics
@@ -35,6 +36,7 @@ __all__ = [
     "ConsoleLines",
     "HistogramLogs",
     "IntervalExporter",
+    "LastExport",
     "MetricsExporter",
     "MetricsPart",
     "OtlpMetrics",

@@ -21,6 +21,7 @@ from typing import Final
 
 from opentelemetry.instrumentation.utils import suppress_instrumentation
 
+from latspan._export._last_export import LastExport
 from latspan._log import logger, make_fit
 
 __all__ = ["ExportErrors"]
@@ -70,6 +71,9 @@ class Delivery:
         """Record the failure and the status codes in a log record of the exporter."""
         if record.levelno >= logging.WARNING:
             ExportErrors.failed(self.signal, record.getMessage())
+            if record.levelno < logging.ERROR:
+                # The exporter logs a warning before it waits for its next attempt.
+                LastExport.failed()
         for value in record.args or ():
             # The gRPC exporter does not return a reason, but logs the status code object.
             if type(value).__name__ == "StatusCode":

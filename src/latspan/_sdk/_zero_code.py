@@ -9,7 +9,7 @@ from typing import Final
 from latspan import _runtime
 from latspan._instrument import auto_instrument, disabled_by, instrumented, uninstrument
 from latspan._log import logger
-from latspan._sdk._lifecycle import configure
+from latspan._sdk._lifecycle import configure, end_in_order
 from latspan._sdk._record_export import RECORDS_FOLDER
 from latspan.errors import LatspanError
 
@@ -67,6 +67,8 @@ def start() -> None:
     them.
     """
     with _runtime.handle_internal_errors("the start of an instrumented program"):
+        # Before the program sets its own handlers: a server restores the one that it found.
+        end_in_order()
         _runtime.expect(_configure)
         auto_instrument()
 
@@ -78,6 +80,7 @@ def after_opentelemetry() -> None:
         unwanted = [name for name in instrumented() if disabled_by(name) is not None]
         if unwanted:
             uninstrument(*unwanted)
+        end_in_order()
         _runtime.expect(_configure)
 
 
