@@ -21,6 +21,38 @@ async def coroutine(value: int) -> str:
     return str(value)
 
 
+@latspan.traced("positional")
+def positional(value: int) -> str:
+    """Keep its signature as well."""
+    return str(value)
+
+
+@latspan.stage
+def rerank(documents: list[str], *, top: int = 3) -> list[str]:
+    """Keep its signature under a bare ``stage``."""
+    return documents[:top]
+
+
+@latspan.request
+async def answer(question: str) -> str:
+    """Keep its signature under a bare ``request``."""
+    return question
+
+
+class Retriever:
+    """A class whose methods are stages."""
+
+    @latspan.stage("retrieve")
+    def retrieve(self, query: str) -> list[str]:
+        """Keep the method's signature."""
+        return [query]
+
+    @latspan.stage
+    async def tokenize(self, text: str) -> AsyncIterator[int]:
+        """Keep what it yields."""
+        yield len(text)
+
+
 @latspan.traced
 def generator() -> Iterator[int]:
     """Keep what it yields."""
@@ -39,6 +71,12 @@ async def main() -> None:
     assert_type(latspan.auto_instrument(), tuple[str, ...])
     assert_type(plain(1, flag=True), str)
     assert_type(await coroutine(1), str)
+    assert_type(positional(1), str)
+    assert_type(rerank(["a"], top=1), list[str])
+    assert_type(await answer("why"), str)
+    assert_type(Retriever().retrieve("why"), list[str])
+    async for number in Retriever().tokenize("why"):
+        assert_type(number, int)
     for number in generator():
         assert_type(number, int)
     async for number in async_generator():
