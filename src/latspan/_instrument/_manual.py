@@ -24,9 +24,9 @@ _R = TypeVar("_R")
 
 
 @overload
-def request(function: Callable[_P, _R], /) -> Callable[_P, _R]: ...
-@overload
 def request(name: str) -> ScopeManager[None]: ...
+@overload
+def request(function: Callable[_P, _R], /) -> Callable[_P, _R]: ...
 def request(name: Any) -> Any:
     """
     Open a user-visible request: ``with latspan.request("answer a question"):``.

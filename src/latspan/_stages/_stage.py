@@ -20,9 +20,9 @@ _R = TypeVar("_R")
 
 
 @overload
-def stage(function: Callable[_P, _R], /) -> Callable[_P, _R]: ...
-@overload
 def stage(name: str, *, kind: str | None = None) -> ScopeManager[None]: ...
+@overload
+def stage(function: Callable[_P, _R], /) -> Callable[_P, _R]: ...
 def stage(name: Any, *, kind: str | None = None) -> Any:
     """
     Record a part of the work as a stage: ``with latspan.stage("retrieve"):``.
