@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from latspan import _runtime
 from latspan._instrument._decorators import ScopeManager, named_scope, scope_entering
@@ -19,14 +19,13 @@ if TYPE_CHECKING:
 
 __all__ = ["OperationScope", "attributes", "request"]
 
-_P = ParamSpec("_P")
-_R = TypeVar("_R")
+_F = TypeVar("_F", bound=Callable[..., Any])
 
 
 @overload
 def request(name: str) -> ScopeManager[None]: ...
 @overload
-def request(function: Callable[_P, _R], /) -> Callable[_P, _R]: ...
+def request(function: _F, /) -> _F: ...
 def request(name: Any) -> Any:
     """
     Open a user-visible request: ``with latspan.request("answer a question"):``.

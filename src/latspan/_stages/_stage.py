@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from latspan import semconv
 from latspan._instrument import OperationScope, ScopeManager, named_scope
@@ -15,14 +15,13 @@ if TYPE_CHECKING:
 
 __all__ = ["kind_of", "stage"]
 
-_P = ParamSpec("_P")
-_R = TypeVar("_R")
+_F = TypeVar("_F", bound=Callable[..., Any])
 
 
 @overload
 def stage(name: str, *, kind: str | None = None) -> ScopeManager[None]: ...
 @overload
-def stage(function: Callable[_P, _R], /) -> Callable[_P, _R]: ...
+def stage(function: _F, /) -> _F: ...
 def stage(name: Any, *, kind: str | None = None) -> Any:
     """
     Record a part of the work as a stage: ``with latspan.stage("retrieve"):``.
