@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
-from typing import assert_type
+from typing import Any, assert_type
 
 import latspan
+from latspan.testing import LatspanCapture
 from latspan.testing.plugin import latspan_capture as fixture
 
 
@@ -89,7 +90,23 @@ async def main() -> None:
     assert_type(snapshot.percentile("ttft", 95, unit="ms"), float)
     assert_type(snapshot.segment("queue").count(), int)
     assert_type(snapshot.segment("queue").fraction_above(20), float)
+    assert_type(snapshot.percentile("ttft", 95, default=None), float | None)
+    assert_type(snapshot.segment("queue").percentile(95, default=None), float | None)
+    assert_type(snapshot.to_dict(), dict[str, Any])
     assert_type(latspan.force_flush(), bool)
     latspan.uninstrument()
     latspan.shutdown()
     assert fixture
+
+
+def test_latency(latspan_capture: LatspanCapture) -> None:
+    """Ask the fixture what a snapshot can be asked."""
+    assert_type(latspan_capture.percentile("ttft", 95, unit="ms", kind="call"), float)
+    assert_type(latspan_capture.percentile("ttft", 95, default=None, model="m"), float | None)
+    assert_type(latspan_capture.metric("ttft", kind=latspan.Kind.CALL), latspan.Distribution)
+    assert_type(latspan_capture.segment("queue", route="/chat"), latspan.Distribution)
+    assert_type(latspan_capture.count(tenant="acme"), int)
+    assert_type(latspan_capture.segments(), tuple[str, ...])
+    assert_type(latspan_capture.where(model="m"), latspan.Snapshot)
+    assert_type(latspan_capture.group_by("model"), dict[str | None, latspan.Snapshot])
+    assert_type(latspan_capture.snapshot().diff(latspan_capture.snapshot()), latspan.Snapshot)

@@ -30,7 +30,7 @@ _PERCENTILES: Final = (50, 95, 99)
 """Percentiles in the text form of a distribution."""
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, slots=True)
 class Distribution:
     """
     Distribution of the values of one metric or segment, with the source of the values.

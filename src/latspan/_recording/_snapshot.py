@@ -41,7 +41,7 @@ __all__ = ["Snapshot"]
 _Default = TypeVar("_Default", bound=float | None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
     """
     Everything that was recorded from one instant to another.
