@@ -25,6 +25,7 @@ __all__ = [
     "EVIDENCE_METRICS",
     "LATENCY_METRICS",
     "METRICS",
+    "METRIC_NAMES",
     "SERVER_METRICS",
     "TOKEN_METRICS",
     "Expectations",
@@ -37,6 +38,7 @@ __all__ = [
     "stalls",
     "time_per_output_token",
     "tokens_before",
+    "unit_of",
 ]
 
 
@@ -330,6 +332,9 @@ _BY_ANY_NAME: Final = {
     name: metric for metric in METRICS.values() for name in (metric.name, *metric.aliases)
 }
 
+METRIC_NAMES: Final = frozenset(_BY_ANY_NAME)
+"""Names and aliases of all metrics."""
+
 
 def metric_named(name: str) -> Metric:
     """
@@ -344,6 +349,12 @@ def metric_named(name: str) -> Metric:
         close = difflib.get_close_matches(name, _BY_ANY_NAME, n=1)
         hint = f"did you mean '{close[0]}'?" if close else f"one of {', '.join(METRICS)}"
         raise UnknownNameError(f"no metric '{name}'", hint=hint) from None
+
+
+def unit_of(name: str) -> MetricUnit:
+    """Return the unit of a metric; segments, and tags of other programs, are times."""
+    metric = METRICS.get(name)
+    return "s" if metric is None else metric.unit
 
 
 def time_per_output_token(generation_ns: int, output_tokens: int) -> int | None:

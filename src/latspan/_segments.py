@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 __all__ = [
+    "KIND_NOUNS",
     "SEGMENT_ORDER",
     "STAGE_KINDS",
     "Kind",
@@ -134,6 +135,15 @@ class Kind(StrEnum):
     """One HTTP exchange outside any call."""
     STAGE = "stage"
     """A named part of the time of the application or of a server."""
+
+
+KIND_NOUNS: Final[dict[Kind, tuple[str, str]]] = {
+    Kind.REQUEST: ("request", "requests"),
+    Kind.CALL: ("call", "calls"),
+    Kind.HTTP: ("HTTP exchange", "HTTP exchanges"),
+    Kind.STAGE: ("stage", "stages"),
+}
+"""Noun of each kind for messages, singular and plural."""
 
 
 class Outcome(StrEnum):

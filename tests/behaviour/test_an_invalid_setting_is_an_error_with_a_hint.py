@@ -34,6 +34,21 @@ MISTAKES: dict[str, tuple[Callable[[], object], type[LatspanError], str]] = {
         ConfigError,
         "101 is not a percentile",
     ),
+    "fraction": (
+        lambda: latspan.snapshot().percentile("ttft", 0.95),
+        ConfigError,
+        "0.95 is a fraction",
+    ),
+    "stage as a metric": (
+        lambda: latspan.snapshot().percentile("prefill", 95),
+        UnknownNameError,
+        "no metric 'prefill'",
+    ),
+    "outcome": (
+        lambda: latspan.snapshot().count(outcome="eror"),
+        UnknownNameError,
+        "no outcome 'eror'",
+    ),
     "metric name": (
         lambda: latspan.snapshot().percentile("tftt", 95),
         UnknownNameError,

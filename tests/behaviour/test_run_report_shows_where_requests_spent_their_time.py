@@ -128,3 +128,33 @@ def test_a_missing_package_is_reported_before_the_run(tmp_path: Path) -> None:
     assert done.returncode == 2
     assert done.stdout == ""
     assert "hint: pip install 'latspan[study]'" in done.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_program_that_a_signal_ends_still_has_its_report(number: signal.Signals) -> None:
+    """Every request that ended before the signal is in the report."""
+    program = f"""
+import runpy, signal, sys
+sys.argv = [{ASSISTANT!r}, "3"]
+try:
+    runpy.run_path({ASSISTANT!r}, run_name="__main__")
+except SystemExit:
+    pass
+print("ready", flush=True)
+signal.pause()
+"""
+    with subprocess.Popen(
+        [*REPORT, sys.executable, "-c", program],
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "answered 3\n"
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(number)
+        _, err = process.communicate(timeout=DEADLINE_S)
+
+    assert process.returncode == -number
+    assert "median of 3 requests" in err

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from latspan._instrument._decorators import ScopeManager, scope_entering
+from latspan._instrument._decorators import ScopeManager, named_scope, scope_entering
 from latspan._instrument._discovery import (
     Integration,
     IntegrationStatus,
@@ -115,6 +115,7 @@ __all__ = [
     "iter_tracked",
     "iter_tracked_body",
     "log_internal_error",
+    "named_scope",
     "open_call",
     "outcome_of",
     "outcome_of_status",

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from latspan._lazy import lazy_getattr
-from latspan._recording._distribution import Distribution
+from latspan._recording._distribution import NO_DEFAULT, Distribution
 from latspan._recording._exemplars import Exemplar
 from latspan._recording._noop_recorder import NoopRecorder
 from latspan._recording._record import RequestRecord
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MOST_RECORDS",
+    "NO_DEFAULT",
     "Distribution",
     "Exemplar",
     "NoopRecorder",

@@ -118,6 +118,7 @@ class Recorder:
         self._rejected = self._clamped = self._unreadable = 0
         self._overflowed: Counter[str] = Counter()
         self._random = Random()  # noqa: S311 - it picks exemplars, not secrets
+        self._identity = frozenset({self._random.getrandbits(64)})
         self._lock = threading.RLock()
         self._holder: int | None = None
         self._is_busy = False
@@ -203,6 +204,7 @@ class Recorder:
             start_epoch_ns=self._start_epoch_ns,
             end_epoch_ns=end_epoch_ns,
             records=records,
+            recorders=self._identity,
         )
 
     def swap_interval(self) -> Snapshot:
@@ -232,6 +234,7 @@ class Recorder:
             ),
             start_epoch_ns=over.start_epoch_ns,
             end_epoch_ns=end_epoch_ns,
+            recorders=self._identity,
         )
 
     def _add_to_totals(self, over: Interval) -> None:

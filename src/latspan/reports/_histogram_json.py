@@ -15,7 +15,6 @@ from latspan.histogram import LogTotals
 from latspan.reports._histogram_rows import (
     PERCENTILES,
     HistogramRow,
-    Percentiles,
     RowKey,
     change,
     paired,
@@ -53,7 +52,7 @@ def histogram_show_document(
     return {
         "schema": HISTOGRAM_SHOW_SCHEMA,
         **_span(totals),
-        "rows": [{**_named(row.key, by), **_values(row, percentiles_of(row))} for row in rows],
+        "rows": [{**_named(row.key, by), **_values(row)} for row in rows],
     }
 
 
@@ -78,8 +77,8 @@ def histogram_diff_document(
         "rows": [
             {
                 **_named(key, by),
-                "before": None if old is None else _values(old, was),
-                "after": None if new is None else _values(new, now),
+                "before": None if old is None else _values(old),
+                "after": None if new is None else _values(new),
                 "change": {
                     f"p{percentile}": change(was[percentile], now[percentile])
                     for percentile in PERCENTILES
@@ -110,18 +109,10 @@ def _named(key: RowKey, by: Sequence[str]) -> dict[str, object]:
     }
 
 
-def _values(row: HistogramRow, percentiles: Percentiles) -> dict[str, object]:
-    histogram = row.histogram
-    held = histogram.count > 0
+def _values(row: HistogramRow) -> dict[str, object]:
     return {
         "series": row.series,
         "sources": list(row.sources),
         "significant_digits": row.precision.significant_digits,
-        "count": histogram.count,
-        "rejected": histogram.rejected,
-        "clamped": histogram.clamped,
-        "sum": histogram.sum_ns,
-        "min": histogram.min_ns if held else None,
-        **{f"p{percentile}": value for percentile, value in percentiles.items()},
-        "max": histogram.max_ns if held else None,
+        **row.histogram.to_dict(PERCENTILES),
     }

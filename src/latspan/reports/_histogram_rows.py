@@ -11,12 +11,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from latspan._metrics import EVIDENCE_METRICS, METRICS, SERVER_METRICS, metric_named
+from latspan._metrics import EVIDENCE_METRICS, METRICS, SERVER_METRICS, metric_named, unit_of
 from latspan._recording import TaggedName, read_tag
 from latspan._segments import SEGMENT_ORDER, Kind
 from latspan._units import MetricUnit
 from latspan.errors import HistogramPrecisionError, UnknownNameError
-from latspan.histogram import FULL_PRECISION, Histogram, LogTotals, Precision, values_needed
+from latspan.histogram import FULL_PRECISION, Histogram, LogTotals, Precision
 
 __all__ = [
     "PERCENTILES",
@@ -63,9 +63,8 @@ class RowKey(NamedTuple):
 
     @property
     def unit(self) -> MetricUnit:
-        """Unit of the metric; an unknown metric is treated as a time in nanoseconds."""
-        metric = METRICS.get(self.metric)
-        return "s" if metric is None else metric.unit
+        """Unit of the metric."""
+        return unit_of(self.metric)
 
 
 @dataclass(slots=True)
@@ -145,10 +144,8 @@ Percentiles = Mapping[float, int | None]
 
 def percentiles_of(row: HistogramRow | None) -> Percentiles:
     """Return all :data:`PERCENTILES` of a row; without a row, all are ``None``."""
-    count = 0 if row is None else row.histogram.count
-    known = [percentile for percentile in PERCENTILES if count >= values_needed(percentile)]
-    held = row.histogram.values_at_percentiles(known) if row is not None and known else ()
-    return {**dict.fromkeys(PERCENTILES), **dict(zip(known, held, strict=True))}
+    plain = (Histogram() if row is None else row.histogram).to_dict(PERCENTILES)
+    return {percentile: plain[f"p{percentile}"] for percentile in PERCENTILES}
 
 
 def change(before: float | None, after: float | None) -> float | None:

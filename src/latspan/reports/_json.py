@@ -14,7 +14,6 @@ from latspan._metrics import LATENCY_METRICS, Metric
 from latspan._recording import Distribution, RequestRecord, Snapshot
 from latspan._segments import Kind
 from latspan._units import TimeUnit, in_metric_unit, to_seconds
-from latspan.errors import EmptyHistogramError, NotEnoughValuesError
 from latspan.reports._group import calls_in
 from latspan.reports._slow import Slowest, sentence, slowest_tenth
 
@@ -101,10 +100,4 @@ def _metric(values: Distribution, metric: Metric) -> dict[str, object]:
 
 
 def _known(values: Distribution, unit: TimeUnit) -> Sequence[float | None]:
-    known: list[float | None] = []
-    for percentile in _PERCENTILES:
-        try:
-            known.append(values.percentile(percentile, unit=unit))
-        except (EmptyHistogramError, NotEnoughValuesError):
-            known.append(None)
-    return known
+    return [values.percentile(each, unit=unit, default=None) for each in _PERCENTILES]

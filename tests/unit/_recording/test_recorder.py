@@ -16,6 +16,7 @@ from latspan._recording import NoopRecorder, Recorder, RequestRecord, SeriesKey,
 from latspan._recording._recorder import DRAIN_THRESHOLD, OVERLOADED
 from latspan._segments import Kind, Outcome, Segment
 from latspan._tokens import TokenCounts
+from latspan.errors import UnknownNameError
 from latspan.testing import ManualClock
 
 
@@ -223,7 +224,8 @@ def test_series_past_the_cardinality_limit_are_counted_in_one_overflow_series(
     assert snapshot.count() == 22
     assert snapshot.count(overflow="true") == 15
     assert snapshot.count(model="model-0") == 3
-    assert snapshot.count(model="model-9") == 0
+    with pytest.raises(UnknownNameError, match='counted together, under overflow="true"'):
+        snapshot.count(model="model-9")
     assert [f"{metric} has more than 3 series" for metric in ("segment", "duration")] == [
         message.partition(";")[0] for message in caplog.messages
     ]
