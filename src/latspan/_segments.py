@@ -127,7 +127,9 @@ class Kind(StrEnum):
     """
 
     REQUEST = "request"
-    """A user-visible request of the application, opened with ``latspan.request``."""
+    """A user-visible request: one that is served, or one opened with ``latspan.request``."""
+    INNER_REQUEST = "inner_request"
+    """A ``latspan.request`` inside another request of the same process, which counts for both."""
     CALL = "call"
     """One logical call of a model's client library, retries included."""
     HTTP = "http"

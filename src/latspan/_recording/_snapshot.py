@@ -33,7 +33,8 @@ class Snapshot:
 
     Each query takes ``kind``, the kind of timeline that the values were measured on, and attributes
     that the series must have. If ``kind`` is omitted, it is the outermost kind that has such values
-    (the first of request, call, http, stage), because the user waits for the outermost.
+    (the first of request, inner_request, call, http, stage), because the user waits for the
+    outermost.
 
     Args:
         series: Recorded series, by key; they must not be changed.

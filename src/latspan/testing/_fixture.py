@@ -57,8 +57,8 @@ class LatspanCapture:
             metric: A metric's name or alias.
             percentile: In [0, 100].
             unit: Unit of the result.
-            kind: ``request``, ``call``, ``http`` or ``stage``; if not given, the outermost of them
-                that recorded values.
+            kind: ``request``, ``inner_request``, ``call``, ``http`` or ``stage``; if not given,
+                the outermost of them that recorded values.
             where: Attributes that must be equal, for example ``inference_path="chat"``.
 
         Raises:
