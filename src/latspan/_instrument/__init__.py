@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from latspan._instrument._body_iterators import aiter_tracked_body, iter_tracked_body
     from latspan._instrument._call import Call
     from latspan._instrument._close_hooks import aclosing_of, closing_of
-    from latspan._instrument._coexistence import is_instrumented
+    from latspan._instrument._coexistence import has_global_provider, is_instrumented
     from latspan._instrument._coroutines import impersonate
     from latspan._instrument._exchange import Exchange
     from latspan._instrument._excluded_urls import is_excluded
@@ -105,6 +105,7 @@ __all__ = [
     "disabled_by",
     "error_type_of",
     "handle_internal_errors",
+    "has_global_provider",
     "impersonate",
     "inside",
     "instrumented",
@@ -170,6 +171,7 @@ _FOR_INTEGRATIONS = {
     "impersonate": "_coroutines",
     "inside": "_hooks",
     "is_excluded": "_excluded_urls",
+    "has_global_provider": "_coexistence",
     "is_instrumented": "_coexistence",
     "is_switched_on": "_hooks",
     "iter_tracked": "_streams",

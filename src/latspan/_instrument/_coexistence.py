@@ -29,7 +29,13 @@ from latspan._runtime import handle_internal_errors
 from latspan._segments import Outcome
 from latspan._spans import AttributeValue, current_span
 
-__all__ = ["enclosing_llm_span", "is_instrumented", "metrics_emitted_by_other", "on_other_end"]
+__all__ = [
+    "enclosing_llm_span",
+    "has_global_provider",
+    "is_instrumented",
+    "metrics_emitted_by_other",
+    "on_other_end",
+]
 
 _OFFICIAL_INFERENCE_KEY: Final = "opentelemetry.genai.client.inference.context"
 """Context key under which `opentelemetry-util-genai` 1.3 stores the open inference."""
@@ -72,6 +78,12 @@ def is_instrumented(module: str, instrumentor: str) -> bool:
     """
     cls = getattr(sys.modules.get(module), instrumentor, None)
     return cls is not None and cls().is_instrumented_by_opentelemetry is True
+
+
+def has_global_provider() -> bool:
+    """Return whether a tracer provider is set, so that other instrumentations record spans."""
+    unset = (trace.ProxyTracerProvider, trace.NoOpTracerProvider)
+    return not isinstance(trace.get_tracer_provider(), unset)
 
 
 def metrics_emitted_by_other(span: trace.Span | None, parent_context: Context) -> bool:

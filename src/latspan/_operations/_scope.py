@@ -205,6 +205,24 @@ class LocalScope:
         """Start, monotonic nanoseconds."""
         return self._start_ns
 
+    def adopt(self, sink: SpanSink) -> None:
+        """
+        Use the span that ``sink`` opens, if it was opened without a span and has not ended.
+
+        Args:
+            sink: Sink that uses the span that another instrumentation opened inside the scope.
+        """
+        if self.finished or self._span.span_context.is_valid:
+            return
+        self._inline = sink.inline
+        self._span = sink.open(
+            self.name,
+            kind=SpanKind.SERVER,
+            start_epoch_ns=self._start_ns + self._offset_ns,
+            attributes={**self._started_with, **span_attributes(self.kind, self._series)},
+            parent_context=context.get_current(),
+        )
+
     def add_call(self, call: Inside) -> None:
         """Add a call that is made inside it."""
         self._contents.add_call(call)
