@@ -25,14 +25,13 @@ from latspan._instrument import (
 )
 from latspan_asgi import _middleware as asgi
 from latspan_wsgi import _middleware as wsgi
+from latspan_wsgi._routes import ROUTE
 
 __all__ = ["patch_handlers"]
 
 _OTHER: Final = "opentelemetry.instrumentation.django"
 _SPAN: Final = "opentelemetry-instrumentor-django.span_key"
 """Key in ``request.META`` under which OpenTelemetry's instrumentation stores its span."""
-
-_ROUTE: Final = "latspan.route"
 
 
 def patch_handlers(patches: Patches) -> None:
@@ -76,5 +75,5 @@ def _resolve(wrapped: Any, _: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     with handle_internal_errors("the route of a Django request"):
         route: str | None = getattr(match, "route", None)
         if route is not None:
-            data[_ROUTE] = f"/{route.removeprefix('^')}"
+            data[ROUTE] = f"/{route.removeprefix('^')}"
     return match

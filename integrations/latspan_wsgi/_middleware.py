@@ -119,7 +119,8 @@ def _begin(environ: dict[str, Any], app: object, *, awaits_span: bool) -> Server
     with handle_internal_errors("the start of a served request"):
         if is_excluded(lambda: request_uri(environ), *_FRAMEWORKS):
             return None
-        port: str = environ.get("SERVER_PORT", "")
+        # Starlette's WSGI middleware gives a number.
+        port = str(environ.get("SERVER_PORT", ""))
         return ServerRequest.begin(
             environ["REQUEST_METHOD"],
             scheme=environ.get("wsgi.url_scheme", "http"),
