@@ -1,7 +1,10 @@
 """
 Requests of Django, tracked from the handler that serves them.
 
-A handler's ``__call__`` is outside of all middleware, so a request is tracked as a whole.
+A handler's ``__call__`` is outside of all middleware, so a request is tracked as a whole. The
+module of each handler imports the module of their base class, so neither handler exists when that
+one has just been imported. A class that does not exist yet is patched when its first object loads
+the middleware.
 
 **Route.** Only the resolver knows it, and it is found when all middleware has let the request pass.
 It is stored in the server's data of the request, where the middlewares of latspan look for it.
@@ -14,6 +17,7 @@ span then waits for the end of the request.
 
 from __future__ import annotations
 
+import sys
 from typing import Any, Final
 
 from latspan._instrument import (
@@ -36,12 +40,26 @@ _SPAN: Final = "opentelemetry-instrumentor-django.span_key"
 
 def patch_handlers(patches: Patches) -> None:
     """Patch the handlers of both protocols, and the method of their base class that resolves."""
-    from django.core.handlers.asgi import ASGIHandler
     from django.core.handlers.base import BaseHandler
-    from django.core.handlers.wsgi import WSGIHandler
 
-    patches.wrap(WSGIHandler, "__call__", _serve_wsgi)
-    patches.wrap(ASGIHandler, "__call__", _serve_asgi)
+    unpatched = {
+        ("django.core.handlers.wsgi", "WSGIHandler"): _serve_wsgi,
+        ("django.core.handlers.asgi", "ASGIHandler"): _serve_asgi,
+    }
+
+    def patch_those_that_exist() -> None:
+        for (module, name), wrapper in tuple(unpatched.items()):
+            cls = getattr(sys.modules.get(module), name, None)
+            if cls is not None and unpatched.pop((module, name), None) is not None:
+                patches.wrap(cls, "__call__", wrapper)
+
+    def load(wrapped: Any, _: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        with handle_internal_errors("the handlers of Django"):
+            patch_those_that_exist()
+        return wrapped(*args, **kwargs)
+
+    patch_those_that_exist()
+    patches.wrap(BaseHandler, "load_middleware", load)
     patches.wrap(BaseHandler, "resolve_request", _resolve)
 
 

@@ -106,7 +106,11 @@ def _over_wsgi(app: Any) -> Serve:
         environ: dict[str, Any] = {"PATH_INFO": path, "HTTP_TRACEPARENT": _TRACEPARENT}
         setup_testing_defaults(environ)
         status: list[str] = []
-        body = app(environ, lambda line, headers, *error: status.append(line))
+
+        def start(line: str, _headers: object, *_error: object) -> None:
+            status.append(line)
+
+        body = app(environ, start)
         try:
             return int(status[0][:3]), b"".join(body)
         finally:

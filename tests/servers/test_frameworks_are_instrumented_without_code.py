@@ -1,4 +1,4 @@
-"""Applications of FastAPI, Starlette, Flask and Django on real servers, with no line for latspan."""
+"""Applications of FastAPI, Starlette, Flask and Django on real servers, without a middleware."""
 
 from __future__ import annotations
 
