@@ -148,6 +148,8 @@ async def serve(
             served.cut_short()
     finally:
         served.leave()
+        # The server may hold the scope for as long as the connection is open.
+        scope.pop(SERVED, None)
 
 
 def _begin(scope: Scope, app: object, *, awaits_span: bool) -> ServerRequest | None:

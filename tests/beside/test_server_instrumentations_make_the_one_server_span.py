@@ -327,7 +327,12 @@ def test_their_classes_are_restored(
     theirs: InMemorySpanExporter, seen: Captured, case: str
 ) -> None:
     """Nothing of latspan stays in OpenTelemetry's middleware once it is switched off."""
-    before = [dict(vars(each.OpenTelemetryMiddleware)) for each in (_asgi, _wsgi)]
+
+    def theirs_now() -> list[object]:
+        classes: list[type] = [_asgi.OpenTelemetryMiddleware, _wsgi.OpenTelemetryMiddleware]
+        return [dict(vars(each)) for each in classes]
+
+    before = theirs_now()
     serve, switch_off = _CASES[case]()
     try:
         serve("/items/7")
@@ -336,7 +341,7 @@ def test_their_classes_are_restored(
             each().uninstrument()
         switch_off()
 
-    assert [dict(vars(each.OpenTelemetryMiddleware)) for each in (_asgi, _wsgi)] == before
+    assert theirs_now() == before
 
 
 @pytest.mark.parametrize("case", [each for each in _CASES if "middleware" not in each])

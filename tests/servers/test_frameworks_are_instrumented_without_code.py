@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import http.client
 import socket
 import threading
-from collections.abc import AsyncIterator, Generator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, Final
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
@@ -29,6 +30,7 @@ import latspan
 import latspan_asgi
 import latspan_wsgi
 from latspan import Kind
+from latspan._instrument import ServerRequest
 from latspan.integrations import Outcome
 from latspan.testing import Captured, RequestRecord, Side, capture
 from latspan_asgi import StarletteInstrumentor
@@ -341,11 +343,12 @@ def test_websockets_and_lifespan_pass_through(seen: Captured) -> None:
     """They are not requests, and `latspan.request` inside is a unit of its own."""
     started: list[str] = []
 
-    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncGenerator[None]:
         started.append("yes")
         yield
 
-    app = FastAPI(lifespan=asynccontextmanager(lifespan))
+    app = FastAPI(lifespan=lifespan)
 
     @app.websocket("/talk")
     async def talk(socket: WebSocket) -> None:
@@ -433,3 +436,25 @@ def test_an_unconfigured_process_serves_as_before() -> None:
     finally:
         for each in _INSTRUMENTORS:
             each().uninstrument()
+
+
+@pytest.mark.parametrize("framework", ["fastapi", "flask", "django, WSGI"])
+def test_a_request_is_freed_when_it_has_ended(seen: Captured, framework: str) -> None:
+    """Model servers switch Python's garbage collector off, so a request must be no cycle."""
+    serving, application, (item, *_), _ = _FRAMEWORKS[framework]
+    path = f"/items/7{'/' if item.endswith('/') else ''}"
+
+    def alive() -> int:
+        return sum(isinstance(each, ServerRequest) for each in gc.get_objects())
+
+    with serving(application()) as port:
+        _get(port, path)
+        gc.collect()
+        gc.disable()
+        try:
+            before = alive()
+            for _ in range(20):
+                _get(port, path)
+            assert alive() - before <= 1
+        finally:
+            gc.enable()

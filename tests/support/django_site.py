@@ -6,23 +6,26 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import django
-from django.conf import settings
+from django import conf, urls
 from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
-from django.urls import include, path, re_path
 
 import latspan
 
 __all__ = ["set_up"]
 
+_settings: Any = conf.settings
+_urls: Any = urls
+"""Django has no types."""
 
-def set_up(*, middleware: tuple[str, ...] = ()) -> None:
+
+def set_up() -> None:
     """Configure Django to serve this module, once in a process."""
-    if not settings.configured:
-        settings.configure(
+    if not _settings.configured:
+        _settings.configure(
             ALLOWED_HOSTS=["*"],
             ROOT_URLCONF=__name__,
             SECRET_KEY="for tests",
-            MIDDLEWARE=[*middleware],
+            MIDDLEWARE=[],
             LOGGING_CONFIG=None,
         )
         django.setup()
@@ -31,7 +34,7 @@ def set_up(*, middleware: tuple[str, ...] = ()) -> None:
 def _item(request: HttpRequest, item: int) -> HttpResponse:
     with latspan.request("answer"), latspan.stage("retrieve"):
         pass
-    return HttpResponse(f"item {item}")
+    return HttpResponse(f"item {item}".encode())
 
 
 def _fails(request: HttpRequest) -> HttpResponse:
@@ -53,9 +56,9 @@ def _stream(request: HttpRequest, room: str) -> StreamingHttpResponse:
 
 
 urlpatterns = [
-    path("items/<int:item>/", _item),
-    path("shop/", include([path("items/<int:item>/", _item)])),
-    re_path(r"^years/(?P<item>[0-9]{4})/$", _item),
-    path("fails/", _fails),
-    path("chat/<room>/", _stream),
+    _urls.path("items/<int:item>/", _item),
+    _urls.path("shop/", _urls.include([_urls.path("items/<int:item>/", _item)])),
+    _urls.re_path(r"^years/(?P<item>[0-9]{4})/$", _item),
+    _urls.path("fails/", _fails),
+    _urls.path("chat/<room>/", _stream),
 ]

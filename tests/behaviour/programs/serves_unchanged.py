@@ -41,15 +41,16 @@ def flask_application() -> Any:
 
 def django_application() -> Any:
     import django
-    from django.conf import settings
+    from django import conf
     from django.core.wsgi import get_wsgi_application
     from django.http import HttpRequest, HttpResponse
     from django.urls import path
 
     def item(request: HttpRequest, item: int) -> HttpResponse:
-        return HttpResponse(str(item))
+        return HttpResponse(str(item).encode())
 
     urls = type("urls", (), {"urlpatterns": [path("items/<int:item>", item)]})
+    settings: Any = conf.settings
     settings.configure(
         ALLOWED_HOSTS=["*"], ROOT_URLCONF=urls, SECRET_KEY="for tests", LOGGING_CONFIG=None
     )
