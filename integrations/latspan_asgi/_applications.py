@@ -7,9 +7,7 @@ calls it too.
 **OpenTelemetry's middleware.** OpenTelemetry's instrumentations put their middleware into the
 application. It opens its span inside ``Starlette.__call__``, and as a SERVER span only if no span
 is current. So if an application has that middleware, the request begins inside it, where its span
-is current and latspan adds to it. For that, ``__call__`` of that middleware is called with an
-object in the place of the middleware that has another application inside; everything else is the
-middleware's own.
+is current and latspan adds to it.
 """
 
 from __future__ import annotations
@@ -17,7 +15,7 @@ from __future__ import annotations
 import sys
 from typing import Any, Final
 
-from latspan._instrument import Patches
+from latspan._instrument import Patches, handle_internal_errors, track_inside
 from latspan_asgi._middleware import App, Receive, Scope, Send, serve
 
 __all__ = ["serving"]
@@ -38,17 +36,15 @@ def serving(
         args: Scope, receive and send, as in the ASGI specification.
         kwargs: Empty, unless a caller passes the arguments by name.
     """
-    other = getattr(sys.modules.get(_OTHER), "OpenTelemetryMiddleware", None)
-    if kwargs or (other is not None and _has(app, other)):
-        if other is not None and not hasattr(other, _BEGINS_INSIDE):
-            patches.wrap(other, "__call__", _inside)
-            patches.note(other, _BEGINS_INSIDE, value=True)
+    if kwargs:
         return wrapped(*args, **kwargs)
-    return serve(wrapped, *args, app=app)
-
-
-_BEGINS_INSIDE: Final = "_latspan_begins_inside"
-"""Attribute of OpenTelemetry's middleware while requests begin inside it."""
+    begins_inside = False
+    with handle_internal_errors("the start of a request of Starlette"):
+        other = getattr(sys.modules.get(_OTHER), "OpenTelemetryMiddleware", None)
+        if other is not None and _has(app, other):
+            track_inside(patches, other, "app", _tracked)
+            begins_inside = True
+    return wrapped(*args) if begins_inside else serve(wrapped, *args, app=app)
 
 
 def _has(app: Any, other: type) -> bool:
@@ -63,28 +59,13 @@ def _has(app: Any, other: type) -> bool:
     return stack is None or isinstance(getattr(stack, "app", None), other)
 
 
-def _inside(wrapped: Any, middleware: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    app: App = middleware.app
-
-    async def tracked(scope: Scope, receive: Receive, send: Send) -> None:
-        # A middleware around an application that is not Starlette's is left as it is.
+def _tracked(inside: App) -> App:
+    async def call(scope: Scope, receive: Receive, send: Send) -> None:
+        # Around the application of another framework, the middleware is left as it is.
         starlette = scope.get("app")
         if starlette is None:
-            await app(scope, receive, send)
+            await inside(scope, receive, send)
         else:
-            await serve(app, scope, receive, send, app=starlette)
+            await serve(inside, scope, receive, send, app=starlette)
 
-    return wrapped.__func__(_WithInside(middleware, tracked), *args, **kwargs)
-
-
-class _WithInside:
-    """A middleware in all but the application inside it."""
-
-    __slots__ = ("_middleware", "app")
-
-    def __init__(self, middleware: Any, app: App) -> None:
-        self._middleware = middleware
-        self.app = app
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._middleware, name)
+    return call

@@ -36,7 +36,11 @@ if TYPE_CHECKING:
     from latspan._instrument._body_iterators import aiter_tracked_body, iter_tracked_body
     from latspan._instrument._call import Call
     from latspan._instrument._close_hooks import aclosing_of, closing_of
-    from latspan._instrument._coexistence import has_global_provider, is_instrumented
+    from latspan._instrument._coexistence import (
+        has_global_provider,
+        is_instrumented,
+        track_inside,
+    )
     from latspan._instrument._coroutines import impersonate
     from latspan._instrument._exchange import Exchange
     from latspan._instrument._excluded_urls import is_excluded
@@ -131,6 +135,7 @@ __all__ = [
     "server_of",
     "traced",
     "track_body",
+    "track_inside",
     "track_stream",
     "uninstrument",
     "unless_inside",
@@ -184,6 +189,7 @@ _FOR_INTEGRATIONS = {
     "sent_request": "_server_address",
     "server_of": "_server_address",
     "track_body": "_bodies",
+    "track_inside": "_coexistence",
     "track_stream": "_stream_classes",
     "unless_inside": "_method_wrappers",
     "warm": "_warm",
