@@ -128,7 +128,9 @@ class Kind(StrEnum):
     """
 
     REQUEST = "request"
-    """A user-visible request of the application, opened with ``latspan.request``."""
+    """A user-visible request: one that is served, or one opened with ``latspan.request``."""
+    INNER_REQUEST = "inner_request"
+    """A ``latspan.request`` inside another request of the same process, which counts for both."""
     CALL = "call"
     """One logical call of a model's client library, retries included."""
     HTTP = "http"
@@ -139,6 +141,7 @@ class Kind(StrEnum):
 
 KIND_NOUNS: Final[dict[Kind, tuple[str, str]]] = {
     Kind.REQUEST: ("request", "requests"),
+    Kind.INNER_REQUEST: ("inner request", "inner requests"),
     Kind.CALL: ("call", "calls"),
     Kind.HTTP: ("HTTP exchange", "HTTP exchanges"),
     Kind.STAGE: ("stage", "stages"),

@@ -36,7 +36,11 @@ if TYPE_CHECKING:
     from latspan._instrument._body_iterators import aiter_tracked_body, iter_tracked_body
     from latspan._instrument._call import Call
     from latspan._instrument._close_hooks import aclosing_of, closing_of
-    from latspan._instrument._coexistence import is_instrumented
+    from latspan._instrument._coexistence import (
+        has_global_provider,
+        is_instrumented,
+        track_inside,
+    )
     from latspan._instrument._coroutines import impersonate
     from latspan._instrument._exchange import Exchange
     from latspan._instrument._excluded_urls import is_excluded
@@ -105,6 +109,7 @@ __all__ = [
     "disabled_by",
     "error_type_of",
     "handle_internal_errors",
+    "has_global_provider",
     "impersonate",
     "inside",
     "instrumented",
@@ -131,6 +136,7 @@ __all__ = [
     "server_of",
     "traced",
     "track_body",
+    "track_inside",
     "track_stream",
     "uninstrument",
     "unless_inside",
@@ -171,6 +177,7 @@ _FOR_INTEGRATIONS = {
     "impersonate": "_coroutines",
     "inside": "_hooks",
     "is_excluded": "_excluded_urls",
+    "has_global_provider": "_coexistence",
     "is_instrumented": "_coexistence",
     "is_switched_on": "_hooks",
     "iter_tracked": "_streams",
@@ -183,6 +190,7 @@ _FOR_INTEGRATIONS = {
     "sent_request": "_server_address",
     "server_of": "_server_address",
     "track_body": "_bodies",
+    "track_inside": "_coexistence",
     "track_stream": "_stream_classes",
     "unless_inside": "_method_wrappers",
     "warm": "_warm",

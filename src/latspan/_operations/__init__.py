@@ -22,7 +22,7 @@ from latspan._operations._enclosing import active_scope, enclosing_scopes, is_le
 from latspan._operations._handoff import Handoff, attached, handoff_here
 from latspan._operations._open_calls import abandon_open_calls, active_call, end_left_calls
 from latspan._operations._own_requests import SentRequest
-from latspan._operations._scope import Known, LocalScope
+from latspan._operations._scope import Known, LocalScope, request_around
 
 __all__ = [
     "Annotations",
@@ -44,6 +44,7 @@ __all__ = [
     "inside",
     "is_left_over",
     "propagates_here",
+    "request_around",
     "with_attribute_of",
     "with_attributes",
 ]

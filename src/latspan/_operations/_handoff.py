@@ -36,7 +36,7 @@ from latspan._operations._enclosing import (
     current_scope,
     enclosing_scopes,
 )
-from latspan._operations._scope import LocalScope
+from latspan._operations._scope import LocalScope, request_around
 from latspan._segments import Kind, Outcome, Side, Source
 from latspan._timeline import ChildInterval, fits
 from latspan._units import from_unit
@@ -120,7 +120,7 @@ class Handoff:
         if waits is not None and runtime is not None:
             self._handed_off_ns = runtime.clock.monotonic_ns()
             self._waiting.append(waits)
-            request = _enclosing_request(scope)
+            request = request_around(scope)
             if request is not None:
                 request.waits.append(self._dropped)
 
@@ -208,7 +208,7 @@ class Handoff:
         negative = any(duration_ns < 0 for _, duration_ns in took)
         if negative or not fits(took_ns, self._handed_off_ns, now_ns):
             self._take_wait()
-            request = _enclosing_request(self._scope)
+            request = request_around(self._scope)
             if request is not None:
                 request.annotations.metrics["evidence_rejected"] = MetricValue(1)
             return
@@ -271,7 +271,7 @@ class Handoff:
             name = self._waiting.pop()
         except IndexError:
             return None
-        request = _enclosing_request(self._scope)
+        request = request_around(self._scope)
         if request is not None:
             with suppress(ValueError):
                 # Otherwise a request with many handoffs would hold each of them until its end.
@@ -306,12 +306,3 @@ def handoff_here(waits: str | None = None) -> Handoff:
 def attached(handoff: Handoff) -> AbstractContextManager[Handoff]:
     """Enter the context of the scope for the length of the block; this ends the wait."""
     return handoff._attached()  # pyright: ignore[reportPrivateUsage] - not for users
-
-
-def _enclosing_request(scope: Scope | None) -> LocalScope | None:
-    """
-    Return the request around ``scope`` if this process opened it; a request outlives its stages.
-    """
-    while isinstance(scope, LocalScope) and scope.kind is Kind.STAGE and scope.outer is not None:
-        scope = scope.outer
-    return scope if isinstance(scope, LocalScope) else None

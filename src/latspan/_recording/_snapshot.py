@@ -48,9 +48,10 @@ class Snapshot:
 
     Each query takes ``kind``, the kind of timeline that the values were measured on, and attributes
     that the series must have. If ``kind`` is omitted, it is the outermost kind that was recorded
-    with these attributes (the first of request, call, http, stage), because the user waits for the
-    outermost. If only an inner kind has the metric, the query raises an error that names the kind:
-    the time to the first token of a call is not what the user of a request waits for.
+    with these attributes (the first of request, inner_request, call, http, stage), because the user
+    waits for the outermost. If only an inner kind has the metric, the query raises an error that
+    names the kind: the time to the first token of a call is not what the user of a request waits
+    for.
 
     A query for an attribute value that was never recorded raises an error that lists the recorded
     values, because it is probably misspelt. A value that occurred, but not in the queried part of a

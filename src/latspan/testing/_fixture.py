@@ -87,8 +87,8 @@ class LatspanCapture:
             metric: A metric's name or alias.
             percentile: 0, or in [1, 100].
             unit: Unit of the result.
-            kind: ``request``, ``call``, ``http`` or ``stage``; if not given, the outermost of them
-                that was recorded.
+            kind: ``request``, ``inner_request``, ``call``, ``http`` or ``stage``; if not given,
+                the outermost of them that was recorded.
             default: Result if there are too few values or none; if not given, these cases raise.
             where: Attributes that must be equal, for example ``inference_path="chat"``.
 

@@ -190,7 +190,7 @@ def test_unknown_names_are_refused_with_suggestions() -> None:
         UnknownNameError, match="series have error_type, inference_path, kind, model"
     ):
         snapshot.count(modell="m")
-    with pytest.raises(UnknownNameError, match="one of request, call, http, stage"):
+    with pytest.raises(UnknownNameError, match="one of request, inner_request, call, http, stage"):
         snapshot.count(kind="calls")
 
 
