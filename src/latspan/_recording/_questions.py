@@ -8,7 +8,7 @@ with zero, and a metric of calls is not returned for a question about requests.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Final
 
@@ -33,6 +33,7 @@ from latspan._tokens import TokenSource
 from latspan.errors import UnknownNameError
 
 __all__ = [
+    "hint_for_metric",
     "hint_for_other_kinds",
     "hint_for_segment",
     "kind_named",
@@ -65,10 +66,11 @@ _FROM_START: Final = frozenset({"time_to_first_chunk", "time_to_first_token"})
 
 _VISIBLE: Final = "time_to_first_visible_token"
 
-_STRICT: Final = frozenset({*LATENCY_METRICS, *TOKEN_METRICS})
+_STRICT: Final = frozenset({*LATENCY_METRICS, *TOKEN_METRICS} - {"duration"})
 """
-Metrics that several kinds can record, so that a question without a kind could be misunderstood. The
-others are counts of events, or metrics of the conventions, whose definition names the kind.
+Metrics that not every kind records, so that a question without a kind could be misunderstood. The
+others are the duration, counts of events, and metrics of the conventions, whose definitions name
+the kind.
 """
 
 
@@ -157,7 +159,7 @@ def refuse_absent_values(
 
 
 def kind_of_question(
-    metric: str, found: AbstractSet[Kind], recorded: AbstractSet[Kind]
+    metric: str, found: AbstractSet[Kind], recorded: Callable[[], AbstractSet[Kind]]
 ) -> Kind | None:
     """
     Return the kind that a question is about if it does not name one: the outermost recorded kind.
@@ -165,7 +167,7 @@ def kind_of_question(
     Args:
         metric: Metric in the question.
         found: Kinds that have values of the metric.
-        recorded: Kinds that were recorded with the attributes in the question.
+        recorded: Returns the kinds that were recorded with the attributes in the question.
 
     Returns:
         ``None`` if there are no values of the metric.
@@ -173,9 +175,12 @@ def kind_of_question(
     Raises:
         UnknownNameError: The outermost kind does not have the metric, but an inner kind does.
     """
-    outermost = _first(found | recorded)
-    if outermost is None or not found or outermost in found or metric not in _STRICT:
-        return _first(found)
+    answered = _first(found)
+    if answered in (None, Kind.REQUEST) or metric not in _STRICT:
+        return answered
+    outermost = _first(found | recorded())
+    if outermost is None or outermost in found:
+        return outermost
     inner = ", ".join(KIND_NOUNS[kind][1] for kind in Kind if kind in found)
     raise UnknownNameError(
         f"{metric} is recorded for {inner}, not for {KIND_NOUNS[outermost][1]}",
@@ -199,6 +204,17 @@ def hint_for_other_kinds(metric: str, kind: Kind, found: AbstractSet[Kind]) -> s
             " for the wait since the start of the request"
         )
     return hint
+
+
+def hint_for_metric(recorded: Iterable[SeriesKey]) -> str:
+    """
+    Return the hint for a question about a metric without values.
+
+    Args:
+        recorded: Series that were recorded.
+    """
+    metrics = sorted({key.metric for key in recorded} - {SEGMENT})
+    return f"metrics recorded: {', '.join(metrics) or 'none'}"
 
 
 def hint_for_segment(name: str, recorded: Collection[str]) -> str:

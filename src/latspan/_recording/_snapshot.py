@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar, overload
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 from latspan._metrics import TOKEN_METRICS
 from latspan._recording._distribution import NO_DEFAULT, Distribution
 from latspan._recording._questions import (
+    hint_for_metric,
     hint_for_other_kinds,
     hint_for_segment,
     kind_named,
@@ -162,7 +163,7 @@ class Snapshot:
             where,
             segment=name,
             unit="s",
-            hint=hint_for_segment(name, self.segments()),
+            hint=lambda: hint_for_segment(name, self.segments()),
         )
 
     def count(self, *, kind: Kind | str | None = None, **where: str) -> int:
@@ -354,13 +355,12 @@ class Snapshot:
         values_may_be_absent: bool = False,
     ) -> Distribution:
         metric = metric_of_question(name, self._known())
-        recorded = sorted({key.metric for key in self.series} - {SEGMENT})
         return self._values(
             metric.name,
             kind,
             where,
             unit=metric.unit,
-            hint=f"metrics recorded: {', '.join(recorded) or 'none'}",
+            hint=lambda: hint_for_metric(self.series),
             values_may_be_absent=values_may_be_absent,
         )
 
@@ -371,7 +371,7 @@ class Snapshot:
         where: Mapping[str, str],
         *,
         unit: MetricUnit,
-        hint: str,
+        hint: Callable[[], str],
         segment: str | None = None,
         values_may_be_absent: bool = False,
     ) -> Distribution:
@@ -385,7 +385,8 @@ class Snapshot:
             if key.metric == metric and key.has(wanted)
         }
         kinds = {key.kind for key in found}
-        # If something was found, all values in the question occurred.
+        # If something was found, all values in the question occurred. The checks and hints read
+        # every series, so they are made only for questions without an answer.
         if not kinds or (asked is not None and asked not in kinds):
             refuse_absent_values(
                 self._known(),
@@ -395,15 +396,18 @@ class Snapshot:
                 values_may_be_absent=values_may_be_absent,
             )
         if asked is None:
-            asked = kind_of_question(metric, kinds, self._kinds(where))
-        elif kinds and asked not in kinds:
-            hint = hint_for_other_kinds(metric, asked, kinds)
+            asked = kind_of_question(metric, kinds, lambda: self._kinds(where))
+        no_values: str | None = None
+        if asked is not None and kinds and asked not in kinds:
+            no_values = hint_for_other_kinds(metric, asked, kinds)
+        elif not kinds:
+            no_values = hint()
         return _distribution(
             metric if segment is None else segment,
             {key: histogram for key, histogram in found.items() if key.kind == asked},
             unit=unit,
             kind=asked,
-            hint=hint,
+            hint=no_values,
         )
 
     def _kinds(self, where: Mapping[str, str]) -> set[Kind]:
@@ -428,7 +432,7 @@ def _distribution(
     *,
     unit: MetricUnit,
     kind: Kind | None,
-    hint: str,
+    hint: str | None,
 ) -> Distribution:
     merged = Histogram()
     sources: Counter[Source | TokenSource] = Counter()
