@@ -130,7 +130,7 @@ class Kind(StrEnum):
     REQUEST = "request"
     """A user-visible request: one that is served, or one opened with ``latspan.request``."""
     INNER_REQUEST = "inner_request"
-    """A ``latspan.request`` inside another request of the same process, which counts for both."""
+    """A ``latspan.request`` inside another request of the process: it is a part of that one."""
     CALL = "call"
     """One logical call of a model's client library, retries included."""
     HTTP = "http"

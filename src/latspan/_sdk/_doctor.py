@@ -30,6 +30,8 @@ _TELEMETRY: Final = (
 )
 _INSTRUMENTORS: Final = ("opentelemetry_instrumentor", "openinference_instrumentor")
 _OURS: Final = "latspan_"
+_BUILT_ON: Final = {"fastapi": "starlette"}
+"""Library whose integration covers another one."""
 _SHOWN_VARIABLES: Final = ("OTEL_", "LATSPAN_DISABLED_INSTRUMENTATIONS")
 
 
@@ -133,7 +135,7 @@ def _conflicts(
             if point.group in _INSTRUMENTORS and not point.name.startswith(_OURS):
                 # `aiohttp-client` belongs to aiohttp, and httpx2 is not httpx.
                 library = point.name.lower().replace("_", "-").partition("-")[0]
-                if library in libraries:
+                if _BUILT_ON.get(library, library) in libraries:
                     packages.setdefault(point.name, set()).add(distribution.name)
     for name, found in sorted(packages.items()):
         yield Conflict(tuple(sorted(found)), name, _meaning(name, found))
@@ -146,7 +148,8 @@ def _meaning(name: str, packages: set[str]) -> str:
             f" OTEL_PYTHON_DISABLED_INSTRUMENTATIONS={name} disables all of them"
         )
     return (
-        "if it is active too, its span represents the call and latspan adds attributes to it;"
+        "if it is active too, its span represents the call or the served request, and latspan adds"
+        " attributes to it;"
         f" OTEL_PYTHON_DISABLED_INSTRUMENTATIONS={name} disables it"
     )
 
