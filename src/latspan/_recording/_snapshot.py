@@ -146,7 +146,7 @@ class Snapshot:
         Raises:
             UnknownNameError: There is no such attribute.
         """
-        refuse_unknown_attributes(where)
+        refuse_unknown_attributes(where, self.series)
         held = {key: series for key, series in self.series.items() if key.has(where)}
         return replace(self, series=MappingProxyType(held), records=())
 
@@ -163,7 +163,7 @@ class Snapshot:
         Raises:
             UnknownNameError: There is no such attribute.
         """
-        refuse_unknown_attributes((attribute,))
+        refuse_unknown_attributes((attribute,), self.series)
         groups: defaultdict[str | None, dict[SeriesKey, Series]] = defaultdict(dict)
         for key, series in self.series.items():
             groups[key.attribute(attribute)][key] = series
@@ -230,7 +230,7 @@ class Snapshot:
         self, metric: str, kind: Kind | str | None, where: Mapping[str, str]
     ) -> dict[SeriesKey, Histogram]:
         """Return the metric's histograms that have the attributes, all of one kind."""
-        refuse_unknown_attributes(where)
+        refuse_unknown_attributes(where, self.series)
         found = {
             key: series.histogram
             for key, series in self.series.items()

@@ -93,11 +93,11 @@ def _subjects_of(labels: Labels) -> dict[str, Subject]:
     # them.
     response = {name: value for name, value in used.items() if name not in _OF_WHOLE_ANSWERS}
     return {
-        _OWN: Subject(kind, side, outcome, **dict(own)),
-        _OPERATION: Subject(kind, **dict(convention)),
-        _ANSWER: Subject(kind, **response),
-        _INPUT: Subject(kind, **used, token_type="input"),
-        _OUTPUT: Subject(kind, **used, token_type="output"),
+        _OWN: Subject.of({**dict(own), "kind": kind, "side": side, "outcome": outcome}),
+        _OPERATION: Subject.of({"kind": kind, **dict(convention)}),
+        _ANSWER: Subject.of({"kind": kind, **response}),
+        _INPUT: Subject.of({"kind": kind, **used, "token_type": "input"}),
+        _OUTPUT: Subject.of({"kind": kind, **used, "token_type": "output"}),
     }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from latspan import semconv
-from latspan._instrument import OperationScope, ScopeManager
+from latspan._instrument import OpenScope, OperationScope, ScopeManager
 from latspan._segments import STAGE_KINDS, Kind
 from latspan.errors import UnknownNameError
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["kind_of", "stage"]
 
 
-def stage(name: str, *, kind: str | None = None) -> ScopeManager[None]:
+def stage(name: str, *, kind: str | None = None) -> ScopeManager[OpenScope]:
     """
     Record a part of the work as a stage: ``with latspan.stage("retrieve"):``.
 
@@ -30,6 +30,9 @@ def stage(name: str, *, kind: str | None = None) -> ScopeManager[None]:
             ``postprocess``, ``send_stream``), or a name of your own.
         kind: The standard stage that a name of your own counts as, for example
             ``stage("rerank", kind="retrieve")``.
+
+    Returns:
+        A context manager and decorator; the value of the ``with`` statement is the open stage.
 
     Raises:
         UnknownNameError: ``kind`` is not a standard stage.
