@@ -173,7 +173,8 @@ class RecordingSpan(trace.Span):
         Source: OpenTelemetry conventions, "Semantic conventions for exceptions on spans".
         """
         with handle_internal_errors(_DOING):
-            if self._writable() is None:
+            # The exception may be of any type, because not every caller is type-checked.
+            if self._writable() is None or not isinstance(exception, BaseException):  # pyright: ignore[reportUnnecessaryIsInstance]
                 return
             kind = type(exception)
             module = "" if kind.__module__ == "builtins" else f"{kind.__module__}."

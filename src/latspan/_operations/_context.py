@@ -42,15 +42,14 @@ _custom: ContextVar[Mapping[str, AttributeValue]] = ContextVar(
     "latspan_custom_attributes", default=_NO_CUSTOM
 )
 
+# The method itself, because this runs for each call and a function would double its cost.
+custom_attributes: Final = _custom.get
+"""Return the further span attributes that the surrounding code has set."""
+
 
 def ambient_attributes() -> Mapping[str, str]:
     """Return the series attributes that the surrounding code has set, by latspan's names."""
     return _ambient.get()
-
-
-def custom_attributes() -> Mapping[str, AttributeValue]:
-    """Return the further span attributes that the surrounding code has set."""
-    return _custom.get()
 
 
 @contextmanager
