@@ -6,8 +6,9 @@ to it from any thread. Most programs never do, so the object only has the identi
 then; the first write creates a :class:`Written`. The span itself is built when it ends, on the
 thread that processes finished requests, from its :class:`Written` and from what latspan measured.
 
-**States.** A span records until :meth:`RecordingSpan.stop_recording`, which latspan calls when the
-request, call or stage has ended. Later writes are ignored, as those on an ended span of the SDK.
+**States.** A span records until :meth:`RecordingSpan.stop_recording`. latspan calls it when a
+request, a stage or a traced function ends, and for a call when its span is built, shortly after its
+end. Later writes are ignored, as those on an ended span of the SDK.
 The application cannot end the span: ``end`` does nothing, because latspan ends it.
 
 **References.** The span must not refer to the context in which it is current, nor to an object that

@@ -21,6 +21,7 @@ __all__ = [
     "Subject",
     "add_series",
     "refuse_unknown_attributes",
+    "subject_of",
 ]
 
 SEGMENT: Final = "segment"
@@ -78,17 +79,17 @@ class Subject(NamedTuple):
     overflow: str | None = None
     custom: tuple[tuple[str, str], ...] = ()
 
-    @classmethod
-    def of(cls, attributes: Mapping[str, str]) -> Self:
-        """
-        Return the subject with these attributes.
 
-        Args:
-            attributes: Attributes by name. Names that are not latspan's are the application's own.
-        """
-        named = {name: value for name, value in attributes.items() if name in _OF_REQUESTS}
-        custom = sorted(item for item in attributes.items() if item[0] not in _OF_REQUESTS)
-        return cls(**named, custom=tuple(custom))  # pyright: ignore[reportArgumentType]
+def subject_of(attributes: Mapping[str, str]) -> Subject:
+    """
+    Return the subject with these attributes.
+
+    Args:
+        attributes: Attributes by name. Names that are not latspan's are the application's own.
+    """
+    named = {name: value for name, value in attributes.items() if name in _OF_REQUESTS}
+    custom = sorted(item for item in attributes.items() if item[0] not in _OF_REQUESTS)
+    return Subject(**named, custom=tuple(custom))  # pyright: ignore[reportArgumentType]
 
 
 class SeriesKey(NamedTuple):
@@ -120,7 +121,7 @@ class SeriesKey(NamedTuple):
         of_requests = {name: value for name, value in attributes.items() if name not in _OF_VALUES}
         return cls(
             metric,
-            Subject.of(of_requests),
+            subject_of(of_requests),
             source=attributes.get("source"),
             segment=attributes.get(SEGMENT),
         )
