@@ -8,8 +8,8 @@ thread that processes finished requests, from its :class:`Written` and from what
 
 **States.** A span records until :meth:`RecordingSpan.stop_recording`. latspan calls it when a
 request, a stage or a traced function ends, and for a call when its span is built, shortly after its
-end. Later writes are ignored, as those on an ended span of the SDK.
-The application cannot end the span: ``end`` does nothing, because latspan ends it.
+end. Later writes are ignored, as those on an ended span of the SDK. The application cannot end the
+span: ``end`` does nothing, because latspan ends it.
 
 **References.** The span must not refer to the context in which it is current, nor to an object that
 does: the context refers to the span, and a cycle could be freed only by the garbage collector.

@@ -44,7 +44,7 @@ _custom: ContextVar[Mapping[str, AttributeValue]] = ContextVar(
 
 # The method itself, because this runs for each call and a function would double its cost.
 custom_attributes: Final = _custom.get
-"""Return the further span attributes that the surrounding code has set."""
+"""Function that returns the further span attributes that the surrounding code has set."""
 
 
 def ambient_attributes() -> Mapping[str, str]:
