@@ -13,6 +13,7 @@ from latspan._version import __version__
 
 if TYPE_CHECKING:
     from latspan._instrument import (
+        OpenScope,
         ScopeManager,
         WarmupResult,
         attributes,
@@ -60,6 +61,7 @@ __all__ = [
     "Kind",
     "LatspanError",
     "MetricUnit",
+    "OpenScope",
     "ScopeManager",
     "Series",
     "SeriesKey",
@@ -102,6 +104,7 @@ _HOMES: Final = {
     "Kind": "latspan._segments",
     "LatspanError": "latspan.errors",
     "MetricUnit": "latspan._units",
+    "OpenScope": "latspan._instrument",
     "ScopeManager": "latspan._instrument",
     "Series": "latspan._recording",
     "SeriesKey": "latspan._recording",

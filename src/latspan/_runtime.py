@@ -139,6 +139,8 @@ class Runtime:
         captures_in_events: Whether events include the content of requests and responses.
         request_stream_usage: Whether token counts are requested for streams.
         emit_gen_ai_latency: Whether a model's requests also have ``gen_ai.latency.*`` attributes.
+        series_attributes: Names of the application's own span attributes that are series attributes
+            too.
         observe: Begins the observation of a request; called on the request's thread.
     """
 
@@ -158,6 +160,7 @@ class Runtime:
     captures_in_events: bool = False
     request_stream_usage: bool = False
     emit_gen_ai_latency: bool = False
+    series_attributes: tuple[str, ...] = ()
     observe: Callable[[], Observation] = no_observation
     write_record: Callable[[RequestRecord], None] | None = None
     reads_content: bool = field(init=False)

@@ -86,6 +86,19 @@ async def main() -> None:
         pass
     with latspan.attributes(inference_path="chat", route="/chat", traffic_class="interactive"):
         pass
+    versions: dict[str, str] = {"prompt.version": "7"}
+    with (
+        latspan.attributes(versions, tenant="acme"),
+        latspan.attributes({"labels": ["a", "b"], "scores": [0.5, 1.0], "cached": True}),
+        latspan.request("checkout") as request,
+        latspan.stage("retrieve") as stage,
+    ):
+        assert_type(request, latspan.OpenScope)
+        assert_type(stage, latspan.OpenScope)
+        stage.set_attribute("documents", 12)
+        stage.add_event("retrieved", {"from": "index"})
+        latspan.annotate({"arm": "a"}, tenant="acme")
+        assert_type(request.trace_id, str | None)
     snapshot = latspan.snapshot()
     assert_type(snapshot.percentile("ttft", 95, unit="ms"), float)
     assert_type(snapshot.segment("queue").count(), int)

@@ -20,7 +20,7 @@ from latspan._instrument._discovery import (
     integrations,
     uninstrument,
 )
-from latspan._instrument._manual import OperationScope, attributes, request
+from latspan._instrument._manual import OpenScope, OperationScope, attributes, request
 from latspan._instrument._outcomes import error_type_of, outcome_of, outcome_of_status
 from latspan._instrument._traced import traced
 from latspan._lazy import lazy_getattr
@@ -86,6 +86,7 @@ __all__ = [
     "Integration",
     "IntegrationStatus",
     "MethodWrappers",
+    "OpenScope",
     "OperationScope",
     "Patches",
     "RequestRewriter",

@@ -97,6 +97,7 @@ class _Traced:
         if error is not None and outcome is not Outcome.CLOSED_EARLY:
             attributes[semconv.ERROR_TYPE] = error_type_of(error)
         finished = FinishedSpan(end_epoch_ns, attributes, failed=outcome.failed)
+        self._span.stop_recording()
         self._runtime.run_at_end(
             "the end of a traced function", self._span.end, finished, inline=self._inline
         )

@@ -17,6 +17,7 @@ replaced by a :class:`RemoteScope`, and the copy of the wait is dropped.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from typing import Any, Final
@@ -28,7 +29,12 @@ from opentelemetry.context import Context
 from latspan import _runtime
 from latspan._fork import this_process
 from latspan._metrics import MetricValue
-from latspan._operations._context import Entered, ambient_attributes, replaced_attributes
+from latspan._operations._context import (
+    Entered,
+    ambient_attributes,
+    custom_attributes,
+    replaced_attributes,
+)
 from latspan._operations._enclosing import (
     RemoteScope,
     Scope,
@@ -38,8 +44,10 @@ from latspan._operations._enclosing import (
 )
 from latspan._operations._scope import LocalScope, request_around
 from latspan._segments import Kind, Outcome, Side, Source
+from latspan._spans import AttributeValue, given_attributes
 from latspan._timeline import ChildInterval, fits
 from latspan._units import from_unit
+from latspan._warn_once import warn_once
 from latspan._wire import server_timing
 
 __all__ = ["Handoff", "attached", "handoff_here"]
@@ -50,6 +58,14 @@ _ATTRIBUTE_HEADERS: Final = {
     for name in ("inference_path", "route", "traffic_class", "tenant")
 }
 """Header name of each request attribute."""
+_CUSTOM_HEADER: Final = "latspan-attributes"
+"""Header of the further span attributes, as a JSON object."""
+_LONGEST_HEADER: Final = 4_096
+"""
+Maximum number of characters of that header.
+
+Servers refuse requests with more than 8 kB of headers, and the application has its own.
+"""
 
 
 class Handoff:
@@ -66,6 +82,7 @@ class Handoff:
     __slots__ = (
         "_attributes",
         "_context",
+        "_custom",
         "_handed_off_ns",
         "_is_away",
         "_process",
@@ -88,15 +105,17 @@ class Handoff:
                 if header in found
             }
             side = Side.CLIENT if found.get(_SIDE) == Side.CLIENT.value else Side.SERVER
-            self._assign(RemoteScope(side), propagate.extract(found, Context()), attributes)
+            custom = _read_custom(found.get(_CUSTOM_HEADER))
+            self._assign(RemoteScope(side), propagate.extract(found, Context()), attributes, custom)
             return
-        self._assign(RemoteScope(Side.SERVER), Context(), {})
+        self._assign(RemoteScope(Side.SERVER), Context(), {}, {})
 
     def _assign(
         self,
         scope: Scope | None,
         otel_context: Context,
         attributes: Mapping[str, str],
+        custom: Mapping[str, AttributeValue],
         waits: str | None = None,
     ) -> None:
         """
@@ -105,12 +124,14 @@ class Handoff:
         Args:
             scope: Innermost open scope, if any.
             otel_context: OpenTelemetry context of the scope.
-            attributes: Attributes of requests in that context.
+            attributes: Series attributes of requests in that context.
+            custom: Further span attributes of requests in that context.
             waits: Name of the stage that lasts until it is attached; ``None`` for no such stage.
         """
         self._scope = scope
         self._context = otel_context
         self._attributes = attributes
+        self._custom = custom
         self._process = this_process()
         self._is_away = False
         self._handed_off_ns = 0
@@ -134,6 +155,8 @@ class Handoff:
             propagate.inject(headers, self._context)
             for name, value in self._attributes.items():
                 headers[_ATTRIBUTE_HEADERS[name]] = quote(value, errors="replace")
+            if self._custom:
+                headers |= _written_custom(self._custom)
         headers[_SIDE] = (Side.CLIENT if self._scope is None else self._scope.side).value
         return headers
 
@@ -171,7 +194,10 @@ class Handoff:
             # The handoff was created in a stage that has ended; what follows is not part of it.
             otel_context = trace.set_span_in_context(scope.span, otel_context)
         # A generator may be closed in another context than the one in which it was started.
-        with replaced_attributes(self._attributes), Entered(current_scope, scope, otel_context):
+        with (
+            replaced_attributes(self._attributes, self._custom),
+            Entered(current_scope, scope, otel_context),
+        ):
             yield
 
     def server_timing(self) -> str:
@@ -290,7 +316,31 @@ class _HandoffHere(Handoff):
     __slots__ = ()
 
     def __init__(self, waits: str | None) -> None:
-        self._assign(active_scope(), context.get_current(), ambient_attributes(), waits)
+        self._assign(
+            active_scope(), context.get_current(), ambient_attributes(), custom_attributes(), waits
+        )
+
+
+def _written_custom(custom: Mapping[str, AttributeValue]) -> dict[str, str]:
+    """Return the header of further span attributes; none if it would be too long."""
+    written = quote(json.dumps(custom, separators=(",", ":")))
+    if len(written) <= _LONGEST_HEADER:
+        return {_CUSTOM_HEADER: written}
+    warn_once(
+        "the attributes of latspan.attributes() are not handed to another process: they take more"
+        f" than {_LONGEST_HEADER} characters"
+    )
+    return {}
+
+
+def _read_custom(header: str | None) -> dict[str, AttributeValue]:
+    """Return the further span attributes of a header, which may hold anything."""
+    if header is None or len(header) > _LONGEST_HEADER:
+        return {}
+    try:
+        return given_attributes(json.loads(unquote(header)))
+    except (ValueError, RecursionError):
+        return {}
 
 
 def handoff_here(waits: str | None = None) -> Handoff:

@@ -37,7 +37,10 @@ from latspan._operations._annotations import Annotations
 from latspan._operations._contents import Contents, Inside, Place
 from latspan._operations._context import (
     Entered,
+    ambient_attributes,
     convention_labels,
+    custom_attributes,
+    custom_series,
     series_attributes,
     span_attributes,
 )
@@ -50,6 +53,7 @@ from latspan._spans import (
     FinishedSpan,
     SpanSink,
     gen_ai_latency,
+    given_attributes,
     interleaved_attributes,
     metric_attributes,
     only_missing,
@@ -105,8 +109,10 @@ class LocalScope:
     """
 
     __slots__ = (
-        "_annotations",
+        "_ambient",
+        "_annotated",
         "_contents",
+        "_custom",
         "_entered",
         "_inline",
         "_observation",
@@ -145,8 +151,10 @@ class LocalScope:
         self._runtime = runtime
         self._side = side
         self._inline = sink.inline
-        self._series = series_attributes(runtime, {})
-        self._annotations: Annotations | None = None
+        self._ambient = ambient_attributes()
+        self._custom = custom_attributes()
+        self._series = series_attributes(runtime, {}, self._ambient)
+        self._annotated: list[Annotations] = []
         self._started_with: Mapping[str, AttributeValue] = attributes or {}
         self.outer: Scope | None = active_scope()
         if kind is Kind.STAGE and name in STAGE_KINDS:
@@ -176,7 +184,12 @@ class LocalScope:
             name,
             kind=span_kind,
             start_epoch_ns=self._start_ns + self._offset_ns,
-            attributes={**self._started_with, **span_attributes(kind, self._series)},
+            # First the application's: a span with too many attributes loses the first ones.
+            attributes={
+                **self._custom,
+                **self._started_with,
+                **span_attributes(kind, self._series),
+            },
             parent_context=context.get_current(),
         )
         self._entered = self.active() if current else None
@@ -238,7 +251,7 @@ class LocalScope:
         If tokens are tracked, the total ends at the last token, because the client waits for
         nothing after it.
         """
-        token_ns = None if self._annotations is None else self._annotations.last_token_ns
+        token_ns = self._annotated[0].last_token_ns if self._annotated else None
         until_ns = self._runtime.clock.monotonic_ns() if token_ns is None else token_ns
         return [*self._contents.stages_ns(), (server_timing.TOTAL, until_ns - self._start_ns)]
 
@@ -250,9 +263,27 @@ class LocalScope:
     @property
     def annotations(self) -> Annotations:
         """Annotations set while it is open."""
-        if self._annotations is None:
-            self._annotations = Annotations()
-        return self._annotations
+        # Two threads may be the first at the same time: both append, and both use the first item.
+        if not self._annotated:
+            self._annotated.append(Annotations())
+        return self._annotated[0]
+
+    @property
+    def trace_id(self) -> str | None:
+        """Id of the trace as 32 hexadecimal digits; ``None`` if spans are not exported."""
+        identity = self._span.span_context
+        return f"{identity.trace_id:032x}" if identity.is_valid else None
+
+    def set_attribute(self, name: str, value: object) -> None:
+        """Set an attribute of the span, and of the series if it is configured to be one."""
+        if not self.finished:
+            self.annotations.add_custom(given_attributes({text_of(name): value}))
+
+    def add_event(self, name: str, attributes: object = None) -> None:
+        """Add an event to the span now."""
+        if not self.finished:
+            epoch_ns = self._runtime.clock.monotonic_ns() + self._offset_ns
+            self._span.add_event(text_of(name), given_attributes(attributes), epoch_ns)
 
     def leave(self) -> bool:
         """
@@ -294,7 +325,7 @@ class LocalScope:
             return
         ended_ns = self._runtime.clock.monotonic_ns() if done_ns is None else done_ns
         self._place.source, self._place.done_ns = source, ended_ns
-        annotations = self._annotations
+        annotations = self._annotated[0] if self._annotated else None
         if annotations is not None:
             annotations.closed()
         if known.name is not None:
@@ -302,7 +333,7 @@ class LocalScope:
             known = known._replace(name=self.name)
         if known.series or (annotations is not None and annotations.series):
             annotated = {} if annotations is None else annotations.series
-            self._series = series_attributes(self._runtime, {**known.series, **annotated})
+            self._series = series_attributes(self._runtime, known.series, self._ambient, annotated)
             known = known._replace(series=self._series)
         if annotations is not None and annotations.outcome is not None and outcome in _OVERRULED:
             outcome, error_type = annotations.outcome, None
@@ -310,6 +341,7 @@ class LocalScope:
             self._entered.leave()
         if self._process is not this_process():
             return
+        self._span.stop_recording()
         self._runtime.run_at_end(
             "the end of a request or stage",
             self._record_end,
@@ -340,7 +372,9 @@ class LocalScope:
         reported_ns = dict(self._contents.stages_ns()) if self._runtime.emit_gen_ai_latency else {}
         # Code that still holds this object does not need the calls and stages inside it.
         self._contents.clear()
-        annotations = self._annotations or _NO_ANNOTATIONS
+        annotations = self._annotated[0] if self._annotated else _NO_ANNOTATIONS
+        # Read once, so that span and series agree.
+        custom = {**self._custom, **annotations.custom}
         metrics = {
             **timeline.metrics,
             **known.metrics,
@@ -381,7 +415,7 @@ class LocalScope:
         self._span.end(
             FinishedSpan(
                 end_epoch_ns=timeline.done_ns + self._offset_ns,
-                attributes=attributes,
+                attributes={**custom, **attributes},
                 # For a server, a rejection is intended and not a failure; for a client, it is a
                 # failure.
                 failed=outcome.failed
@@ -404,7 +438,7 @@ class LocalScope:
                 segments=timeline.segments,
                 metrics=metrics,
                 tokens=TokenCounts(output=annotations.output_tokens, source=TokenSource.PROVIDER),
-                attributes=self._series,
+                attributes={**self._series, **custom_series(self._runtime, custom)},
                 side=self._side,
                 trace_id=identity.trace_id,
                 span_id=identity.span_id,

@@ -15,7 +15,7 @@ from latspan._recording._exemplars import Exemplar
 from latspan._recording._noop_recorder import NoopRecorder
 from latspan._recording._record import RequestRecord
 from latspan._recording._recorder import Recorder
-from latspan._recording._series import Series, SeriesKey, Subject
+from latspan._recording._series import ATTRIBUTES, Series, SeriesKey, Subject
 from latspan._recording._snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from latspan._recording._tags import TaggedName, read_tag, tag_of
 
 __all__ = [
+    "ATTRIBUTES",
     "MOST_RECORDS",
     "NO_DEFAULT",
     "Distribution",

@@ -198,7 +198,7 @@ class Snapshot:
         Raises:
             UnknownNameError: There is no such attribute, or its value was never recorded.
         """
-        refuse_unknown_attributes(where)
+        refuse_unknown_attributes(where, self.series)
         held = {key: series for key, series in self.series.items() if key.has(where)}
         if not held:
             refuse_absent_values(self._known(), where)
@@ -218,7 +218,7 @@ class Snapshot:
         Raises:
             UnknownNameError: There is no such attribute.
         """
-        refuse_unknown_attributes((attribute,))
+        refuse_unknown_attributes((attribute,), self.series)
         groups: defaultdict[str | None, dict[SeriesKey, Series]] = defaultdict(dict)
         for key, series in self.series.items():
             groups[key.attribute(attribute)][key] = series
@@ -376,7 +376,7 @@ class Snapshot:
         values_may_be_absent: bool = False,
     ) -> Distribution:
         """Return the values of a metric, or of a segment, that have the attributes and one kind."""
-        refuse_unknown_attributes(where)
+        refuse_unknown_attributes(where, self.series)
         asked = None if kind is None else kind_named(kind)
         wanted = where if segment is None else {**where, SEGMENT: segment}
         found = {

@@ -80,7 +80,7 @@ class Waiting:
         alike = shape, exemplar
         rows = self._rows.get(alike)
         if rows is None:
-            # A name that is not an attribute of series raises here, before anything is stored.
+            # A record whose series have no valid keys raises here, before anything is stored.
             keys_of(shape)
             rows = self._rows[alike] = _Rows()
         rows.records.append(record)

@@ -18,6 +18,7 @@ from latspan._sdk._settings import (
     fraction,
     integer,
     kind_of,
+    names,
     number,
     provider,
     switch,
@@ -70,6 +71,12 @@ class Config:
             histogram that spans more is exported at a lower scale.
         cardinality_limit: Maximum number of series per metric, at least 1. Values of further
             series are counted in one overflow series, which is marked.
+        series_attributes: Names of attributes of your own that series have too, at most 16, for
+            example ``("prompt.version",)``. They are set with :func:`latspan.attributes`,
+            :func:`latspan.annotate` or ``set_attribute`` of an open request or stage. Percentiles
+            can be filtered by them, and exported metrics have them. Each combination of values is
+            a series of its own, so use only attributes with few values. In the variable, commas
+            separate the names.
         series_idle_s: Seconds after which a series without new values is dropped, once its last
             values were exported; at least 0.001.
         histogram_log_dir: Folder in which each process writes a log of its exact histograms, one
@@ -132,6 +139,7 @@ class Config:
     metrics_scale: int = integer(8, least=-10, most=20)
     metrics_max_buckets: int = integer(4096, least=2)
     cardinality_limit: int = integer(2000, least=1)
+    series_attributes: Sequence[str] = names()
     series_idle_s: float = number(3600.0, least=0.001, most=1e9)
     histogram_log_dir: str | None = folder()
     export_raw_histograms: bool = switch(False)

@@ -290,6 +290,7 @@ def _assembled(config: Config, at_end: Callable[[], None], undo: ExitStack) -> A
         captures_in_events=captured.in_events,
         request_stream_usage=config.request_stream_usage,
         emit_gen_ai_latency=config.emit_gen_ai_latency,
+        series_attributes=tuple(config.series_attributes),
         observe=monitor or no_observation,
         write_record=outputs.write(),
     )

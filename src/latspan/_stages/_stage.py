@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from latspan import semconv
-from latspan._instrument import OperationScope, ScopeManager, named_scope
+from latspan._instrument import OpenScope, OperationScope, ScopeManager, named_scope
 from latspan._segments import STAGE_KINDS, Kind
 from latspan.errors import UnknownNameError
 
@@ -19,7 +19,7 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 @overload
-def stage(name: str, *, kind: str | None = None) -> ScopeManager[None]: ...
+def stage(name: str, *, kind: str | None = None) -> ScopeManager[OpenScope]: ...
 @overload
 def stage(function: _F, /) -> _F: ...
 def stage(name: Any, *, kind: str | None = None) -> Any:
@@ -38,6 +38,9 @@ def stage(name: Any, *, kind: str | None = None) -> Any:
             ``postprocess``, ``send_stream``), or a name of your own.
         kind: The standard stage that a name of your own counts as, for example
             ``stage("rerank", kind="retrieve")``.
+
+    Returns:
+        A context manager and decorator; the value of the ``with`` statement is the open stage.
 
     Raises:
         UnknownNameError: ``kind`` is not a standard stage.

@@ -76,9 +76,8 @@ class _Following:
         # Found here, because the reader of the tokens may run in another context.
         self._handoff = handoff_here()
         self._generation = Generation(self._now())
-        annotations = annotations_here()
-        if annotations is not None:
-            annotations.generations.append(self._generation)
+        for each in annotations_here():
+            each.generations.append(self._generation)
 
     @classmethod
     def here(cls, *, stages: bool) -> _Following | None:
