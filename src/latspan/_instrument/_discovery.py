@@ -76,7 +76,9 @@ class Integration(NamedTuple):
 
 def auto_instrument() -> tuple[str, ...]:
     """
-    Instrument every supported client library that is installed; a second call has no effect.
+    Instrument every supported client library and server framework that is installed.
+
+    A second call has no effect.
 
     A library that has been imported is patched now; any other one when it is imported. This
     function imports no library itself. Integrations listed in ``LATSPAN_DISABLED_INSTRUMENTATIONS``

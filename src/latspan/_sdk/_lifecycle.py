@@ -6,6 +6,9 @@ the previous pipeline down and install the new one, so that a configuration that
 previous one in effect. ``shutdown`` removes the runtime first, so that no new call is opened, and
 then ends the open calls and exports. ``_lock`` guards the exchange of ``_live`` and nothing else:
 no thread holds it while it waits, exports or runs application code.
+
+A process ends in one of three ways: by ``atexit``, by the exit hook of a library that skips
+``atexit`` (`_exit_hooks`), or by SIGTERM (`_sigterm`). All three shut down within the same limits.
 """
 
 from __future__ import annotations
@@ -18,17 +21,24 @@ from typing import TYPE_CHECKING, Final
 from latspan import _runtime
 from latspan._log import logger
 from latspan._sdk._config import Config, read_config, with_parameters_of
+from latspan._sdk._sigterm import Delivery, handle_sigterm
 
 if TYPE_CHECKING:
     # Importing `configure` must stay cheap; the assembled parts are imported when it runs.
     from latspan._recording import Snapshot
     from latspan._sdk._pipeline import Assembly
 
-__all__ = ["configure", "force_flush", "shutdown", "snapshot"]
+__all__ = ["configure", "end_in_order", "force_flush", "shutdown", "snapshot"]
 
 
 _FLUSH_TIMEOUT_S: Final = 10.0
 _SHUTDOWN_TIMEOUT_S: Final = 5.0
+_SILENCE_S: Final = 1.5
+"""
+Time without an accepted message after which a shutdown gives a receiver up, in seconds.
+
+The whole exit of a process is to take at most 2 s longer if its receiver is dead.
+"""
 
 
 _live: Assembly | None = None
@@ -37,9 +47,14 @@ _live: Assembly | None = None
 _lock = threading.RLock()
 
 
+# Pipelines whose shutdown is in progress.
+_stopping: list[Assembly] = []
+
+
 def _unlock_in_child() -> None:
     global _lock
     _lock = threading.RLock()
+    _stopping.clear()
 
 
 os.register_at_fork(after_in_child=_unlock_in_child)
@@ -89,7 +104,8 @@ def configure(**settings: object) -> None:
             if _live is None:
                 _live = made
                 _runtime.install(made.runtime)
-                return
+                break
+    end_in_order()
 
 
 def snapshot() -> Snapshot:
@@ -124,27 +140,60 @@ def force_flush(timeout_s: float = _FLUSH_TIMEOUT_S) -> bool:
     return live is None or live.flush(timeout_s)
 
 
-def shutdown(timeout_s: float = _SHUTDOWN_TIMEOUT_S) -> None:
+def shutdown(timeout_s: float | None = None) -> None:
     """
     Switch latspan off: end the open calls, export the remaining data, stop the threads.
 
     A call whose stream the caller has stopped reading ends with its own outcome, any other open
     call as ``abandoned``. latspan calls this function when the process exits, also in a child of
-    ``multiprocessing`` or Celery, but not in a process that is killed. A second call has no effect.
+    ``multiprocessing`` or Celery, and on SIGTERM if that signal has its default action, but not in
+    a process that is killed in another way. A second call has no effect.
 
     Args:
-        timeout_s: Maximum wait for the last export, in seconds.
+        timeout_s: Maximum wait for the last export, in seconds. If not given, latspan waits 5 s for
+            a receiver that accepts data, and 1.5 s for one that does not answer. It does not wait
+            for one that refuses the connection, unless that receiver accepted the data before.
     """
+    _shut_down(timeout_s, flush_provider=False)
+
+
+def _shut_down(timeout_s: float | None, *, flush_provider: bool) -> None:
     global _live
     with _lock:
         live, _live = _live, None
         if live is None:
             return
         _runtime.install(None)
-    from latspan._operations import abandon_open_calls
+    _stopping.append(live)
+    try:
+        from latspan._operations import abandon_open_calls
 
-    abandon_open_calls()
-    live.stop(timeout_s)
+        abandon_open_calls()
+        if timeout_s is None:
+            live.stop(_SHUTDOWN_TIMEOUT_S, _SILENCE_S, flush_provider=flush_provider)
+        else:
+            live.stop(timeout_s, flush_provider=flush_provider)
+    finally:
+        _stopping.remove(live)
 
+
+def end_in_order() -> None:
+    """Export what was recorded if SIGTERM ends the process; see :mod:`latspan._sdk._sigterm`."""
+    handle_sigterm(_AT_SIGTERM)
+
+
+def _flush_at_sigterm(timeout_s: float) -> None:
+    live = _live
+    if live is not None:
+        live.flush(timeout_s, flush_provider=True)
+
+
+_AT_SIGTERM: Final = Delivery(
+    is_needed=lambda: _live is not None,
+    is_ending=lambda: bool(_stopping),
+    # The application's provider flushes itself at `atexit`, but not on a signal.
+    end=lambda: _shut_down(None, flush_provider=True),
+    flush=_flush_at_sigterm,
+)
 
 atexit.register(shutdown)

@@ -16,8 +16,7 @@ until the loader has ended. A program that is started by ``subprocess`` does not
 moment, and before exit handlers run, ``concurrent.futures`` refuses all work, and the SDK and grpc
 can no longer be imported. The hook for that moment is not a part of Python's documented interface;
 ``concurrent.futures`` uses it too. Without it, a program that ends while the loader still runs may
-lose its telemetry. :meth:`Loader.stop` skips what was not begun, and waits for the current step,
-because a daemon thread must not import an extension module while the interpreter ends.
+lose its telemetry.
 """
 
 from __future__ import annotations
@@ -132,14 +131,14 @@ class Loader:
 
     def stop(self, timeout_s: float) -> None:
         """
-        Skip what is not begun, and wait for the current step.
+        Wait for the end of the thread; if the time is up, skip what is not begun.
 
         Args:
             timeout_s: Maximum wait, in seconds.
         """
-        self._stopped = True
         if self._thread is not None:
             self._thread.join(timeout_s)
+        self._stopped = True
 
     def _run(self) -> None:
         for load in self._loads:

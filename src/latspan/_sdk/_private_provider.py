@@ -73,32 +73,34 @@ def private_spans(
         return PrivateSpans(lambda: nothing, None, None)
     from latspan._sdk._span_export import SpanExport
 
-    spans = SpanExport(
-        span_exporter(config),
-        resource=resource,
-        on_start=lambda: run_before_a_child_ends(at_end),
-    )
-    undo.callback(lambda: spans.closing()(0))
-    to_be_global: list[TracerProvider] = []
-
-    def make(inherited: SpanSink | None) -> SpanSink:
-        if inherited is not None:
-            return inherited
-        from opentelemetry.sdk.trace import TracerProvider
-
-        from latspan._export import PrivateSink
-
-        # No reference to the provider is kept unless it becomes the global one: in a forked child,
-        # a provider immediately starts threads that look up its resource.
-        provider = TracerProvider(resource=resource(), shutdown_on_exit=False)
-        if config.set_global_provider:
-            to_be_global.append(provider)
-        return PrivateSink(provider, spans.take)
-
     at_once = (
         config.set_global_provider
         or config.tail_sampling_ratio != 1
         or any(map(_READ_BY_THE_SDK.fullmatch, environment))
     )
+    make_exporter = span_exporter(config)
+    # Before any thread is started, because the SDK may reject a variable. No reference to the
+    # provider is kept unless it becomes the global one: in a forked child, a provider immediately
+    # starts threads that look up its resource.
+    providers = [_provider(resource)] if at_once else []
+    to_be_global = providers[0] if config.set_global_provider else None
+    spans = SpanExport(
+        make_exporter, resource=resource, on_start=lambda: run_before_a_child_ends(at_end)
+    )
+    undo.callback(lambda: spans.closing()(0))
+
+    def make(inherited: SpanSink | None) -> SpanSink:
+        if inherited is not None:
+            return inherited
+        from latspan._export import PrivateSink
+
+        return PrivateSink(providers.pop() if providers else _provider(resource), spans.take)
+
     sink = PerProcess[SpanSink](make, at_once=at_once)
-    return PrivateSpans(sink, spans, to_be_global[0] if to_be_global else None)
+    return PrivateSpans(sink, spans, to_be_global)
+
+
+def _provider(resource: Callable[[], Resource]) -> TracerProvider:
+    from opentelemetry.sdk.trace import TracerProvider
+
+    return TracerProvider(resource=resource(), shutdown_on_exit=False)
