@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, TypeVar, overload
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast, overload
 
 from latspan import _runtime
-from latspan._instrument._decorators import ScopeManager, named_scope, scope_entering
+from latspan._instrument._decorators import Run, ScopeManager, named_scope, scope_entering
 from latspan._instrument._outcomes import error_type_of, outcome_of
 from latspan._segments import Kind, Outcome
 from latspan._text import text_of
 
 if TYPE_CHECKING:
-    from latspan._operations import Entered, LocalScope
-    from latspan._operations._enclosing import Scope
+    from latspan._operations import LocalScope
     from latspan._spans import AttributeValue
 
 __all__ = ["OpenScope", "OperationScope", "attributes", "request"]
@@ -166,7 +165,15 @@ class OperationScope(ScopeManager[OpenScope]):
         name: str,
         span_attributes: dict[str, AttributeValue] | None = None,
     ) -> None:
-        super().__init__(functools.partial(_begin, kind, name, span_attributes), _NOT_RECORDED)
+        begin = functools.partial(_begin, kind, name, span_attributes)
+        # The runs have no value: only a `with` statement needs an object, and not each run of a
+        # decorated function.
+        super().__init__(cast("Callable[[], Run[OpenScope] | None]", begin))
+
+    def __enter__(self) -> OpenScope:
+        block = self._begin()
+        self._enter(block)
+        return OpenScope(block.scope) if isinstance(block, _ScopeBlock) else _NOT_RECORDED
 
 
 def _begin(
@@ -186,38 +193,17 @@ def _begin(
 class _ScopeBlock:
     """One run of a block or a function as a request or stage."""
 
-    __slots__ = ("_scope",)
+    __slots__ = ("scope",)
 
     def __init__(self, scope: LocalScope) -> None:
-        self._scope = scope
+        self.scope = scope
 
-    def current(self) -> _Current:
-        return _Current(self._scope)
+    def current(self) -> AbstractContextManager[None]:
+        return self.scope.active()
 
     def end(self, error: BaseException | None = None) -> None:
         with _runtime.handle_internal_errors("the end of a request or stage"):
             if error is None:
-                self._scope.end(Outcome.COMPLETED)
+                self.scope.end(Outcome.COMPLETED)
             else:
-                self._scope.end(outcome_of(error), error_type=error_type_of(error))
-
-
-class _Current:
-    """A scope that is current in a block or in one step of a generator."""
-
-    __slots__ = ("_entered", "_scope")
-
-    def __init__(self, scope: LocalScope) -> None:
-        self._scope = scope
-        self._entered: Entered[Scope | None] = scope.active()
-
-    def __enter__(self) -> OpenScope:
-        return OpenScope(self._scope)
-
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._entered.leave()
+                self.scope.end(outcome_of(error), error_type=error_type_of(error))
