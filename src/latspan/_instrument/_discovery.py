@@ -117,7 +117,7 @@ def uninstrument(*names: str) -> None:
     """
     for point in _ours():
         if not names or point.name in names:
-            _awaited.pop(point.name, None)
+            _stop_awaiting(point)
             _switch_off(point)
 
 
@@ -242,6 +242,14 @@ def _switch_on_when_imported(point: EntryPoint) -> None:
 
     if _is_installed(library) and _awaited.setdefault(point.name, switch_on) is switch_on:
         when_imported(library, switch_on)
+
+
+def _stop_awaiting(point: EntryPoint) -> None:
+    switch_on = _awaited.pop(point.name, None)
+    if switch_on is not None:
+        from latspan._instrument._patching import stop_awaiting
+
+        stop_awaiting(point.name.removeprefix(_PREFIX), switch_on)
 
 
 def _is_installed(library: str) -> bool:

@@ -6,7 +6,8 @@ import argparse
 import json
 import logging
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
+from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 from latspan._shown import address, foreign
@@ -114,6 +115,9 @@ def _send(requests: int, *, concurrency: int, scripted: bool) -> list[Exception]
     """Send the chats to a server that is stopped afterwards; return the errors."""
     import latspan
 
+    # The version of a library is checked when it is imported.
+    with suppress(ImportError):
+        import_module("openai")
     if "latspan_openai" not in latspan.auto_instrument():
         raise InstrumentationError(
             "the OpenAI client could not be instrumented", hint="pip install 'latspan[demo]'"
