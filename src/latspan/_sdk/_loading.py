@@ -124,9 +124,10 @@ class Loader:
         """Start the thread. If none can be started any more, each part is created when needed."""
         _wait_at_exit()
         thread = threading.Thread(target=self._run, name="latspan-loader", daemon=True)
+        # Before the start, so that a fork by another thread cannot miss it.
+        _threads.add(thread)
         with suppress(RuntimeError):
             thread.start()
-            _threads.add(thread)
             self._thread = thread
 
     def stop(self, timeout_s: float) -> None:
@@ -153,7 +154,8 @@ _threads: Final[weakref.WeakSet[threading.Thread]] = weakref.WeakSet()
 
 def _wait_for_loaders() -> None:
     for thread in list(_threads):
-        if thread is not threading.current_thread():
+        # The error is that the thread is not started yet, or is the current one.
+        with suppress(RuntimeError):
             thread.join(_LONGEST_WAIT_S)
 
 
