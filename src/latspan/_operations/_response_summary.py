@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
-from latspan import _evidence as evidence
 from latspan import _runtime, semconv
 from latspan._segments import ReportedTimings
 from latspan._spans import AttributeValue
@@ -105,7 +104,7 @@ def summarize_response(
         "ended": lambda: api_format.is_complete(bodies),
         "error_type": lambda: error_in(bodies),
         "tokens": lambda: counted_by_provider(api_format.usage(bodies)),
-        "reported": lambda: evidence.read(ResponseMetadata(streamed, bodies, _lowered(headers))),
+        "reported": lambda: _reported(ResponseMetadata(streamed, bodies, _lowered(headers))),
         "attributes": lambda: api_format.attributes(bodies),
         "finish_reasons": lambda: api_format.finish_reasons(bodies),
         "choices": lambda: choices_in(bodies),
@@ -117,6 +116,13 @@ def summarize_response(
         except Exception as error:  # noqa: BLE001 - latspan's own
             _runtime.log_internal_error(error, "reading a response")
     return ResponseSummary(**fields)
+
+
+def _reported(metadata: ResponseMetadata) -> tuple[ReportedTimings, ...]:
+    # The loader thread imports the sources; they are not needed before a response has ended.
+    from latspan import _evidence
+
+    return _evidence.read(metadata)
 
 
 def _bodies_of(api_format: ApiFormat, answers: Iterable[Any]) -> list[Body]:

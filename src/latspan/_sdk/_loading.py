@@ -109,10 +109,10 @@ class DeferredIntervalExporter:
 
 class Loader:
     """
-    Thread that creates the private sink of spans and the exporters before they are needed.
+    Thread that imports modules and creates exporters before they are needed.
 
     Args:
-        loads: Create one of them each; called in this order.
+        loads: Steps, in this order.
     """
 
     def __init__(self, loads: Sequence[Callable[[], object]]) -> None:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 from latspan import semconv
@@ -318,6 +319,7 @@ def _assembled(config: Config, at_end: Callable[[], None], undo: ExitStack) -> A
         loader=Loader(
             [
                 private.sink,
+                lambda: import_module("latspan._evidence"),
                 *(export.exporter.load for export in (spans, events) if export is not None),
                 *(exporter.load for exporter in deferred),
             ]
