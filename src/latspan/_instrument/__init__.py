@@ -17,6 +17,7 @@ from latspan._instrument._discovery import (
     auto_instrument,
     disabled_by,
     instrumented,
+    instrumented_libraries,
     integrations,
     uninstrument,
 )
@@ -108,6 +109,7 @@ __all__ = [
     "impersonate",
     "inside",
     "instrumented",
+    "instrumented_libraries",
     "integrations",
     "is_excluded",
     "is_instrumented",

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
+from latspan import _runtime
 from latspan._warn_once import warn_once
 
 if TYPE_CHECKING:
@@ -21,8 +22,10 @@ __all__ = [
     "auto_instrument",
     "disabled_by",
     "instrumented",
+    "instrumented_libraries",
     "instrumentor_of",
     "integrations",
+    "note_switched_on",
     "uninstrument",
 ]
 
@@ -30,6 +33,9 @@ _GROUP: Final = "opentelemetry_instrumentor"
 _PREFIX: Final = "latspan_"
 _DISABLING: Final = ("LATSPAN_DISABLED_INSTRUMENTATIONS", "OTEL_PYTHON_DISABLED_INSTRUMENTATIONS")
 _EVERY: Final = "*"
+
+_switched_on: Final[dict[str, Instrumentor]] = {}
+"""Integrations that were switched on at some time, by the import package of their library."""
 
 
 class IntegrationStatus(Enum):
@@ -76,12 +82,28 @@ def auto_instrument() -> tuple[str, ...]:
         "latspan_openai")``. A library that is not installed is skipped. If the version of a library
         is not supported, or its integration fails, latspan skips the library and logs one warning.
     """
-    return tuple(sorted(point.name for point in _ours() if _switch_on(point)))
+    names = tuple(sorted(point.name for point in _ours() if _switch_on(point)))
+    _runtime.instrumentation_requested()
+    return names
 
 
 def instrumented() -> tuple[str, ...]:
     """Return the names of the integrations that are on."""
     return tuple(sorted(point.name for point in _ours() if _is_on(_load(point))))
+
+
+def note_switched_on(integration: Instrumentor) -> None:
+    """Record that an integration was switched on, for :func:`instrumented_libraries`."""
+    _switched_on[integration.import_package] = integration
+
+
+def instrumented_libraries() -> tuple[str, ...]:
+    """
+    Return the import packages of the libraries whose integrations are on, sorted.
+
+    Unlike :func:`instrumented`, this function loads no integration.
+    """
+    return tuple(sorted(package for package, each in _switched_on.items() if _is_on(each)))
 
 
 def uninstrument(*names: str) -> None:

@@ -11,6 +11,7 @@ from opentelemetry.instrumentation.instrumentor import BaseInstrumentor
 from packaging.requirements import Requirement
 
 from latspan import _runtime
+from latspan._instrument._discovery import note_switched_on
 from latspan._instrument._patching import Patches, when_imported
 from latspan._warn_once import warn_once
 
@@ -79,14 +80,17 @@ class Instrumentor(BaseInstrumentor):
             return
         # OpenTelemetry's own check logs an error for a library that is not installed.
         super().instrument(skip_dep_check=True)
-        when_imported(self._awaited(), self._patch)
+        note_switched_on(self)
+        when_imported(self.import_package, self._patch)
 
     def uninstrument(self, **kwargs: Any) -> None:
         """Switch the integration off if it is on."""
         if self.is_instrumented_by_opentelemetry:
             super().uninstrument(**kwargs)
 
-    def _awaited(self) -> str:
+    @property
+    def import_package(self) -> str:
+        """Import package whose import triggers the patches."""
         return self.library or Requirement(next(iter(self.requires))).name
 
     def _is_supported(self) -> bool:
@@ -112,7 +116,7 @@ class Instrumentor(BaseInstrumentor):
             self._is_instrumented_by_opentelemetry = False
             if not isinstance(error, Exception):
                 raise
-            warn_once(f"{self._awaited()} is not instrumented: its integration failed", error)
+            warn_once(f"{self.import_package} is not instrumented: its integration failed", error)
             return
         self._patches = patches
         if self.triggers_start:

@@ -11,6 +11,14 @@ from typing import TYPE_CHECKING, Final
 
 from latspan._lazy import lazy_getattr
 from latspan._recording._distribution import Distribution
+from latspan._recording._empty_reason import (
+    NO_CALL,
+    NOT_CONFIGURED,
+    NOTHING_INSTRUMENTED,
+    SDK_DISABLED,
+    SHUT_DOWN,
+    EmptyReason,
+)
 from latspan._recording._exemplars import Exemplar
 from latspan._recording._noop_recorder import NoopRecorder
 from latspan._recording._record import RequestRecord
@@ -23,7 +31,13 @@ if TYPE_CHECKING:
     from latspan._recording._tags import TaggedName, read_tag, tag_of
 
 __all__ = [
+    "NOTHING_INSTRUMENTED",
+    "NOT_CONFIGURED",
+    "NO_CALL",
+    "SDK_DISABLED",
+    "SHUT_DOWN",
     "Distribution",
+    "EmptyReason",
     "Exemplar",
     "NoopRecorder",
     "Recorder",

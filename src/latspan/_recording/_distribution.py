@@ -37,6 +37,7 @@ class Distribution:
         unit: ``s`` for times, ``1`` for counts, ``ratio`` for ratios.
         sources: Number of values per source.
         hint: Hint of the :class:`~latspan.errors.EmptyHistogramError` if there are no values.
+        cause: Why there are no values, if it is known; a part of the same error.
     """
 
     name: str
@@ -46,6 +47,7 @@ class Distribution:
         default_factory=dict[Source | TokenSource, int]
     )
     hint: str | None = None
+    cause: str | None = None
 
     def count(self) -> int:
         """Return the number of values, clamped ones included."""
@@ -198,5 +200,6 @@ class Distribution:
 
     def _occupied(self) -> Histogram:
         if not self.histogram.count:
-            raise EmptyHistogramError(f"there are no values of {self.name}", hint=self.hint)
+            why = "" if self.cause is None else f": {self.cause}"
+            raise EmptyHistogramError(f"there are no values of {self.name}{why}", hint=self.hint)
         return self.histogram

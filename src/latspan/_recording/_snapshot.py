@@ -9,6 +9,7 @@ from types import MappingProxyType
 
 from latspan._metrics import TOKEN_METRICS, metric_named
 from latspan._recording._distribution import Distribution
+from latspan._recording._empty_reason import EmptyReason
 from latspan._recording._record import RequestRecord
 from latspan._recording._series import (
     SEGMENT,
@@ -20,6 +21,7 @@ from latspan._recording._series import (
 from latspan._segments import SEGMENT_ORDER, Kind, Source
 from latspan._tokens import TokenSource
 from latspan._units import MetricUnit, TimeUnit
+from latspan._warn_once import warn_once
 from latspan.errors import ConfigError, UnknownNameError
 from latspan.histogram import Histogram
 
@@ -41,12 +43,14 @@ class Snapshot:
         end_epoch_ns: Unix time of the end of the period, in nanoseconds, at least
             ``start_epoch_ns``.
         records: The latest requests, as many as ``keep_records`` is configured to keep.
+        empty_reason: Why nothing was recorded, if it is known. Errors about missing values show it.
     """
 
     series: Mapping[SeriesKey, Series]
     start_epoch_ns: int
     end_epoch_ns: int
     records: tuple[RequestRecord, ...] = ()
+    empty_reason: EmptyReason | None = None
 
     def percentile(
         self,
@@ -94,6 +98,7 @@ class Snapshot:
             self._select(metric.name, kind, where),
             unit=metric.unit,
             hint=f"metrics recorded: {', '.join(recorded) or 'none'}",
+            empty_reason=self.empty_reason,
         )
 
     def segment(self, name: str, *, kind: Kind | str | None = None, **where: str) -> Distribution:
@@ -113,11 +118,15 @@ class Snapshot:
             self._select(SEGMENT, kind, {**where, SEGMENT: name}),
             unit="s",
             hint=f"segments recorded: {', '.join(self.segments()) or 'none'}",
+            empty_reason=self.empty_reason,
         )
 
     def count(self, *, kind: Kind | str | None = None, **where: str) -> int:
         """
         Return the number of recorded requests, calls, exchanges or stages.
+
+        If nothing was recorded because of a mistake, for example because latspan is not configured,
+        one warning per process explains the zero.
 
         Args:
             kind: Kind of timeline; the outermost recorded kind if not given.
@@ -126,6 +135,8 @@ class Snapshot:
         Raises:
             UnknownNameError: There is no such kind or attribute.
         """
+        if self.empty_reason is not None and self.empty_reason.is_mistake:
+            warn_once(f"count() is 0: {self.empty_reason.cause}; hint: {self.empty_reason.hint}")
         return self.metric("duration", kind=kind, **where).count()
 
     def segments(self) -> tuple[str, ...]:
@@ -253,7 +264,12 @@ def _kind_named(name: str) -> Kind:
 
 
 def _distribution(
-    name: str, series: Mapping[SeriesKey, Histogram], *, unit: MetricUnit, hint: str
+    name: str,
+    series: Mapping[SeriesKey, Histogram],
+    *,
+    unit: MetricUnit,
+    hint: str,
+    empty_reason: EmptyReason | None,
 ) -> Distribution:
     merged = Histogram()
     sources: Counter[Source | TokenSource] = Counter()
@@ -263,7 +279,14 @@ def _distribution(
         if source is not None:
             sources[source] += histogram.count
     merged.compact()
-    return Distribution(name, merged, unit=unit, sources=MappingProxyType(sources), hint=hint)
+    return Distribution(
+        name,
+        merged,
+        unit=unit,
+        sources=MappingProxyType(sources),
+        hint=hint if empty_reason is None else empty_reason.hint,
+        cause=None if empty_reason is None else empty_reason.cause,
+    )
 
 
 def _source_of(key: SeriesKey) -> Source | TokenSource | None:

@@ -18,6 +18,7 @@ from latspan._sdk._settings import (
     fraction,
     integer,
     kind_of,
+    nearest,
     number,
     provider,
     switch,
@@ -187,8 +188,11 @@ def read_config(
     by_name = {field.name: field for field in fields(Config)}
     for name in settings:
         if name not in by_name:
+            meant = nearest(name, by_name)
+            every = f"one of {', '.join(sorted(by_name))}"
             raise UnknownNameError(
-                f"no setting '{name}'", hint=f"one of {', '.join(sorted(by_name))}"
+                f"no setting '{name}'",
+                hint=every if meant is None else f"did you mean '{meant}'? It is {every}",
             )
     merged: dict[str, Any] = {}
     for name, field in by_name.items():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar, cast
 
@@ -22,6 +22,7 @@ __all__ = [
     "fraction",
     "integer",
     "kind_of",
+    "nearest",
     "number",
     "provider",
     "switch",
@@ -31,6 +32,12 @@ __all__ = [
 _METADATA: Final = "latspan.kind"
 _TRUE: Final = frozenset({"true", "1", "yes", "on"})
 _FALSE: Final = frozenset({"false", "0", "no", "off"})
+
+_SIMILAR: Final = 0.7
+"""
+Similarity in [0, 1] from which a name counts as a misspelling: ``difflib``'s ratio, 0.93 if one of
+eight letters is missing. No two settings are more similar than 0.9.
+"""
 
 _Value = TypeVar("_Value")
 
@@ -53,6 +60,14 @@ class SettingKind(NamedTuple):
 def kind_of(field: dataclasses.Field[Any]) -> SettingKind:
     """Return the kind of a field that one of the functions below has created."""
     return field.metadata[_METADATA]
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """Return the known name that a misspelt one was most likely meant to be, if one is similar."""
+    # Only an error needs it, and every program imports this module.
+    from difflib import get_close_matches
+
+    return next(iter(get_close_matches(name, known, n=1, cutoff=_SIMILAR)), None)
 
 
 def _field(
