@@ -76,6 +76,11 @@ class Sending:
             export: Function that passes the message to the exporter and returns whether the
                 receiver accepted it.
         """
+        response = self._response_to(export)
+        self._deliveries.count(accepted=response.taken)
+        return response
+
+    def _response_to(self, export: Callable[[], bool]) -> SpanAnswer:
         if self._session is not None:
             self._session.forget()
         try:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from latspan._instrument._decorators import ScopeManager, scope_entering
 from latspan._instrument._discovery import (
+    DISABLING_VARIABLES,
     Integration,
     IntegrationStatus,
     auto_instrument,
@@ -74,6 +75,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BODIES_ARE_FOLLOWED",
+    "DISABLING_VARIABLES",
     "Attempt",
     "BodyTracker",
     "Call",

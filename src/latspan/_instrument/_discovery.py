@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from latspan._instrument._instrumentor import Instrumentor
 
 __all__ = [
+    "DISABLING_VARIABLES",
     "Integration",
     "IntegrationStatus",
     "auto_instrument",
@@ -31,7 +32,10 @@ __all__ = [
 
 _GROUP: Final = "opentelemetry_instrumentor"
 _PREFIX: Final = "latspan_"
-_DISABLING: Final = ("LATSPAN_DISABLED_INSTRUMENTATIONS", "OTEL_PYTHON_DISABLED_INSTRUMENTATIONS")
+_OWN_VARIABLE: Final = "LATSPAN_DISABLED_INSTRUMENTATIONS"
+DISABLING_VARIABLES: Final = (_OWN_VARIABLE, "OTEL_PYTHON_DISABLED_INSTRUMENTATIONS")
+"""Variables with the names of integrations to leave off: latspan's own, and OpenTelemetry's."""
+
 _EVERY: Final = "*"
 
 _switched_on: Final[dict[str, Instrumentor]] = {}
@@ -75,7 +79,8 @@ def auto_instrument() -> tuple[str, ...]:
 
     A library is patched when it is imported, or immediately if it has been imported already.
     Integrations listed in ``LATSPAN_DISABLED_INSTRUMENTATIONS`` or
-    ``OTEL_PYTHON_DISABLED_INSTRUMENTATIONS``, separated by commas, stay off; ``*`` means all.
+    ``OTEL_PYTHON_DISABLED_INSTRUMENTATIONS``, separated by commas, stay off; ``*`` means all. In
+    the first variable, the name of the library is enough: ``openai`` for ``latspan_openai``.
 
     Returns:
         The names of the integrations that are on, for example ``("latspan_httpx2",
@@ -135,10 +140,16 @@ def instrumentor_of(library: str) -> Instrumentor | None:
 
 
 def disabled_by(name: str) -> str | None:
-    """Return the environment variable that disables an integration, ``None`` if none does."""
-    for variable in _DISABLING:
+    """
+    Return the environment variable that disables an integration, ``None`` if none does.
+
+    latspan's own variable may name the library instead: ``openai`` for ``latspan_openai``. In
+    OpenTelemetry's variable, that name disables the instrumentations of other packages only.
+    """
+    for variable in DISABLING_VARIABLES:
         named = {part.strip() for part in os.environ.get(variable, "").split(",")}
-        if not named.isdisjoint({name, _EVERY}):
+        library = {name.removeprefix(_PREFIX)} if variable == _OWN_VARIABLE else set[str]()
+        if not named.isdisjoint({name, _EVERY} | library):
             return variable
     return None
 

@@ -93,6 +93,11 @@ class Instrumentor(BaseInstrumentor):
         """Import package whose import triggers the patches."""
         return self.library or Requirement(next(iter(self.requires))).name
 
+    @property
+    def is_patched(self) -> bool:
+        """Whether the library is imported and its patches are in effect."""
+        return self._patches is not None
+
     def _is_supported(self) -> bool:
         conflict = get_dependency_conflicts(self.requires)
         if conflict is None:

@@ -23,6 +23,7 @@ from latspan._sdk._config import Config, read_config, with_parameters_of
 if TYPE_CHECKING:
     # Importing `configure` must stay cheap; the assembled parts are imported when it runs.
     from latspan._recording import EmptyReason, Snapshot
+    from latspan._sdk._observer import Observer
     from latspan._sdk._pipeline import Assembly
 
 __all__ = ["configure", "force_flush", "shutdown", "snapshot"]
@@ -35,6 +36,8 @@ _SHUTDOWN_TIMEOUT_S: Final = 5.0
 _live: Assembly | None = None
 _was_configured: bool = False
 """Whether this process, or the one that it was forked from, has ever been configured."""
+
+_observers: Final[list[Observer]] = []
 
 # Reentrant, because a signal handler may call shutdown while its own thread is in it. Held only
 # while `_live` is exchanged, never while waiting.
@@ -96,6 +99,9 @@ def configure(**settings: object) -> None:
                 _runtime.install(made.runtime)
                 break
     _log_start()
+    for observer in _observers:
+        with _runtime.handle_internal_errors("the doctor's observation"):
+            observer.configured(made)
 
 
 def _log_start() -> None:
@@ -194,7 +200,15 @@ def _end(timeout_s: float) -> Assembly | None:
 
     abandon_open_calls()
     live.stop(timeout_s)
+    for observer in _observers:
+        with _runtime.handle_internal_errors("the doctor's observation"):
+            observer.ended(live)
     return live
+
+
+def observe(observer: Observer) -> None:
+    """Report each configuration of this process, and its end, to the doctor's observer."""
+    _observers.append(observer)
 
 
 atexit.register(shutdown)

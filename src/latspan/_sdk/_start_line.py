@@ -42,7 +42,7 @@ class StartLine:
         service_name: Callable[[], str],
     ) -> None:
         self._config = config
-        self._uses_application = uses_application
+        self.uses_application = uses_application
         self.service_name = service_name
         self._lock = threading.Lock()
         self._logged: tuple[str, ...] | None = None
@@ -50,7 +50,7 @@ class StartLine:
     @property
     def endpoint(self) -> str:
         """Description of where telemetry is sent, without credentials."""
-        return endpoint_of(self._config, spans_elsewhere=self._uses_application())
+        return endpoint_of(self._config, spans_elsewhere=self.uses_application())
 
     def on_instrumented(self) -> None:
         """Log the line if a library is instrumented; log libraries that were not in the line."""

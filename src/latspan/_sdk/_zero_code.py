@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from latspan import _runtime
 from latspan._instrument import auto_instrument, disabled_by, instrumented, uninstrument
 from latspan._log import logger
-from latspan._sdk._lifecycle import configure
+from latspan._sdk._lifecycle import configure, observe
 from latspan.errors import LatspanError
+
+if TYPE_CHECKING:
+    from latspan._sdk._observer import Observer
 
 __all__ = ["after_opentelemetry", "environment_for", "start"]
 
@@ -51,8 +55,13 @@ def start() -> None:
     them.
     """
     with _runtime.handle_internal_errors("the start of an instrumented program"):
-        _runtime.expect(_configure)
+        observer = _observer()
+        _runtime.expect(partial(_configure, observer))
+        if observer is not None:
+            observe(observer)
         auto_instrument()
+        if observer is not None:
+            observer.start()
 
 
 def after_opentelemetry() -> None:
@@ -65,10 +74,27 @@ def after_opentelemetry() -> None:
         _runtime.expect(_configure)
 
 
-def _configure() -> None:
+def _observer() -> Observer | None:
+    """Return the observer of this program; ``None`` unless ``latspan doctor`` started it."""
+    folder = os.environ.get("LATSPAN_DOCTOR_DIR")
+    if not folder:
+        return None
+    from latspan._sdk._observer import Observer
+
+    return Observer(Path(folder))
+
+
+def _configure(observer: Observer | None = None) -> None:
+    if observer is not None:
+        observer.starts_for_program(now=True)
     try:
         configure()
     except LatspanError as error:
         logger.warning("latspan stays off: %s", error)
+        if observer is not None:
+            observer.stays_off(error)
     except Exception:
         logger.exception("latspan stays off")
+    finally:
+        if observer is not None:
+            observer.starts_for_program(now=False)

@@ -5,14 +5,20 @@ from __future__ import annotations
 import argparse
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from latspan._shown import foreign, printable
+from latspan._shown import foreign
 from latspan.cli._command import Command
-from latspan.cli._console import output
-from latspan.errors import ConfigError
+from latspan.cli._console import output, print_lines, print_message
+from latspan.cli._doctor_program import SCHEMA as PROGRAM_SCHEMA
+from latspan.cli._doctor_program import document_of, lines_of, observe_program
+from latspan.cli._rows import section, variable_rows
+from latspan.cli._run import program_after_dashes
+from latspan.errors import ConfigError, LatspanError
 
 if TYPE_CHECKING:
     from latspan._instrument import Integration
@@ -39,6 +45,13 @@ override those shown here."""
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.usage = f"{parser.prog} [OPTIONS] [-- PROGRAM [ARGUMENT ...]]"
+    parser.add_argument(
+        "program",
+        nargs=argparse.REMAINDER,
+        metavar="-- PROGRAM [ARGUMENT ...]",
+        help="run this program, and report what was seen of it",
+    )
     parser.add_argument(
         "--timeout",
         type=_seconds,
@@ -52,11 +65,22 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--json",
         action="store_true",
-        help=f"print one JSON document ({_SCHEMA}) instead of the text",
+        help=f"print one JSON document ({_SCHEMA}, {PROGRAM_SCHEMA}) instead of the text",
     )
+    parser.add_argument(
+        "--output",
+        metavar="FILE",
+        help="with a program: write the report into this file instead of standard error",
+    )
+    parser.set_defaults(complain=parser.error)
 
 
 def _run(arguments: argparse.Namespace) -> int:
+    program = program_after_dashes(arguments.program)
+    if program:
+        return _run_program(program, as_json=arguments.json, file=arguments.output)
+    if arguments.output is not None:
+        arguments.complain("--output needs a program: the report is written to standard output")
     examination = _examined(arguments.timeout)
     with output() as out:
         if arguments.json:
@@ -66,16 +90,43 @@ def _run(arguments: argparse.Namespace) -> int:
     return 0 if examination.fine else _TROUBLE
 
 
-def _examined(timeout_s: float) -> Examination:
+def _run_program(program: list[str], *, as_json: bool, file: str | None) -> int:
+    with _rejected_variables_explained():
+        code, report = observe_program(program)
+    if report is None:
+        return code
+    lines = [document_of(report)] if as_json else list(lines_of(report))
+    if file is None:
+        print_lines(lines)
+        return code
     try:
+        Path(file).write_text("\n".join([*lines, ""]), encoding="utf-8")
+    except OSError as error:
+        # The exit code is the program's, so the report must not be lost.
+        print_message(f"error: '{file}' cannot be written: {error.strerror}")
+        print_lines(lines)
+    return code
+
+
+def _examined(timeout_s: float) -> Examination:
+    with _rejected_variables_explained():
         from latspan._sdk._doctor import examine
+
+        return examine(timeout_s)
+
+
+@contextmanager
+def _rejected_variables_explained() -> Generator[None]:
+    """Explain a variable that OpenTelemetry reads, and whose value it rejects, during its import."""
+    try:
+        yield
+    except LatspanError:
+        raise
     except ValueError as error:
-        # OpenTelemetry reads some variables, and rejects their values, during import.
         raise ConfigError(
             f"OpenTelemetry rejects an environment variable: {foreign(str(error))}",
             hint="correct or remove the variable; until then no program can use OpenTelemetry",
         ) from error
-    return examine(timeout_s)
 
 
 def _document(examination: Examination) -> dict[str, object]:
@@ -87,19 +138,20 @@ def _document(examination: Examination) -> dict[str, object]:
 
 def _lines(examination: Examination, *, every_setting: bool) -> Iterator[str]:
     """Yield the lines for a reader: a mark, a name, and details."""
-    yield from _section("versions", [("", *row) for row in _versions(examination)])
-    yield from _section("integrations", [_of(each) for each in examination.integrations])
+    yield from section("versions", [("", *row) for row in _versions(examination)])
+    yield from section("integrations", [_of(each) for each in examination.integrations])
     conflicts = [
         ("note", each.name, f"{', '.join(each.packages)}: {each.meaning}")
         for each in examination.conflicts
     ]
-    yield from _section("conflicts", conflicts or [("ok", "none", "")])
+    yield from section("conflicts", conflicts or [("ok", "none", "")])
     settings = [
         ("", each.name, f"{each.value}  ({each.origin})")
         for each in examination.settings
         if every_setting or each.origin != "default"
     ]
-    yield from _section("settings", settings or [("", "defaults", "all of them: --all")])
+    yield from section("settings", settings or [("", "defaults", "all of them: --all")])
+    yield from section("variables", list(variable_rows(examination.variables)))
     telemetry: list[tuple[str, str, str]] = []
     for each in examination.deliveries:
         mark = {True: "ok", False: "fail", None: "note"}[each.arrived]
@@ -108,7 +160,8 @@ def _lines(examination: Examination, *, every_setting: bool) -> Iterator[str]:
         )
         if each.hint is not None:
             telemetry.append(("", "", f"hint: {each.hint}"))
-    yield from _section("telemetry", telemetry)
+    not_sent = ("note", "not sent", "the endpoint is not valid: see variables")
+    yield from section("telemetry", telemetry or [not_sent])
     yield "fine" if examination.fine else "problems found: see the lines marked fail"
 
 
@@ -127,15 +180,6 @@ def _of(integration: Integration) -> tuple[str, str, str]:
         "broken": ("fail", f"cannot be loaded: {reason}"),
     }[integration.status.value]
     return mark, integration.name, explanation
-
-
-def _section(title: str, rows: Sequence[tuple[str, str, str]]) -> Iterator[str]:
-    yield title
-    shown = [(mark, printable(name), printable(explanation)) for mark, name, explanation in rows]
-    width = max(len(name) for _, name, _ in shown)
-    for mark, name, explanation in shown:
-        yield f"  {mark:<4}  {name:<{width}}  {explanation}".rstrip()
-    yield ""
 
 
 def _seconds(text: str) -> float:

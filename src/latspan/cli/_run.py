@@ -6,12 +6,13 @@ import argparse
 import os
 import shutil
 import signal
+from collections.abc import Sequence
 from typing import Final
 
 from latspan.cli._command import Command
 from latspan.cli._console import print_message
 
-__all__ = ["COMMAND"]
+__all__ = ["COMMAND", "explain_missing", "program_after_dashes", "replace_process"]
 
 _NOT_EXECUTABLE: Final = 126
 _NOT_FOUND: Final = 127
@@ -45,19 +46,36 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    program: list[str] = arguments.program
-    if program[:1] == ["--"]:
-        program = program[1:]
+    program = program_after_dashes(arguments.program)
     if not program:
         arguments.complain("no program given; for example: latspan run -- python app.py")
 
+    path = shutil.which(program[0])
+    if path is None:
+        return explain_missing(program[0])
+    return replace_process(path, program)
+
+
+def program_after_dashes(program: list[str]) -> list[str]:
+    """Return a command line without the ``--`` that separates it from latspan's own options."""
+    return program[1:] if program[:1] == ["--"] else program
+
+
+def replace_process(path: str, program: Sequence[str], **variables: str) -> int:
+    """
+    Replace this process with an instrumented program; return only if that fails.
+
+    Args:
+        path: File of the program.
+        program: Its name and its arguments.
+        variables: Environment variables to set for it.
+
+    Returns:
+        Exit code.
+    """
     from latspan._sdk._zero_code import environment_for
 
-    name = program[0]
-    path = shutil.which(name)
-    if path is None:
-        return _explain_failure(name)
-    environment = environment_for(dict(os.environ), os.getpid())
+    environment = environment_for({**os.environ, **variables}, os.getpid())
     # Python ignores these signals, and the program would inherit that.
     for number in (signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_DFL)
@@ -70,7 +88,8 @@ def _run(arguments: argparse.Namespace) -> int:
         return _NOT_EXECUTABLE
 
 
-def _explain_failure(name: str) -> int:
+def explain_missing(name: str) -> int:
+    """Print why no program is called ``name``, and return the exit code."""
     if os.path.dirname(name) and os.path.exists(name):  # noqa: PTH110, PTH120
         print_message(f"error: '{name}' is not executable")
         if name.endswith(".py"):

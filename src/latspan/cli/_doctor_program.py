@@ -1,0 +1,216 @@
+"""``latspan doctor -- PROGRAM``: runs a program, and reports what was seen of it and what was not."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from latspan._shown import printable
+from latspan.cli._rows import Row, section, variable_rows
+from latspan.cli._run import explain_missing, replace_process
+from latspan.cli._supervised import run_supervised
+
+if TYPE_CHECKING:
+    from latspan._sdk._observation import (
+        Exported,
+        Finding,
+        Library,
+        ProcessObservation,
+    )
+    from latspan._sdk._variables import VariableFinding
+
+__all__ = ["SCHEMA", "ProgramReport", "document_of", "lines_of", "observe_program"]
+
+SCHEMA: Final = "latspan.doctor-program/1"
+
+_KINDS: Final = (
+    ("call", "call", "calls"),
+    ("request", "request", "requests"),
+    ("http", "HTTP exchange", "HTTP exchanges"),
+    ("stage", "stage", "stages"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramReport:
+    """
+    What was seen of a program.
+
+    Args:
+        program: File name of the program.
+        exit_code: Its exit code; negative if a signal ended it.
+        processes: Observations of its processes.
+        recorded: Number of finished timelines by kind.
+        libraries: Imported client libraries.
+        exports: Results of latspan's own exports.
+        findings: What is missing from the telemetry.
+        variables: What is wrong with environment variables.
+    """
+
+    program: str
+    exit_code: int
+    processes: tuple[ProcessObservation, ...]
+    recorded: dict[str, int]
+    libraries: tuple[Library, ...]
+    exports: tuple[Exported, ...]
+    findings: tuple[Finding, ...]
+    variables: tuple[VariableFinding, ...]
+
+    @property
+    def fine(self) -> bool:
+        """Whether every imported library was instrumented and all telemetry arrived."""
+        return not (
+            any(each.is_error for each in (*self.findings, *self.variables))
+            or any(each.problem and not each.is_intended for each in self.libraries)
+            or any(each.failed for each in self.exports)
+        )
+
+
+def observe_program(program: list[str]) -> tuple[int, ProgramReport | None]:
+    """
+    Run a program under ``latspan run``'s instrumentation.
+
+    Args:
+        program: Its name and its arguments.
+
+    Returns:
+        Exit code for the shell, and what was seen; ``None`` if the program could not be run.
+    """
+    path = shutil.which(program[0])
+    if path is None:
+        return explain_missing(program[0]), None
+    from latspan._sdk._observation import FOLDER_VARIABLE, read_observations
+
+    # What latspan has printed comes before the output of the program.
+    sys.stdout.flush()
+    # Only the user can read it.
+    folder = Path(tempfile.mkdtemp(prefix="latspan-doctor-"))
+    try:
+        code = run_supervised(
+            lambda: replace_process(path, program, **{FOLDER_VARIABLE: str(folder)})
+        )
+        observations = read_observations(folder)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    return (code if code >= 0 else 128 - code), _report(program[0], code, observations)
+
+
+def _report(
+    program: str, exit_code: int, observations: list[ProcessObservation]
+) -> ProgramReport:
+    from latspan._instrument import integrations
+    from latspan._sdk._observation import exports_of, findings_of, libraries_of, recorded_in
+    from latspan._sdk._variables import examine_variables, readable_config
+
+    config, unreadable, _ = readable_config(os.environ)
+    return ProgramReport(
+        program=Path(program).name,
+        exit_code=exit_code,
+        processes=tuple(observations),
+        recorded=recorded_in(observations),
+        libraries=tuple(libraries_of(observations)),
+        exports=tuple(exports_of(observations)),
+        findings=tuple(findings_of(observations)),
+        variables=(*unreadable, *examine_variables(os.environ, config, integrations())),
+    )
+
+
+def document_of(report: ProgramReport) -> str:
+    """Return the report as a JSON document."""
+    return json.dumps({"schema": SCHEMA, "fine": report.fine, **asdict(report)}, indent=2)
+
+
+def lines_of(report: ProgramReport) -> Iterator[str]:
+    """Yield the lines for a reader: a mark, a name, and details."""
+    yield ""
+    yield f"latspan doctor: {printable(report.program)} {_ended(report.exit_code)}"
+    yield ""
+    yield from section("processes", [_of_process(each) for each in report.processes])
+    yield from section("libraries", list(_library_rows(report.libraries)))
+    recorded: list[Row] = [
+        ("ok", name, str(count))
+        for kind, _, name in _KINDS
+        if (count := report.recorded.get(kind, 0))
+    ]
+    yield from section("recorded", recorded or [("note", "nothing", "")])
+    yield from section("exports", list(_export_rows(report)))
+    yield from section("variables", list(variable_rows(report.variables)))
+    found: list[Row] = []
+    for each in report.findings:
+        found.append(("fail" if each.is_error else "note", each.subject, each.problem))
+        if each.hint is not None:
+            found.append(("", "", f"hint: {each.hint}"))
+    yield from section("findings", found or [("ok", "none", "")])
+    yield "fine" if report.fine else "problems found: see the lines marked fail"
+
+
+def _ended(code: int) -> str:
+    if code >= 0:
+        return f"ended with exit code {code}"
+    try:
+        return f"was ended by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"was ended by signal {-code}"
+
+
+def _of_process(process: ProcessObservation) -> Row:
+    configured = {
+        None: "never configured",
+        "program": "configured by the program",
+        "latspan run": "configured by latspan run",
+    }[process.configured]
+    counts = [
+        f"{count} {one if count == 1 else several}"
+        for kind, one, several in _KINDS
+        if (count := process.recorded.get(kind, 0))
+    ]
+    parts = [configured, ", ".join(counts) or "recorded nothing"]
+    if process.service_name is not None:
+        parts.append(f"service name {process.service_name}")
+    mark = "ok" if process.configured is not None else "note"
+    return mark, f"{process.program} ({process.pid})", "; ".join(parts)
+
+
+def _library_rows(libraries: tuple[Library, ...]) -> Iterator[Row]:
+    for each in libraries:
+        version = each.version or "imported"
+        if each.problem is None:
+            yield "ok", each.package, f"{version}, instrumented"
+            continue
+        yield (
+            "note" if each.is_intended else "fail",
+            each.package,
+            f"{version}, not instrumented: {each.problem}",
+        )
+        if each.hint is not None:
+            yield "", "", f"hint: {each.hint}"
+    if not libraries:
+        yield "note", "none", "no process imported a supported client library"
+
+
+def _export_rows(report: ProgramReport) -> Iterator[Row]:
+    for endpoint in sorted({each.endpoint for each in report.processes if each.endpoint}):
+        yield "", "endpoint", endpoint
+    for each in report.exports:
+        accepted = f"{each.accepted} accepted by the receiver"
+        if each.failed:
+            yield (
+                "fail",
+                each.signal,
+                f"{accepted}, {each.failed} failed: {each.reason or 'no reason is known'}",
+            )
+            yield "", "", "hint: run `latspan doctor` with the same settings to test the endpoint"
+        else:
+            yield "ok", each.signal, f"{accepted}"
+    if any(each.uses_application for each in report.processes):
+        yield "note", "spans", "exported by the application's own tracer provider: not observed"
+    if not report.exports:
+        yield "note", "none", "latspan sent nothing"
