@@ -1,4 +1,4 @@
-"""Reasons for which a snapshot is empty, each with the next step; a snapshot carries one as data."""
+"""Reasons for which a snapshot is empty, each with the next step; a snapshot carries one."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ class EmptyReason(NamedTuple):
 
 NOT_CONFIGURED: Final = EmptyReason(
     "latspan.configure() was not called in this process",
-    "call latspan.configure() before the first call; export_enabled=False records without exporting",
+    "call latspan.configure() before the first call; export_enabled=False records without"
+    " exporting",
 )
 SHUT_DOWN: Final = EmptyReason(
     "latspan.shutdown() was called, and a snapshot shows only the current configuration",

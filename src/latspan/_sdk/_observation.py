@@ -204,7 +204,9 @@ def findings_of(observations: list[ProcessObservation]) -> list[Finding]:
             )
         ]
     found = [finding for each in observations for finding in _findings_of_process(each)]
-    if not sum(recorded_in(observations).values()) and not any(each.failure for each in observations):
+    if not sum(recorded_in(observations).values()) and not any(
+        each.failure for each in observations
+    ):
         found.append(
             Finding(
                 "program",
@@ -222,7 +224,9 @@ def _findings_of_process(process: ProcessObservation) -> Iterator[Finding]:
     if process.failure is not None:
         problem, _, hint = process.failure.partition("\nhint: ")
         yield Finding(subject, f"latspan stayed off: {printable(problem)}", printable(hint) or None)
-    if not process.finished:
+    # A process that latspan was never configured in has nothing to lose: many helpers of an
+    # application are killed.
+    if not process.finished and process.configured is not None:
         yield Finding(
             subject,
             "it ended without its exit handlers, so what it recorded is unknown",

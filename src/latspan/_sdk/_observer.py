@@ -22,6 +22,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from latspan import _runtime
 from latspan._fork import this_process
+from latspan._instrument import Integration, IntegrationStatus, integrations
+from latspan._instrument._discovery import instrumentor_of
 from latspan._sdk._lifecycle import is_sdk_disabled
 from latspan._sdk._observation import (
     Configured,
@@ -33,7 +35,6 @@ from latspan._sdk._observation import (
 from latspan._warn_once import warnings_given
 
 if TYPE_CHECKING:
-    from latspan._instrument import Integration
     from latspan._sdk._pipeline import Assembly
 
 __all__ = ["Observer"]
@@ -174,44 +175,35 @@ def _program() -> str:
 
 def _libraries() -> Iterator[Library]:
     """Yield the imported client libraries, and copies of them."""
-    from latspan._instrument import integrations
-    from latspan._instrument._discovery import instrumentor_of
-
     for each in integrations():
         library = each.name.removeprefix(f"{_OURS}_")
         instrumentor = instrumentor_of(library)
         package = library if instrumentor is None else instrumentor.import_package
         if sys.modules.get(package) is not None:
             is_patched = instrumentor is not None and instrumentor.is_patched
-            yield Library(package, each.found, *(() if is_patched else _reason(each)))
+            yield Library(package, each.found) if is_patched else _missed(package, each)
     yield from _copies()
 
 
-def _reason(integration: Integration) -> tuple[str, str | None, bool]:
-    match integration.status.value:
-        case "unsupported":
-            return (
-                f"its version is not supported: latspan supports {integration.requires}",
-                "install a supported version, or a newer latspan",
-                False,
-            )
-        case "disabled":
-            return f"disabled by {integration.reason}", f"unset {integration.reason}", True
-        case "broken":
-            return f"its integration cannot be loaded: {integration.reason}", None, False
-        case "absent":
-            return (
-                f"no distribution of it is installed, so its version is not known;"
-                f" latspan supports {integration.requires}",
-                "install it with pip",
-                False,
-            )
-        case _:
-            return (
-                "its integration failed, or the program has switched it off",
-                "read latspan's warnings in the output of the program",
-                False,
-            )
+def _missed(package: str, integration: Integration) -> Library:
+    """Return an imported library that is not instrumented, with the reason."""
+    found, reason, requires = integration.found, integration.reason, integration.requires
+    hint = None
+    match integration.status:
+        case IntegrationStatus.UNSUPPORTED:
+            problem = f"its version is not supported: latspan supports {requires}"
+            hint = "install a supported version, or a newer latspan"
+        case IntegrationStatus.DISABLED:
+            return Library(package, found, f"disabled by {reason}", is_intended=True)
+        case IntegrationStatus.BROKEN:
+            problem = f"its integration cannot be loaded: {reason}"
+        case IntegrationStatus.ABSENT:
+            problem = f"its version is not known, because no distribution {requires} is installed"
+            hint = "install it with pip, and not as a folder on the module path"
+        case IntegrationStatus.READY:
+            problem = "its integration failed, or the program has switched it off"
+            hint = "read the warnings that latspan logged in the program"
+    return Library(package, found, problem, hint)
 
 
 def _copies() -> Iterator[Library]:
@@ -245,7 +237,8 @@ def _program_imports_latspan() -> bool:
     package = sys.modules[_OURS]
     names = frozenset(package.__all__)
     for name, module in list(sys.modules.items()):
-        if name.startswith((_OURS, "sitecustomize")) or not isinstance(module, ModuleType):
+        # An application may put any object into the table of modules.
+        if name.startswith((_OURS, "sitecustomize")) or type(module) is not ModuleType:
             continue
         for value in list(vars(module).values()):
             if value is package:

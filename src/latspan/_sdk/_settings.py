@@ -35,8 +35,8 @@ _FALSE: Final = frozenset({"false", "0", "no", "off"})
 
 _SIMILAR: Final = 0.7
 """
-Similarity in [0, 1] from which a name counts as a misspelling: ``difflib``'s ratio, 0.93 if one of
-eight letters is missing. No two settings are more similar than 0.9.
+Similarity in [0, 1] from which a name counts as a misspelling: ``difflib``'s ratio, which is 0.93
+if one of eight letters is missing.
 """
 
 _Value = TypeVar("_Value")

@@ -1,5 +1,5 @@
 """
-Check of the environment variables that latspan reads: unknown names, invalid values, missing extras.
+Check of the environment variables of latspan: unknown names, invalid values, missing extras.
 
 A misspelt variable has no effect, and OpenTelemetry's loader reads names of integrations that
 latspan does not know; neither is an error for an application. The doctor reports both.

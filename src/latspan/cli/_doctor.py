@@ -117,7 +117,7 @@ def _examined(timeout_s: float) -> Examination:
 
 @contextmanager
 def _rejected_variables_explained() -> Generator[None]:
-    """Explain a variable that OpenTelemetry reads, and whose value it rejects, during its import."""
+    """Explain a variable whose value OpenTelemetry rejects, which it does during its import."""
     try:
         yield
     except LatspanError:

@@ -1,4 +1,4 @@
-"""``latspan doctor -- PROGRAM``: runs a program, and reports what was seen of it and what was not."""
+"""``latspan doctor -- PROGRAM``: runs a program, and reports what was seen and what was missed."""
 
 from __future__ import annotations
 
@@ -103,9 +103,7 @@ def observe_program(program: list[str]) -> tuple[int, ProgramReport | None]:
     return (code if code >= 0 else 128 - code), _report(program[0], code, observations)
 
 
-def _report(
-    program: str, exit_code: int, observations: list[ProcessObservation]
-) -> ProgramReport:
+def _report(program: str, exit_code: int, observations: list[ProcessObservation]) -> ProgramReport:
     from latspan._instrument import integrations
     from latspan._sdk._observation import exports_of, findings_of, libraries_of, recorded_in
     from latspan._sdk._variables import examine_variables, readable_config
@@ -133,7 +131,7 @@ def lines_of(report: ProgramReport) -> Iterator[str]:
     yield ""
     yield f"latspan doctor: {printable(report.program)} {_ended(report.exit_code)}"
     yield ""
-    yield from section("processes", [_of_process(each) for each in report.processes])
+    yield from section("processes", list(_process_rows(report.processes)))
     yield from section("libraries", list(_library_rows(report.libraries)))
     recorded: list[Row] = [
         ("ok", name, str(count))
@@ -159,6 +157,16 @@ def _ended(code: int) -> str:
         return f"was ended by {signal.Signals(-code).name}"
     except ValueError:
         return f"was ended by signal {-code}"
+
+
+def _process_rows(processes: tuple[ProcessObservation, ...]) -> Iterator[Row]:
+    used = [each for each in processes if each.configured is not None or each.failure is not None]
+    # The first process is the program itself.
+    shown = used or processes[:1]
+    yield from map(_of_process, shown)
+    if len(processes) > len(shown):
+        more = f"{len(processes) - len(shown)} more"
+        yield "", more, "imported no supported client library and recorded nothing"
 
 
 def _of_process(process: ProcessObservation) -> Row:

@@ -6,7 +6,6 @@ import argparse
 import os
 import shutil
 import signal
-from collections.abc import Sequence
 from typing import Final
 
 from latspan.cli._command import Command
@@ -61,7 +60,7 @@ def program_after_dashes(program: list[str]) -> list[str]:
     return program[1:] if program[:1] == ["--"] else program
 
 
-def replace_process(path: str, program: Sequence[str], **variables: str) -> int:
+def replace_process(path: str, program: list[str], **variables: str) -> int:
     """
     Replace this process with an instrumented program; return only if that fails.
 

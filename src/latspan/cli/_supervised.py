@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import FrameType
 from typing import Final
 
@@ -63,7 +63,7 @@ def run_supervised(replace: Callable[[], int]) -> int:
                 signal.signal(number, handler)
 
 
-def _become(replace: Callable[[], int], mask: set[signal.Signals]) -> None:
+def _become(replace: Callable[[], int], mask: Iterable[int]) -> None:
     code = 1
     try:
         for number in _PASSED_ON:

@@ -92,10 +92,11 @@ def test_a_configuration_that_recorded_nothing_ends_with_a_line(
 
     latspan.shutdown()
 
-    assert info.messages == [
+    (line,) = info.messages
+    assert line == (
         "latspan recorded nothing: no client library was instrumented;"
         " hint: call latspan.auto_instrument()"
-    ]
+    )
 
 
 def test_without_info_nothing_is_logged(caplog: pytest.LogCaptureFixture) -> None:
@@ -119,7 +120,11 @@ def test_without_info_nothing_is_logged(caplog: pytest.LogCaptureFixture) -> Non
             {"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://u:p@t:1/own"},
             "http://***@t:1/own (spans), http://localhost:4318 (metrics)",
         ),
-        (Config(), {"OTEL_TRACES_EXPORTER": "none"}, "none (spans), http://localhost:4318 (metrics)"),
+        (
+            Config(),
+            {"OTEL_TRACES_EXPORTER": "none"},
+            "none (spans), http://localhost:4318 (metrics)",
+        ),
     ],
 )
 def test_the_endpoint_of_each_signal_is_described(

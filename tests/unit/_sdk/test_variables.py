@@ -119,9 +119,7 @@ def test_a_library_in_opentelemetrys_variable_is_a_note() -> None:
 
     assert not finding.is_error
     assert finding.problem.endswith("and not latspan_openai")
-    assert finding.hint == (
-        "LATSPAN_DISABLED_INSTRUMENTATIONS=latspan_openai disables latspan's"
-    )
+    assert finding.hint == ("LATSPAN_DISABLED_INSTRUMENTATIONS=latspan_openai disables latspan's")
 
 
 def test_a_missing_extra_is_named_with_its_command(monkeypatch: pytest.MonkeyPatch) -> None:
