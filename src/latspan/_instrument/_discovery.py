@@ -26,7 +26,9 @@ __all__ = [
     "instrumented_libraries",
     "instrumentor_of",
     "integrations",
+    "note_patched",
     "note_switched_on",
+    "patched_libraries",
     "uninstrument",
 ]
 
@@ -40,6 +42,8 @@ _EVERY: Final = "*"
 
 _switched_on: Final[dict[str, Instrumentor]] = {}
 """Integrations that were switched on at some time, by the import package of their library."""
+
+_patched: Final[set[str]] = set()
 
 
 class IntegrationStatus(Enum):
@@ -97,9 +101,14 @@ def instrumented() -> tuple[str, ...]:
     return tuple(sorted(point.name for point in _ours() if _is_on(_load(point))))
 
 
-def note_switched_on(integration: Instrumentor) -> None:
-    """Record that an integration was switched on, for :func:`instrumented_libraries`."""
-    _switched_on[integration.import_package] = integration
+def note_switched_on(package: str, integration: Instrumentor) -> None:
+    """Record that the integration of an import package was switched on."""
+    _switched_on[package] = integration
+
+
+def note_patched(package: str, *, is_patched: bool) -> None:
+    """Record whether the patches of an import package are in effect."""
+    (_patched.add if is_patched else _patched.discard)(package)
 
 
 def instrumented_libraries() -> tuple[str, ...]:
@@ -109,6 +118,11 @@ def instrumented_libraries() -> tuple[str, ...]:
     Unlike :func:`instrumented`, this function loads no integration.
     """
     return tuple(sorted(package for package, each in _switched_on.items() if _is_on(each)))
+
+
+def patched_libraries() -> frozenset[str]:
+    """Return the import packages whose patches are in effect: they are on, and imported."""
+    return frozenset(_patched)
 
 
 def uninstrument(*names: str) -> None:

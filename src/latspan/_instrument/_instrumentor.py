@@ -11,7 +11,7 @@ from opentelemetry.instrumentation.instrumentor import BaseInstrumentor
 from packaging.requirements import Requirement
 
 from latspan import _runtime
-from latspan._instrument._discovery import note_switched_on
+from latspan._instrument._discovery import note_patched, note_switched_on
 from latspan._instrument._patching import Patches, when_imported
 from latspan._warn_once import warn_once
 
@@ -80,23 +80,16 @@ class Instrumentor(BaseInstrumentor):
             return
         # OpenTelemetry's own check logs an error for a library that is not installed.
         super().instrument(skip_dep_check=True)
-        note_switched_on(self)
-        when_imported(self.import_package, self._patch)
+        note_switched_on(self._awaited(), self)
+        when_imported(self._awaited(), self._patch)
 
     def uninstrument(self, **kwargs: Any) -> None:
         """Switch the integration off if it is on."""
         if self.is_instrumented_by_opentelemetry:
             super().uninstrument(**kwargs)
 
-    @property
-    def import_package(self) -> str:
-        """Import package whose import triggers the patches."""
+    def _awaited(self) -> str:
         return self.library or Requirement(next(iter(self.requires))).name
-
-    @property
-    def is_patched(self) -> bool:
-        """Whether the library is imported and its patches are in effect."""
-        return self._patches is not None
 
     def _is_supported(self) -> bool:
         conflict = get_dependency_conflicts(self.requires)
@@ -121,9 +114,10 @@ class Instrumentor(BaseInstrumentor):
             self._is_instrumented_by_opentelemetry = False
             if not isinstance(error, Exception):
                 raise
-            warn_once(f"{self.import_package} is not instrumented: its integration failed", error)
+            warn_once(f"{self._awaited()} is not instrumented: its integration failed", error)
             return
         self._patches = patches
+        note_patched(self._awaited(), is_patched=True)
         if self.triggers_start:
             _runtime.start_if_expected()
 
@@ -134,3 +128,4 @@ class Instrumentor(BaseInstrumentor):
         if self._patches is not None:
             self._patches.restore()
             self._patches = None
+            note_patched(self._awaited(), is_patched=False)

@@ -147,11 +147,11 @@ def _conflicts(
 def _meaning(name: str, packages: set[str]) -> str:
     if len(packages) > 1:
         return (
-            "together they wrap each call twice;"
+            "each of them that is active creates its own span for a call;"
             f" OTEL_PYTHON_DISABLED_INSTRUMENTATIONS={name} disables all of them"
         )
     return (
-        "if it is active too, its span represents the call and latspan adds attributes to it;"
+        "if it is active too, its span is the only span of a call and latspan adds to it;"
         f" OTEL_PYTHON_DISABLED_INSTRUMENTATIONS={name} disables it"
     )
 

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final
 from latspan import _runtime
 from latspan._fork import this_process
 from latspan._instrument import Integration, IntegrationStatus, integrations
-from latspan._instrument._discovery import instrumentor_of
+from latspan._instrument._discovery import patched_libraries
 from latspan._sdk._lifecycle import is_sdk_disabled
 from latspan._sdk._observation import (
     Configured,
@@ -175,13 +175,12 @@ def _program() -> str:
 
 def _libraries() -> Iterator[Library]:
     """Yield the imported client libraries, and copies of them."""
+    patched = patched_libraries()
     for each in integrations():
-        library = each.name.removeprefix(f"{_OURS}_")
-        instrumentor = instrumentor_of(library)
-        package = library if instrumentor is None else instrumentor.import_package
+        # An integration has the name of the import package of its library.
+        package = each.name.removeprefix(f"{_OURS}_")
         if sys.modules.get(package) is not None:
-            is_patched = instrumentor is not None and instrumentor.is_patched
-            yield Library(package, each.found) if is_patched else _missed(package, each)
+            yield Library(package, each.found) if package in patched else _missed(package, each)
     yield from _copies()
 
 

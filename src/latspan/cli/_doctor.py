@@ -36,12 +36,17 @@ Diagnoses latspan in this environment, and reports:
   integrations    which client libraries are installed, and which are instrumented
   conflicts       other instrumentations of the same libraries
   settings        the values in effect, and the source of each
+  variables       misspelt, invalid, or in need of a package
   telemetry       whether a span and a metric arrive, and if not, why
 
 It sends one span and one metric, both named latspan.doctor. The exit code is 1
-if either does not arrive, or if an installed library cannot be instrumented.
-Secrets are not shown. Settings that an application passes to latspan.configure()
-override those shown here."""
+if either does not arrive, if an installed library cannot be instrumented, or if
+a variable is misspelt or invalid. Secrets are not shown. Settings that an
+application passes to latspan.configure() override those shown here.
+
+With a program, runs it as `latspan run` does, and reports on standard error what
+was recorded, which libraries were missed and why, and whether its telemetry
+arrived. The output and the exit code are the program's own."""
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -202,6 +207,7 @@ COMMAND: Final = Command(
             "LATSPAN_ENDPOINT=http://collector:4318 latspan doctor",
             "the same for another receiver",
         ),
+        ("latspan doctor -- python app.py", "find out what is recorded of a program, and what not"),
         ("latspan doctor --json | jq .deliveries", "print whether telemetry arrives, for a script"),
     ),
     add_arguments=_add_arguments,
