@@ -18,7 +18,6 @@ from typing import Any, Final, Literal
 from latspan._shown import printable
 
 __all__ = [
-    "FOLDER_VARIABLE",
     "Configured",
     "Exported",
     "Finding",
@@ -31,9 +30,6 @@ __all__ = [
     "recorded_in",
     "write_observation",
 ]
-
-FOLDER_VARIABLE: Final = "LATSPAN_DOCTOR_DIR"
-"""Environment variable with the folder into which each process writes its observation."""
 
 Configured = Literal["program", "latspan run"]
 

@@ -15,6 +15,7 @@ from latspan import _shown
 from latspan._instrument import DISABLING_VARIABLES, Integration
 from latspan._sdk._config import Config, read_config
 from latspan._sdk._settings import kind_of, nearest
+from latspan._sdk._zero_code import INTERNAL_VARIABLES
 from latspan.errors import ConfigError, LatspanError, MissingExtraError
 
 __all__ = ["Readable", "VariableFinding", "examine_variables", "readable_config"]
@@ -28,9 +29,6 @@ _FIELDS: Final = {field.name: field for field in fields(Config)}
 
 _ENDPOINT: Final = frozenset({"LATSPAN_ENDPOINT", "LATSPAN_PROTOCOL"})
 """Variables without which it is not known where telemetry is sent."""
-
-_INTERNAL: Final = frozenset({"LATSPAN_RUN_PID", "LATSPAN_DOCTOR_DIR"})
-"""Variables that latspan's own commands set for the programs that they start."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,11 +131,11 @@ def examine_variables(
 
 
 def _unknown_names(environment: Mapping[str, str]) -> Iterator[VariableFinding]:
-    known = {_PREFIX + name.upper() for name in _FIELDS} | {_FOR_LATSPAN, *_INTERNAL}
+    known = {_PREFIX + name.upper() for name in _FIELDS} | {_FOR_LATSPAN, *INTERNAL_VARIABLES}
     for variable in sorted(environment):
         if variable.upper().startswith(_PREFIX) and variable not in known:
             # Without the prefix, which makes all of them similar.
-            known_parts = [each.removeprefix(_PREFIX) for each in known - _INTERNAL]
+            known_parts = [each.removeprefix(_PREFIX) for each in known - INTERNAL_VARIABLES]
             meant = nearest(variable.upper().removeprefix(_PREFIX), known_parts)
             yield VariableFinding(
                 _shown.printable(variable),

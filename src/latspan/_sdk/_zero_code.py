@@ -16,8 +16,22 @@ from latspan.errors import LatspanError
 if TYPE_CHECKING:
     from latspan._sdk._observer import Observer
 
-__all__ = ["after_opentelemetry", "environment_for", "start"]
+__all__ = [
+    "INTERNAL_VARIABLES",
+    "OBSERVATION_FOLDER",
+    "after_opentelemetry",
+    "environment_for",
+    "start",
+]
 
+_RUN_PID: Final = "LATSPAN_RUN_PID"
+"""Variable with the process id of the program that ``latspan run`` became."""
+
+OBSERVATION_FOLDER: Final = "LATSPAN_DOCTOR_DIR"
+"""Variable with the folder into which each process of a program writes its observation."""
+
+INTERNAL_VARIABLES: Final = frozenset({_RUN_PID, OBSERVATION_FOLDER})
+"""Variables that latspan's own commands set for the programs that they start."""
 
 _BOOTSTRAP: Final = str(Path(__file__).with_name("_bootstrap"))
 """Folder whose ``sitecustomize`` calls :func:`start`."""
@@ -42,7 +56,7 @@ def environment_for(variables: dict[str, str], process: int) -> dict[str, str]:
         _PYTHON_PATH: os.pathsep.join(
             [_BOOTSTRAP, *(folder for folder in folders if folder != _BOOTSTRAP)]
         ),
-        "LATSPAN_RUN_PID": str(process),
+        _RUN_PID: str(process),
     }
 
 
@@ -76,7 +90,7 @@ def after_opentelemetry() -> None:
 
 def _observer() -> Observer | None:
     """Return the observer of this program; ``None`` unless ``latspan doctor`` started it."""
-    folder = os.environ.get("LATSPAN_DOCTOR_DIR")
+    folder = os.environ.get(OBSERVATION_FOLDER)
     if not folder:
         return None
     from latspan._sdk._observer import Observer

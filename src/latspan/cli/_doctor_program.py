@@ -87,7 +87,8 @@ def observe_program(program: list[str]) -> tuple[int, ProgramReport | None]:
     path = shutil.which(program[0])
     if path is None:
         return explain_missing(program[0]), None
-    from latspan._sdk._observation import FOLDER_VARIABLE, read_observations
+    from latspan._sdk._observation import read_observations
+    from latspan._sdk._zero_code import OBSERVATION_FOLDER
 
     # What latspan has printed comes before the output of the program.
     sys.stdout.flush()
@@ -95,7 +96,7 @@ def observe_program(program: list[str]) -> tuple[int, ProgramReport | None]:
     folder = Path(tempfile.mkdtemp(prefix="latspan-doctor-"))
     try:
         code = run_supervised(
-            lambda: replace_process(path, program, **{FOLDER_VARIABLE: str(folder)})
+            lambda: replace_process(path, program, **{OBSERVATION_FOLDER: str(folder)})
         )
         observations = read_observations(folder)
     finally:
