@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         read_snapshots,
         write_interval,
     )
+    from latspan._report import report
     from latspan._sdk import Config, configure, force_flush, shutdown, snapshot
     from latspan._segments import Kind, Source
     from latspan._stages import (
@@ -80,6 +81,7 @@ __all__ = [
     "mark_degraded",
     "mark_rejected",
     "read_snapshots",
+    "report",
     "request",
     "shutdown",
     "snapshot",
@@ -120,6 +122,7 @@ _HOMES: Final = {
     "mark_degraded": "latspan._stages",
     "mark_rejected": "latspan._stages",
     "read_snapshots": "latspan._recording",
+    "report": "latspan._report",
     "request": "latspan._instrument",
     "shutdown": "latspan._sdk",
     "snapshot": "latspan._sdk",

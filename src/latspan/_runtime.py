@@ -161,6 +161,7 @@ class Runtime:
     request_stream_usage: bool = False
     emit_gen_ai_latency: bool = False
     observe: Callable[[], Observation] = no_observation
+    write_record: Callable[[RequestRecord], None] | None = None
     reads_content: bool = field(init=False)
     """Whether the content of requests and responses is gathered, for any purpose."""
     ends_on_worker: bool = field(init=False)
@@ -187,8 +188,10 @@ class Runtime:
             span: Its span.
         """
         self.recorder.record(record)
+        if self.write_record is not None:
+            self.write_record(record)
         if not record.sampled:
-            span.when_kept(lambda: self.recorder.exemplify(record))
+            span.when_kept(lambda: self.recorder.add_exemplar(record))
 
     def run_at_end(
         self, doing: str, function: Callable[..., None], *observed: Any, inline: bool

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -74,6 +75,23 @@ def test_a_capture_gives_the_reason_too() -> None:
         assert reasons(captured.snapshot()) == {NOT_INSTRUMENTED}
         latspan.auto_instrument()
         assert reasons(captured.snapshot()) == {NO_CALL}
+
+
+def test_a_question_about_one_kind_has_the_kind_and_the_reason() -> None:
+    """Neither replaces the other."""
+    with pytest.raises(EmptyHistogramError) as caught:
+        latspan.snapshot().percentile("ttft", 95, kind="call")
+
+    assert caught.value.message == (
+        f"there are no values of time_to_first_token for calls: {NOT_CONFIGURED}"
+    )
+
+
+def test_the_reason_is_no_part_of_what_was_recorded() -> None:
+    """Snapshots with the same values are equal."""
+    snapshot = latspan.snapshot()
+
+    assert snapshot == replace(snapshot, empty_reason=None)
 
 
 def test_the_reason_is_that_of_the_moment_of_the_snapshot() -> None:

@@ -102,7 +102,7 @@ def test_a_program_that_works_is_fine(receiver: Receiver, model: str, tmp_path: 
     )
 
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-    assert document["fine"] is True
+    assert document["ok"] is True
     assert document["recorded"] == {"http": 1}
     libraries = {each["package"]: each["problem"] for each in document["libraries"]}
     assert libraries["httpx"] is None
@@ -127,7 +127,7 @@ def test_exports_that_fail_are_reported(model: str, tmp_path: Path) -> None:
             LATSPAN_ENDPOINT=refusal.url,
         )
 
-    assert document["fine"] is False
+    assert document["ok"] is False
     assert {
         each["signal"]: (each["accepted"], each["failed"], "400" in each["reason"])
         for each in document["exports"]
@@ -171,7 +171,7 @@ def test_a_program_that_uses_nothing_recorded_nothing(tmp_path: Path) -> None:
     """That may be intended, so it is a note."""
     _, document = examined(*python("pass"), tmp_path=tmp_path)
 
-    assert document["fine"] is True
+    assert document["ok"] is True
     assert document["processes"][0]["configured"] is None
     assert problems(document) == [(False, "no call and no request was recorded")]
 
@@ -201,7 +201,7 @@ def test_an_unsupported_and_a_disabled_library_are_missed(tmp_path: Path) -> Non
             False,
         ),
     }
-    assert document["fine"] is False
+    assert document["ok"] is False
 
 
 def test_a_copy_of_a_library_under_another_name_is_missed(tmp_path: Path) -> None:
@@ -264,7 +264,7 @@ def test_a_program_without_latspan_is_reported(tmp_path: Path) -> None:
 
 
 def test_a_killed_process_is_reported(tmp_path: Path) -> None:
-    """The exit code is a shell's, and what the process recorded is unknown."""
+    """The same signal ends the doctor, and what the process recorded is unknown."""
     done, document = examined(
         *python(
             "import os, signal, latspan\n"
@@ -274,12 +274,46 @@ def test_a_killed_process_is_reported(tmp_path: Path) -> None:
         tmp_path=tmp_path,
     )
 
-    assert done.returncode == 128 + signal.SIGKILL
+    assert done.returncode == -signal.SIGKILL
     assert document["exit_code"] == -signal.SIGKILL
     assert problems(document)[0] == (
         True,
         "it ended without its exit handlers, so what it recorded is unknown",
     )
+
+
+@pytest.mark.parametrize("answered", [0, 1])
+def test_a_process_that_sigterm_ends_is_seen_whole(
+    model: str, tmp_path: Path, answered: int
+) -> None:
+    """With its libraries also if it recorded nothing, because servers end this way."""
+    done, document = examined(
+        *python(
+            "import os, signal, httpx\n"
+            f"for _ in range({answered}): httpx.get({model!r})\n"
+            "os.kill(os.getpid(), signal.SIGTERM)"
+        ),
+        tmp_path=tmp_path,
+        LATSPAN_EXPORT_ENABLED="false",
+    )
+
+    assert done.returncode == -signal.SIGTERM
+    assert document["recorded"] == ({"http": 1} if answered else {})
+    assert [each["finished"] for each in document["processes"]] == [True]
+    libraries = {each["package"]: each["problem"] for each in document["libraries"]}
+    assert libraries["httpx"] is None
+    assert [each for each in document["findings"] if each["is_error"]] == []
+
+
+def test_a_server_framework_is_one_of_the_libraries(tmp_path: Path) -> None:
+    """It counts as imported if the application class is, and not one of its other modules."""
+    pytest.importorskip("starlette", reason="starlette is not installed")
+    for module, seen in (("applications", True), ("datastructures", False)):
+        _, document = examined(*python(f"import starlette.{module}"), tmp_path=tmp_path)
+
+        assert document["ok"] is True
+        packages = [each["package"] for each in document["libraries"]]
+        assert ("starlette" in packages) is seen
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])

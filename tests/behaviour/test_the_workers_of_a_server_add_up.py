@@ -2,46 +2,18 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
 
 import pytest
 
 from support.fleet import counts_of
-from support.otlp import await_listener, free_port
+from support.otlp import free_port
 from support.pipes import all_at_once, pipes_in
 from support.programs import run_program, serving
 from support.receivers import Receiver, receiving
-
-AT_ONCE: Final = "/dev/null"
-DEADLINE_S: Final = 30.0
-
-
-def ask(port: int, path: str) -> socket.socket:
-    """Send one request to a server on loopback."""
-    client = socket.create_connection(("127.0.0.1", port), timeout=DEADLINE_S)
-    client.sendall(f"GET {path} HTTP/1.0\r\nhost: localhost\r\n\r\n".encode())
-    return client
-
-
-def answer_of(client: socket.socket) -> bytes:
-    """Return the server's whole response."""
-    with client, client.makefile("rb") as answer:
-        return answer.read()
-
-
-def ask_every_worker(port: int, folder: Path, *, workers: int, more: int) -> None:
-    """Send one request to each worker at the same time, and some more to any worker."""
-    clients: list[socket.socket] = []
-    await_listener(port)
-    with all_at_once(pipes_in(folder, workers), lambda pipe: clients.append(ask(port, str(pipe)))):
-        pass
-    clients += [ask(port, AT_ONCE) for _ in range(more)]
-    answers = [answer_of(client) for client in clients]
-    assert [answer.split()[1] for answer in answers] == [b"200"] * (workers + more)
+from support.workers import ask_every_worker
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from latspan._export._application_sink import application_sink
 from latspan._export._back_off import BackOff
 from latspan._export._environment import SpanBatches, event_batches, span_batches
 from latspan._export._interval_export import IntervalExporter, PeriodicExport
+from latspan._export._last_export import LastExport
 from latspan._export._metrics import MetricsPart, metrics_parts
 from latspan._export._otlp import otlp_log_exporter, otlp_metric_exporter, otlp_span_exporter
 from latspan._export._otlp_metrics import MetricsExporter, OtlpMetrics
@@ -24,6 +25,7 @@ from latspan._export._sending import SpanAnswer
 from latspan._lazy import lazy_getattr
 
 if TYPE_CHECKING:
+    from latspan._export._console import ConsoleLines
     from latspan._export._event_record import event_record
     from latspan._export._histogram_log import HistogramLogs
     from latspan._export._http_session import http_session
@@ -31,8 +33,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BackOff",
+    "ConsoleLines",
     "HistogramLogs",
     "IntervalExporter",
+    "LastExport",
     "MetricsExporter",
     "MetricsPart",
     "OtlpMetrics",
@@ -60,6 +64,7 @@ __all__ = [
 ]
 
 _ON_REQUEST: Final = {
+    "ConsoleLines": "_console",
     "HistogramLogs": "_histogram_log",
     "event_record": "_event_record",
     "OtlpPayloads": "_otlp_payloads",

@@ -24,6 +24,7 @@ from typing import Final
 
 from opentelemetry.instrumentation.utils import suppress_instrumentation
 
+from latspan._export._last_export import LastExport
 from latspan._log import logger, make_fit
 from latspan._shown import foreign
 
@@ -74,6 +75,9 @@ class Delivery:
         """Record the failure and the status codes in a log record of the exporter."""
         if record.levelno >= logging.WARNING:
             ExportErrors.failed(self.signal, record.getMessage())
+            if record.levelno < logging.ERROR:
+                # The exporter logs a warning before it waits for its next attempt.
+                LastExport.failed()
         for value in record.args or ():
             # The gRPC exporter does not return a reason, but logs the status code object.
             if type(value).__name__ == "StatusCode":
@@ -115,8 +119,14 @@ class ExportErrors:
         signal: Name of the exported signal, for the log.
     """
 
-    _failing: Final[set[str]] = set()
-    """Signals whose exports fail, in the whole process. Only the first of them logs a warning."""
+    _warned: Final[set[str]] = set()
+    """
+    Signal of the last warning, until its export works again; empty without an outage.
+
+    It applies to the whole process, so an outage of several signals is logged once, and the line
+    about its end names the signal of the warning. If another signal still fails then, its next
+    failure is logged as another outage.
+    """
 
     def __init__(self, signal: str) -> None:
         self._signal = signal
@@ -146,9 +156,9 @@ class ExportErrors:
             export_results[self._signal].failed += 1
 
     def arrived(self) -> None:
-        """Record that the receiver accepted a message; log the end of an outage."""
-        if self._signal in self._failing:
-            self._failing.discard(self._signal)
+        """Record that the receiver accepted a message; log the end of an outage of this signal."""
+        if self._signal in self._warned:
+            self._warned.discard(self._signal)
             logger.info("exporting %s works again", self._signal)
 
     @classmethod
@@ -158,9 +168,8 @@ class ExportErrors:
         if result.reason is None:
             # The reasons that follow may only report that the exporter stopped.
             result.reason = foreign(reason)
-        first = not cls._failing
-        cls._failing.add(signal)
-        if first:
+        if not cls._warned:
+            cls._warned.add(signal)
             logger.warning(
                 "exporting %s failed; they are kept, and dropped once the queue is full: %s",
                 signal,

@@ -19,6 +19,7 @@ from typing import Final, Protocol, TypeVar
 
 from latspan._export._environment import export_interval_s
 from latspan._export._export_errors import ExportErrors
+from latspan._export._last_export import LastExport
 from latspan._log import logger
 from latspan._recording import Recorder, Snapshot
 from latspan._units import from_unit
@@ -108,6 +109,7 @@ class PeriodicExport:
         self._idle_ns = from_unit(idle_s, "s")
         self._logged: dict[object, set[type[BaseException]]] = {}
         self._deliveries = ExportErrors("histograms")
+        self._last = LastExport()
 
         # Guarded by the condition: the numbers of the last flush requested and of the last one
         # completed, and the result of the latter.
@@ -145,12 +147,13 @@ class PeriodicExport:
             is_done = self._condition.wait_for(lambda: self._done >= ticket, timeout_s)
             return is_done and self._exported
 
-    def shutdown(self, timeout_s: float = 30.0) -> bool:
+    def shutdown(self, timeout_s: float = 30.0, silence_s: float | None = None) -> bool:
         """
         Export the last interval, end the thread and shut the exporters down.
 
         Args:
             timeout_s: Longest time to wait, in seconds.
+            silence_s: Seconds after which a receiver that accepts nothing is given up.
 
         Returns:
             Whether everything was exported in time. A second call changes nothing.
@@ -158,11 +161,15 @@ class PeriodicExport:
         deadline_s = time.monotonic() + timeout_s
         with self._condition:
             first = not self._stopping
+            if first:
+                self._last.begin(silence_s)
             self._stopping = True
             self._condition.notify_all()
-        self._thread.join(timeout_s)
+        ended = self._last.wait(lambda: self._finished or not self._thread.is_alive(), timeout_s)
+        if ended:
+            self._thread.join()
         if first:
-            if self._thread.is_alive():
+            if not ended:
                 self._save()
             for exporter in self._exporters:
                 left_s = max(deadline_s - time.monotonic(), 0)
@@ -181,6 +188,12 @@ class PeriodicExport:
                 self._turn.release()
 
     def _run(self) -> None:
+        with self._last.observing():
+            self._export_until_stopped()
+        self._finished = True
+        self._last.notify()
+
+    def _export_until_stopped(self) -> None:
         stopping = False
         while not stopping:
             with self._condition:
@@ -192,7 +205,6 @@ class PeriodicExport:
             with self._condition:
                 self._done, self._exported = requested, exported
                 self._condition.notify_all()
-        self._finished = True
 
     def _export(self, *, last: bool) -> bool:
         self._before()

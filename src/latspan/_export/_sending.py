@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from latspan._export._export_errors import Delivery, ExportErrors
+from latspan._export._last_export import LastExport
 from latspan._log import logger
 
 if TYPE_CHECKING:
@@ -76,11 +77,15 @@ class Sending:
             export: Function that passes the message to the exporter and returns whether the
                 receiver accepted it.
         """
-        response = self._response_to(export)
+        response = self._answer_to(export)
         self._deliveries.count(accepted=response.taken)
+        if response.taken:
+            LastExport.accepted()
+        elif response.again:
+            LastExport.failed()
         return response
 
-    def _response_to(self, export: Callable[[], bool]) -> SpanAnswer:
+    def _answer_to(self, export: Callable[[], bool]) -> SpanAnswer:
         if self._session is not None:
             self._session.forget()
         try:

@@ -12,7 +12,7 @@ from contextvars import ContextVar, Token
 from types import TracebackType
 from typing import Any, Final, Generic, ParamSpec, Protocol, TypeVar, cast
 
-__all__ = ["Run", "ScopeManager", "scope_entering", "wrapped"]
+__all__ = ["Run", "ScopeManager", "named_scope", "scope_entering", "target_of", "wrapped"]
 
 _T = TypeVar("_T")
 _T_co = TypeVar("_T_co", covariant=True)
@@ -141,6 +141,21 @@ def scope_entering(current: Callable[[], AbstractContextManager[_T]]) -> ScopeMa
     return ScopeManager(lambda: _Steps(current))
 
 
+def named_scope(subject: Any, scope: Callable[[str], ScopeManager[Any]]) -> Any:
+    """
+    Return the scope of a name, or a function whose runs are scopes with the function's name.
+
+    Args:
+        subject: The name of the scope, or the function.
+        scope: Returns the scope of a name.
+    """
+    # A `classmethod` object is not callable.
+    if callable(subject) or isinstance(subject, classmethod):
+        decorate = cast("Any", scope(target_of(subject).__name__))
+        return decorate(subject)
+    return scope(subject)
+
+
 Begin = Callable[[], Run[Any] | None]
 """Begins a run; returns ``None`` for no run."""
 
@@ -153,9 +168,13 @@ def wrapped(function: Callable[..., Any], begin: Begin) -> Callable[..., Any]:
     from the generator's first step to its end, and is current only while a step runs.
 
     Args:
-        function: The function.
+        function: The function, or the ``classmethod`` or ``staticmethod`` object of one.
         begin: Called when a run begins.
     """
+    if isinstance(function, classmethod | staticmethod):
+        # `functools.wraps` would return a plain function, which binds its first argument wrongly.
+        method = cast("Any", function)
+        return cast("Callable[..., Any]", type(method)(wrapped(method.__func__, begin)))
     if inspect.isasyncgenfunction(function):
         return _async_generator(function, begin)
     if inspect.isgeneratorfunction(function) and not _is_awaited(function):
@@ -163,6 +182,18 @@ def wrapped(function: Callable[..., Any], begin: Begin) -> Callable[..., Any]:
     if inspect.iscoroutinefunction(function) or _is_awaited(function):
         return _coroutine(function, begin)
     return _function(function, begin)
+
+
+def target_of(function: Any) -> Any:
+    """
+    Return the function or class whose name a callable has.
+
+    Args:
+        function: A function, a method, a ``functools.partial``, or an object with ``__call__``.
+    """
+    while isinstance(function, functools.partial):
+        function = cast("Any", function).func
+    return function if hasattr(function, "__qualname__") else cast("object", function).__class__
 
 
 def _is_awaited(function: Any) -> bool:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from latspan import _runtime
-from latspan._instrument._decorators import ScopeManager, scope_entering
+from latspan._instrument._decorators import ScopeManager, named_scope, scope_entering
 from latspan._instrument._outcomes import error_type_of, outcome_of
 from latspan._segments import Kind, Outcome
 from latspan._text import text_of
@@ -18,10 +19,19 @@ if TYPE_CHECKING:
 
 __all__ = ["OperationScope", "attributes", "request"]
 
+_F = TypeVar("_F", bound=Callable[..., Any])
 
-def request(name: str) -> ScopeManager[None]:
+
+@overload
+def request(name: str) -> ScopeManager[None]: ...
+@overload
+def request(function: _F, /) -> _F: ...
+def request(name: Any) -> Any:
     """
     Open a user-visible request: ``with latspan.request("answer a question"):``.
+
+    The result is also a decorator: each run of the function is a request. A bare
+    ``@latspan.request`` uses the function's name.
 
     The request gets its own span and timeline. The time of the last call inside it is divided into
     that call's segments; the time of earlier calls is the segment ``call``. Time inside a stage is
@@ -32,7 +42,7 @@ def request(name: str) -> ScopeManager[None]:
         name: The span's name, for example the use case. The name must be the same for many
             requests: it must not contain the id of a user or a conversation.
     """
-    return OperationScope(Kind.REQUEST, name)
+    return named_scope(name, functools.partial(OperationScope, Kind.REQUEST))
 
 
 def attributes(

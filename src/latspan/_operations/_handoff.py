@@ -3,13 +3,13 @@ Handoff of a request or stage to another thread, task or process.
 
 A handoff has at most one wait, which becomes a stage of the request. While the wait lasts, its name
 is the only item of ``_waiting``. Three events can end it, on any thread: the handoff is attached in
-this process (``_resumed``), the caller reports the stages of another process (``merge_remote``), or
-the request ends first (``_dropped``). Removing an item is atomic, so only the first of them records
-the stage. If the handoff was turned into headers and the request ends without a report, the length
-of the wait is unknown and no stage is recorded.
+this process (``_attached``), the caller reports the stages of another process (``merge_remote``),
+or the request ends first (``_dropped``). Removing an item is atomic, so only the first of them
+records the stage. If the handoff was turned into headers and the request ends without a report, the
+length of the wait is unknown and no stage is recorded.
 
 While the wait lasts, the request refers to the handoff, so that it can end the wait. The reference
-is removed when the wait becomes a stage, because a request may hand over thousands of jobs.
+is removed with the wait, because a request may hand over thousands of jobs.
 
 A forked child has a copy of the object, but the scope belongs to the parent. There the scope is
 replaced by a :class:`RemoteScope`, and the copy of the wait is dropped.
@@ -36,13 +36,13 @@ from latspan._operations._enclosing import (
     current_scope,
     enclosing_scopes,
 )
-from latspan._operations._scope import LocalScope
+from latspan._operations._scope import LocalScope, request_around
 from latspan._segments import Kind, Outcome, Side, Source
 from latspan._timeline import ChildInterval, fits
 from latspan._units import from_unit
 from latspan._wire import server_timing
 
-__all__ = ["Handoff", "handoff_here", "resumed"]
+__all__ = ["Handoff", "attached", "handoff_here"]
 
 _SIDE: Final = "latspan-side"
 _ATTRIBUTE_HEADERS: Final = {
@@ -120,7 +120,7 @@ class Handoff:
         if waits is not None and runtime is not None:
             self._handed_off_ns = runtime.clock.monotonic_ns()
             self._waiting.append(waits)
-            request = _enclosing_request(scope)
+            request = request_around(scope)
             if request is not None:
                 request.waits.append(self._dropped)
 
@@ -129,13 +129,13 @@ class Handoff:
         Return the handoff as headers, with names in lower case, for a message or an HTTP request.
         """
         self._is_away = True
-        carried: dict[str, str] = {}
+        headers: dict[str, str] = {}
         with _runtime.handle_internal_errors("the headers of a handoff"):
-            propagate.inject(carried, self._context)
+            propagate.inject(headers, self._context)
             for name, value in self._attributes.items():
-                carried[_ATTRIBUTE_HEADERS[name]] = quote(value, errors="replace")
-        carried[_SIDE] = (Side.CLIENT if self._scope is None else self._scope.side).value
-        return carried
+                headers[_ATTRIBUTE_HEADERS[name]] = quote(value, errors="replace")
+        headers[_SIDE] = (Side.CLIENT if self._scope is None else self._scope.side).value
+        return headers
 
     def __reduce__(self) -> tuple[Callable[[Mapping[str, str]], Handoff], tuple[dict[str, str]]]:
         return Handoff, (self.headers(),)
@@ -147,17 +147,17 @@ class Handoff:
         return self
 
     @contextmanager
-    def _resumed(self) -> Generator[Handoff]:
+    def _attached(self) -> Generator[Handoff]:
         """Enter the context of the scope for the length of the block; this ends the wait."""
         with ExitStack() as inside:
             with _runtime.handle_internal_errors("attaching a handoff"):
                 if self._process is not this_process():
                     # A forked child has a copy of the object, but the scope belongs to the parent.
+                    self._take_wait()
                     self._scope = RemoteScope(
                         Side.CLIENT if self._scope is None else self._scope.side
                     )
                     self._process = this_process()
-                    self._waiting.clear()
                 inside.enter_context(self._entered())
                 self._waited(Outcome.COMPLETED)
             yield self
@@ -207,8 +207,8 @@ class Handoff:
         took_ns = sum(duration_ns for _, duration_ns in took)
         negative = any(duration_ns < 0 for _, duration_ns in took)
         if negative or not fits(took_ns, self._handed_off_ns, now_ns):
-            self._waiting.clear()
-            request = _enclosing_request(self._scope)
+            self._take_wait()
+            request = request_around(self._scope)
             if request is not None:
                 request.annotations.metrics["evidence_rejected"] = MetricValue(1)
             return
@@ -228,7 +228,7 @@ class Handoff:
         """End the wait if the request ended and the handoff was not attached in this process."""
         if self._is_away:
             # Another process may have attached it; the length of that wait is unknown here.
-            self._waiting.clear()
+            self._take_wait()
             return
         with self._entered():
             self._waited(Outcome.ABANDONED)
@@ -246,15 +246,9 @@ class Handoff:
             Whether this invocation ended the wait; another thread may have ended it before.
         """
         runtime = _runtime.current()
-        try:
-            name = self._waiting.pop()
-        except IndexError:
+        name = self._take_wait()
+        if name is None:
             return False
-        request = _enclosing_request(self._scope)
-        if request is not None:
-            with suppress(ValueError):
-                # Otherwise a request with many handoffs would hold each of them until its end.
-                request.waits.remove(self._dropped)
         if runtime is not None:
             wait = LocalScope(
                 runtime,
@@ -265,6 +259,24 @@ class Handoff:
             )
             wait.end(outcome, done_ns=until_ns, source=source)
         return True
+
+    def _take_wait(self) -> str | None:
+        """
+        Remove the wait, and the request's reference to this handoff.
+
+        Returns:
+            Name of the stage; ``None`` if there is no wait, or if another thread has removed it.
+        """
+        try:
+            name = self._waiting.pop()
+        except IndexError:
+            return None
+        request = request_around(self._scope)
+        if request is not None:
+            with suppress(ValueError):
+                # Otherwise a request with many handoffs would hold each of them until its end.
+                request.waits.remove(self._dropped)
+        return name
 
 
 class _HandoffHere(Handoff):
@@ -291,15 +303,6 @@ def handoff_here(waits: str | None = None) -> Handoff:
     return _HandoffHere(waits)
 
 
-def resumed(carried: Handoff) -> AbstractContextManager[Handoff]:
+def attached(handoff: Handoff) -> AbstractContextManager[Handoff]:
     """Enter the context of the scope for the length of the block; this ends the wait."""
-    return carried._resumed()  # pyright: ignore[reportPrivateUsage] - not for users
-
-
-def _enclosing_request(scope: Scope | None) -> LocalScope | None:
-    """
-    Return the request around ``scope`` if this process opened it; a request outlives its stages.
-    """
-    while isinstance(scope, LocalScope) and scope.kind is Kind.STAGE and scope.outer is not None:
-        scope = scope.outer
-    return scope if isinstance(scope, LocalScope) else None
+    return handoff._attached()  # pyright: ignore[reportPrivateUsage] - not for users

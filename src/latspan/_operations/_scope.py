@@ -12,6 +12,12 @@ stages inside the scope. Then the end is fixed, the annotations are frozen, and 
 becomes current. ``_record_end`` runs last, inline or on the worker thread, and after the ends of
 the calls inside the scope, whose timelines it needs.
 
+**Inner requests.** A request that opens inside another open request of this process is a part of
+that request, so its kind becomes ``inner_request``, and nothing downstream needs to recognise it in
+another way. It has a span and a timeline of its own, but the enclosing request records its
+segments: each instant is counted once. A served request is never an inner one, because its caller,
+even if it is in this process, is another application.
+
 **Forks.** A forked child has copies of its parent's scopes. They count as finished there, and the
 child neither ends their spans nor records them.
 """
@@ -54,7 +60,7 @@ from latspan._timeline import scope_timeline
 from latspan._tokens import TokenCounts, TokenSource
 from latspan._wire import server_timing
 
-__all__ = ["NOTHING_MORE", "Known", "LocalScope"]
+__all__ = ["NOTHING_MORE", "Known", "LocalScope", "request_around"]
 
 
 class Known(NamedTuple):
@@ -87,7 +93,7 @@ class LocalScope:
 
     Args:
         runtime: The active runtime.
-        kind: ``request`` or ``stage``.
+        kind: ``request`` or ``stage``; a request becomes an ``inner_request`` inside another one.
         name: Name of the span, and of the segment for a stage.
         attributes: Additional attributes of the span.
         side: Side of the network; a stage of a served request is on the server side.
@@ -142,14 +148,18 @@ class LocalScope:
         self._series = series_attributes(runtime, {})
         self._annotations: Annotations | None = None
         self._started_with: Mapping[str, AttributeValue] = attributes or {}
+        self.outer: Scope | None = active_scope()
         if kind is Kind.STAGE and name in STAGE_KINDS:
             # The name is the stage kind, unless the caller's attributes set another one.
             self._started_with = {semconv.LATSPAN_STAGE_KIND: name, **self._started_with}
+        if kind is Kind.REQUEST and side is Side.CLIENT:
+            enclosing = request_around(self.outer)
+            if enclosing is not None and enclosing.kind is not Kind.STAGE:
+                kind, self._side = Kind.INNER_REQUEST, enclosing.side
         self._open = [True]
         self._process = this_process()
         self.kind = kind
         self.name = name
-        self.outer: Scope | None = active_scope()
         self._contents = Contents(runtime.enqueue)
         self.waits: list[Callable[[], None]] = []
         """Functions that end the waits of handoffs not attached yet, called when this ends."""
@@ -194,6 +204,24 @@ class LocalScope:
     def start_ns(self) -> int:
         """Start, monotonic nanoseconds."""
         return self._start_ns
+
+    def adopt(self, sink: SpanSink) -> None:
+        """
+        Use the span that ``sink`` opens, if it was opened without a span and has not ended.
+
+        Args:
+            sink: Sink that uses the span that another instrumentation opened inside the scope.
+        """
+        if self.finished or self._span.span_context.is_valid:
+            return
+        self._inline = sink.inline
+        self._span = sink.open(
+            self.name,
+            kind=SpanKind.SERVER,
+            start_epoch_ns=self._start_ns + self._offset_ns,
+            attributes={**self._started_with, **span_attributes(self.kind, self._series)},
+            parent_context=context.get_current(),
+        )
 
     def add_call(self, call: Inside) -> None:
         """Add a call that is made inside it."""
@@ -381,7 +409,8 @@ class LocalScope:
                 trace_id=identity.trace_id,
                 span_id=identity.span_id,
                 sampled=self._span.kept,
-                reports=result.own,
+                # The enclosing request records the segments of an inner one.
+                reports=() if self.kind is Kind.INNER_REQUEST else result.own,
                 convention=self._convention(attributes),
             ),
             self._span,
@@ -397,3 +426,21 @@ class LocalScope:
         """Return whether it is a served request with a ``gen_ai.operation.name`` attribute."""
         served = self.kind is Kind.REQUEST and self._side is Side.SERVER
         return served and semconv.GEN_AI_OPERATION_NAME in ended_with
+
+
+def request_around(scope: Scope | None) -> LocalScope | None:
+    """
+    Return the open request of this process that ``scope`` is, or is inside of.
+
+    Returns:
+        An inner request only if the request that it is a part of has ended before it. The outermost
+        open stage if there is no open request, and ``None`` if there is no stage either.
+    """
+    found: LocalScope | None = None
+    while isinstance(scope, LocalScope):
+        if not scope.finished:
+            found = scope
+        if scope.kind is Kind.REQUEST:
+            break
+        scope = scope.outer
+    return found

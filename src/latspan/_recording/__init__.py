@@ -10,14 +10,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from latspan._lazy import lazy_getattr
-from latspan._recording._distribution import Distribution
+from latspan._recording._distribution import NO_DEFAULT, Distribution
 from latspan._recording._empty_reason import (
     NO_CALL,
     NOT_CONFIGURED,
     NOTHING_INSTRUMENTED,
     SDK_DISABLED,
     SHUT_DOWN,
-    EmptyReason,
 )
 from latspan._recording._exemplars import Exemplar
 from latspan._recording._noop_recorder import NoopRecorder
@@ -28,18 +27,21 @@ from latspan._recording._snapshot import Snapshot
 
 if TYPE_CHECKING:
     from latspan._recording._log import read_snapshots, write_interval
+    from latspan._recording._record_files import MOST_RECORDS, RecordFile, read_records
     from latspan._recording._tags import TaggedName, read_tag, tag_of
 
 __all__ = [
+    "MOST_RECORDS",
     "NOTHING_INSTRUMENTED",
     "NOT_CONFIGURED",
     "NO_CALL",
+    "NO_DEFAULT",
     "SDK_DISABLED",
     "SHUT_DOWN",
     "Distribution",
-    "EmptyReason",
     "Exemplar",
     "NoopRecorder",
+    "RecordFile",
     "Recorder",
     "RequestRecord",
     "Series",
@@ -47,6 +49,7 @@ __all__ = [
     "Snapshot",
     "Subject",
     "TaggedName",
+    "read_records",
     "read_snapshots",
     "read_tag",
     "tag_of",
@@ -54,7 +57,10 @@ __all__ = [
 ]
 
 _OF_FILES: Final = {
+    "MOST_RECORDS": "_record_files",
+    "RecordFile": "_record_files",
     "TaggedName": "_tags",
+    "read_records": "_record_files",
     "read_snapshots": "_log",
     "read_tag": "_tags",
     "tag_of": "_tags",

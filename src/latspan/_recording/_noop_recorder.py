@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from latspan._recording._empty_reason import NOT_CONFIGURED, EmptyReason
+from latspan._recording._empty_reason import NOT_CONFIGURED
 from latspan._recording._record import RequestRecord
 from latspan._recording._snapshot import Snapshot
 
@@ -14,12 +14,12 @@ class NoopRecorder:
     Recorder with the interface of :class:`Recorder` that returns only empty snapshots.
 
     Args:
-        empty_reason: Why nothing is recorded.
+        empty_reason: Why nothing is recorded, as in a snapshot.
     """
 
     __slots__ = ("_empty_reason",)
 
-    def __init__(self, empty_reason: EmptyReason = NOT_CONFIGURED) -> None:
+    def __init__(self, empty_reason: str = NOT_CONFIGURED) -> None:
         self._empty_reason = empty_reason
 
     def record(self, record: RequestRecord) -> None:

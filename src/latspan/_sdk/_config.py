@@ -106,7 +106,7 @@ class Config:
         scrape_servers: Addresses of model servers whose queue and cache metrics are scraped. The
             values are set on the spans of calls to these servers, and of requests that this process
             serves. In the variable, commas separate the addresses. An address without a path stands
-            for ``/metrics`` and ``/slots``. Needs the extra ``sampler``.
+            for ``/metrics`` and ``/slots``. Needs the extra ``scraping``.
         monitor_host: Whether to set the load of the process and its machine on spans.
         scrape_interval_s: Seconds between two samples, at least 0.001.
         tail_sampling_ratio: Maximum fraction of traces to export, in (0, 1]; 1 keeps all. It
@@ -116,9 +116,13 @@ class Config:
             request.
         tail_sampling_slow_ms: Duration above which tail sampling always keeps a trace; more than 0.
             If not set, there is no such limit.
-        keep_records: Number of the latest requests whose complete records are kept in addition to
-            the histograms; ``None`` keeps all of them. Use it in demonstrations and tests, not in
-            production.
+        console: Whether to print one line per finished request and call on stderr: name, duration,
+            time to the first token, largest segment and outcome. Use it during development.
+        console_waterfalls: Whether a waterfall follows each of these lines.
+        keep_records: Number of the latest requests, calls and stages whose complete records are
+            kept in addition to the histograms, for the waterfalls of ``latspan.report()``. A
+            record takes 3 to 50 kB, depending on the length of the stream. ``None`` keeps all of
+            them, for demonstrations and tests.
     """
 
     endpoint: str | None = endpoint()
@@ -151,7 +155,9 @@ class Config:
     scrape_interval_s: float = number(0.5, least=0.001, most=1e9)
     tail_sampling_ratio: float = fraction(1.0)
     tail_sampling_slow_ms: float | None = number(None, least=1e-9, most=1e12)
-    keep_records: int | None = integer(0, least=0, word_for_none="all")
+    console: bool = switch(False)
+    console_waterfalls: bool = switch(False)
+    keep_records: int | None = integer(100, least=0, word_for_none="all")
 
     def validate(self, environment: Mapping[str, str] = os.environ) -> None:
         """

@@ -15,7 +15,7 @@ from packaging.utils import canonicalize_name
 from latspan import _shown
 from latspan._instrument import Integration, IntegrationStatus, integrations
 from latspan._sdk._config import Config
-from latspan._sdk._connectivity_probe import ProbeResult, deliveries
+from latspan._sdk._connectivity_probe import ProbeResult, probe_exports
 from latspan._sdk._variables import VariableFinding, examine_variables, readable_config
 from latspan._version import __version__
 
@@ -31,6 +31,8 @@ _TELEMETRY: Final = (
 )
 _INSTRUMENTORS: Final = ("opentelemetry_instrumentor", "openinference_instrumentor")
 _OURS: Final = "latspan_"
+_BUILT_ON: Final = {"fastapi": "starlette"}
+"""Library whose integration covers another one."""
 _SHOWN_VARIABLES: Final = ("OTEL_", "LATSPAN_DISABLED_INSTRUMENTATIONS")
 
 
@@ -77,7 +79,7 @@ class Examination:
         conflicts: Instrumentations by other packages.
         settings: Settings in effect.
         variables: What is wrong with environment variables.
-        deliveries: Results of the connectivity probe; empty if the endpoint is not valid.
+        exports: Results of the connectivity probe; empty if the endpoint is not valid.
     """
 
     versions: dict[str, str | None]
@@ -85,17 +87,17 @@ class Examination:
     conflicts: tuple[Conflict, ...]
     settings: tuple[Setting, ...]
     variables: tuple[VariableFinding, ...]
-    deliveries: tuple[ProbeResult, ...]
+    exports: tuple[ProbeResult, ...]
 
     @property
-    def fine(self) -> bool:
+    def ok(self) -> bool:
         """
         Whether telemetry arrives, libraries can be instrumented and no variable is a mistake.
         """
         bad = {IntegrationStatus.UNSUPPORTED, IntegrationStatus.BROKEN}
         return not (
             any(each.status in bad for each in self.integrations)
-            or any(each.arrived is False for each in self.deliveries)
+            or any(each.arrived is False for each in self.exports)
             or any(each.is_error for each in self.variables)
         )
 
@@ -116,7 +118,7 @@ def examine(timeout_s: float) -> Examination:
         conflicts=tuple(_conflicts(installed, ours)),
         settings=tuple(_settings(config, {each.variable for each in unreadable})),
         variables=(*unreadable, *examine_variables(os.environ, config, ours)),
-        deliveries=tuple(deliveries(config, timeout_s)) if has_endpoint else (),
+        exports=tuple(probe_exports(config, timeout_s)) if has_endpoint else (),
     )
 
 
@@ -138,7 +140,7 @@ def _conflicts(
             if point.group in _INSTRUMENTORS and not point.name.startswith(_OURS):
                 # `aiohttp-client` belongs to aiohttp, and httpx2 is not httpx.
                 library = point.name.lower().replace("_", "-").partition("-")[0]
-                if library in libraries:
+                if _BUILT_ON.get(library, library) in libraries:
                     packages.setdefault(point.name, set()).add(distribution.name)
     for name, found in sorted(packages.items()):
         yield Conflict(tuple(sorted(found)), name, _meaning(name, found))
@@ -151,7 +153,8 @@ def _meaning(name: str, packages: set[str]) -> str:
             f" OTEL_PYTHON_DISABLED_INSTRUMENTATIONS={name} disables all of them"
         )
     return (
-        "if it is active too, its span is the only span of a call and latspan adds to it;"
+        "if it is active too, its span represents the call or the served request, and latspan adds"
+        " attributes to it;"
         f" OTEL_PYTHON_DISABLED_INSTRUMENTATIONS={name} disables it"
     )
 

@@ -6,6 +6,9 @@ the previous pipeline down and install the new one, so that a configuration that
 previous one in effect. ``shutdown`` removes the runtime first, so that no new call is opened, and
 then ends the open calls and exports. ``_lock`` guards the exchange of ``_live`` and nothing else:
 no thread holds it while it waits, exports or runs application code.
+
+A process ends in one of three ways: by ``atexit``, by the exit hook of a library that skips
+``atexit`` (`_exit_hooks`), or by SIGTERM (`_sigterm`). All three shut down within the same limits.
 """
 
 from __future__ import annotations
@@ -19,18 +22,25 @@ from typing import TYPE_CHECKING, Final
 from latspan import _runtime
 from latspan._log import logger
 from latspan._sdk._config import Config, read_config, with_parameters_of
+from latspan._sdk._sigterm import Delivery, handle_sigterm
 
 if TYPE_CHECKING:
     # Importing `configure` must stay cheap; the assembled parts are imported when it runs.
-    from latspan._recording import EmptyReason, Snapshot
+    from latspan._recording import Snapshot
     from latspan._sdk._observer import Observer
     from latspan._sdk._pipeline import Assembly
 
-__all__ = ["configure", "force_flush", "shutdown", "snapshot"]
+__all__ = ["configure", "end_in_order", "force_flush", "shutdown", "snapshot"]
 
 
 _FLUSH_TIMEOUT_S: Final = 10.0
 _SHUTDOWN_TIMEOUT_S: Final = 5.0
+_SILENCE_S: Final = 1.5
+"""
+Time without an accepted message after which a shutdown gives a receiver up, in seconds.
+
+The whole exit of a process is to take at most 2 s longer if its receiver is dead.
+"""
 
 
 _live: Assembly | None = None
@@ -44,9 +54,14 @@ _observers: Final[list[Observer]] = []
 _lock = threading.RLock()
 
 
+# Pipelines whose shutdown is in progress.
+_stopping: list[Assembly] = []
+
+
 def _unlock_in_child() -> None:
     global _lock
     _lock = threading.RLock()
+    _stopping.clear()
 
 
 os.register_at_fork(after_in_child=_unlock_in_child)
@@ -90,7 +105,7 @@ def configure(**settings: object) -> None:
         made.stop(0)
         raise
     while True:
-        _end(_SHUTDOWN_TIMEOUT_S)
+        _end(None, flush_provider=False)
         with _lock:
             # Another thread may have configured meanwhile: its configuration is shut down first.
             if _live is None:
@@ -98,6 +113,7 @@ def configure(**settings: object) -> None:
                 _was_configured = True
                 _runtime.install(made.runtime)
                 break
+    end_in_order()
     _log_start()
     for observer in _observers:
         with _runtime.handle_internal_errors("the doctor's observation"):
@@ -145,7 +161,7 @@ def explained(snapshot: Snapshot) -> Snapshot:
     return replace(snapshot, empty_reason=reason)
 
 
-def _off_reason() -> EmptyReason:
+def _off_reason() -> str:
     from latspan._recording import NOT_CONFIGURED, SDK_DISABLED, SHUT_DOWN
 
     if is_sdk_disabled():
@@ -172,23 +188,32 @@ def force_flush(timeout_s: float = _FLUSH_TIMEOUT_S) -> bool:
     return live is None or live.flush(timeout_s)
 
 
-def shutdown(timeout_s: float = _SHUTDOWN_TIMEOUT_S) -> None:
+def shutdown(timeout_s: float | None = None) -> None:
     """
     Switch latspan off: end the open calls, export the remaining data, stop the threads.
 
     A call whose stream the caller has stopped reading ends with its own outcome, any other open
     call as ``abandoned``. latspan calls this function when the process exits, also in a child of
-    ``multiprocessing`` or Celery, but not in a process that is killed. A second call has no effect.
+    ``multiprocessing`` or Celery, and on SIGTERM if that signal has its default action, but not in
+    a process that is killed in another way. A second call has no effect.
 
     Args:
-        timeout_s: Maximum wait for the last export, in seconds.
+        timeout_s: Maximum wait for the last export, in seconds. If not given, latspan waits 5 s for
+            a receiver that accepts data, and 1.5 s for one that does not answer. It does not wait
+            for one that refuses the connection, unless that receiver accepted the data before.
     """
-    ended = _end(timeout_s)
+    _shut_down(timeout_s, flush_provider=False)
+
+
+def _shut_down(timeout_s: float | None, *, flush_provider: bool) -> None:
+    """Switch latspan off, and log that nothing was recorded, if that is so."""
+    ended = _end(timeout_s, flush_provider=flush_provider)
     if ended is not None:
-        ended.start_line.on_shutdown()
+        with _runtime.handle_internal_errors("the log line of the end"):
+            ended.start_line.on_shutdown()
 
 
-def _end(timeout_s: float) -> Assembly | None:
+def _end(timeout_s: float | None, *, flush_provider: bool) -> Assembly | None:
     """End the configuration in effect, and return it; ``None`` if there is none."""
     global _live
     with _lock:
@@ -196,13 +221,20 @@ def _end(timeout_s: float) -> Assembly | None:
         if live is None:
             return None
         _runtime.install(None)
-    from latspan._operations import abandon_open_calls
+    _stopping.append(live)
+    try:
+        from latspan._operations import abandon_open_calls
 
-    abandon_open_calls()
-    live.stop(timeout_s)
-    for observer in _observers:
-        with _runtime.handle_internal_errors("the doctor's observation"):
-            observer.ended(live)
+        abandon_open_calls()
+        if timeout_s is None:
+            live.stop(_SHUTDOWN_TIMEOUT_S, _SILENCE_S, flush_provider=flush_provider)
+        else:
+            live.stop(timeout_s, flush_provider=flush_provider)
+        for observer in _observers:
+            with _runtime.handle_internal_errors("the doctor's observation"):
+                observer.ended(live)
+    finally:
+        _stopping.remove(live)
     return live
 
 
@@ -210,5 +242,30 @@ def observe(observer: Observer) -> None:
     """Report each configuration of this process, and its end, to the doctor's observer."""
     _observers.append(observer)
 
+
+def end_in_order() -> None:
+    """Export what was recorded if SIGTERM ends the process; see :mod:`latspan._sdk._sigterm`."""
+    handle_sigterm(_AT_SIGTERM)
+
+
+def _flush_at_sigterm(timeout_s: float) -> None:
+    live = _live
+    if live is not None:
+        live.flush(timeout_s, flush_provider=True)
+
+
+def _end_at_sigterm() -> None:
+    # The application's provider flushes itself at `atexit`, but not on a signal.
+    _shut_down(None, flush_provider=True)
+    for observer in _observers:
+        observer.exit()
+
+
+_AT_SIGTERM: Final = Delivery(
+    is_needed=lambda: _live is not None or bool(_observers),
+    is_ending=lambda: bool(_stopping),
+    end=_end_at_sigterm,
+    flush=_flush_at_sigterm,
+)
 
 atexit.register(shutdown)

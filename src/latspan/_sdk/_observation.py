@@ -39,7 +39,7 @@ _CONFIGURE_FIRST: Final = "call latspan.configure() before the program's first c
 @dataclass(frozen=True, slots=True)
 class Library:
     """
-    An imported client library.
+    An imported library that latspan supports, or a copy of one.
 
     Args:
         package: Import package; the full module name of a copy inside another package.
@@ -90,9 +90,9 @@ class ProcessObservation:
         service_name: Service name of its telemetry.
         endpoint: Description of where telemetry was sent, without credentials.
         uses_application: Whether spans went to the application's tracer provider.
-        recorded: Number of finished timelines by kind: ``request``, ``call``, ``http``, ``stage``.
+        recorded: Number of finished timelines by kind, for example ``call``.
         early: The part of ``recorded`` from before the program's own ``configure()``.
-        libraries: Imported client libraries.
+        libraries: Imported libraries that latspan supports.
         exports: Results of latspan's own exports.
         warnings: latspan's warnings.
     """

@@ -23,7 +23,8 @@ from typing import TYPE_CHECKING, Any, Final
 from latspan import _runtime
 from latspan._fork import this_process
 from latspan._instrument import Integration, IntegrationStatus, integrations
-from latspan._instrument._discovery import patched_libraries
+from latspan._instrument._discovery import instrumentor_of, patched_libraries
+from latspan._instrument._instrumentor import trigger_of
 from latspan._sdk._lifecycle import is_sdk_disabled
 from latspan._sdk._observation import (
     Configured,
@@ -32,6 +33,7 @@ from latspan._sdk._observation import (
     ProcessObservation,
     write_observation,
 )
+from latspan._segments import Kind
 from latspan._warn_once import warnings_given
 
 if TYPE_CHECKING:
@@ -120,9 +122,9 @@ class Observer:
         self._begin_in_child()
         snapshot = live.runtime.recorder.snapshot()
         counts = {
-            kind: count
-            for kind in ("request", "call", "http", "stage")
-            if (count := snapshot.count(kind=kind))
+            str(kind): count
+            for kind in Kind
+            if (count := snapshot.metric("duration", kind=kind).count())
         }
         self._recorded.update(counts)
         if self._configured == "latspan run":
@@ -174,14 +176,22 @@ def _program() -> str:
 
 
 def _libraries() -> Iterator[Library]:
-    """Yield the imported client libraries, and copies of them."""
+    """Yield the imported libraries that latspan supports, and copies of them."""
     patched = patched_libraries()
     for each in integrations():
         # An integration has the name of the import package of its library.
         package = each.name.removeprefix(f"{_OURS}_")
-        if sys.modules.get(package) is not None:
-            yield Library(package, each.found) if package in patched else _missed(package, each)
+        if package in patched:
+            yield Library(package, each.found)
+        elif sys.modules.get(_trigger_of(package)) is not None:
+            yield _missed(package, each)
     yield from _copies()
+
+
+def _trigger_of(package: str) -> str:
+    """Return the module whose import triggers the patches of a library."""
+    integration = instrumentor_of(package)
+    return package if integration is None else trigger_of(integration)
 
 
 def _missed(package: str, integration: Integration) -> Library:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
@@ -14,7 +15,7 @@ from latspan._clock import Clock, SystemClock
 from latspan._fork import this_process
 from latspan._operations import end_left_calls
 from latspan._recording import Recorder
-from latspan._runtime import EmitEvent, Runtime, no_observation
+from latspan._runtime import EmitEvent, Runtime, handle_internal_errors, no_observation
 from latspan._sdk._config import (
     Config,
     default_attributes,
@@ -26,6 +27,7 @@ from latspan._sdk._content import Capture, capture, token_counter
 from latspan._sdk._exit_hooks import run_before_a_child_ends
 from latspan._sdk._per_process import PerProcess
 from latspan._sdk._propagation import propagates
+from latspan._sdk._record_export import RecordOutputs
 from latspan._sdk._span_routing import SpanRouter
 from latspan._sdk._start_line import StartLine
 from latspan._sdk._worker import Worker
@@ -60,6 +62,7 @@ class Assembly:
             :attr:`Runtime.drain`.
         spans: Exports the private provider's spans, if they are exported.
         events: Exports events, if they are enabled and the application has no logger provider.
+        application: Returns the application's tracer provider, if it has one.
         sampling: Decides which traces are exported, if not all are.
         intervals: Exports this process's histograms, if they are exported.
         monitor: Monitor that samples servers and host, if that is configured.
@@ -70,10 +73,12 @@ class Assembly:
     runtime: Runtime
     worker: Worker
     drain: Callable[[float | None], bool]
+    application: Callable[[], ApiProvider | None]
     spans: SpanExport | None
     events: SpanExport | None
     sampling: SamplingSink | None
     intervals: PerProcess[PeriodicExport] | None
+    outputs: RecordOutputs
     monitor: Monitor | None
     provider: TracerProvider | None
     start_line: StartLine
@@ -91,12 +96,13 @@ class Assembly:
 
             route_to(self.spans, self.provider)
 
-    def flush(self, timeout_s: float) -> bool:
+    def flush(self, timeout_s: float, *, flush_provider: bool = False) -> bool:
         """
         Export everything that has ended so far.
 
         Args:
             timeout_s: Maximum wait, in seconds.
+            flush_provider: Whether to flush the application's provider too.
 
         Returns:
             Whether everything was exported in time.
@@ -105,6 +111,8 @@ class Assembly:
         flushed = self.drain(timeout_s)
         # In parallel: spans and metrics may have different destinations, and one may be slow.
         sent = [export.flushing() for export in self._queues()]
+        if flush_provider:
+            sent.append(_flushing(self.application(), timeout_s))
         intervals = None if self.intervals is None else self.intervals.made()
         if intervals is not None:
             flushed &= intervals.force_flush(_left_s(deadline))
@@ -112,28 +120,73 @@ class Assembly:
             flushed &= is_sent(_left_s(deadline))
         return flushed
 
-    def stop(self, timeout_s: float) -> None:
+    def stop(
+        self, timeout_s: float, silence_s: float | None = None, *, flush_provider: bool = False
+    ) -> None:
         """
         Export the remaining data and end every thread.
 
         Args:
             timeout_s: Maximum wait for the last export, in seconds.
+            silence_s: Seconds after which a receiver that accepts nothing is given up. If given, a
+                receiver that has accepted nothing yet, or whose last attempt failed, gets one
+                attempt.
+            flush_provider: Whether to flush the application's provider too, in at most
+                ``silence_s`` seconds.
         """
         deadline = time.monotonic() + timeout_s
         self.worker.stop(timeout_s)
+        self.outputs.stop()
         if self.monitor is not None:
             self.monitor.stop()
         if self.sampling is not None:
             self.sampling.traces.release()
-        closed = [export.closing() for export in self._queues()]
+        closed: list[Callable[[float], object]] = [
+            export.closing(silence_s) for export in self._queues()
+        ]
+        if flush_provider:
+            limit_s = _left_s(deadline) if silence_s is None else silence_s
+            closed.append(_flushing(self.application(), limit_s))
         intervals = None if self.intervals is None else self.intervals.made()
         if intervals is not None:
-            intervals.shutdown(_left_s(deadline))
+            intervals.shutdown(_left_s(deadline), silence_s)
         for is_closed in closed:
             is_closed(_left_s(deadline))
 
     def _queues(self) -> list[SpanExport]:
         return [export for export in (self.spans, self.events) if export is not None]
+
+
+def _flushing(provider: object, limit_s: float) -> Callable[[float], bool]:
+    """
+    Begin to flush a provider.
+
+    Args:
+        provider: Any provider; it is flushed if it is one of the SDK.
+        limit_s: Maximum duration, in seconds.
+
+    Returns:
+        Function that waits, at most the given number of seconds, and returns whether the flush has
+        ended.
+    """
+    flush = getattr(provider, "force_flush", None)
+    if flush is None:
+        return lambda _: True
+    deadline = time.monotonic() + limit_s
+    # On its own thread, because the SDK's processors do not keep the timeout of a flush.
+    thread = threading.Thread(target=_run, args=(flush,), name="latspan-flush", daemon=True)
+    thread.start()
+
+    def wait(timeout_s: float) -> bool:
+        thread.join(min(timeout_s, _left_s(deadline)))
+        return not thread.is_alive()
+
+    return wait
+
+
+def _run(flush: Callable[[], object]) -> None:
+    with handle_internal_errors("the flush of the application's tracer provider"):
+        flush()
 
 
 def _left_s(deadline: float) -> float:
@@ -205,6 +258,8 @@ def _assembled(config: Config, at_end: Callable[[], None], undo: ExitStack) -> A
 
     worker = Worker(on_start=begin_with_a_request, polling=True)
 
+    outputs = RecordOutputs(config, worker)
+
     def drain(timeout_s: float | None) -> bool:
         # A caller that flushes expects calls whose streams are no longer read to count as ended.
         end_left_calls()
@@ -250,15 +305,18 @@ def _assembled(config: Config, at_end: Callable[[], None], undo: ExitStack) -> A
         request_stream_usage=config.request_stream_usage,
         emit_gen_ai_latency=config.emit_gen_ai_latency,
         observe=monitor or no_observation,
+        write_record=outputs.write(),
     )
     return Assembly(
         runtime=runtime,
         worker=worker,
         drain=drain,
+        application=application,
         spans=spans,
         events=events,
         sampling=sampling,
         intervals=intervals,
+        outputs=outputs,
         monitor=monitor,
         provider=provider if config.set_global_provider else None,
         start_line=start_line,

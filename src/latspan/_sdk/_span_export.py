@@ -28,7 +28,15 @@ from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor
 
 from latspan import semconv
 from latspan._clock import Clock, SystemClock
-from latspan._export import BackOff, OtlpSpans, SelfMetric, SpanAnswer, SpanBatches, span_batches
+from latspan._export import (
+    BackOff,
+    LastExport,
+    OtlpSpans,
+    SelfMetric,
+    SpanAnswer,
+    SpanBatches,
+    span_batches,
+)
 from latspan._export._sizes import size_of
 from latspan._fork import register_after_fork
 from latspan._log import logger
@@ -92,6 +100,7 @@ class SpanExport(SpanProcessor):
         self._exporter = PerProcess[OtlpSpans](lambda _: make_exporter())
         self._resource = resource
         self._closed = False
+        self._last = LastExport()
         self._begin()
         register_after_fork(self._begin)
         self._worker = Worker(
@@ -200,9 +209,12 @@ class SpanExport(SpanProcessor):
         self._worker.submit(flush)
         return lambda timeout_s: done.wait(timeout_s) and sent[0]
 
-    def closing(self) -> Callable[[float], None]:
+    def closing(self, silence_s: float | None = None) -> Callable[[float], None]:
         """
         Begin to export the remaining spans and to shut down.
+
+        Args:
+            silence_s: Seconds after which a receiver that accepts nothing is given up.
 
         Returns:
             Function that waits at most the given number of seconds, then cuts the export short.
@@ -211,6 +223,7 @@ class SpanExport(SpanProcessor):
         if not self._worker.started:
             return lambda _: None
         done = threading.Event()
+        self._last.begin(silence_s)
 
         def close() -> None:
             try:
@@ -218,9 +231,10 @@ class SpanExport(SpanProcessor):
             finally:
                 self._close_exporter()
                 done.set()
+                self._last.notify()
 
         def wait(timeout_s: float) -> None:
-            if not done.wait(timeout_s):
+            if not self._last.wait(done.is_set, timeout_s):
                 self._cut_short = True
                 self._close_exporter()
             self._worker.stop(0)
@@ -254,7 +268,7 @@ class SpanExport(SpanProcessor):
                 # The queue was measured after another thread had added a span and before it
                 # dropped one.
                 return True
-            response = self._answer_to(batch)
+            response = self._send_batch(batch)
             if response.smaller and len(batch) > 1:
                 continue
             left -= len(batch)
@@ -262,11 +276,12 @@ class SpanExport(SpanProcessor):
                 return False
         return left <= 0
 
-    def _answer_to(self, batch: list[Sent]) -> SpanAnswer:
+    def _send_batch(self, batch: list[Sent]) -> SpanAnswer:
         """Send a batch, record the result in the queue, and return it."""
         response = SpanAnswer(taken=False)
         try:
-            response = self._exporter().send(self._called_ours(batch))
+            with self._last.observing():
+                response = self._exporter().send(self._called_ours(batch))
             if response.smaller and len(batch) == 1 and size_of(batch[0]) > _ACCEPTED_BY_ALL:
                 # It cannot be split further, and would block all batches after it.
                 response = response._replace(again=False)

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Final
 from latspan import _runtime
 from latspan._instrument import auto_instrument, disabled_by, instrumented, uninstrument
 from latspan._log import logger
-from latspan._sdk._lifecycle import configure, observe
+from latspan._sdk._lifecycle import configure, end_in_order, observe
+from latspan._sdk._record_export import RECORDS_FOLDER
 from latspan.errors import LatspanError
 
 if TYPE_CHECKING:
@@ -25,12 +26,12 @@ __all__ = [
 ]
 
 _RUN_PID: Final = "LATSPAN_RUN_PID"
-"""Variable with the process id of the program that ``latspan run`` became."""
+"""Variable with the process that reports if its Python has no latspan; see ``_bootstrap``."""
 
 OBSERVATION_FOLDER: Final = "LATSPAN_DOCTOR_DIR"
 """Variable with the folder into which each process of a program writes its observation."""
 
-INTERNAL_VARIABLES: Final = frozenset({_RUN_PID, OBSERVATION_FOLDER})
+INTERNAL_VARIABLES: Final = frozenset({_RUN_PID, OBSERVATION_FOLDER, RECORDS_FOLDER})
 """Variables that latspan's own commands set for the programs that they start."""
 
 _BOOTSTRAP: Final = str(Path(__file__).with_name("_bootstrap"))
@@ -38,16 +39,30 @@ _BOOTSTRAP: Final = str(Path(__file__).with_name("_bootstrap"))
 
 _PYTHON_PATH: Final = "PYTHONPATH"
 
+_ENDPOINTS: Final = (
+    "LATSPAN_ENDPOINT",
+    "LATSPAN_EXPORT_ENABLED",
+    "OTEL_EXPORTER_OTLP_ENDPOINT",
+    "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
+    "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT",
+)
+"""Variables that request an export."""
 
-def environment_for(variables: dict[str, str], process: int) -> dict[str, str]:
+
+def environment_for(
+    variables: dict[str, str], *, becomes: bool, records_folder: str | None = None
+) -> dict[str, str]:
     """
     Return an environment that instruments a Python program and the programs it starts.
 
     Args:
         variables: The current environment.
-        process: Process id of the program. Only this program reports that its Python has no
-            latspan; programs that it starts, perhaps with another Python, do not.
+        becomes: Whether this process becomes the program, and does not start it. Only the program
+            reports that its Python has no latspan; programs that it starts, perhaps with another
+            Python, do not.
+        records_folder: Folder for the records of all processes; ``None`` if none are written.
     """
+    process = os.getpid()
     # An empty entry of the path is the current folder; an empty variable has no entries.
     path = variables.get(_PYTHON_PATH) or None
     folders = [] if path is None else path.split(os.pathsep)
@@ -56,7 +71,8 @@ def environment_for(variables: dict[str, str], process: int) -> dict[str, str]:
         _PYTHON_PATH: os.pathsep.join(
             [_BOOTSTRAP, *(folder for folder in folders if folder != _BOOTSTRAP)]
         ),
-        _RUN_PID: str(process),
+        _RUN_PID: str(process) if becomes else f"child of {process}",
+        **({} if records_folder is None else {RECORDS_FOLDER: records_folder}),
     }
 
 
@@ -69,6 +85,8 @@ def start() -> None:
     them.
     """
     with _runtime.handle_internal_errors("the start of an instrumented program"):
+        # Before the program sets its own handlers: a server restores the one that it found.
+        end_in_order()
         observer = _observer()
         _runtime.expect(partial(_configure, observer))
         if observer is not None:
@@ -85,6 +103,7 @@ def after_opentelemetry() -> None:
         unwanted = [name for name in instrumented() if disabled_by(name) is not None]
         if unwanted:
             uninstrument(*unwanted)
+        end_in_order()
         _runtime.expect(_configure)
 
 
@@ -99,10 +118,15 @@ def _observer() -> Observer | None:
 
 
 def _configure(observer: Observer | None = None) -> None:
+    # A report needs no collector. If no address of one is set, nothing is exported.
+    reports_only = os.environ.get(RECORDS_FOLDER) and not any(map(os.environ.get, _ENDPOINTS))
     if observer is not None:
         observer.starts_for_program(now=True)
     try:
-        configure()
+        if reports_only:
+            configure(export_enabled=False)
+        else:
+            configure()
     except LatspanError as error:
         logger.warning("latspan stays off: %s", error)
         if observer is not None:

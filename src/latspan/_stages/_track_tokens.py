@@ -7,7 +7,7 @@ from typing import Any, TypeVar, overload
 
 from latspan import _runtime
 from latspan._instrument import error_type_of, outcome_of
-from latspan._operations import Generation, LocalScope, handoff_here, resumed
+from latspan._operations import Generation, LocalScope, attached, handoff_here
 from latspan._runtime import Runtime
 from latspan._segments import Kind, Outcome, Stage
 from latspan._stages._annotations import annotations_here
@@ -134,7 +134,7 @@ class _Following:
             return
         with (
             _runtime.handle_internal_errors("a stage of tracked tokens"),
-            resumed(self._handoff),
+            attached(self._handoff),
         ):
             LocalScope(
                 self._runtime,

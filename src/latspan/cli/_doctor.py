@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import shutil
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -16,8 +17,9 @@ from latspan.cli._command import Command
 from latspan.cli._console import output, print_lines, print_message
 from latspan.cli._doctor_program import SCHEMA as PROGRAM_SCHEMA
 from latspan.cli._doctor_program import document_of, lines_of, observe_program
-from latspan.cli._rows import section, variable_rows
-from latspan.cli._run import program_after_dashes
+from latspan.cli._rows import section, variable_rows, verdict
+from latspan.cli._run import explain_error, explain_missing, program_after_dashes
+from latspan.cli._supervisor import end_as
 from latspan.errors import ConfigError, LatspanError
 
 if TYPE_CHECKING:
@@ -33,7 +35,7 @@ _DESCRIPTION: Final = """\
 Diagnoses latspan in this environment, and reports:
 
   versions        of latspan, Python and OpenTelemetry
-  integrations    which client libraries are installed, and which are instrumented
+  integrations    which libraries are installed, and which can be instrumented
   conflicts       other instrumentations of the same libraries
   settings        the values in effect, and the source of each
   variables       misspelt, invalid, or in need of a package
@@ -92,25 +94,29 @@ def _run(arguments: argparse.Namespace) -> int:
             print(json.dumps(_document(examination), indent=2), file=out)
         else:
             print("\n".join(_lines(examination, every_setting=arguments.all)), file=out)
-    return 0 if examination.fine else _TROUBLE
+    return 0 if examination.ok else _TROUBLE
 
 
 def _run_program(program: list[str], *, as_json: bool, file: str | None) -> int:
+    path = shutil.which(program[0])
+    if path is None:
+        return explain_missing(program[0])
     with _rejected_variables_explained():
-        code, report = observe_program(program)
-    if report is None:
-        return code
+        try:
+            status, report = observe_program(path, program)
+        except OSError as error:
+            return explain_error(path, error)
     lines = [document_of(report)] if as_json else list(lines_of(report))
-    if file is None:
-        print_lines(lines)
-        return code
     try:
-        Path(file).write_text("\n".join([*lines, ""]), encoding="utf-8")
+        if file is not None:
+            Path(file).write_text("\n".join([*lines, ""]), encoding="utf-8")
     except OSError as error:
         # The exit code is the program's, so the report must not be lost.
         print_message(f"error: '{file}' cannot be written: {error.strerror}")
+        file = None
+    if file is None:
         print_lines(lines)
-    return code
+    return end_as(status)
 
 
 def _examined(timeout_s: float) -> Examination:
@@ -138,7 +144,7 @@ def _document(examination: Examination) -> dict[str, object]:
     found = asdict(examination)
     for row, integration in zip(found["integrations"], examination.integrations, strict=True):
         row["status"] = integration.status.value
-    return {"schema": _SCHEMA, "fine": examination.fine, **found}
+    return {"schema": _SCHEMA, "ok": examination.ok, **found}
 
 
 def _lines(examination: Examination, *, every_setting: bool) -> Iterator[str]:
@@ -158,7 +164,7 @@ def _lines(examination: Examination, *, every_setting: bool) -> Iterator[str]:
     yield from section("settings", settings or [("", "defaults", "all of them: --all")])
     yield from section("variables", list(variable_rows(examination.variables)))
     telemetry: list[tuple[str, str, str]] = []
-    for each in examination.deliveries:
+    for each in examination.exports:
         mark = {True: "ok", False: "fail", None: "note"}[each.arrived]
         telemetry.append(
             (mark, each.signal, f"{each.endpoint} over {each.protocol}: {each.response}")
@@ -167,7 +173,7 @@ def _lines(examination: Examination, *, every_setting: bool) -> Iterator[str]:
             telemetry.append(("", "", f"hint: {each.hint}"))
     not_sent = ("note", "not sent", "the endpoint is not valid: see variables")
     yield from section("telemetry", telemetry or [not_sent])
-    yield "fine" if examination.fine else "problems found: see the lines marked fail"
+    yield verdict(ok=examination.ok)
 
 
 def _versions(examination: Examination) -> Iterator[tuple[str, str]]:
@@ -208,7 +214,7 @@ COMMAND: Final = Command(
             "the same for another receiver",
         ),
         ("latspan doctor -- python app.py", "find out what is recorded of a program, and what not"),
-        ("latspan doctor --json | jq .deliveries", "print whether telemetry arrives, for a script"),
+        ("latspan doctor --json | jq .exports", "print whether telemetry arrives, for a script"),
     ),
     add_arguments=_add_arguments,
     run=_run,

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import sys
-import tempfile
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final
 
+from latspan._segments import KIND_NOUNS
 from latspan._shown import printable
-from latspan.cli._rows import Row, section, variable_rows
-from latspan.cli._run import explain_missing, replace_process
-from latspan.cli._supervised import run_supervised
+from latspan.cli._rows import Row, section, variable_rows, verdict
+from latspan.cli._supervisor import supervise
 
 if TYPE_CHECKING:
     from latspan._sdk._observation import (
@@ -31,13 +30,6 @@ __all__ = ["SCHEMA", "ProgramReport", "document_of", "lines_of", "observe_progra
 
 SCHEMA: Final = "latspan.doctor-program/1"
 
-_KINDS: Final = (
-    ("call", "call", "calls"),
-    ("request", "request", "requests"),
-    ("http", "HTTP exchange", "HTTP exchanges"),
-    ("stage", "stage", "stages"),
-)
-
 
 @dataclass(frozen=True, slots=True)
 class ProgramReport:
@@ -49,7 +41,7 @@ class ProgramReport:
         exit_code: Its exit code; negative if a signal ended it.
         processes: Observations of its processes.
         recorded: Number of finished timelines by kind.
-        libraries: Imported client libraries.
+        libraries: Imported libraries that latspan supports.
         exports: Results of latspan's own exports.
         findings: What is missing from the telemetry.
         variables: What is wrong with environment variables.
@@ -65,7 +57,7 @@ class ProgramReport:
     variables: tuple[VariableFinding, ...]
 
     @property
-    def fine(self) -> bool:
+    def ok(self) -> bool:
         """Whether every imported library was instrumented and all telemetry arrived."""
         return not (
             any(each.is_error for each in (*self.findings, *self.variables))
@@ -74,34 +66,31 @@ class ProgramReport:
         )
 
 
-def observe_program(program: list[str]) -> tuple[int, ProgramReport | None]:
+def observe_program(path: str, program: list[str]) -> tuple[int, ProgramReport]:
     """
     Run a program under ``latspan run``'s instrumentation.
 
     Args:
-        program: Its name and its arguments.
+        path: File to execute.
+        program: Its arguments, the name of the program first.
 
     Returns:
-        Exit code for the shell, and what was seen; ``None`` if the program could not be run.
+        The status that ``os.waitpid`` returned, and what was seen.
+
+    Raises:
+        OSError: The program cannot be executed.
     """
-    path = shutil.which(program[0])
-    if path is None:
-        return explain_missing(program[0]), None
     from latspan._sdk._observation import read_observations
-    from latspan._sdk._zero_code import OBSERVATION_FOLDER
+    from latspan._sdk._zero_code import OBSERVATION_FOLDER, environment_for
 
     # What latspan has printed comes before the output of the program.
     sys.stdout.flush()
-    # Only the user can read it.
-    folder = Path(tempfile.mkdtemp(prefix="latspan-doctor-"))
-    try:
-        code = run_supervised(
-            lambda: replace_process(path, program, **{OBSERVATION_FOLDER: str(folder)})
-        )
-        observations = read_observations(folder)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-    return (code if code >= 0 else 128 - code), _report(program[0], code, observations)
+    # Only the user can read the folder. A process that still runs may write into it.
+    with TemporaryDirectory(prefix="latspan-doctor-", ignore_cleanup_errors=True) as folder:
+        variables = {**os.environ, OBSERVATION_FOLDER: folder}
+        status = supervise(path, program, environment_for(variables, becomes=False))
+        observations = read_observations(Path(folder))
+    return status, _report(program[0], os.waitstatus_to_exitcode(status), observations)
 
 
 def _report(program: str, exit_code: int, observations: list[ProcessObservation]) -> ProgramReport:
@@ -124,7 +113,7 @@ def _report(program: str, exit_code: int, observations: list[ProcessObservation]
 
 def document_of(report: ProgramReport) -> str:
     """Return the report as a JSON document."""
-    return json.dumps({"schema": SCHEMA, "fine": report.fine, **asdict(report)}, indent=2)
+    return json.dumps({"schema": SCHEMA, "ok": report.ok, **asdict(report)}, indent=2)
 
 
 def lines_of(report: ProgramReport) -> Iterator[str]:
@@ -135,8 +124,8 @@ def lines_of(report: ProgramReport) -> Iterator[str]:
     yield from section("processes", list(_process_rows(report.processes)))
     yield from section("libraries", list(_library_rows(report.libraries)))
     recorded: list[Row] = [
-        ("ok", name, str(count))
-        for kind, _, name in _KINDS
+        ("ok", several, str(count))
+        for kind, (_, several) in KIND_NOUNS.items()
         if (count := report.recorded.get(kind, 0))
     ]
     yield from section("recorded", recorded or [("note", "nothing", "")])
@@ -148,7 +137,7 @@ def lines_of(report: ProgramReport) -> Iterator[str]:
         if each.hint is not None:
             found.append(("", "", f"hint: {each.hint}"))
     yield from section("findings", found or [("ok", "none", "")])
-    yield "fine" if report.fine else "problems found: see the lines marked fail"
+    yield verdict(ok=report.ok)
 
 
 def _ended(code: int) -> str:
@@ -167,7 +156,7 @@ def _process_rows(processes: tuple[ProcessObservation, ...]) -> Iterator[Row]:
     yield from map(_of_process, shown)
     if len(processes) > len(shown):
         more = f"{len(processes) - len(shown)} more"
-        yield "", more, "imported no supported client library and recorded nothing"
+        yield "", more, "imported no supported library and recorded nothing"
 
 
 def _of_process(process: ProcessObservation) -> Row:
@@ -178,7 +167,7 @@ def _of_process(process: ProcessObservation) -> Row:
     }[process.configured]
     counts = [
         f"{count} {one if count == 1 else several}"
-        for kind, one, several in _KINDS
+        for kind, (one, several) in KIND_NOUNS.items()
         if (count := process.recorded.get(kind, 0))
     ]
     parts = [configured, ", ".join(counts) or "recorded nothing"]
@@ -202,7 +191,7 @@ def _library_rows(libraries: tuple[Library, ...]) -> Iterator[Row]:
         if each.hint is not None:
             yield "", "", f"hint: {each.hint}"
     if not libraries:
-        yield "note", "none", "no process imported a supported client library"
+        yield "note", "none", "no process imported a supported library"
 
 
 def _export_rows(report: ProgramReport) -> Iterator[Row]:

@@ -10,7 +10,7 @@ from latspan._shown import printable
 if TYPE_CHECKING:
     from latspan._sdk._variables import VariableFinding
 
-__all__ = ["Row", "section", "variable_rows"]
+__all__ = ["Row", "section", "variable_rows", "verdict"]
 
 Row = tuple[str, str, str]
 """A mark (``ok``, ``note``, ``fail`` or empty), a name and an explanation."""
@@ -34,3 +34,8 @@ def variable_rows(findings: Sequence[VariableFinding]) -> Iterator[Row]:
             yield "", "", f"hint: {each.hint}"
     if not findings:
         yield "ok", "none is misspelt or invalid", ""
+
+
+def verdict(*, ok: bool) -> str:
+    """Return the last line of a report."""
+    return "no problem found" if ok else "problems found: see the lines marked fail"

@@ -6,12 +6,20 @@ import argparse
 import os
 import shutil
 import signal
-from typing import Final
+import sys
+from contextlib import suppress
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Final
 
 from latspan.cli._command import Command
 from latspan.cli._console import print_message
+from latspan.cli._supervisor import end_as, supervise
+from latspan.reports._rich import needs_rich
 
-__all__ = ["COMMAND", "explain_missing", "program_after_dashes", "replace_process"]
+if TYPE_CHECKING:
+    from latspan.reports import Report
+
+__all__ = ["COMMAND", "explain_error", "explain_missing", "program_after_dashes"]
 
 _NOT_EXECUTABLE: Final = 126
 _NOT_FOUND: Final = 127
@@ -34,7 +42,12 @@ itself passes to latspan.configure() override them."""
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.usage = f"{parser.prog} [-h] [--] PROGRAM [ARGUMENT ...]"
+    parser.usage = f"{parser.prog} [-h] [--report] [--] PROGRAM [ARGUMENT ...]"
+    parser.add_argument(
+        "--report",
+        action="store_true",
+        help="print on stderr, when the program has ended, where its requests spent their time",
+    )
     parser.add_argument(
         "program",
         nargs=argparse.REMAINDER,
@@ -52,7 +65,7 @@ def _run(arguments: argparse.Namespace) -> int:
     path = shutil.which(program[0])
     if path is None:
         return explain_missing(program[0])
-    return replace_process(path, program)
+    return _run_and_report(path, program) if arguments.report else _become(path, program)
 
 
 def program_after_dashes(program: list[str]) -> list[str]:
@@ -60,21 +73,11 @@ def program_after_dashes(program: list[str]) -> list[str]:
     return program[1:] if program[:1] == ["--"] else program
 
 
-def replace_process(path: str, program: list[str], **variables: str) -> int:
-    """
-    Replace this process with an instrumented program; return only if that fails.
-
-    Args:
-        path: File of the program.
-        program: Its name and its arguments.
-        variables: Environment variables to set for it.
-
-    Returns:
-        Exit code.
-    """
+def _become(path: str, program: list[str]) -> int:
+    """Replace this process by the program; return an exit code only if that fails."""
     from latspan._sdk._zero_code import environment_for
 
-    environment = environment_for({**os.environ, **variables}, os.getpid())
+    environment = environment_for(dict(os.environ), becomes=True)
     # Python ignores these signals, and the program would inherit that.
     for number in (signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_DFL)
@@ -83,8 +86,46 @@ def replace_process(path: str, program: list[str], **variables: str) -> int:
     except OSError as error:
         for number in (signal.SIGPIPE, signal.SIGXFSZ):
             signal.signal(number, signal.SIG_IGN)
-        print_message(f"error: '{path}' cannot be run: {error.strerror}")
-        return _NOT_EXECUTABLE
+        return explain_error(path, error)
+
+
+def _run_and_report(path: str, program: list[str]) -> int:
+    """Run the program to its end, print the report, and end as the program ended."""
+    from latspan._report import report_of_run
+    from latspan._sdk import expectations, read_config
+    from latspan._sdk._zero_code import environment_for
+
+    # First, because a missing package is reported before the run, not after it.
+    with needs_rich():
+        import rich.console  # noqa: F401 # pyright: ignore[reportUnusedImport]
+
+    expected = expectations(read_config({}))
+    with TemporaryDirectory(prefix="latspan-run-") as folder:
+        environment = environment_for(dict(os.environ), becomes=False, records_folder=folder)
+        try:
+            status = supervise(path, program, environment)
+        except OSError as error:
+            return explain_error(path, error)
+        _print_report(report_of_run(folder, expected))
+    return end_as(status)
+
+
+def _print_report(report: Report) -> None:
+    from rich.console import Console
+
+    # The program's output may be redirected, and belongs to the program. Without a terminal, or
+    # without stderr, the report must not fail the run.
+    if sys.stderr is not None:
+        with suppress(OSError, ValueError):
+            print(file=sys.stderr)
+            Console(file=sys.stderr, highlight=False).print(report, crop=False)
+            sys.stderr.flush()
+
+
+def explain_error(path: str, error: OSError) -> int:
+    """Print why a program cannot be run, and return the exit code."""
+    print_message(f"error: '{path}' cannot be run: {error.strerror}")
+    return _NOT_EXECUTABLE
 
 
 def explain_missing(name: str) -> int:

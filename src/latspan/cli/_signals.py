@@ -37,6 +37,8 @@ def interrupts_raise() -> Generator[None]:
     """
     Raise :class:`Terminated` on SIGTERM inside the block; neither it nor Ctrl-C is lost.
 
+    A SIGTERM that is ignored stays ignored.
+
     Python raises in the code that the main thread is running. In a finaliser or the callback of a
     weak reference, Python only prints that it ignored the exception, and continues. Such an
     interrupt is raised again a moment later, by SIGALRM, until it takes effect. On any thread but
@@ -46,7 +48,10 @@ def interrupts_raise() -> Generator[None]:
         yield
         return
     interrupts = _Interrupts(sys.unraisablehook)
-    terminated = signal.signal(signal.SIGTERM, interrupts.terminate)
+    terminated = signal.getsignal(signal.SIGTERM)
+    # A program that `latspan run` starts inherits an ignored signal, but not a handled one.
+    if terminated is not signal.SIG_IGN:
+        signal.signal(signal.SIGTERM, interrupts.terminate)
     alarmed = signal.signal(signal.SIGALRM, interrupts.raise_again)
     sys.unraisablehook = interrupts.on_unraisable
     try:

@@ -45,6 +45,8 @@ FROM_ENVIRONMENT: dict[str, tuple[str, Any]] = {
     "scrape_interval_s": ("0.25", 0.25),
     "tail_sampling_ratio": ("0.05", 0.05),
     "tail_sampling_slow_ms": ("2000", 2000.0),
+    "console": ("1", True),
+    "console_waterfalls": ("true", True),
     "keep_records": ("7", 7),
 }
 

@@ -39,7 +39,7 @@ def test_libraries_instrumented_before_configure_are_in_the_line(
     info: pytest.LogCaptureFixture,
 ) -> None:
     """The line has the libraries, the endpoint without credentials and the service name."""
-    latspan.auto_instrument()
+    names = latspan.auto_instrument()
     with receiving() as receiver:
         latspan.configure(
             endpoint=receiver.url.replace("://", "://user:hush@"), service_name="shop"
@@ -47,8 +47,8 @@ def test_libraries_instrumented_before_configure_are_in_the_line(
 
         (line,) = lines(info)
         latspan.shutdown()
-    assert "instrumented libraries: " in line
-    assert "requests, urllib3; " in line
+    libraries = ", ".join(name.removeprefix("latspan_") for name in names)
+    assert f"instrumented libraries: {libraries}; " in line
     assert f"endpoint: {receiver.url.replace('://', '://***@')}; service name: shop" in line
 
 

@@ -9,6 +9,7 @@ import pytest
 from latspan._instrument import integrations
 from latspan._sdk._config import Config
 from latspan._sdk._variables import VariableFinding, examine_variables, readable_config
+from latspan._sdk._zero_code import OBSERVATION_FOLDER, environment_for
 
 
 def found(environment: dict[str, str]) -> list[VariableFinding]:
@@ -39,6 +40,14 @@ def test_an_unknown_variable_without_a_similar_name_is_a_note() -> None:
             "LATSPAN_XYZZY_PLUGH", "is not a setting of latspan and has no effect", is_error=False
         )
     ]
+
+
+def test_variables_that_latspans_own_commands_set_are_known() -> None:
+    """``latspan run`` and ``latspan doctor`` set them for the programs that they start."""
+    environment = environment_for({OBSERVATION_FOLDER: "/d"}, becomes=True, records_folder="/r")
+
+    assert sum(name.startswith("LATSPAN_") for name in environment) == 3
+    assert found(environment) == []
 
 
 def test_every_invalid_value_is_found_and_not_only_the_first() -> None:
@@ -131,5 +140,5 @@ def test_a_missing_extra_is_named_with_its_command(monkeypatch: pytest.MonkeyPat
     assert finding == VariableFinding(
         "LATSPAN_SCRAPE_SERVERS",
         "needs the package 'prometheus_client', which is not installed",
-        "pip install 'latspan[sampler]'",
+        "pip install 'latspan[scraping]'",
     )
