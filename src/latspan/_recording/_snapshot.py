@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from latspan._metrics import TOKEN_METRICS
 from latspan._recording._distribution import NO_DEFAULT, Distribution
+from latspan._recording._empty_reason import is_mistake, parts_of
 from latspan._recording._questions import (
     hint_for_metric,
     hint_for_other_kinds,
@@ -31,6 +32,7 @@ from latspan._recording._series import (
 from latspan._segments import KIND_NOUNS, SEGMENT_ORDER, Kind, Source
 from latspan._tokens import TokenSource
 from latspan._units import MetricUnit, TimeUnit
+from latspan._warn_once import warn_once
 from latspan.errors import ConfigError
 from latspan.histogram import Histogram
 
@@ -66,6 +68,8 @@ class Snapshot:
         records: The latest requests, as many as ``keep_records`` is configured to keep.
         recorders: Random identities of the recorders of the values; empty if unknown, as in files.
         known: Every series of the snapshot that this one is a part of; empty if it is not a part.
+        empty_reason: Why nothing was recorded, if it is known, and how to fix it, as two lines.
+            Errors about missing values show it.
     """
 
     series: Mapping[SeriesKey, Series]
@@ -74,6 +78,7 @@ class Snapshot:
     records: tuple[RequestRecord, ...] = ()
     recorders: frozenset[int] = field(default=frozenset(), compare=False)
     known: Collection[SeriesKey] = field(default=(), compare=False)
+    empty_reason: str | None = field(default=None, compare=False)
 
     @overload
     def percentile(
@@ -170,6 +175,9 @@ class Snapshot:
         """
         Return the number of recorded requests, calls, exchanges or stages.
 
+        If nothing was recorded because of a mistake, for example because latspan is not configured,
+        one warning per process explains the zero.
+
         Args:
             kind: Kind of timeline; the outermost recorded kind if not given.
             where: Attributes that they must have.
@@ -178,6 +186,9 @@ class Snapshot:
             UnknownNameError: There is no such kind or attribute, or the value of an attribute was
                 never recorded.
         """
+        if self.empty_reason is not None and is_mistake(self.empty_reason):
+            cause, step = parts_of(self.empty_reason)
+            warn_once(f"count() is 0: {cause}; hint: {step}")
         return self.metric("duration", kind=kind, **where).count()
 
     def segments(self) -> tuple[str, ...]:
@@ -279,6 +290,7 @@ class Snapshot:
             end_epoch_ns=self.end_epoch_ns,
             recorders=self.recorders,
             known=self._known(),
+            empty_reason=self.empty_reason,
         )
 
     def merge(self, other: Snapshot) -> Snapshot:
@@ -398,7 +410,10 @@ class Snapshot:
         if asked is None:
             asked = kind_of_question(metric, kinds, lambda: self._kinds(where))
         no_values: str | None = None
-        if asked is not None and kinds and asked not in kinds:
+        cause: str | None = None
+        if self.empty_reason is not None:
+            cause, no_values = parts_of(self.empty_reason)
+        elif asked is not None and kinds and asked not in kinds:
             no_values = hint_for_other_kinds(metric, asked, kinds)
         elif not kinds:
             no_values = hint()
@@ -408,6 +423,7 @@ class Snapshot:
             unit=unit,
             kind=asked,
             hint=no_values,
+            cause=cause,
         )
 
     def _kinds(self, where: Mapping[str, str]) -> set[Kind]:
@@ -433,6 +449,7 @@ def _distribution(
     unit: MetricUnit,
     kind: Kind | None,
     hint: str | None,
+    cause: str | None,
 ) -> Distribution:
     merged = Histogram()
     sources: Counter[Source | TokenSource] = Counter()
@@ -443,7 +460,13 @@ def _distribution(
             sources[source] += histogram.count
     merged.compact()
     return Distribution(
-        name, merged, unit=unit, sources=MappingProxyType(sources), hint=hint, kind=kind
+        name,
+        merged,
+        unit=unit,
+        sources=MappingProxyType(sources),
+        hint=hint,
+        kind=kind,
+        cause=cause,
     )
 
 
