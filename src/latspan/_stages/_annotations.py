@@ -37,8 +37,8 @@ def annotations_here() -> list[Annotations]:
         of the innermost stage. Empty if neither is open.
     """
     scopes = [each for each in enclosing_scopes() if isinstance(each, LocalScope)]
-    requests = [each for each in scopes if each.kind is Kind.REQUEST]
-    served = [each for each in requests if each.side is Side.SERVER]
+    requests = [each for each in scopes if each.kind in (Kind.REQUEST, Kind.INNER_REQUEST)]
+    served = [each for each in requests if each.kind is Kind.REQUEST and each.side is Side.SERVER]
     reached = dict.fromkeys((*(requests or scopes)[:1], *served[:1]))
     return [each.annotations for each in reached]
 
