@@ -151,8 +151,8 @@ def shutdown(timeout_s: float | None = None) -> None:
 
     Args:
         timeout_s: Maximum wait for the last export, in seconds. If not given, latspan waits 5 s for
-            a receiver that accepts data, and 1.5 s for one that does not answer. It does not wait for
-            one that refuses the connection, unless that receiver accepted the data before.
+            a receiver that accepts data, and 1.5 s for one that does not answer. A receiver that
+            refuses the connection is not tried again, unless it accepted the data before.
     """
     _shut_down(timeout_s, flush_provider=False)
 

@@ -22,6 +22,9 @@ at most; while a shutdown is in progress, until the shutdown has ended.
 process of a container, which continues until SIGKILL. There, the handler only starts a thread that
 exports once per second for a minute, and returns.
 
+**C code.** While the main thread is blocked in C code, it cannot run the handler; see
+`_sigterm_watch`.
+
 **Greenlets.** If gevent or eventlet has replaced threads, all of latspan's threads share the main
 thread, which therefore must not wait. The handler then returns, and the export ends the process.
 """
@@ -42,7 +45,7 @@ from typing import Final
 
 from latspan._runtime import handle_internal_errors
 
-__all__ = ["Delivery", "handle_sigterm"]
+__all__ = ["Delivery", "handle_sigterm", "watch_sigterm"]
 
 _BUSY: Final = frozenset({"_frozen_importlib", "importlib", "latspan", "logging", "opentelemetry"})
 """Packages whose code may hold a lock that the export needs."""
@@ -100,6 +103,31 @@ def handle_sigterm(delivery: Delivery) -> None:
         return
 
 
+def watch_sigterm() -> None:
+    """
+    Start the thread that ends the process if the main thread cannot handle SIGTERM.
+
+    It has no effect in a process whose SIGTERM latspan does not handle.
+    """
+    handler = signal.getsignal(signal.SIGTERM)
+    process = os.getpid()
+    if isinstance(handler, _Handler) and process not in (_INIT, handler.watched_in):
+        handler.watched_in = process
+        thread = threading.Thread(target=_watch, args=(handler,), name="latspan-sigterm")
+        thread.daemon = True
+        thread.start()
+
+
+def _watch(handler: _Handler) -> None:
+    with handle_internal_errors("the watch for SIGTERM"):
+        try:
+            from latspan._sdk._sigterm_watch import watch
+        except ImportError:
+            # A Python without `ctypes`.
+            return
+        watch(handler)
+
+
 def _is_handled_without_python() -> bool:
     """
     Return whether a program that embeds Python, such as uWSGI, handles SIGTERM.
@@ -126,11 +154,16 @@ class _Handler:
     def __init__(self, delivery: Delivery) -> None:
         self._delivery = delivery
         self._delays = 0
-        # The process that is exporting: a forked child inherits the value, but not the thread.
+        # The processes that export and that have a thread to watch: a forked child inherits the
+        # values, but not the threads.
         self._exporting_in: int | None = None
+        self.watched_in: int | None = None
+        self.calls = 0
+        """Number of calls, for the thread that watches the main thread."""
 
     def __call__(self, _: int, frame: FrameType | None) -> None:
         """Handle the signal."""
+        self.calls += 1
         process = os.getpid()
         if self._exporting_in == process:
             return
@@ -154,6 +187,16 @@ class _Handler:
             self._start(lambda: self._export(done))
             _wait_for(done)
             self._die()
+
+    def end_elsewhere(self, die: Callable[[], None]) -> None:
+        """Export on this thread, because the main thread cannot, and end the process."""
+        self._exporting_in = os.getpid()
+        deadline = time.monotonic() + _LONGEST_S
+        while self._delivery.is_ending() and time.monotonic() < deadline:
+            time.sleep(_AGAIN_AFTER_S)
+        with handle_internal_errors("the export at SIGTERM"):
+            self._delivery.end()
+        die()
 
     def _start(self, job: Callable[[], None]) -> None:
         # `threading.Thread` takes locks that the interrupted code may hold.

@@ -12,7 +12,7 @@ Receive = Callable[[], Awaitable[dict[str, Any]]]
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 
 
-async def asgi(scope: dict[str, Any], receive: Receive, send: Send) -> None:  # noqa: ARG001
+async def asgi(scope: dict[str, Any], receive: Receive, send: Send) -> None:
     """Read the named file, record this, and respond."""
     if scope["type"] != "http":
         # A server of ASGI continues without the lifespan.
