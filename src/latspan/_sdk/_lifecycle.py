@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 from latspan import _runtime
 from latspan._log import logger
 from latspan._sdk._config import Config, read_config, with_parameters_of
-from latspan._sdk._sigterm import Delivery, handle_sigterm
+from latspan._sdk._sigterm import Delivery, handle_sigterm, wake_sigterm
 
 if TYPE_CHECKING:
     # Importing `configure` must stay cheap; the assembled parts are imported when it runs.
@@ -105,7 +105,8 @@ def configure(**settings: object) -> None:
                 _live = made
                 _runtime.install(made.runtime)
                 break
-    end_in_order()
+    end_in_order(asleep=False)
+    wake_sigterm()
 
 
 def snapshot() -> Snapshot:
@@ -177,9 +178,14 @@ def _shut_down(timeout_s: float | None, *, flush_provider: bool) -> None:
         _stopping.remove(live)
 
 
-def end_in_order() -> None:
-    """Export what was recorded if SIGTERM ends the process; see :mod:`latspan._sdk._sigterm`."""
-    handle_sigterm(_AT_SIGTERM)
+def end_in_order(*, asleep: bool) -> None:
+    """
+    Export what was recorded if SIGTERM ends the process; see :mod:`latspan._sdk._sigterm`.
+
+    Args:
+        asleep: Whether nothing is recorded yet, so that the default action stays in effect.
+    """
+    handle_sigterm(_AT_SIGTERM, asleep=asleep)
 
 
 def _flush_at_sigterm(timeout_s: float) -> None:

@@ -26,7 +26,7 @@ from latspan._sdk._content import Capture, capture, token_counter
 from latspan._sdk._exit_hooks import run_before_a_child_ends
 from latspan._sdk._per_process import PerProcess
 from latspan._sdk._propagation import propagates
-from latspan._sdk._sigterm import watch_sigterm
+from latspan._sdk._sigterm import wake_sigterm
 from latspan._sdk._span_routing import SpanRouter
 from latspan._sdk._worker import Worker
 from latspan._spans import NoSink, SpanSink
@@ -237,7 +237,7 @@ def _assembled(config: Config, at_end: Callable[[], None], undo: ExitStack) -> A
 
     def begin_with_a_request() -> None:
         run_before_a_child_ends(at_end)
-        watch_sigterm()
+        wake_sigterm()
         if monitor is not None:
             monitor.start()
         for export in (spans, events):
