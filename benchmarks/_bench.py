@@ -29,10 +29,10 @@ __all__ = [
     "added",
     "figure",
     "interleaved",
+    "interleaved_yardstick",
     "machine",
     "scattered_heap",
     "settled_heap",
-    "stick_beside",
     "without_numpy",
     "yardstick",
 ]
@@ -95,7 +95,7 @@ class Figure:
 @dataclass(frozen=True, slots=True)
 class Target:
     """
-    What design says a figure may be; the one or the other.
+    Target of the design for a figure: one of ``most`` and ``ratio``.
 
     Args:
         most: In the row's unit. Microseconds are those of a machine whose yardstick is 0.05 µs,
@@ -116,8 +116,8 @@ class Row:
 
     Args:
         what: What was done.
-        latspan: What it costs with latspan; an added cost unless ``what`` says otherwise.
-        rival: What stands beside it, measured in the same run, if anything does.
+        latspan: What it costs with latspan; an added cost unless ``what`` names another figure.
+        rival: The alternative it is compared with, measured in the same run; ``None`` without one.
         rival_name: What that is.
         target: What was to be reached, if anything was.
         unit: What both figures are in.
@@ -164,7 +164,7 @@ class Row:
                 return "yes"
             if middle <= self._limit(self.target, stick.middle, rival.middle or rival.least):
                 return "yes"
-            return "at its least"
+            return "minimum only"
         return "no" if self.target.due else "no, not due yet"
 
     def _limit(self, target: Target, yardstick: float, rival: float) -> float:
@@ -206,7 +206,7 @@ def settled_heap() -> None:
 
 @contextmanager
 def without_numpy() -> Generator[None]:
-    """Hide numpy from whoever looks whether it is loaded; nothing may import it meanwhile."""
+    """Hide numpy from code that checks if it is loaded; no code may import it inside the block."""
     numpy = sys.modules.pop("numpy", None)
     try:
         yield
@@ -219,8 +219,7 @@ def interleaved(measures: Sequence[Measure], repeats: int) -> list[list[float]]:
     """
     Measure each in turn, over and over, each time in another order.
 
-    What came before is felt: it leaves the caches to whoever is next. So none always follows the
-    same one.
+    The previous measure affects the next one through the caches, so the order changes each time.
 
     Args:
         measures: What to measure.
@@ -263,7 +262,7 @@ def added(bare: Sequence[float], more: Sequence[float], *, turns: int = _ROUND) 
     )
 
 
-def stick_beside(sticks: Sequence[float], *, turns: int = _ROUND) -> Figure:
+def interleaved_yardstick(sticks: Sequence[float], *, turns: int = _ROUND) -> Figure:
     """
     Return the yardstick that took turns with an added cost, as :func:`added` does with that.
 

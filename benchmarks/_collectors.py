@@ -16,7 +16,7 @@ _RESET_AT_CLOSE: Final = struct.pack("ii", 1, 0)
 
 @contextmanager
 def refuses() -> Generator[str]:
-    """Yield the address of a port on which nobody listens, and which nobody else can take."""
+    """Yield the address of a reserved port on which no program listens."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         yield _address(taken)

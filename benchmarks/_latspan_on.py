@@ -1,7 +1,7 @@
 """
 latspan switched on as ``configure()`` does, but with spans that go into memory.
 
-No setting says that, because nobody but a benchmark wants it of latspan's own provider.
+There is no setting for this, because only benchmarks need it for latspan's own provider.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ _DENSE: Final = {"dense": (1, 24 * 3600 * NS_PER_S), "dense-narrow": (1, 3600 * 
 
 
 def main() -> int:
-    """Do what the command line says, and return the exit status."""
+    """Execute the command line, and return the exit status."""
     name, series, fills = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
     pool = lognormal_ns(_POOL)
     is_dense = name in _DENSE

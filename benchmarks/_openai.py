@@ -109,20 +109,20 @@ class _Far:
         self._answer = answer
         self._left: Iterator[bytes] = iter(())
 
-    def hear(self) -> None:
+    def receive(self) -> None:
         self._left = iter(self._answer)
 
-    def say(self) -> bytes:
+    def next_read(self) -> bytes:
         return next(self._left, b"")
 
 
 class Far(Protocol):
     """The far end of one connection."""
 
-    def hear(self) -> None:
+    def receive(self) -> None:
         """Take what is sent to it."""
 
-    def say(self) -> bytes:
+    def next_read(self) -> bytes:
         """Return what it sends next."""
         ...
 
@@ -134,10 +134,10 @@ class Stream(httpcore2.NetworkStream):
         self._far = far
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ARG002
-        return self._far.say()
+        return self._far.next_read()
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ARG002
-        self._far.hear()
+        self._far.receive()
 
     def close(self) -> None:
         pass
@@ -161,10 +161,10 @@ class AsyncStream(httpcore2.AsyncNetworkStream):
         self._far = far
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ARG002, ASYNC109
-        return self._far.say()
+        return self._far.next_read()
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ARG002, ASYNC109
-        self._far.hear()
+        self._far.receive()
 
     async def aclose(self) -> None:
         pass

@@ -118,7 +118,7 @@ def fill(
             for metric in range(len(metrics)):
                 first = (which * len(metrics) + metric) * VALUES + begin
                 first %= len(pool) - _STRETCH
-                # As from records: integers that nobody else holds.
+                # As from records: integers without other references.
                 values.append([value + 1 for value in pool[first : first + length]])
             stretch = _Stretch(
                 f"model-{which}",
@@ -136,10 +136,10 @@ def fill(
 
 def _values_of(stretch: _Stretch) -> Values:
     """Return what the recorder asks of a record, of which each has attributes of its own."""
-    said = (("model", stretch.model), ("provider", "openai"))
+    tag = (("model", stretch.model), ("provider", "openai"))
     names = tuple(
         (metric, "measured", "queue" if metric == "segment" else None, "own")
         for metric in stretch.metrics
     )
-    shape = Shape(("call", "client", "completed", said, ()), (), names)
+    shape = Shape(("call", "client", "completed", tag, ()), (), names)
     return Values(shape, [], [*stretch.values])

@@ -70,7 +70,7 @@ class _Far:
         self._began_s = 0.0
         self._was_read = True
 
-    def hear(self) -> None:
+    def receive(self) -> None:
         if self._was_read:
             self._answer = next(self._answers)
             self._left = list(reversed(self._answer.pieces))
@@ -83,7 +83,7 @@ class _Far:
             return 0
         return max(0.0, self._began_s + self._left[-1].at_s - time.perf_counter())
 
-    def say(self) -> bytes:
+    def next_read(self) -> bytes:
         """Return all that is due."""
         self._was_read = True
         if not self._left and self._answer.cut:

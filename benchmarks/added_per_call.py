@@ -49,8 +49,8 @@ from _bench import (
     added,
     figure,
     interleaved,
+    interleaved_yardstick,
     settled_heap,
-    stick_beside,
     yardstick,
 )
 from _latspan_on import On, application_provider, own_provider
@@ -74,7 +74,7 @@ _BLOCK: Final = 100
 _STICKS_A_CALL: Final = 20
 """Passes of the yardstick, of 0.06 ms or so each, in the time of a call."""
 _DRAINED: Final = 513
-"""The records at which a recorder that nobody reads counts what waits."""
+"""Number of queued records at which a recorder without a reader counts them."""
 
 
 def measure(scale: Scale) -> Iterator[Row]:
@@ -89,14 +89,14 @@ def measure(scale: Scale) -> Iterator[Row]:
         yield _row("own provider, caller's thread", [bare, traced, sticks], Target(most=100))
         measures = [_by_block(openai), _by_block(openai, own), _sticks(_BLOCK)]
         results = interleaved(measures, scale.of(50))
-        yield _row("own provider, in all", results, Target(most=300))
+        yield _row("own provider, all threads", results, Target(most=300))
         yield _end_row("own provider", openai, own, repeats)
     with application_provider() as theirs:
         measures = [_by_run(openai), _by_run(openai, theirs), _sticks(_RUN)]
         results = interleaved(measures, repeats)
         yield _row("application's provider, caller's thread", results, Target(most=300))
         measures = [_by_block(openai), _by_block(openai, theirs), _sticks(_BLOCK)]
-        yield _row("application's provider, in all", interleaved(measures, scale.of(50)))
+        yield _row("application's provider, all threads", interleaved(measures, scale.of(50)))
         yield _end_row("application's provider", openai, theirs, repeats)
     switches = [latspan.uninstrument, latspan.auto_instrument]
     measures = [*(_switched(switch, openai) for switch in switches), _sticks(_RUN)]
@@ -112,12 +112,12 @@ def _row(
 ) -> Row:
     bare, traced, sticks = results
     return Row(
-        what=f"added a call, {where}",
+        what=f"per call, {where}",
         latspan=added(bare, traced),
         rival=figure(bare),
         rival_name="the client alone",
         target=target,
-        stick=stick_beside(sticks),
+        stick=interleaved_yardstick(sticks),
     )
 
 

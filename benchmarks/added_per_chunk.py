@@ -9,7 +9,7 @@ iterator is the client's own. A hundred chunks of the one are read, then the sam
 other, and so on; CPU time of the thread. Who reads looks at the text of each, as a program does.
 Beginning and end of a stream are not counted. A third stream, without latspan like the first, takes
 its turns too: what it "adds" is the error of this measurement, and a figure that is not well above
-it says only "less than that".
+it only shows "less than that".
 
 Where a process happens to have its memory is worth as much as latspan costs: two streams without
 it differ by up to 0.5 µs a chunk, the same way as long as the process lives. So fresh processes are
@@ -24,7 +24,7 @@ histograms. That is spent on latspan's worker thread, or on the caller's under a
 provider.
 
 Caveats: the client takes 100 times as long for a chunk as latspan adds, so the difference needs
-thousands of repeats, and even then is off by what the control says. Twenty chunks come in one
+thousands of repeats, and even then is off by what the control shows. Twenty chunks come in one
 read, which makes the client faster than over a network and the difference easier to see. Every
 chunk bears text; role-only and tool-call chunks take a slower branch of the content test.
 
@@ -84,7 +84,7 @@ def measure(scale: Scale) -> Iterator[Row]:
             rival_name="the client alone",
         )
         yield Row(
-            what=f"added a chunk, OpenAI client, {what}",
+            what=f"per chunk, OpenAI client, {what}",
             latspan=added(bare, traced),
             rival=figure(bare),
             rival_name="the client alone",

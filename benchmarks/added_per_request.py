@@ -65,9 +65,9 @@ def measure(scale: Scale) -> Iterator[Row]:
                 ],
                 repeats,
             )
-            yield _row("control: nothing added, a request", bare, control)
-            yield _row("added a request, own provider", bare, traced, Target(most=100))
-            yield _row("added a request, OpenTelemetry's ASGI middleware", bare, official)
+            yield _row("control: nothing added, per request", bare, control)
+            yield _row("per request, own provider", bare, traced, Target(most=100))
+            yield _row("per request, OpenTelemetry's ASGI middleware", bare, official)
             bare, traced, official = interleaved(
                 [
                     _by_run(runner, _answer, clock=time.process_time_ns),
@@ -76,8 +76,8 @@ def measure(scale: Scale) -> Iterator[Row]:
                 ],
                 repeats,
             )
-            yield _row("added a request in all, own provider", bare, traced)
-            yield _row("added a request in all, OpenTelemetry's", bare, official)
+            yield _row("per request, all threads, own provider", bare, traced)
+            yield _row("per request, all threads, OpenTelemetry's", bare, official)
             repeats = scale.of(200)
             quiet = theirs.around(_stream, exclude_spans=["receive", "send"])
             bare, control, traced, official, loud = interleaved(
@@ -90,10 +90,10 @@ def measure(scale: Scale) -> Iterator[Row]:
                 ],
                 repeats,
             )
-            yield _row("control: nothing added, a chunk", bare, control)
-            yield _row("added a chunk, own provider", bare, traced, Target(most=1))
-            yield _row("added a chunk, OpenTelemetry's without spans of messages", bare, official)
-            yield _row("added a chunk, OpenTelemetry's", bare, loud)
+            yield _row("control: nothing added, per chunk", bare, control)
+            yield _row("per chunk, own provider", bare, traced, Target(most=1))
+            yield _row("per chunk, OpenTelemetry's without spans of messages", bare, official)
+            yield _row("per chunk, OpenTelemetry's", bare, loud)
         with application_provider() as application:
             bare, traced = interleaved(
                 [
@@ -102,7 +102,7 @@ def measure(scale: Scale) -> Iterator[Row]:
                 ],
                 scale.of(300),
             )
-            yield _row("added a request, application's provider", bare, traced)
+            yield _row("per request, application's provider", bare, traced)
     theirs.shutdown()
 
 

@@ -1,10 +1,10 @@
 """
-What a call's time is when nobody takes what latspan sends.
+Duration of a call if no collector accepts what latspan sends.
 
 How: the real OpenAI client 3 makes calls of some 8 ms, one after the other: five words, each when
 it is due, over a transport that ``latspan_httpx`` patches (``_timed.py``). latspan is configured
 for a collector that refuses connections, one that takes them and never answers, one that resets
-them, or one whose name nobody knows; metrics leave each second, spans as soon as there are many.
+them, or one whose name cannot be resolved; metrics are exported every second, spans in batches.
 Forty calls with latspan and forty without it (``uninstrument()``) take turns in one process. Of
 each forty come a p50 and a p95; a row is their difference, pair by pair: least and median as
 everywhere, and behind the median where the middle half of the differences lies.
@@ -49,7 +49,7 @@ _TARGET: Final = Target(most=2)
 def measure(scale: Scale) -> Iterator[Row]:
     """Yield the rows of this benchmark."""
     openai = slow_client()
-    # Each kind of failure is said once; here it is what is wanted.
+    # Each kind of failure is logged once; here it is expected.
     logging.disable(logging.ERROR)
     latspan.uninstrument()
     _percentiles(openai)

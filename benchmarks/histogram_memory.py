@@ -66,20 +66,20 @@ def measure(scale: Scale) -> Iterator[Row]:
         }
     taken = {name: future.result() for name, future in measured.items()}
     rivals = {text.format(dense): taken[name][0] for name, text in _RIVALS.items()}
-    said = ", a tenth scaled up" if scale.quick else ""
+    suffix = ", a tenth scaled up" if scale.quick else ""
     what = f"memory of {_SERIES:,} series, exported"
     for temporality in ("cumulative", "delta"):
         first, second = taken[temporality]
         for rival_name, rival in rivals.items():
             yield Row(
-                what=f"{what} {temporality}, 1,000 values each{said}",
+                what=f"{what} {temporality}, 1,000 values each{suffix}",
                 latspan=Figure(first),
                 rival=Figure(rival),
                 rival_name=rival_name,
                 target=_TARGET,
                 unit="MiB",
             )
-        name = f"{what} {temporality}, 1,000 more{said}"
+        name = f"{what} {temporality}, 1,000 more{suffix}"
         yield Row(what=name, latspan=Figure(second), unit="MiB")
     yield Row(
         what=f"{what} cumulative, 1,000 values each, every trace kept, a tenth scaled up",

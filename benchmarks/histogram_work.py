@@ -95,7 +95,7 @@ def _times(scale: Scale) -> Iterator[Row]:
     by_name = dict(zip(measures, map(figure, results), strict=True))
     for name, rival in zip(list(measures)[3:], rivals, strict=True):
         yield Row(
-            what=f"{name}, a series",
+            what=f"{name}, per series",
             latspan=by_name[name],
             rival=by_name[rival],
             rival_name=rival,
@@ -119,7 +119,7 @@ def _sizes() -> Iterator[Row]:
         count = _SETS * len(metrics)
         for way, size in (("protobuf", len), ("gzip", _zipped)):
             yield Row(
-                what=f"a series on the wire, {form}, {way}",
+                what=f"size on the wire per series, {form}, {way}",
                 latspan=Figure(size(ours[metrics]) / count),
                 rival=Figure(size(theirs[metrics]) / count),
                 rival_name=rival_name,

@@ -35,7 +35,7 @@ HEADINGS: Final = (
     "latspan",
     "median",
     "yardsticks",
-    "beside it",
+    "compared with",
     "",
     "ratio",
     "target",
@@ -108,7 +108,7 @@ def as_data(row: Row, stick: Figure) -> dict[str, Any]:
         },
         "yardsticks": row.yardsticks(stick),
         "rival": row.rival_name or None,
-        "beside_it": row.rival and {"least": row.rival.least, "median": row.rival.middle},
+        "compared_with": row.rival and {"least": row.rival.least, "median": row.rival.middle},
         "ratio": row.ratio,
         "target": target_of(row) or None,
         "met": row.verdict(stick) or None,
@@ -116,7 +116,7 @@ def as_data(row: Row, stick: Figure) -> dict[str, Any]:
 
 
 def main() -> int:
-    """Do what the command line says, and return the exit status."""
+    """Execute the command line, and return the exit status."""
     parser = argparse.ArgumentParser(description="Measure what latspan costs")
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(BENCHMARKS))
     parser.add_argument("--json", action="store_true", help="print one document instead of a table")
@@ -148,8 +148,8 @@ def main() -> int:
     print(markdown([HEADINGS, *(cells(row, stick) for _, row in measured)]))
     print()
     print(
-        f"yardstick, append(perf_counter_ns()): {stick.least:.3f} µs at its least,"
-        f" {stick.middle:.3f} µs median; targets are for {REFERENCE_YARDSTICK_US} µs"
+        f"yardstick, append(perf_counter_ns()): minimum {stick.least:.3f} µs,"
+        f" median {stick.middle:.3f} µs; targets are for {REFERENCE_YARDSTICK_US} µs"
     )
     print(machine() + ", " + ", ".join(f"{name} {number}" for name, number in versions.items()))
     print(f"{time.monotonic() - began:.0f} s{', quick' if arguments.quick else ''}")

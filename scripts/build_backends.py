@@ -41,7 +41,9 @@ def folder() -> Path:
     if said:
         return Path(said).absolute()
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    pinned = json.dumps(MODULES) + MANIFEST.read_text("utf-8")
+    # Without comments: a new wording is no reason to build everything again.
+    components = re.sub(r"#.*", "", MANIFEST.read_text("utf-8")).split()
+    pinned = json.dumps([MODULES, components])
     key = hashlib.sha256(pinned.encode()).hexdigest()[:12]
     return cache / "latspan" / "backends" / key
 

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """
-Keep the parts of the documentation that the code already says.
+Generate the parts of the documentation that repeat definitions in the code.
 
-``generated_docs.py check`` names the parts that differ from the code, ``generated_docs.py write``
-mends them. Such a part stands between ``<!-- generated: NAME -->`` and ``<!-- end: NAME -->``.
+``generated_docs.py check`` lists the parts that differ from the code, ``generated_docs.py write``
+updates them. Such a part is between ``<!-- generated: NAME -->`` and ``<!-- end: NAME -->``.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def table_of(metrics: Iterable[Metric]) -> str:
     rows = ["| Metric | Unit | Formula | Undefined when | Definition |", "|---|---|---|---|---|"]
     for metric in metrics:
         alias = "".join(f", alias `{alias}`" for alias in metric.aliases)
-        many = "; many values a request" if metric.distribution else ""
+        many = "; several values per request" if metric.distribution else ""
         rows.append(
             row(
                 f"`{metric.name}`{alias}",
@@ -52,20 +52,20 @@ def table_of(metrics: Iterable[Metric]) -> str:
 
 def table_of_settings() -> str:
     """
-    Return a table of the settings, told by the configuration's own docstring.
+    Return a table of the settings, built from the docstring of the configuration.
 
     Raises:
         ValueError: The docstring has no entry for a setting.
     """
-    said = re.split(r"^    (\w+): ", inspect.getdoc(Config) or "", flags=re.MULTILINE)
+    entries = re.split(r"^    (\w+): ", inspect.getdoc(Config) or "", flags=re.MULTILINE)
     meanings = {
         name: " ".join(text.replace("``", "`").split())
-        for name, text in zip(said[1::2], said[2::2], strict=True)
+        for name, text in zip(entries[1::2], entries[2::2], strict=True)
     }
     rows = ["| Setting | Variable | Default | Meaning |", "|---|---|---|---|"]
     for field in fields(Config):
         if field.name not in meanings:
-            raise ValueError(f"the docstring of Config does not tell '{field.name}'")
+            raise ValueError(f"the docstring of Config does not describe '{field.name}'")
         variable = f"`LATSPAN_{field.name.upper()}`"
         if field.name == "tracer_provider":
             variable = "none"
@@ -87,9 +87,9 @@ PARTS: dict[str, tuple[str, Callable[[], str]]] = {
 }
 
 
-def mended(text: str, name: str, part: str) -> str:
+def updated(text: str, name: str, part: str) -> str:
     """
-    Return a page with one generated part as it should be.
+    Return a page with one of its generated parts brought up to date.
 
     Raises:
         ValueError: The page has no place for it.
@@ -102,16 +102,18 @@ def mended(text: str, name: str, part: str) -> str:
 
 
 def main() -> int:
-    """Check or mend every part, and return the exit status."""
+    """Check or update every part, and return the exit status."""
     docs = Path(__file__).resolve().parent.parent / "docs"
-    parser = argparse.ArgumentParser(description="Keep the generated parts of the documentation")
+    parser = argparse.ArgumentParser(
+        description="Check or update the generated parts of the documentation"
+    )
     parser.add_argument("verb", choices=("check", "write"))
     verb = parser.parse_args().verb
     stale = 0
     for name, (page, part) in PARTS.items():
         path = docs / page
         text = path.read_text(encoding="utf-8")
-        wanted = mended(text, name, part())
+        wanted = updated(text, name, part())
         if text == wanted:
             continue
         if verb == "write":

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """
-Hold the public names of latspan, with their signatures, in a file beside the documentation.
+Hold the public names of latspan, with their signatures, in a file next to the documentation.
 
 ``public_api.py check`` prints how the code differs from ``docs/reference/public-api.txt``,
 ``public_api.py write`` makes the file say what the code does. The code is read, not run: what is
@@ -21,8 +21,8 @@ HELD = Path("docs/reference/public-api.txt")
 
 HOW_TO_ACCEPT = """\
 hint: if this is meant, run .venv/bin/python scripts/public_api.py write
-      and say it in docs/changelog.d/<id>.<added|changed|deprecated|removed>.md
-      what may change, and how, stands in docs/stability.md
+      and describe it in docs/changelog.d/<id>.<added|changed|deprecated|removed>.md
+      docs/stability.md describes what may change, and how
 """
 
 # Shown by the kind of the line instead.

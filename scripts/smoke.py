@@ -34,6 +34,9 @@ ENTRY_POINTS = {
     ("opentelemetry_instrumentor", "latspan_aiohttp"),
     ("opentelemetry_instrumentor", "latspan_requests"),
     ("opentelemetry_instrumentor", "latspan_urllib3"),
+    ("opentelemetry_instrumentor", "latspan_starlette"),
+    ("opentelemetry_instrumentor", "latspan_flask"),
+    ("opentelemetry_instrumentor", "latspan_django"),
     ("pytest11", "latspan"),
     ("console_scripts", "latspan"),
 }

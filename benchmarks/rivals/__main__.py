@@ -14,13 +14,13 @@ from typing import Any, Final
 from _bench import Figure, Scale, figure, machine, yardstick
 from rivals._document import document
 from rivals._environments import NotInstalledError, python_of, versions_of
-from rivals._hearing import hear
 from rivals._libraries import BARE, LATSPAN, LIBRARIES, SHARED
 from rivals._parts import PARTS
+from rivals._situation_result import SituationResult
+from rivals._situation_runs import run_situations
 from rivals._subjects import BASELINE, CONTROL, SUBJECTS
 from rivals._tables import notes, numbers_table, situations_table
 from rivals._turns import Field, Values
-from rivals._witness import Testimony
 
 __all__ = ["main"]
 
@@ -28,10 +28,10 @@ _SITUATIONS: Final = "situations"
 
 
 def main() -> int:
-    """Do what the command line says, and return the exit status."""
+    """Execute the command line, and return the exit status."""
     names = (*PARTS, _SITUATIONS)
     parser = argparse.ArgumentParser(
-        prog="make bench-rivals", description="Measure latspan beside five other instrumentations"
+        prog="make bench-rivals", description="Compare latspan with five other instrumentations"
     )
     parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(names))
     parser.add_argument("--json", action="store_true", help="print one document instead of tables")
@@ -46,12 +46,12 @@ def main() -> int:
     load_at_first = os.getloadavg()[0]
     sticks = yardstick()
     numbers: dict[str, Mapping[str, Values]] = {}
-    heard: Mapping[str, Mapping[str, Testimony]] = {}
+    situations: Mapping[str, Mapping[str, SituationResult]] = {}
     for name in parts:
         sys.stderr.write(f"measuring {name} ...\n")
         if name == _SITUATIONS:
-            heard = hear(taking_part)
-            table = situations_table(heard)
+            situations = run_situations(taking_part)
+            table = situations_table(situations)
         else:
             numbers[name] = PARTS[name].measure(taking_part, Scale(quick=arguments.quick))
             table = numbers_table(PARTS[name], numbers[name])
@@ -66,12 +66,14 @@ def main() -> int:
         "took_s": time.monotonic() - began,
         **_what_ran(taking_part, figure(sticks)),
     }
-    print(json.dumps(document(run, numbers, heard), indent=2) if arguments.json else notes(run))
+    print(
+        json.dumps(document(run, numbers, situations), indent=2) if arguments.json else notes(run)
+    )
     return 0
 
 
 def _field() -> Field:
-    """Return everybody who can be installed, and why the others cannot."""
+    """Return the subjects that can be installed, and why the others cannot."""
     pythons: dict[str, Path] = {}
     skipped: dict[str, str] = {}
     for library in LIBRARIES:

@@ -10,10 +10,10 @@ from typing import Any
 from _bench import added
 from rivals._libraries import BARE
 from rivals._parts import PARTS, Part
-from rivals._situations import SITUATIONS, Ask, Situation
+from rivals._situation_result import SituationResult
+from rivals._situations import SITUATIONS, Question, Situation
 from rivals._subjects import BASELINE
 from rivals._turns import Values
-from rivals._witness import Testimony
 
 __all__ = ["document"]
 
@@ -21,15 +21,15 @@ __all__ = ["document"]
 def document(
     run: dict[str, Any],
     numbers: Mapping[str, Mapping[str, Values]],
-    heard: Mapping[str, Mapping[str, Testimony]],
+    results: Mapping[str, Mapping[str, SituationResult]],
 ) -> dict[str, Any]:
     """
-    Return what ``json.dumps`` takes.
+    Return the run as values that ``json.dumps`` accepts.
 
     Args:
-        run: What must be known of the run.
+        run: Conditions of the run.
         numbers: The results of each part, by subject.
-        heard: What each library said, by its name and the situation's.
+        results: Results by library and situation.
     """
     return {
         **run,
@@ -37,26 +37,28 @@ def document(
         "situations": {
             situation.name: {
                 "what": situation.title,
-                "got": {library: said[situation.name].got for library, said in heard.items()},
-                "asked": [_answers(situation, ask, heard) for ask in situation.asks],
+                "got": {library: found[situation.name].got for library, found in results.items()},
+                "questions": [
+                    _answers(situation, question, results) for question in situation.questions
+                ],
             }
             for situation in SITUATIONS
-            if heard
+            if results
         },
     }
 
 
 def _answers(
-    situation: Situation, ask: Ask, heard: Mapping[str, Mapping[str, Testimony]]
+    situation: Situation, question: Question, results: Mapping[str, Mapping[str, SituationResult]]
 ) -> dict[str, Any]:
-    said = {
-        library: each[situation.name] for library, each in heard.items() if library != BARE.name
+    found = {
+        library: each[situation.name] for library, each in results.items() if library != BARE.name
     }
     return {
-        "fact": ask.fact,
-        "truth": str(ask.truth),
-        "answers": {library: each.answers.get(ask.fact) for library, each in said.items()},
-        "right": {library: each.is_right(ask) for library, each in said.items()},
+        "question": question.fact,
+        "correct": str(question.correct),
+        "answers": {library: each.answers.get(question.fact) for library, each in found.items()},
+        "right": {library: each.is_right(question) for library, each in found.items()},
     }
 
 

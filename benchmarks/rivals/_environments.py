@@ -32,7 +32,7 @@ print(json.dumps({name: version(name) for name in sys.argv[1:]}))
 
 
 class NotInstalledError(Exception):
-    """A library's environment cannot be made; the message says why."""
+    """A library's environment cannot be made; the message is the reason."""
 
 
 def python_of(library: Library) -> Path:

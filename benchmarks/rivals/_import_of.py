@@ -19,7 +19,7 @@ __all__ = ["main"]
 
 
 def main() -> int:
-    """Do what the command line says, and return the exit status."""
+    """Execute the command line, and return the exit status."""
     subject = subject_named(sys.argv[1])
     before = time.process_time_ns()
     # Not before: a plug-in of pydantic's comes with it, and Logfire is one.

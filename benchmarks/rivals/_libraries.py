@@ -34,7 +34,7 @@ class Library:
         name: Of its environment.
         title: In tables.
         distribution: Whose version is meant; empty for none.
-        requirements: What is installed beside :data:`CLIENT`, as pip takes it.
+        requirements: Requirements to install together with :data:`CLIENT`, as pip accepts them.
         imports: What an application that uses it imports.
         setting: How it is switched on, in words.
     """
@@ -88,7 +88,7 @@ RIVALS: Final = (
         requirements=("langfuse>=5.0.4,<5.1",),
         imports=("langfuse", "langfuse.openai"),
         setting=(
-            "offline: made-up keys, a host on which nobody listens, its own processor with"
+            "offline: placeholder keys, a host without a server, its own processor with"
             " `span_exporter=`; it records no metrics; content is on by default"
         ),
     ),

@@ -72,7 +72,7 @@ def _collector(taking_part: Field, scale: Scale) -> Mapping[str, Values]:
             )
         for subject, values in taken.items():
             results[subject] |= {f"{name} {key}": value for key, value in values.items()}
-    # Whoever failed with the second collector is out with the first too.
+    # A subject that failed with the second collector is removed from the results of the first too.
     return {each.name: results[each.name] for each in taking_part.subjects}
 
 
@@ -91,8 +91,8 @@ def _imports(taking_part: Field, scale: Scale) -> Mapping[str, Values]:
                 check=False,
             )
             if ran.returncode:
-                said = ran.stderr.strip().splitlines() or [f"exit status {ran.returncode}"]
-                taking_part.drop(subject, SubjectFailedError(said[-1]))
+                output = ran.stderr.strip().splitlines() or [f"exit status {ran.returncode}"]
+                taking_part.drop(subject, SubjectFailedError(output[-1]))
                 order.remove(subject)
             elif number >= 0:
                 imported, switched_on = json.loads(ran.stdout.splitlines()[-1])
@@ -110,30 +110,30 @@ PARTS: Final[Mapping[str, Part]] = {
     "costs": Part(
         "CPU time of streams and calls",
         [
-            Column("chunks streaming", "a chunk, while it streams"),
-            Column("chunks thread", "a chunk, whole call, caller's thread"),
-            Column("chunks process", "a chunk, whole call, process"),
-            Column("calls thread", "a call, caller's thread"),
-            Column("calls process", "a call, process"),
+            Column("chunks streaming", "per chunk, while streaming"),
+            Column("chunks thread", "per chunk, whole call, caller's thread"),
+            Column("chunks process", "per chunk, whole call, process"),
+            Column("calls thread", "per call, caller's thread"),
+            Column("calls process", "per call, process"),
         ],
         _costs,
     ),
     "streams": Part(
         "200 streams at once",
         [
-            Column("streams process", "a chunk, process"),
-            Column("streams late p50", "lateness of a chunk, p50", "ms"),
-            Column("streams late p95", "lateness of a chunk, p95", "ms"),
+            Column("streams process", "per chunk, process"),
+            Column("streams late p50", "lateness per chunk, p50", "ms"),
+            Column("streams late p95", "lateness per chunk, p95", "ms"),
         ],
         _streams,
     ),
     "collector": Part(
         "Calls of 8 ms with a dead collector",
         [
-            Column("refusing slow_calls p50", "it refuses, p50", "ms"),
-            Column("refusing slow_calls p95", "it refuses, p95", "ms"),
-            Column("hanging slow_calls p50", "it hangs, p50", "ms"),
-            Column("hanging slow_calls p95", "it hangs, p95", "ms"),
+            Column("refusing slow_calls p50", "refusing, p50", "ms"),
+            Column("refusing slow_calls p95", "refusing, p95", "ms"),
+            Column("hanging slow_calls p50", "hanging, p50", "ms"),
+            Column("hanging slow_calls p95", "hanging, p95", "ms"),
         ],
         _collector,
     ),

@@ -1,4 +1,4 @@
-"""Where each library says what: in which span, attribute, event or metric of its own."""
+"""Sources of the values that each library reports: its spans, attributes, events and metrics."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
 
     from rivals._switches import Total
 
-__all__ = ["SAYS", "Place", "Says"]
+__all__ = ["SOURCES", "Place", "Sources"]
 
 _NS_PER_S: Final = 1e9
 
 
 class Place(Protocol):
-    """Where a number stands."""
+    """Place of a number."""
 
     def look(self, span: ReadableSpan, totals: Mapping[str, Total], /) -> float | None:
-        """Return the number, in seconds or a count; ``None`` where it does not stand there."""
+        """Return the number, in seconds or a count; ``None`` if it is absent."""
         ...
 
 
@@ -115,14 +115,14 @@ class Greatest:
 
 
 @dataclass(frozen=True, slots=True)
-class Says:
+class Sources:
     """
-    Where one library says what.
+    Sources of the values of one library.
 
     Args:
-        places: Of each number that it says anywhere.
-        streamed: How the name of the record begins that stands for a streamed answer, where that
-            is not the call's own span.
+        places: Place of each number that it reports.
+        streamed: Prefix of the name of the record for a streamed response, if that is not the
+            call's own span.
     """
 
     places: Mapping[Fact, Place] = field(default_factory=dict[Fact, Place])
@@ -132,9 +132,9 @@ class Says:
 _FIRST_CHUNK: Final = "gen_ai.response.time_to_first_chunk"
 _CHUNK_TIMES: Final = "gen_ai.client.operation.time_per_output_chunk"
 
-SAYS: Final[Mapping[str, Says]] = {
-    "bare": Says(),
-    "official": Says(
+SOURCES: Final[Mapping[str, Sources]] = {
+    "bare": Sources(),
+    "official": Sources(
         {
             Fact.DURATION: SpanDuration(),
             Fact.FIRST_CHUNK: Attribute(_FIRST_CHUNK),
@@ -142,7 +142,7 @@ SAYS: Final[Mapping[str, Says]] = {
             Fact.GAPS: Sum(_CHUNK_TIMES),
         }
     ),
-    "openllmetry": Says(
+    "openllmetry": Sources(
         {
             Fact.DURATION: SpanDuration(),
             Fact.TTFT: Sum("gen_ai.server.time_to_first_token"),
@@ -150,27 +150,27 @@ SAYS: Final[Mapping[str, Says]] = {
             Fact.GAPS: Sum("llm.chat_completions.streaming_time_to_generate"),
         }
     ),
-    "openinference": Says(
+    "openinference": Sources(
         {
             Fact.DURATION: SpanDuration(),
             Fact.TTFT: FirstEvent("First Token Stream Event"),
         }
     ),
-    "langfuse": Says(
+    "langfuse": Sources(
         {
             Fact.DURATION: SpanDuration(),
             Fact.TTFT: Instant("langfuse.observation.completion_start_time"),
         }
     ),
-    "logfire": Says({Fact.DURATION: Attribute("duration")}, streamed="streaming response from"),
-    "latspan": Says(
+    "logfire": Sources({Fact.DURATION: Attribute("duration")}, streamed="streaming response from"),
+    "latspan": Sources(
         {
             Fact.DURATION: SpanDuration(),
             Fact.FIRST_CHUNK: Attribute(_FIRST_CHUNK),
             Fact.TTFT: Attribute("latspan.time_to_first_token"),
             Fact.LONGEST_GAP: Attribute("latspan.chunk_gap.max"),
             Fact.GAPS: Sum("chunk_gap"),
-            Fact.HELD: Attribute("latspan.consumer.duration"),
+            Fact.CONSUMER: Attribute("latspan.consumer.duration"),
             Fact.ATTEMPTS: Attribute("latspan.attempt.count"),
         }
     ),

@@ -1,4 +1,4 @@
-"""The process of one subject, as whoever gives it orders sees it."""
+"""The process of one subject, as the process that gives it orders uses it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SETTINGS: Final = ("OTEL_", "LATSPAN_", "LANGFUSE_", "LOGFIRE_", "OPENINFERENCE
 
 
 class SubjectFailedError(Exception):
-    """A subject's process came to its end; the message is the last that it said."""
+    """A subject's process came to its end; the message is its last output."""
 
 
 def environment() -> dict[str, str]:
@@ -32,7 +32,7 @@ def environment() -> dict[str, str]:
 
 class SubjectProcess:
     """
-    A process in which one library is switched on, and which does as it is told.
+    A process in which one library is switched on, and which executes orders.
 
     Args:
         python: The interpreter of the library's environment.
@@ -100,5 +100,7 @@ class SubjectProcess:
             return json.loads(line)
         self._process.wait()
         self._errors.seek(0)
-        said = self._errors.read().strip().splitlines()
-        raise SubjectFailedError(said[-1] if said else f"exit status {self._process.returncode}")
+        output = self._errors.read().strip().splitlines()
+        raise SubjectFailedError(
+            output[-1] if output else f"exit status {self._process.returncode}"
+        )

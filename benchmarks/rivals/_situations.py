@@ -22,35 +22,35 @@ from rivals._callers import Scene
 __all__ = [
     "SITUATIONS",
     "About",
-    "Ask",
     "Between",
     "Count",
-    "Ended",
+    "EndRecorded",
     "Fact",
-    "Heard",
+    "Outcome",
     "Parent",
+    "Question",
     "Situation",
     "situation_named",
 ]
 
 
 class Fact(StrEnum):
-    """What can be asked about a call."""
+    """Facts about a call that a library can report."""
 
-    HEARD = "its end is noticed"
-    ENDED = "how it ended"
+    END_RECORDED = "when its end is recorded"
+    OUTCOME = "outcome"
     DURATION = "duration"
     FIRST_CHUNK = "time to first chunk"
     TTFT = "time to first token"
     LONGEST_GAP = "longest gap"
-    GAPS = "all gaps"
-    HELD = "time that the caller held it up"
+    GAPS = "sum of all gaps"
+    CONSUMER = "time spent in the caller"
     ATTEMPTS = "attempts"
-    PARENT = "parent of the span made between chunks"
+    PARENT = "parent of a span between chunks"
 
 
-class Heard(StrEnum):
-    """When the span, or what stands for it, has been exported; garbage collection is off."""
+class EndRecorded(StrEnum):
+    """When the span, or the record instead of it, is exported; garbage collection is off."""
 
     TOO_EARLY = "at the headers"
     AT_ONCE = "at once"
@@ -59,8 +59,8 @@ class Heard(StrEnum):
     NEVER = "never"
 
 
-class Ended(StrEnum):
-    """How a call ended, in the library's words for it."""
+class Outcome(StrEnum):
+    """How a call ended, as the library reports it."""
 
     WELL = "no error"
     CANCELLED = "cancelled"
@@ -68,10 +68,10 @@ class Ended(StrEnum):
 
 
 class Parent(StrEnum):
-    """Whose child a span is that the application makes while it reads."""
+    """Parent of a span that the application creates while it reads."""
 
-    CALLER = "the caller's"
-    OTHER = "another"
+    CALLER = "the caller's span"
+    OTHER = "another span"
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,23 +140,23 @@ class Count:
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class Question:
     """
     One question about a situation.
 
     Args:
-        fact: What is asked.
-        truth: The answer.
+        fact: The fact that the library is expected to report.
+        correct: The correct value.
     """
 
     fact: Fact
-    truth: About | Between | Count | Heard | Ended | Parent
+    correct: About | Between | Count | EndRecorded | Outcome | Parent
 
     def is_right(self, answer: float | str) -> bool:
         """Return whether ``answer`` is right."""
-        if isinstance(self.truth, About | Between | Count):
-            return not isinstance(answer, str) and self.truth.holds(answer)
-        return answer == self.truth
+        if isinstance(self.correct, About | Between | Count):
+            return not isinstance(answer, str) and self.correct.holds(answer)
+        return answer == self.correct
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,14 +169,14 @@ class Situation:
         title: In tables.
         answers: What the server answers, request by request.
         caller: What the application does.
-        asks: What is asked about it.
+        questions: Questions about it.
     """
 
     name: str
     title: str
     answers: Sequence[Answer]
     caller: Callable[[Scene], None]
-    asks: Sequence[Ask]
+    questions: Sequence[Question]
 
 
 _TOO_SOON_S: Final = 0.002
@@ -223,8 +223,8 @@ def _responses() -> Iterator[TimedPart]:
     part = {"type": "output_text", "text": "", "annotations": list[Any]()}
     item: dict[str, Any] = {"id": "msg_1", "type": "message", "role": "assistant"}
     begun = {**item, "status": "in_progress", "content": list[Any]()}
-    said = {**part, "text": "".join(words)}
-    done = {**item, "status": "completed", "content": [said]}
+    final = {**part, "text": "".join(words)}
+    done = {**item, "status": "completed", "content": [final]}
     yield TimedPart(_HEADERS_S, HEAD + _event("response.created", response=response))
     yield TimedPart(
         _FIRST_S,
@@ -235,8 +235,8 @@ def _responses() -> Iterator[TimedPart]:
         yield TimedPart(_token_s(number), _event("response.output_text.delta", **place, delta=word))
     yield TimedPart(
         _END_S,
-        _event("response.output_text.done", **place, text=said["text"])
-        + _event("response.content_part.done", **place, part=said)
+        _event("response.output_text.done", **place, text=final["text"])
+        + _event("response.content_part.done", **place, part=final)
         + _event("response.output_item.done", output_index=0, item=done)
         + _event(
             "response.completed", response={**response, "status": "completed"} | {"output": [done]}
@@ -266,9 +266,9 @@ _BROKEN: Final = Answer([*_chat(_STALLED)], cut=True)
 _RESPONSE: Final = Answer([*_responses()])
 
 
-_AT_ONCE: Final = Ask(Fact.HEARD, Heard.AT_ONCE)
-_WELL: Final = Ask(Fact.ENDED, Ended.WELL)
-_TTFT: Final = Ask(Fact.TTFT, About(_FIRST_S))
+_AT_ONCE: Final = Question(Fact.END_RECORDED, EndRecorded.AT_ONCE)
+_WELL: Final = Question(Fact.OUTCOME, Outcome.WELL)
+_TTFT: Final = Question(Fact.TTFT, About(_FIRST_S))
 
 SITUATIONS: Final = (
     Situation(
@@ -279,10 +279,10 @@ SITUATIONS: Final = (
         [
             _AT_ONCE,
             _WELL,
-            Ask(Fact.DURATION, About(_END_S)),
-            Ask(Fact.FIRST_CHUNK, About(_HEADERS_S)),
+            Question(Fact.DURATION, About(_END_S)),
+            Question(Fact.FIRST_CHUNK, About(_HEADERS_S)),
             _TTFT,
-            Ask(Fact.LONGEST_GAP, About(_STALL_S + _GAP_S, is_gap=True)),
+            Question(Fact.LONGEST_GAP, About(_STALL_S + _GAP_S, is_gap=True)),
         ],
     ),
     Situation(
@@ -293,10 +293,11 @@ SITUATIONS: Final = (
         [
             _TTFT,
             # From the first chunk or from the first token, to the last token or to the end.
-            Ask(Fact.GAPS, Between(_token_s(_TOKENS - 1) - _FIRST_S, _END_S - _HEADERS_S)),
+            Question(Fact.GAPS, Between(_token_s(_TOKENS - 1) - _FIRST_S, _END_S - _HEADERS_S)),
             # All its work, or less what it did while nothing had come.
-            Ask(
-                Fact.HELD, Between(_callers.WORK_S * (_TOKENS - 2), _callers.WORK_S * (_TOKENS + 2))
+            Question(
+                Fact.CONSUMER,
+                Between(_callers.WORK_S * (_TOKENS - 2), _callers.WORK_S * (_TOKENS + 2)),
             ),
         ],
     ),
@@ -310,25 +311,25 @@ SITUATIONS: Final = (
         "the connection breaks",
         [_BROKEN],
         _callers.reads_to_the_end,
-        [_AT_ONCE, Ask(Fact.ENDED, Ended.BADLY), _TTFT],
+        [_AT_ONCE, Question(Fact.OUTCOME, Outcome.BADLY), _TTFT],
     ),
     Situation(
         "E",
         "the task is cancelled",
         [_WHOLE],
         _callers.is_cancelled,
-        [_AT_ONCE, Ask(Fact.ENDED, Ended.CANCELLED), _TTFT],
+        [_AT_ONCE, Question(Fact.OUTCOME, Outcome.CANCELLED), _TTFT],
     ),
     Situation(
         "F",
-        "429, 0.30 s later well",
+        "429, then success after 0.30 s",
         [_refused(), _WHOLE],
         _callers.reads_to_the_end,
         [
             _AT_ONCE,
             _WELL,
-            Ask(Fact.TTFT, About(_REFUSED_S + _BACK_OFF_S + _FIRST_S)),
-            Ask(Fact.ATTEMPTS, Count(2)),
+            Question(Fact.TTFT, About(_REFUSED_S + _BACK_OFF_S + _FIRST_S)),
+            Question(Fact.ATTEMPTS, Count(2)),
         ],
     ),
     Situation(
@@ -343,7 +344,7 @@ SITUATIONS: Final = (
         "a span of the application between chunks",
         [_WHOLE],
         _callers.makes_a_span,
-        [Ask(Fact.PARENT, Parent.CALLER)],
+        [Question(Fact.PARENT, Parent.CALLER)],
     ),
     Situation("J", "Responses API", [_RESPONSE], _callers.reads_a_response, [_AT_ONCE, _TTFT]),
 )

@@ -1,5 +1,5 @@
 """
-How each library is switched on, as its documentation says; runs in its environment.
+How each library is switched on, as its documentation describes; runs in its environment.
 
 Libraries are imported by name: none of the five others is installed where this is type-checked.
 """

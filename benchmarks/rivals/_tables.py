@@ -1,4 +1,4 @@
-"""A run as Markdown: its tables, and what must be known of it."""
+"""A run as Markdown: its tables and its conditions."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from _bench import added
 from _table import markdown
 from rivals._libraries import LIBRARIES
 from rivals._parts import Part
-from rivals._situations import SITUATIONS, Ask
+from rivals._situation_result import SituationResult
+from rivals._situations import SITUATIONS, Question
 from rivals._subjects import BASELINE, CONTROL, SUBJECTS
 from rivals._turns import Values
-from rivals._witness import Testimony
 
 __all__ = ["notes", "numbers_table", "situations_table"]
 
-_RIGHT = {True: "right", False: "wrong", None: "not said"}
+_RIGHT = {True: "right", False: "wrong", None: "not reported"}
 
 
 def numbers_table(part: Part, results: Mapping[str, Values]) -> str:
@@ -26,7 +26,7 @@ def numbers_table(part: Part, results: Mapping[str, Values]) -> str:
     bare = results[BASELINE.name]
     lines = [
         heading,
-        ["nothing: the client alone", *(_number(median(bare[c.key])) for c in part.columns)],
+        ["the client alone", *(_number(median(bare[c.key])) for c in part.columns)],
     ]
     for subject in (CONTROL, *SUBJECTS):
         if values := results.get(subject.name):
@@ -37,42 +37,44 @@ def numbers_table(part: Part, results: Mapping[str, Values]) -> str:
     return f"{title}\n\n{markdown(lines)}"
 
 
-def situations_table(heard: Mapping[str, Mapping[str, Testimony]]) -> str:
-    """Return what was asked about each situation, what is true, and what each library says."""
-    libraries = [library for library in LIBRARIES if library.name in heard]
-    lines = [["situation", "asked", "truth", *(library.title for library in libraries)]]
+def situations_table(results: Mapping[str, Mapping[str, SituationResult]]) -> str:
+    """
+    Return the questions about each situation, the correct values, and those of each library.
+    """
+    libraries = [library for library in LIBRARIES if library.name in results]
+    lines = [["situation", "question", "correct value", *(library.title for library in libraries)]]
     tally = {library.name: dict.fromkeys(_RIGHT, 0) for library in libraries}
     for situation in SITUATIONS:
-        for ask in situation.asks:
+        for question in situation.questions:
             cells: list[str] = []
             for library in libraries:
-                said = heard[library.name][situation.name]
-                tally[library.name][said.is_right(ask)] += 1
-                cells.append(_said(said, ask))
+                result = results[library.name][situation.name]
+                tally[library.name][result.is_right(question)] += 1
+                cells.append(_value(result, question))
             title = f"{situation.name}: {situation.title}"
-            lines.append([title, ask.fact, str(ask.truth), *cells])
+            lines.append([title, question.fact, str(question.correct), *cells])
     for verdict, word in _RIGHT.items():
         counts = [str(tally[library.name][verdict]) for library in libraries]
         lines.append(["all", word, "", *counts])
     same = [
         sum(
-            heard[library.name][each.name].got == heard["bare"][each.name].got
+            results[library.name][each.name].got == results["bare"][each.name].got
             for each in SITUATIONS
         )
         for library in libraries
     ]
     total = len(SITUATIONS)
-    lines.append(["all", "the caller gets the same", str(total), *map(str, same)])
-    return f"**Thirteen situations**, seconds; a wrong answer is marked\n\n{markdown(lines)}"
+    lines.append(["all", "caller receives the same", str(total), *map(str, same)])
+    return f"**Thirteen situations**, times in seconds; ✗ marks a wrong value\n\n{markdown(lines)}"
 
 
 def notes(run: dict[str, Any]) -> str:
-    """Return what must be known of a run."""
+    """Return the conditions of a run."""
     stick = run["yardstick_us"]
     shared = ", ".join(f"{name} {' and '.join(v)}" for name, v in run["shared_versions"].items())
     took = f"{run['took_s']:.0f} s{', quick' if run['quick'] else ''}"
-    yardsticks = f"{stick['least']:.3f} µs at its least, {stick['median']:.3f} µs median"
-    load = "load {:.1f} at first, {:.1f} at last".format(*run["load"])
+    yardsticks = f"minimum {stick['least']:.3f} µs, median {stick['median']:.3f} µs"
+    load = "load {:.1f} at the start, {:.1f} at the end".format(*run["load"])
     lines = [
         f"{run['machine']}, {run['cores']} cores, {load}; yardstick {yardsticks}; {took}",
         "",
@@ -81,7 +83,7 @@ def notes(run: dict[str, Any]) -> str:
     ]
     if any(len(versions) > 1 for versions in run["shared_versions"].values()):
         lines += [
-            "**The environments differ in these, so the client alone is no measure of all.**",
+            "**The environments differ in these packages, so the costs are not comparable.**",
             "",
         ]
     lines += [
@@ -102,12 +104,12 @@ def _added(bare: Sequence[float], more: Sequence[float]) -> str:
     return text
 
 
-def _said(said: Testimony, ask: Ask) -> str:
-    answer = said.answers.get(ask.fact)
+def _value(result: SituationResult, question: Question) -> str:
+    answer = result.answers.get(question.fact)
     if answer is None:
         return "—"
     text = f"{answer:.2f}" if isinstance(answer, float) else str(answer)
-    return text if said.is_right(ask) else f"✗ {text}"
+    return text if result.is_right(question) else f"✗ {text}"
 
 
 def _number(value: float) -> str:

@@ -66,7 +66,7 @@ def take_turns(
     Let every subject work in turn, beginning with another one each round.
 
     Args:
-        taking_part: Who; whoever fails is out.
+        taking_part: Subjects; a subject that fails is removed.
         works: How many rounds each kind of work has.
         generations: How often all processes are started anew.
         mode: Where telemetry goes.

@@ -15,7 +15,7 @@ from latspan_asgi._headers import as_text
 from latspan_asgi._response import TrackedResponse
 from latspan_asgi._routes import route_of
 
-__all__ = ["LatspanMiddleware"]
+__all__ = ["SERVED", "LatspanMiddleware", "serve"]
 
 Message = MutableMapping[str, Any]
 Scope = MutableMapping[str, Any]
@@ -23,8 +23,12 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-_SEEN = "latspan.served"
-"""Key in the scope of a tracked request, because a middleware may be installed twice."""
+SERVED: Final = "latspan.served"
+"""
+Key in the scope of a tracked request: the request, because a middleware may be installed twice.
+"""
+
+_NO_TIMINGS: Final = ServerTimingHeader.of(False)
 
 _FRAMEWORKS: Final = ("ASGI", "FASTAPI", "STARLETTE", "DJANGO")
 """Names of the frameworks in the environment variables that exclude URLs."""
@@ -70,51 +74,96 @@ class LatspanMiddleware:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one HTTP request; pass scopes of other types to the application unchanged."""
-        served = None
-        if scope["type"] == "http" and _SEEN not in scope:
-            served = self._begin(scope)
-        if served is None:
-            await self.app(scope, receive, send)
+        await serve(
+            self.app, scope, receive, send, timings=self._timings, hold_headers=self._hold_headers
+        )
+
+
+async def serve(
+    call: App,
+    scope: Scope,
+    receive: Receive,
+    send: Send,
+    *,
+    app: object = None,
+    timings: ServerTimingHeader = _NO_TIMINGS,
+    hold_headers: bool = False,
+    awaits_span: bool = False,
+) -> None:
+    """
+    Serve one HTTP request; pass scopes of other types to the application unchanged.
+
+    If a middleware further out tracks the request already, this one only reports timings.
+
+    Args:
+        call: The application, or the function that serves the request for it.
+        scope: As in the ASGI specification.
+        receive: As in the ASGI specification.
+        send: As in the ASGI specification.
+        app: The application that has the routes, if it is not ``call``.
+        timings: The configured ``Server-Timing`` header.
+        hold_headers: Whether the headers of a stream wait for the first part of its body.
+        awaits_span: Whether another instrumentation opens its span for the request inside ``call``.
+    """
+    if scope["type"] != "http":
+        await call(scope, receive, send)
+        return
+    tracked: ServerRequest | None = scope.get(SERVED)
+    if tracked is not None:
+        if not timings.reveals:
+            await call(scope, receive, send)
             return
-        scope[_SEEN] = True
-        response = TrackedResponse(served, send, self._timings, hold_headers=self._hold_headers)
+        reporting = TrackedResponse(tracked, send, timings, hold_headers=hold_headers, tracks=False)
+        await call(scope, receive, reporting.send)
+        await reporting.let_go()
+        return
+    served = _begin(scope, call if app is None else app, awaits_span=awaits_span)
+    if served is None:
+        await call(scope, receive, send)
+        return
+    scope[SERVED] = served
+    response = TrackedResponse(served, send, timings, hold_headers=hold_headers)
 
-        async def tracked_receive() -> Message:
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                response.gone = True
-            return message
+    async def tracked_receive() -> Message:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            response.gone = True
+        return message
 
-        try:
-            await self.app(scope, tracked_receive, response.send)
-            # If the application did not complete the response, the server must be able to detect
-            # that. So held headers are sent, and nothing else is added.
-            await response.let_go()
-        except BaseException as error:
-            if response.gone:
-                served.disconnected()
-            else:
-                served.failed(error)
-            raise
+    try:
+        await call(scope, tracked_receive, response.send)
+        # If the application did not complete the response, the server must be able to detect
+        # that. So held headers are sent, and nothing else is added.
+        await response.let_go()
+    except BaseException as error:
+        if response.gone:
+            served.disconnected()
         else:
-            if response.gone:
-                served.disconnected()
-            else:
-                served.cut_short()
-        finally:
-            served.leave()
+            served.failed(error)
+        raise
+    else:
+        if response.gone:
+            served.disconnected()
+        else:
+            served.cut_short()
+    finally:
+        served.leave()
+        # The server may hold the scope for as long as the connection is open.
+        scope.pop(SERVED, None)
 
-    def _begin(self, scope: Scope) -> ServerRequest | None:
-        with handle_internal_errors("the start of a served request"):
-            server = scope.get("server")
-            if is_excluded(lambda: _url_of(scope), *_FRAMEWORKS):
-                return None
-            return ServerRequest.begin(
-                scope["method"],
-                scheme=scope.get("scheme", "http"),
-                path=scope["path"],
-                headers=as_text(scope.get("headers", ())),
-                server=None if server is None else (server[0], server[1]),
-                route=route_of(scope, self.app),
-            )
-        return None
+
+def _begin(scope: Scope, app: object, *, awaits_span: bool) -> ServerRequest | None:
+    with handle_internal_errors("the start of a served request"):
+        server = scope.get("server")
+        if is_excluded(lambda: _url_of(scope), *_FRAMEWORKS):
+            return None
+        return ServerRequest.begin(
+            scope["method"],
+            scheme=scope.get("scheme", "http"),
+            path=scope["path"],
+            headers=as_text(scope.get("headers", ())),
+            server=None if server is None else (server[0], server[1]),
+            route=route_of(scope, app),
+            awaits_span=awaits_span,
+        )
+    return None

@@ -10,6 +10,7 @@ that the server raises its own error.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Awaitable, Callable, Iterator, Mapping, MutableMapping
 from typing import Any, Final
 
@@ -35,9 +36,21 @@ class TrackedResponse:
         send: The server's ``send``.
         timings: The configured ``Server-Timing`` header.
         hold_headers: Whether the headers of a stream wait for the first part of its body.
+        tracks: Whether the parts of the body are recorded; if not, a middleware further out does
+            that, and this object only adds the timings.
     """
 
-    __slots__ = ("_end", "_head", "_holds", "_send", "_served", "_streams", "_timings", "gone")
+    __slots__ = (
+        "_end",
+        "_head",
+        "_holds",
+        "_send",
+        "_served",
+        "_streams",
+        "_timings",
+        "_tracks",
+        "gone",
+    )
 
     def __init__(
         self,
@@ -46,8 +59,10 @@ class TrackedResponse:
         timings: ServerTimingHeader,
         *,
         hold_headers: bool,
+        tracks: bool = True,
     ) -> None:
         self._served = served
+        self._tracks = tracks
         self._send = send
         self._timings = timings
         self._holds = hold_headers and bool(timings.reveals)
@@ -68,7 +83,7 @@ class TrackedResponse:
         else:
             await self.let_go()
             await self._hand_over(message)
-            if kind in _WHOLE_BODIES:
+            if kind in _WHOLE_BODIES and self._tracks:
                 self._served.sent()
 
     async def let_go(self) -> None:
@@ -111,9 +126,14 @@ class TrackedResponse:
                 message = {**message, "body": bytes(body) + self._comment()}
         before_ns = self._served.now()
         await self._hand_over(message)
+        if not self._tracks:
+            return
         self._served.wrote(before_ns, begins_a_stream=bool(body) and not is_last)
         if is_last:
-            self._served.sent()
+            # Starlette sends the response to an exception while it handles the exception. An
+            # exception with a status code is a way to respond, and its status says as much.
+            error = sys.exception()
+            self._served.sent(None if hasattr(error, "status_code") else error)
 
     async def _hand_over(self, message: Message) -> None:
         try:

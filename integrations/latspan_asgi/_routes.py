@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, MutableMapping
 from typing import Any, Final
 
-__all__ = ["route_of"]
+__all__ = ["ROUTE", "route_of"]
+
+ROUTE: Final = "latspan.route"
+"""Key in the scope of the route that Django has found."""
 
 _FULL: Final = 2
 """The value of Starlette's ``Match.FULL``: path and method."""
@@ -28,6 +31,9 @@ def route_of(scope: MutableMapping[str, Any], app: Any) -> Callable[[], str | No
 
 def _chosen(scope: MutableMapping[str, Any], request: dict[str, Any]) -> str | None:
     """Return the route that the framework stored in the scope, unless it is inside a mount."""
+    found: str | None = scope.get(ROUTE)
+    if found is not None:
+        return found
     if scope.get("root_path") != request["root_path"]:
         return None
     path = getattr(scope.get("route"), "path", None)

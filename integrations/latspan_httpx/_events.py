@@ -89,7 +89,7 @@ class Listener:
             if step in _CONNECTING_FAILED:
                 self._failure = info.get("exception")
             elif step == "retry.started":
-                self._gives_up()
+                self._record_failed_connection()
         elif not self._tunnelling:
             field, begins = event
             if field is not None:
@@ -114,7 +114,7 @@ class Listener:
                 attempt.reused = attempt.connected_ns is None
         attempt.phase = begins
 
-    def _gives_up(self) -> None:
+    def _record_failed_connection(self) -> None:
         """Record that a failed connection will be retried after a back-off."""
         if self._exchange is not None and self._failure is not None:
             self._exchange.send_failed(self._failure, self.attempt)

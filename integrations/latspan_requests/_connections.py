@@ -110,13 +110,13 @@ def _response_of(original: Callable[..., None]) -> Callable[..., None]:
         if sending is None:
             original(self, *args, **kwargs)
             return
-        sending.headed()
+        sending.headers_received()
         try:
             original(self, *args, **kwargs)
         except BaseException as error:
             sending.step_failed(error)
             raise
         with handle_internal_errors("the response headers"):
-            sending.came(self, preloaded=kwargs.get("preload_content", True))
+            sending.attempt_response_received(self, preloaded=kwargs.get("preload_content", True))
 
     return init

@@ -41,7 +41,7 @@ def _urlopen(
     body = _argument(args, kwargs, 2, "body")
     outer = UrlopenCall.current()
     if outer is not None and outer.calls_itself_again(instance):
-        if outer.again(method, url, body):
+        if outer.retry_or_redirect(method, url, body):
             args, kwargs = _propagating(outer, instance, args, kwargs)
         return wrapped(*args, **kwargs)
     sending = UrlopenCall.begin(instance, method, url, body)

@@ -3,10 +3,10 @@ One request in urllib3: its attempts, and the timestamps and phases of each atte
 
 The hooks in ``_pools.py`` and ``_connections.py`` call this object in the following order:
 ``acquired`` (a connection from the pool); for a new connection ``resolved``, ``opened`` and
-``connected``, with ``tunnelling`` in between for a proxy; ``sent``; ``headed``; and ``came``, or
-``step_failed`` for a step that raised. An attempt ends with the first ``came`` or ``step_failed``.
-After that, a call of ``urlopen`` on the same pool is a retry or a redirect of this request; before
-that, it is another request, for example for the body to send.
+``connected``, with ``tunnelling`` in between for a proxy; ``sent``; ``headers_received``; and
+``attempt_response_received``, or ``step_failed`` for a step that raised. An attempt ends with the
+first of the last two. After that, a call of ``urlopen`` on the same pool is a retry or a redirect
+of this request; before that, it is another request, for example for the body to send.
 
 ``_sending`` holds the request of the current context. A copied context may outlive the request, so
 ``current`` ignores a request that has ended.
@@ -59,13 +59,13 @@ class UrlopenCall:
     __slots__ = (
         "_added",
         "_answer",
+        "_attempt_over",
         "_entered",
         "_failure",
         "_pool",
         "_preloaded",
         "_secure",
         "_token",
-        "_try_over",
         "_tunnelled",
         "exchange",
         "over",
@@ -78,14 +78,14 @@ class UrlopenCall:
         self._pool = pool
         self._secure = pool.scheme == "https"
         self._added: frozenset[str] = frozenset()
-        self._begin_try()
+        self._begin_attempt()
         self._token = _sending.set(self)
         self._entered = exchange.active()
 
-    def _begin_try(self) -> None:
+    def _begin_attempt(self) -> None:
         self._answer: Any = None
         self._failure: BaseException | None = None
-        self._preloaded = self._try_over = self._tunnelled = False
+        self._preloaded = self._attempt_over = self._tunnelled = False
 
     @staticmethod
     def current() -> UrlopenCall | None:
@@ -119,9 +119,9 @@ class UrlopenCall:
 
     def calls_itself_again(self, pool: Any) -> bool:
         """Return whether a nested call of ``urlopen`` is a retry or a redirect of this request."""
-        return pool is self._pool and self._try_over
+        return pool is self._pool and self._attempt_over
 
-    def again(self, method: object, url: object, body: object) -> bool:
+    def retry_or_redirect(self, method: object, url: object, body: object) -> bool:
         """
         Record that ``urlopen`` calls itself again.
 
@@ -139,7 +139,7 @@ class UrlopenCall:
                 self._track(response, method, url, body)
             else:
                 self.exchange.try_again()
-            self._begin_try()
+            self._begin_attempt()
             return redirected
         return False
 
@@ -236,8 +236,8 @@ class UrlopenCall:
 
     def step_failed(self, error: BaseException) -> None:
         """Record that a step of the attempt raised; urllib3 may retry."""
-        if not self._try_over:
-            self._try_over, self._failure = True, error
+        if not self._attempt_over:
+            self._attempt_over, self._failure = True, error
             self.exchange.attempt_failed(error)
 
     def acquired(self, connection: Any) -> None:
@@ -293,13 +293,13 @@ class UrlopenCall:
         attempt.sent_ns = self.exchange.call.now()
         attempt.phase = SegmentName.SERVER_WAIT
 
-    def headed(self) -> None:
+    def headers_received(self) -> None:
         """Record that the response headers have been received."""
         attempt = self.exchange.attempt
         if attempt.headers_ns is None:
             attempt.headers_ns = self.exchange.call.now()
 
-    def came(self, response: Any, *, preloaded: bool) -> None:
+    def attempt_response_received(self, response: Any, *, preloaded: bool) -> None:
         """
         Record the response to the attempt.
 
@@ -307,8 +307,8 @@ class UrlopenCall:
             response: The response.
             preloaded: Whether its constructor has read the body.
         """
-        if not self._try_over:
-            self._try_over, self._answer, self._preloaded = True, response, preloaded
+        if not self._attempt_over:
+            self._attempt_over, self._answer, self._preloaded = True, response, preloaded
             self.exchange.attempt_answered(response.status)
 
 

@@ -15,12 +15,16 @@ from latspan._instrument import (
 from latspan_wsgi._body import Body, SizedBody
 from latspan_wsgi._routes import route_of
 
-__all__ = ["LatspanMiddleware"]
+__all__ = ["SERVED", "LatspanMiddleware", "serve"]
 
 App = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
-_SEEN = "latspan.served"
-"""Key in the environ of a tracked request, because a middleware may be installed twice."""
+SERVED: Final = "latspan.served"
+"""
+Key in the environ of a tracked request: the request, because a middleware may be installed twice.
+"""
+
+_NO_TIMINGS: Final = ServerTimingHeader.of(False)
 
 _FRAMEWORKS: Final = ("WSGI", "FLASK", "DJANGO")
 """Names of the frameworks in the environment variables that exclude URLs."""
@@ -49,51 +53,87 @@ class LatspanMiddleware:
         self, environ: dict[str, Any], start_response: Callable[..., Any]
     ) -> Iterable[bytes]:
         """Serve one request."""
-        served = None if _SEEN in environ else self._begin(environ)
-        if served is None:
-            return self.app(environ, start_response)
-        environ[_SEEN] = True
+        return serve(self.app, environ, start_response, timings=self._timings)
 
-        def start(status: str, headers: list[tuple[str, str]], *more: Any) -> Any:
-            with handle_internal_errors("the head of a response"):
-                served.answering(int(status[:3]), {name.lower(): value for name, value in headers})
-                timings = self._timings.of_answer(served)
-                if timings:
-                    headers = [*headers, (ServerTimingHeader.header, timings)]
-            return start_response(status, headers, *more)
 
-        try:
-            body = self.app(environ, start)
-        except BaseException as error:
-            served.failed(error)
-            served.leave()
-            raise
-        sends_file = environ.get("wsgi.file_wrapper")
-        if isinstance(sends_file, type) and isinstance(body, sends_file):
-            # A server recognises a file by the type of the body and sends it in a special way, so
-            # the body is not wrapped.
-            served.sent()
-            served.leave()
-            return body
-        return SizedBody(body, served) if isinstance(body, Sized) else Body(body, served)
+def serve(
+    call: App,
+    environ: dict[str, Any],
+    start_response: Callable[..., Any],
+    *,
+    app: object = None,
+    timings: ServerTimingHeader = _NO_TIMINGS,
+    other_span: str | None = None,
+) -> Iterable[bytes]:
+    """
+    Serve one request.
 
-    def _begin(self, environ: dict[str, Any]) -> ServerRequest | None:
-        with handle_internal_errors("the start of a served request"):
-            if is_excluded(lambda: request_uri(environ), *_FRAMEWORKS):
-                return None
-            port: str = environ.get("SERVER_PORT", "")
-            return ServerRequest.begin(
-                environ["REQUEST_METHOD"],
-                scheme=environ.get("wsgi.url_scheme", "http"),
-                path=f"{environ.get('SCRIPT_NAME', '')}{environ.get('PATH_INFO', '')}" or "/",
-                headers={
-                    name[5:].replace("_", "-").lower(): value
-                    for name, value in environ.items()
-                    if name.startswith("HTTP_")
-                },
-                server=(environ["SERVER_NAME"], int(port) if port.isdecimal() else None)
-                if environ.get("SERVER_NAME")
-                else None,
-                route=route_of(environ, self.app),
-            )
-        return None
+    If a middleware further out tracks the request already, this one only reports timings.
+
+    Args:
+        call: The application, or the function that serves the request for it.
+        environ: As in PEP 3333.
+        start_response: As in PEP 3333.
+        app: The application that has the routes, if it is not ``call``.
+        timings: The configured ``Server-Timing`` header.
+        other_span: Key under which another instrumentation stores the span that it opens for the
+            request inside ``call``; ``None`` if none does.
+    """
+    tracked: ServerRequest | None = environ.get(SERVED)
+    served = tracked
+    if served is None:
+        served = _begin(environ, call if app is None else app, awaits_span=other_span is not None)
+    if served is None or (tracked is not None and not timings.reveals):
+        return call(environ, start_response)
+
+    def start(status: str, headers: list[tuple[str, str]], *more: Any) -> Any:
+        with handle_internal_errors("the head of a response"):
+            if other_span is not None:
+                served.adopt(environ.get(other_span))
+            served.answering(int(status[:3]), {name.lower(): value for name, value in headers})
+            reported = timings.of_answer(served)
+            if reported:
+                headers = [*headers, (ServerTimingHeader.header, reported)]
+        return start_response(status, headers, *more)
+
+    if tracked is not None:
+        return call(environ, start)
+    environ[SERVED] = served
+    try:
+        body = call(environ, start)
+    except BaseException as error:
+        served.failed(error)
+        served.leave()
+        raise
+    sends_file = environ.get("wsgi.file_wrapper")
+    if isinstance(sends_file, type) and isinstance(body, sends_file):
+        # A server recognises a file by the type of the body and sends it in a special way, so
+        # the body is not wrapped.
+        served.sent()
+        served.leave()
+        return body
+    return SizedBody(body, served) if isinstance(body, Sized) else Body(body, served)
+
+
+def _begin(environ: dict[str, Any], app: object, *, awaits_span: bool) -> ServerRequest | None:
+    with handle_internal_errors("the start of a served request"):
+        if is_excluded(lambda: request_uri(environ), *_FRAMEWORKS):
+            return None
+        # Starlette's WSGI middleware gives a number.
+        port = str(environ.get("SERVER_PORT", ""))
+        return ServerRequest.begin(
+            environ["REQUEST_METHOD"],
+            scheme=environ.get("wsgi.url_scheme", "http"),
+            path=f"{environ.get('SCRIPT_NAME', '')}{environ.get('PATH_INFO', '')}" or "/",
+            headers={
+                name[5:].replace("_", "-").lower(): value
+                for name, value in environ.items()
+                if name.startswith("HTTP_")
+            },
+            server=(environ["SERVER_NAME"], int(port) if port.isdecimal() else None)
+            if environ.get("SERVER_NAME")
+            else None,
+            route=route_of(environ, app),
+            awaits_span=awaits_span,
+        )
+    return None

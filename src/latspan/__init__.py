@@ -13,6 +13,7 @@ from latspan._version import __version__
 
 if TYPE_CHECKING:
     from latspan._instrument import (
+        OpenScope,
         ScopeManager,
         WarmupResult,
         attributes,
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
         read_snapshots,
         write_interval,
     )
+    from latspan._report import report
     from latspan._sdk import Config, configure, force_flush, shutdown, snapshot
     from latspan._segments import Kind, Source
     from latspan._stages import (
@@ -59,6 +61,7 @@ __all__ = [
     "Kind",
     "LatspanError",
     "MetricUnit",
+    "OpenScope",
     "ScopeManager",
     "Series",
     "SeriesKey",
@@ -80,6 +83,7 @@ __all__ = [
     "mark_degraded",
     "mark_rejected",
     "read_snapshots",
+    "report",
     "request",
     "shutdown",
     "snapshot",
@@ -100,6 +104,7 @@ _HOMES: Final = {
     "Kind": "latspan._segments",
     "LatspanError": "latspan.errors",
     "MetricUnit": "latspan._units",
+    "OpenScope": "latspan._instrument",
     "ScopeManager": "latspan._instrument",
     "Series": "latspan._recording",
     "SeriesKey": "latspan._recording",
@@ -120,6 +125,7 @@ _HOMES: Final = {
     "mark_degraded": "latspan._stages",
     "mark_rejected": "latspan._stages",
     "read_snapshots": "latspan._recording",
+    "report": "latspan._report",
     "request": "latspan._instrument",
     "shutdown": "latspan._sdk",
     "snapshot": "latspan._sdk",

@@ -25,6 +25,7 @@ __all__ = [
     "EVIDENCE_METRICS",
     "LATENCY_METRICS",
     "METRICS",
+    "METRIC_NAMES",
     "SERVER_METRICS",
     "TOKEN_METRICS",
     "Expectations",
@@ -37,6 +38,7 @@ __all__ = [
     "stalls",
     "time_per_output_token",
     "tokens_before",
+    "unit_of",
 ]
 
 
@@ -106,8 +108,8 @@ def _by_name(*metrics: Metric) -> dict[str, Metric]:
 
 
 _NO_SCHEDULE: Final = (
-    "no token came, no count from the provider, several choices at once, or the stream was"
-    " buffered on its way"
+    "no token was received, the provider reported no token count, the call has several choices,"
+    " or the stream was buffered on its way"
 )
 
 LATENCY_METRICS: Final = _by_name(
@@ -122,24 +124,24 @@ LATENCY_METRICS: Final = _by_name(
         "time_to_first_chunk",
         "s",
         "first_chunk - start",
-        "the call does not stream, or no chunk came",
+        "the call does not stream, or no chunk was received",
         "OpenTelemetry GenAI conventions, gen_ai.response.time_to_first_chunk",
         ("ttfc",),
     ),
     Metric(
         "time_to_first_token",
         "s",
-        "first_token - start; the first chunk that bears text, reasoning, tool-call arguments,"
+        "first_token - start; the first chunk that contains text, reasoning, tool-call arguments,"
         " a refusal or audio",
-        "the call does not stream, or no token came",
+        "the call does not stream, or no token was received",
         "latspan; the token-bearing rule of guidellm and genai-perf",
         ("ttft",),
     ),
     Metric(
         "time_to_first_visible_token",
         "s",
-        "first_visible - start; as time_to_first_token, reasoning left out",
-        "the call does not stream, or nothing visible came",
+        "first_visible - start; like time_to_first_token, without reasoning",
+        "the call does not stream, or nothing visible was received",
         "latspan; time to first output token in guidellm",
         ("ttfv",),
     ),
@@ -148,14 +150,14 @@ LATENCY_METRICS: Final = _by_name(
         "s",
         "(last_token - first_token) / (n - 1), n the output tokens without"
         " reasoning that it does not stream",
-        "n < 2, no token count, several choices at once, or all tokens in one chunk",
+        "n < 2, no token count, several choices, or all tokens in one chunk",
         "MLPerf inference rules; (E2E - TTFT) / (n - 1) where the stream ends with its tokens",
         ("tpot",),
     ),
     Metric(
         "chunk_gap",
         "s",
-        "arrival of a token-bearing chunk less the arrival of the one before it",
+        "arrival of a token-bearing chunk - arrival of the previous one",
         "fewer than two token-bearing chunks, or the stream was buffered on its way",
         "latspan; a chunk is not a token, so this is not the inter-token latency",
         distribution=True,
@@ -164,44 +166,45 @@ LATENCY_METRICS: Final = _by_name(
         "chunk_gap_max",
         "s",
         "the longest chunk_gap of a request",
-        "as chunk_gap",
+        "same as chunk_gap",
         "latspan",
     ),
     Metric(
         "stall_count",
         "1",
-        "how many chunk gaps are longer than the stall limit (500 ms by default)",
-        "as chunk_gap",
+        "number of chunk gaps longer than the stall limit (500 ms by default)",
+        "same as chunk_gap",
         "latspan",
     ),
     Metric(
         "stall_duration",
         "s",
-        "the sum over stalls of what exceeds the stall limit",
-        "as chunk_gap",
+        "total time by which the stalls exceed the stall limit",
+        "same as chunk_gap",
         "latspan",
     ),
     Metric(
         "stall_ratio",
         "ratio",
         "stall_duration / (last_token - first_token)",
-        "as chunk_gap, or all chunks arrived at one instant",
+        "same as chunk_gap, or all chunks arrived at the same instant",
         "latspan; the rebuffering ratio of video players",
     ),
     Metric(
         "fluidity",
         "ratio",
         "share of the tokens' deadlines that were met: first_token_target_ms after start, then"
-        " token_target_ms each; a late token misses all that passed and sets the schedule anew",
+        " token_target_ms each; a late token misses each deadline that passed before it arrived,"
+        " and the next deadline counts from its arrival",
         _NO_SCHEDULE,
         "fluidity-index, arXiv 2507.09019 (Etalon), algorithm 1",
     ),
     Metric(
         "buffer_needed",
         "s",
-        "the largest over tokens of arrival - first_visible - k / r, at least 0: k tokens from"
-        " the first visible one, r = reading_tokens_per_s",
-        f"{_NO_SCHEDULE}, or nothing visible came",
+        "maximum of arrival - first_visible - k / r over all tokens, at least 0; k is the number"
+        " of tokens since the first visible one, r is reading_tokens_per_s",
+        f"{_NO_SCHEDULE}, or nothing visible was received",
         "latspan; the start-up delay of video players",
     ),
 )
@@ -265,22 +268,22 @@ CONVENTION_METRICS: Final = _by_name(
         semconv.METRIC_OPERATION_DURATION,
         "s",
         "done - start",
-        "no inference call, or an instrumentation beside latspan emits it",
+        "no inference call, or another instrumentation emits it",
         _CONVENTIONS,
     ),
     Metric(
         semconv.METRIC_OPERATION_TIME_TO_FIRST_CHUNK,
         "s",
         "first_chunk - start",
-        "as the duration; the call does not stream, or no chunk came",
+        "same as the duration; the call does not stream, or no chunk was received",
         _CONVENTIONS,
     ),
     Metric(
         semconv.METRIC_OPERATION_TIME_PER_OUTPUT_CHUNK,
         "s",
-        "return of the read of a chunk, token-bearing or not, less the return of the read"
-        " before it; the caller's own time between the two counts",
-        "as the duration; fewer than two chunks",
+        "time between the returns of two successive reads of chunks, token-bearing or not;"
+        " includes the caller's own time between them",
+        "same as the duration; fewer than two chunks",
         _CONVENTIONS,
         distribution=True,
     ),
@@ -288,7 +291,7 @@ CONVENTION_METRICS: Final = _by_name(
         semconv.METRIC_TOKEN_USAGE,
         "1",
         f"input and output tokens, distinguished by {semconv.GEN_AI_TOKEN_TYPE}",
-        "as the duration, or no token count",
+        "same as the duration, or no token count",
         _CONVENTIONS,
         distribution=True,
     ),
@@ -302,15 +305,15 @@ CONVENTION_METRICS: Final = _by_name(
     Metric(
         semconv.METRIC_SERVER_TIME_TO_FIRST_TOKEN,
         "s",
-        "first token that the server gave - start: its queue and prefill",
-        "as the duration; the request failed, or no token came",
+        "first token that the server produced - start: its queue and prefill",
+        "same as the duration; the request failed, or no token was produced",
         _CONVENTIONS,
     ),
     Metric(
         semconv.METRIC_SERVER_TIME_PER_OUTPUT_TOKEN,
         "s",
         "(duration - time to the first token) / (n - 1)",
-        "as the time to the first token; n < 2",
+        "same as the time to the first token; n < 2",
         _CONVENTIONS,
     ),
 )
@@ -329,6 +332,9 @@ _BY_ANY_NAME: Final = {
     name: metric for metric in METRICS.values() for name in (metric.name, *metric.aliases)
 }
 
+METRIC_NAMES: Final = frozenset(_BY_ANY_NAME)
+"""Names and aliases of all metrics."""
+
 
 def metric_named(name: str) -> Metric:
     """
@@ -343,6 +349,12 @@ def metric_named(name: str) -> Metric:
         close = difflib.get_close_matches(name, _BY_ANY_NAME, n=1)
         hint = f"did you mean '{close[0]}'?" if close else f"one of {', '.join(METRICS)}"
         raise UnknownNameError(f"no metric '{name}'", hint=hint) from None
+
+
+def unit_of(name: str) -> MetricUnit:
+    """Return the unit of a metric; segments, and tags of other programs, are times."""
+    metric = METRICS.get(name)
+    return "s" if metric is None else metric.unit
 
 
 def time_per_output_token(generation_ns: int, output_tokens: int) -> int | None:

@@ -139,6 +139,8 @@ class Runtime:
         captures_in_events: Whether events include the content of requests and responses.
         request_stream_usage: Whether token counts are requested for streams.
         emit_gen_ai_latency: Whether a model's requests also have ``gen_ai.latency.*`` attributes.
+        series_attributes: Names of the application's own span attributes that are series attributes
+            too.
         observe: Begins the observation of a request; called on the request's thread.
     """
 
@@ -158,7 +160,9 @@ class Runtime:
     captures_in_events: bool = False
     request_stream_usage: bool = False
     emit_gen_ai_latency: bool = False
+    series_attributes: tuple[str, ...] = ()
     observe: Callable[[], Observation] = no_observation
+    write_record: Callable[[RequestRecord], None] | None = None
     reads_content: bool = field(init=False)
     """Whether the content of requests and responses is gathered, for any purpose."""
     ends_on_worker: bool = field(init=False)
@@ -185,8 +189,10 @@ class Runtime:
             span: Its span.
         """
         self.recorder.record(record)
+        if self.write_record is not None:
+            self.write_record(record)
         if not record.sampled:
-            span.when_kept(lambda: self.recorder.exemplify(record))
+            span.when_kept(lambda: self.recorder.add_exemplar(record))
 
     def run_at_end(
         self, doing: str, function: Callable[..., None], *observed: Any, inline: bool

@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 __all__ = [
+    "KIND_NOUNS",
     "SEGMENT_ORDER",
     "STAGE_KINDS",
     "Kind",
@@ -127,13 +128,25 @@ class Kind(StrEnum):
     """
 
     REQUEST = "request"
-    """A user-visible request of the application, opened with ``latspan.request``."""
+    """A user-visible request: one that is served, or one opened with ``latspan.request``."""
+    INNER_REQUEST = "inner_request"
+    """A ``latspan.request`` inside another request of the process: it is a part of that one."""
     CALL = "call"
     """One logical call of a model's client library, retries included."""
     HTTP = "http"
     """One HTTP exchange outside any call."""
     STAGE = "stage"
     """A named part of the time of the application or of a server."""
+
+
+KIND_NOUNS: Final[dict[Kind, tuple[str, str]]] = {
+    Kind.REQUEST: ("request", "requests"),
+    Kind.INNER_REQUEST: ("inner request", "inner requests"),
+    Kind.CALL: ("call", "calls"),
+    Kind.HTTP: ("HTTP exchange", "HTTP exchanges"),
+    Kind.STAGE: ("stage", "stages"),
+}
+"""Noun of each kind for messages, singular and plural."""
 
 
 class Outcome(StrEnum):
@@ -244,8 +257,8 @@ class ReportedTimings(NamedTuple):
             the network and every gateway that reports no time.
         decode_to_last_token: Whether ``decode_ns`` ends with the last token and excludes the end of
             the response.
-        front_untold: Whether a part of the server that reports no time handles the request before
-            the parts above. The rest of the wait is then not network time alone.
+        has_unreported_front: Whether a part of the server that reports no time handles the request
+            before the parts above. The rest of the wait is then not network time alone.
         raw: The system's own field names and finite values, recorded on the span under
             ``latspan.reported.*``.
     """
@@ -260,5 +273,5 @@ class ReportedTimings(NamedTuple):
     total_ns: int | None = None
     queue_until_headers: bool = False
     decode_to_last_token: bool = False
-    front_untold: bool = False
+    has_unreported_front: bool = False
     raw: Mapping[str, float] = _NO_NUMBERS

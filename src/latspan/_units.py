@@ -21,6 +21,7 @@ __all__ = [
     "from_unit",
     "in_metric_unit",
     "in_unit",
+    "shown_in",
     "to_seconds",
 ]
 
@@ -73,6 +74,21 @@ def in_unit(value_ns: float, unit: TimeUnit) -> float:
         UnknownNameError: ``unit`` is not one of ``ns``, ``us``, ``ms``, ``s``.
     """
     return value_ns / _ns_per(unit)
+
+
+def shown_in(value: float, metric_unit: MetricUnit, unit: TimeUnit) -> float:
+    """
+    Return a stored value as users see it: a time in ``unit``, or a count or a ratio.
+
+    Args:
+        value: The stored value.
+        metric_unit: Unit of the metric.
+        unit: Unit of the result if it is a time.
+
+    Raises:
+        UnknownNameError: The value is a time, and ``unit`` is not a unit of time.
+    """
+    return in_unit(value, unit) if metric_unit == "s" else in_metric_unit(value, metric_unit)
 
 
 def from_unit(value: float, unit: TimeUnit) -> int:

@@ -88,7 +88,12 @@ class MissingExtraError(LatspanError, ImportError):
 
 
 class UnknownNameError(LatspanError, LookupError):
-    """No metric, segment, unit, setting, attribute, kind or degradation has the given name."""
+    """
+    No metric, segment, unit, setting, attribute, kind or degradation has the given name.
+
+    A query also raises it for the value of an attribute that was never recorded, and for a metric
+    that only a kind inside the outermost one has.
+    """
 
 
 class InvalidValueError(LatspanError, TypeError):

@@ -63,9 +63,9 @@ def test_other_kinds_have_data(watched: Watched, kind: str, title: str) -> None:
 @pytest.mark.parametrize(
     ("title", "ref", "p"),
     [
-        ("p95 by segment, the slowest first", "A", "p95"),
-        ("Segments by how their time is known", "B", "p95"),
-        ("Segments by how their time is known", "C", "p99"),
+        ("p95 by segment, slowest first", "A", "p95"),
+        ("Segments by source", "B", "p95"),
+        ("Segments by source", "C", "p99"),
         ("p95 by segment", "A", "p95"),
     ],
 )
@@ -103,7 +103,7 @@ def test_percentiles_of_metrics(watched: Watched, title: str, metric: str) -> No
 
 
 def test_the_slowest_segment_is_first(watched: Watched) -> None:
-    found = [value for _, value in watched.show(panel("p95 by segment, the slowest first"))]
+    found = [value for _, value in watched.show(panel("p95 by segment, slowest first"))]
 
     assert found == sorted(found, reverse=True)
 
@@ -113,7 +113,7 @@ def test_shares_of_all_time(watched: Watched) -> None:
     sums = {name: each["mean"] * each["count"] for name, each in watched.calls["segments"].items()}
     expected = {name: each / sum(sums.values()) for name, each in sums.items()}
 
-    found = by(BY_SEGMENT, watched.show(panel("Segments by how their time is known", "E")))
+    found = by(BY_SEGMENT, watched.show(panel("Segments by source", "E")))
 
     assert found == pytest.approx(expected, rel=EXACT)
 
@@ -125,7 +125,7 @@ def test_calls_that_run_are_calls_a_second_times_their_time(watched: Watched) ->
 
     ((_, ended),) = watched.show(panel("Load", "A"))
     ((_, running),) = watched.show(panel("Load", "B"))
-    by_segment = watched.show(panel("Calls running, by the segment they are in"))
+    by_segment = watched.show(panel("Running calls by segment"))
 
     assert running / ended == pytest.approx(mean, rel=EXACT)
     assert sum(value for _, value in by_segment) == pytest.approx(running, rel=EXACT)
@@ -152,7 +152,7 @@ def test_how_many_calls_stalled(watched: Watched) -> None:
     expected = watched.calls["metrics"]["stall_duration"]["above_zero"]
     assert 0 < expected < 1
 
-    ((_, found),) = watched.show(panel("Calls that stalled"))
+    ((_, found),) = watched.show(panel("Stalled calls"))
 
     assert found == pytest.approx(expected, rel=EXACT)
 
@@ -219,10 +219,10 @@ def test_what_was_lost_is_shown(backends: Backends) -> None:
         shown = Watched(backends, {}, {"service": "crowded"})
 
         def dropped() -> dict[str, float]:
-            return by("latspan_signal", shown.show(panel("Telemetry that was lost")))
+            return by("latspan_signal", shown.show(panel("Lost telemetry")))
 
         def overflowed() -> dict[str, float]:
-            return by("latspan_metric", shown.show(panel("Values without their labels")))
+            return by("latspan_metric", shown.show(panel("Values in overflow series")))
 
         assert eventually(dropped, lambda it: it.get("spans", 0) > 0)["spans"] > 0
         assert eventually(overflowed, lambda it: it.get("segment", 0) > 0)["segment"] > 0

@@ -56,9 +56,7 @@ def test_every_query_finds_something(watched: Watched, tempo: Tempo, query: Quer
     assert eventually(lambda: tempo.search(asked), bool)
 
 
-@pytest.mark.parametrize(
-    ("title", "is_one"), [("Failed", failed), ("Tried more than once", tried_again)]
-)
+@pytest.mark.parametrize(("title", "is_one"), [("Failed", failed), ("Retried calls", tried_again)])
 def test_it_finds_those_and_no_others(
     run: Run, tempo: Tempo, title: str, is_one: Callable[[Seen], bool]
 ) -> None:

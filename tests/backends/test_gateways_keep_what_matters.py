@@ -51,5 +51,5 @@ def test_each_reason_keeps_a_trace_whole(backends: Backends, otelcol: Path, tmp_
     assert {trace_id: count for trace_id, count in kept.items() if count} == wanted
     # Each reason alone keeps one at least, and most traces have none.
     why = [reasons(spans) for spans in sent.values()]
-    assert all({reason} in why for reason in ("failed", "slow to begin", "slow"))
+    assert all({reason} in why for reason in ("failed", "late first token", "slow"))
     assert len(wanted) < len(sent) / 2

@@ -23,7 +23,7 @@ def addresses(tmp_path: Path) -> Iterator[dict[str, str]]:
     run_backends("down", tmp_path, **addresses)
 
 
-def test_without_one_a_line_says_so(tmp_path: Path, addresses: dict[str, str]) -> None:
+def test_without_one_a_line_is_printed(tmp_path: Path, addresses: dict[str, str]) -> None:
     """The others run all the same."""
     up = run_backends("up", tmp_path, **addresses, **NONE)
 

@@ -145,8 +145,8 @@ def test_hostile_values_from_a_caller_lose_no_telemetry(
     with latspan.request(odd):
         with latspan.stage(odd):
             latspan.annotate(model=odd, provider=odd, operation=odd)
-        carried = latspan.handoff(waits=odd)
-        with latspan.attach(carried.headers()), latspan.stage("elsewhere"):
+        handoff = latspan.handoff(waits=odd)
+        with latspan.attach(handoff.headers()), latspan.stage("elsewhere"):
             pass
     with latspan.attributes(inference_path=odd, route=odd, traffic_class=odd, tenant=odd):
         with latspan.request("about it"):

@@ -98,7 +98,7 @@ def until(happened: Callable[[], bool]) -> None:
     """Wait for the sampling thread."""
     deadline = time.monotonic() + LONG_S
     while not happened():
-        assert time.monotonic() < deadline, "the sampler did not come to it"
+        assert time.monotonic() < deadline, "the page was not polled"
         threading.Event().wait(0.001)
 
 
@@ -234,21 +234,21 @@ def test_a_forked_child_samples_from_its_first_request_on(spans: Spans) -> None:
     if not child:
         failed = True
         with suppress(BaseException):
-            before = sampler_threads()
+            before = scraper_threads()
             with latspan.request("in the child"):
                 gc.collect()
             latspan.force_flush()
             paused = spans.one("in the child")["latspan.host.gc.duration"]
-            failed = (before, sampler_threads(), paused > 0) != ([], ["latspan-sampler-host"], True)
+            failed = (before, scraper_threads(), paused > 0) != ([], ["latspan-scraper-host"], True)
         os._exit(failed)
     _, status = os.waitpid(child, 0)
 
     assert os.waitstatus_to_exitcode(status) == 0
 
 
-def sampler_threads() -> list[str]:
+def scraper_threads() -> list[str]:
     """Return the names of the sampling threads."""
-    return [each.name for each in threading.enumerate() if each.name.startswith("latspan-sampler")]
+    return [each.name for each in threading.enumerate() if each.name.startswith("latspan-scraper")]
 
 
 HOSTILE: Final[Mapping[str, Reply]] = {
@@ -273,7 +273,7 @@ def test_a_hostile_or_dead_server_changes_no_call(spans: Spans, what: str) -> No
         latspan.shutdown()
 
     assert spans.one("chat")["latspan.outcome"] == "completed"
-    until(lambda: not sampler_threads())
+    until(lambda: not scraper_threads())
 
 
 def test_sampling_is_neither_traced_nor_counted(spans: Spans) -> None:
@@ -318,7 +318,7 @@ def test_a_missing_extra_is_reported_before_anything_is_shut_down(
     """The previous configuration stays active."""
     configure(spans)
     monkeypatch.setitem(sys.modules, "prometheus_client.parser", None)
-    with pytest.raises(MissingExtraError, match=r"latspan\[sampler\]"):
+    with pytest.raises(MissingExtraError, match=r"latspan\[scraping\]"):
         configure(spans, scrape_servers=["http://127.0.0.1:8080"])
     with latspan.request("still"):
         pass

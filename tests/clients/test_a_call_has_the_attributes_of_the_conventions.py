@@ -394,7 +394,7 @@ def _chunk(index: int, word: str, reason: str | None = None) -> dict[str, Any]:
     return {**STREAM_HEAD, "service_tier": "default", "choices": [choice]}
 
 
-def test_a_stream_says_its_tier_and_the_position_of_a_choice_that_was_cut(
+def test_a_stream_has_its_tier_and_the_position_of_a_truncated_choice(
     driver: Driver, seen: Captured
 ) -> None:
     """The connection ends in the middle of the first choice, behind the second."""

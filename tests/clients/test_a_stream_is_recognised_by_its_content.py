@@ -105,7 +105,7 @@ def test_lines_may_end_as_the_specification_allows(
         {"content-encoding": "IDENTITY", "content-type": "TEXT/EVENT-STREAM"},
     ],
 )
-def test_the_case_of_a_header_says_nothing(
+def test_the_case_of_a_header_has_no_effect(
     driver: Driver, seen: Captured, fields: dict[str, Any], read: Way
 ) -> None:
     """A media type and a content coding are the same in any case (RFC 9110, 8.3.1 and 8.4.1)."""

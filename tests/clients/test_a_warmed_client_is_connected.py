@@ -132,7 +132,7 @@ def test_a_server_that_is_not_there_is_a_result(driver: Driver, seen: Captured) 
     )
 
 
-def test_where_to_can_be_said(driver: Driver, seen: Captured) -> None:
+def test_a_url_can_be_given(driver: Driver, seen: Captured) -> None:
     """A client of an HTTP library has often no base address."""
     transport = driver.transport(Script.chat(), **NETWORK)
 
@@ -239,11 +239,12 @@ def test_a_cancelled_warming_lets_go_of_what_it_holds() -> None:
     assert closed == [True]
 
 
-def test_what_is_no_known_client_is_said() -> None:
-    """As a result too: a start-up goes on without it."""
+def test_an_unknown_client_is_reported_in_the_result() -> None:
+    """No exception is raised: the application starts without a warm connection."""
     saved = _warm(object())
 
     assert isinstance(saved.error, InstrumentationError)
+    assert str(saved).startswith("0 connections open; ")
     assert "'builtins.object'" in str(saved)
 
 

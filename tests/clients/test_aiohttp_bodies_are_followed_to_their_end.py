@@ -221,7 +221,7 @@ async def test_leaving_the_block_is_the_end_and_a_break_inside_it_is_not() -> No
 
 
 @pytest.mark.parametrize("iterate", ["iter_any", "iter_chunks", "__aiter__"])
-async def test_a_break_outside_a_block_is_heard_at_once(iterate: str) -> None:
+async def test_a_break_outside_a_block_ends_the_call_at_once(iterate: str) -> None:
     """With the response still held, and no garbage collected."""
     with world() as here:
         site = here.site(here.streaming(*chat_events("a", "b")))
@@ -260,7 +260,7 @@ async def test_a_body_that_is_left_and_read_on_is_one_call(
 
 
 @DROPPED
-async def test_a_body_that_is_iterated_while_nobody_holds_its_response() -> None:
+async def test_a_body_is_followed_without_a_reference_to_its_response() -> None:
     """``async for line in (await session.get(url)).content`` is read to its end all the same."""
     with world() as here:
         lines: list[bytes] = []

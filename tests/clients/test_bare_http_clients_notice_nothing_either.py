@@ -124,7 +124,7 @@ def _heard_of_a_stream(driver: Driver, server: ScriptedServer) -> list[str]:
     return heard
 
 
-def test_who_listens_to_the_transport_hears_the_body_of_a_stream_too(driver: Driver) -> None:
+def test_events_of_a_streams_body_reach_an_applications_trace(driver: Driver) -> None:
     """Of which latspan wants to hear nothing: it has stamped the reads."""
     with ScriptedServer(Script.chat(tokens=3)) as server:
         before = _heard_of_a_stream(driver, server)

@@ -85,7 +85,7 @@ def _known(values: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_both_say_the_same(
+def test_both_capture_the_same_content(
     driver: Driver, seen: Captured, monkeypatch: pytest.MonkeyPatch, *, stream: bool
 ) -> None:
     """Message by message, streamed or not."""

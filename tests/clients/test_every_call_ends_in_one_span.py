@@ -57,7 +57,7 @@ def _is_error(seen: Captured) -> bool:
 
 
 @with_every_sdk
-def test_a_break_is_heard_at_once(driver: Driver, seen: Captured) -> None:
+def test_a_break_ends_the_call_at_once(driver: Driver, seen: Captured) -> None:
     """The span has ended while the stream is still held, at the last read's return."""
 
     async def program(client: Any) -> None:
@@ -446,7 +446,7 @@ def test_a_server_that_sends_nonsense_costs_its_evidence_and_not_the_span(
     assert record.tokens.input is None
 
 
-def test_content_of_another_shape_warns_nobody(driver: Driver, seen: Captured) -> None:
+def test_content_of_another_shape_causes_no_warning(driver: Driver, seen: Captured) -> None:
     """The SDK does not check what a server sends, and neither does latspan."""
 
     async def program(client: Any) -> None:

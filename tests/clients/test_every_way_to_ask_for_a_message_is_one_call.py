@@ -106,7 +106,9 @@ async def _held_lines(driver: Driver, client: Any) -> None:
         _held_lines,
     ],
 )
-def test_a_stream_is_followed_whoever_reads_it(driver: Driver, seen: Captured, ask: Way) -> None:
+def test_a_stream_is_followed_in_every_way_of_reading(
+    driver: Driver, seen: Captured, ask: Way
+) -> None:
     """The SDK's stream, its helper, or the bytes of a raw response: the same marks."""
     driver.run(driver.transport(SCRIPT), lambda client: ask(driver, client))
 
@@ -174,7 +176,7 @@ async def _unread_raw(driver: Driver, client: Any) -> None:
     ("ask", "outcome", "duration_ms"),
     [(_unread_helper, Outcome.CLOSED_EARLY, 7), (_unread_raw, Outcome.ABANDONED, 0)],
 )
-def test_a_stream_that_nobody_read(
+def test_a_stream_that_is_not_read(
     driver: Driver, seen: Captured, ask: Way, outcome: Outcome, duration_ms: int
 ) -> None:
     """Closed by ``with`` it was closed early, and dropped it is abandoned."""
@@ -231,7 +233,9 @@ def test_an_answer_that_the_sdk_cannot_parse_is_an_error(driver: Driver, seen: C
 
 
 @with_anthropic
-def test_the_span_says_what_was_asked_and_what_it_cost(driver: Driver, seen: Captured) -> None:
+def test_the_span_has_the_attributes_of_the_request_and_the_usage(
+    driver: Driver, seen: Captured
+) -> None:
     """In the words of the GenAI conventions; the input's count includes the cached tokens."""
 
     async def program(client: Any) -> None:
@@ -293,7 +297,7 @@ def test_retries_are_inside_one_call(driver: Driver, seen: Captured) -> None:
 
 
 @with_anthropic
-def test_an_error_inside_a_stream_is_one_whatever_the_status(
+def test_an_error_inside_a_stream_is_an_error_with_every_status(
     driver: Driver, seen: Captured
 ) -> None:
     """The SDK's exception carries the status that the stream began with, which was good."""
@@ -348,7 +352,7 @@ def test_a_warning_names_the_same_line_as_without(driver: Driver, seen: Captured
         ("AnthropicVertex", "gcp.vertex_ai"),
     ],
 )
-def test_who_provides_is_told_by_the_client(client: str, provider: str) -> None:
+def test_the_client_determines_the_provider(client: str, provider: str) -> None:
     """By its class; without credentials no request gets as far as the network."""
     driver = Driver(asynchronous=False, sdk=ANTHROPIC)
     anthropic = pytest.importorskip("anthropic", reason="the anthropic client is not installed")

@@ -73,7 +73,9 @@ async def _held_bytes(driver: Driver, client: Any) -> None:
 @pytest.mark.parametrize(
     "ask", [_created, _helper, _raw_parsed, _held_parsed, _held_lines, _held_bytes]
 )
-def test_a_stream_is_followed_whoever_reads_it(driver: Driver, seen: Captured, ask: Way) -> None:
+def test_a_stream_is_followed_in_every_way_of_reading(
+    driver: Driver, seen: Captured, ask: Way
+) -> None:
     """The SDK's stream, its helper, or the bytes of a raw response: the same marks."""
     driver.run(driver.transport(SCRIPT), lambda client: ask(driver, client))
     (record,) = seen.records
@@ -131,7 +133,7 @@ async def _unread_held(driver: Driver, client: Any) -> None:
     ("ask", "outcome"),
     [(_unread_raw, Outcome.ABANDONED), (_unread_held, Outcome.CLOSED_EARLY)],
 )
-def test_a_raw_stream_that_nobody_read(
+def test_a_raw_stream_that_is_not_read(
     driver: Driver, seen: Captured, ask: Way, outcome: Outcome
 ) -> None:
     """Dropped it is abandoned, and closed by ``with`` it was closed early."""

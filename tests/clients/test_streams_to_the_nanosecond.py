@@ -83,7 +83,7 @@ def test_a_stream_from_llama_cpp(driver: Driver, seen: Captured) -> None:
     assert (record.tokens.input, record.tokens.output) == (12, 5)
 
 
-def test_a_stream_from_a_server_that_says_nothing(driver: Driver, seen: Captured) -> None:
+def test_a_stream_from_a_server_without_time_reports(driver: Driver, seen: Captured) -> None:
     """Without evidence the wait is one composite segment and the generation is measured."""
     _stream(driver, Script.chat(tokens=5, queue_ms=40, prefill_ms=60, gap_ms=10, flavor="plain"))
 
@@ -105,7 +105,7 @@ def test_a_role_that_comes_early_is_a_chunk_and_no_token(driver: Driver, seen: C
     assert metrics["time_to_first_token"].value == (7 + 11 + 3 + 2 + 50 + 2) * MS
 
 
-def test_reasoning_is_told_from_the_answer(driver: Driver, seen: Captured) -> None:
+def test_reasoning_is_distinguished_from_the_answer(driver: Driver, seen: Captured) -> None:
     """The user waits for the first visible token; the model's first is earlier."""
     _stream(
         driver,
@@ -199,9 +199,7 @@ def test_a_stall_costs_what_was_not_banked(driver: Driver, seen: Captured) -> No
     assert metrics["buffer_needed"] == MetricValue((1_720 - 800) * MS, Source.MEASURED)
 
 
-def test_tokens_that_share_a_chunk_are_spread_and_said_to_be(
-    driver: Driver, seen: Captured
-) -> None:
+def test_tokens_that_share_a_chunk_are_spread_and_marked(driver: Driver, seen: Captured) -> None:
     """Six tokens in two chunks, three a chunk: due from the chunk's arrival on."""
     _stream(
         driver,
@@ -214,7 +212,7 @@ def test_tokens_that_share_a_chunk_are_spread_and_said_to_be(
     assert metrics["stall_ratio"].source is Source.MEASURED
 
 
-def test_reasoning_is_on_schedule_and_nobody_reads_it(driver: Driver, seen: Captured) -> None:
+def test_reasoning_has_deadlines_and_no_reader(driver: Driver, seen: Captured) -> None:
     """The reader's buffer begins with the first visible token."""
     _stream(
         driver,
@@ -269,7 +267,7 @@ def test_felt_speed_is_on_the_span_in_seconds_and_ratios(driver: Driver, seen: C
 @pytest.mark.parametrize(
     ("hold_ms", "arrivals_seen"), [(0, 39), (5, 38), (15, 35), (25, 0), (50, 0)]
 )
-def test_a_slow_reader_is_told_from_a_slow_stream(
+def test_a_slow_reader_is_distinguished_from_a_slow_stream(
     driver: Driver, seen: Captured, hold_ms: int, arrivals_seen: int, dialect: str
 ) -> None:
     """Gaps and TPOT are the server's 20 ms, or marked as not measured."""

@@ -124,7 +124,7 @@ def test_an_exchange_ends_with_its_response(
     assert record.outcome is outcome
 
 
-def test_the_body_of_an_exchange_is_nobodys_to_explain(driver: Driver, seen: Captured) -> None:
+def test_the_body_of_an_exchange_has_no_segments_of_a_model(driver: Driver, seen: Captured) -> None:
     """The caller reads it, unseen: after the headers the time is as much theirs."""
 
     async def slowly(response: Any, *_: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -61,7 +62,7 @@ def test_each_test_begins_with_an_empty_recorder(
     assert latspan_capture.count() == 1
 
 
-def test_too_few_values_is_an_error_that_says_how_many_it_takes(
+def test_too_few_values_is_an_error_with_the_number_needed(
     latspan_capture: LatspanCapture, client: Any
 ) -> None:
     """A 95th percentile of three values is no number."""
@@ -85,6 +86,40 @@ def test_a_wrong_name_is_an_error_that_knows_better(
         latspan_capture.percentile("ttft", 50, team="x")
     with pytest.raises(EmptyHistogramError, match="hint"):
         latspan_capture.segment("reasoning").percentile(50)
+
+
+QUERIES = (
+    *("percentile", "metric", "segment", "count", "segments", "where"),
+    *("group_by", "to_dict", "to_pandas"),
+)
+
+
+@pytest.mark.parametrize("query", QUERIES)
+def test_the_fixture_has_the_queries_of_a_snapshot(query: str) -> None:
+    """With the same arguments and results; only `diff` and `merge` need snapshots themselves."""
+    of_snapshots = {
+        name
+        for name, held in vars(latspan.Snapshot).items()
+        if callable(held) and not name.startswith("_")
+    }
+    assert of_snapshots == {*QUERIES, "diff", "merge"}
+    assert inspect.signature(getattr(LatspanCapture, query)) == inspect.signature(
+        getattr(latspan.Snapshot, query)
+    )
+
+
+def test_a_part_of_what_was_recorded(latspan_capture: LatspanCapture, client: Any) -> None:
+    """A default stands for what is missing; a question about requests is not one about calls."""
+    with latspan.request("answer"):
+        _chat(client, 2)
+
+    assert latspan_capture.percentile("duration", 95, default=None) is None
+    assert latspan_capture.where(model="m").count() == 2
+    assert "queue" in latspan_capture.group_by("kind")["call"].segments()
+    assert latspan_capture.to_dict()["series"]
+    with pytest.raises(UnknownNameError, match='hint: use kind="call"'):
+        latspan_capture.percentile("ttft", 50)
+    assert latspan_capture.percentile("ttft", 50, kind="call") >= 18
 
 
 def test_the_module_stays_usable(latspan_capture: LatspanCapture, client: Any) -> None:

@@ -97,7 +97,7 @@ def test_a_model_is_known_as_one(spans: list[Span]) -> None:
     assert said["llm.token_count.prompt"] == said["gen_ai.usage.input_tokens"] > 0
 
 
-def test_tokens_are_added_up_whoever_counted_them(story: Told, spans: list[Span]) -> None:
+def test_tokens_of_all_spans_are_added_up(story: Told, spans: list[Span]) -> None:
     """A total of a trace has those of every hop that counts its own."""
     counts = [
         span["attributes"]["llm.token_count.total"]

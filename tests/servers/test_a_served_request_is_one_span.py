@@ -32,7 +32,9 @@ def _span(server: Server) -> Any:
     return span
 
 
-def test_it_hangs_beneath_the_callers_and_says_what_was_asked(server: Server) -> None:
+def test_it_is_a_child_of_the_callers_span_with_the_attributes_of_the_request(
+    server: Server,
+) -> None:
     """By the conventions' names, and without the query."""
     client = server.serve(answering(b"hi"), headers=[TRACEPARENT])
 
@@ -76,7 +78,7 @@ def test_a_method_that_a_client_invents_is_in_no_name(server: Server) -> None:
         (500, (), Outcome.ERROR, True),
     ],
 )
-def test_the_status_says_how_it_ended(
+def test_the_status_determines_the_outcome(
     server: Server, status: int, headers: Any, outcome: Outcome, failed: bool
 ) -> None:
     """A client's mistake is an answer, and who refuses on purpose has not failed."""
@@ -356,7 +358,7 @@ def test_headers_that_can_be_read_once_reach_the_server(server: Server, told: bo
 
 
 @pytest.mark.parametrize("wrong", [{}, {"status": "200"}, {"status": None}])
-def test_what_is_wrong_with_a_head_the_server_says(server: Server, wrong: dict[str, Any]) -> None:
+def test_the_server_reports_an_invalid_head(server: Server, wrong: dict[str, Any]) -> None:
     """Not the middleware: it may be that the server minds less."""
 
     async def app(scope: Any, receive: Any, send: Any) -> None:

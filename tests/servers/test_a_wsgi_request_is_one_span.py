@@ -87,7 +87,7 @@ def _span(server: Server) -> Any:
     return span
 
 
-def test_it_hangs_beneath_the_callers_and_says_what_was_asked(
+def test_it_is_a_child_of_the_callers_span_with_the_attributes_of_the_request(
     server: Server, client: Client
 ) -> None:
     """By the conventions' names, and without the query."""
@@ -119,7 +119,7 @@ def test_it_hangs_beneath_the_callers_and_says_what_was_asked(
         ("500 Oh", {}, Outcome.ERROR),
     ],
 )
-def test_the_status_says_how_it_ended(
+def test_the_status_determines_the_outcome(
     server: Server, client: Client, status: str, headers: dict[str, str], outcome: Outcome
 ) -> None:
     """As over ASGI."""
@@ -153,7 +153,9 @@ def test_a_client_that_leaves_is_no_error(server: Server) -> None:
     assert _span(server).status.status_code is StatusCode.UNSET
 
 
-def test_a_body_that_nobody_takes_was_not_wanted(server: Server, client: Client) -> None:
+def test_a_body_that_is_not_read_does_not_change_the_outcome(
+    server: Server, client: Client
+) -> None:
     """Of the answer to a HEAD, say."""
     body = LatspanMiddleware(answering(b"a"))({"REQUEST_METHOD": "HEAD"}, client.start)
     body.close()  # type: ignore[attr-defined]
@@ -230,7 +232,7 @@ def test_stages_inside_the_body_are_beneath_it(server: Server) -> None:
     assert parents == {_span(server).context.span_id}
 
 
-def test_stages_are_told_only_where_somebody_asks(server: Server, client: Client) -> None:
+def test_stages_are_sent_only_if_requested(server: Server, client: Client) -> None:
     """What was over when the head left."""
 
     def app(environ: Any, start_response: Any) -> Iterable[bytes]:

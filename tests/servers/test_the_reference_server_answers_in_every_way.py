@@ -131,7 +131,7 @@ def _run(serve: Callable[[], Awaitable[None]]) -> None:
     asyncio.run(asyncio.wait_for(serve(), _DEADLINE_S))  # type: ignore[arg-type]
 
 
-def test_an_answer_says_where_its_time_went(
+def test_a_response_reports_where_its_time_went(
     reference: Any, llama: LlamaServer, seen: Captured
 ) -> None:
     """In its head, and in its last event; it is a model's, and counts as one."""

@@ -286,7 +286,7 @@ def test_a_task_that_is_cancelled(server: Server) -> None:
 
 
 @pytest.mark.parametrize("hold", [True, False])
-def test_the_client_is_told_of_them(server: Server, hold: bool) -> None:
+def test_they_are_sent_to_the_client(server: Server, hold: bool) -> None:
     """A head that was held tells the prefill, the comment behind the events all of it."""
     model = Model(server.clock)
 

@@ -156,7 +156,7 @@ SERVERS = (
     ),
     Said(
         "vllm",
-        {**_PARTS, "decode_to_last_token": True, "front_untold": True},
+        {**_PARTS, "decode_to_last_token": True, "has_unreported_front": True},
         {"choices": [], "usage": {"prompt_tokens": 12}, "metrics": _VLLM},
         needs=under("metrics", names=("time_to_first_token_ms", "generation_time_ms")),
         streamed=True,

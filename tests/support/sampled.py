@@ -79,7 +79,7 @@ def reasons(spans: list[Span]) -> set[str]:
         first_token = attributes_of(span.attributes).get("latspan.time_to_first_token", 0.0)
         assert isinstance(first_token, float)
         if first_token > 2:
-            found.add("slow to begin")
+            found.add("late first token")
     began = min(span.start_time_unix_nano for span in spans)
     if max(span.end_time_unix_nano for span in spans) - began > SLOW_MS * 1_000_000:
         found.add("slow")

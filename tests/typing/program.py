@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
-from typing import assert_type
+from typing import Any, assert_type
 
 import latspan
+from latspan.testing import LatspanCapture
 from latspan.testing.plugin import latspan_capture as fixture
 
 
@@ -19,6 +20,38 @@ def plain(value: int, *, flag: bool = False) -> str:
 async def coroutine(value: int) -> str:
     """Keep its signature too."""
     return str(value)
+
+
+@latspan.traced("positional")
+def positional(value: int) -> str:
+    """Keep its signature as well."""
+    return str(value)
+
+
+@latspan.stage
+def rerank(documents: list[str], *, top: int = 3) -> list[str]:
+    """Keep its signature under a bare ``stage``."""
+    return documents[:top]
+
+
+@latspan.request
+async def answer(question: str) -> str:
+    """Keep its signature under a bare ``request``."""
+    return question
+
+
+class Retriever:
+    """A class whose methods are stages."""
+
+    @latspan.stage("retrieve")
+    def retrieve(self, query: str) -> list[str]:
+        """Keep the method's signature."""
+        return [query]
+
+    @latspan.stage
+    async def tokenize(self, text: str) -> AsyncIterator[int]:
+        """Keep what it yields."""
+        yield len(text)
 
 
 @latspan.traced
@@ -39,6 +72,12 @@ async def main() -> None:
     assert_type(latspan.auto_instrument(), tuple[str, ...])
     assert_type(plain(1, flag=True), str)
     assert_type(await coroutine(1), str)
+    assert_type(positional(1), str)
+    assert_type(rerank(["a"], top=1), list[str])
+    assert_type(await answer("why"), str)
+    assert_type(Retriever().retrieve("why"), list[str])
+    async for number in Retriever().tokenize("why"):
+        assert_type(number, int)
     for number in generator():
         assert_type(number, int)
     async for number in async_generator():
@@ -47,11 +86,40 @@ async def main() -> None:
         pass
     with latspan.attributes(inference_path="chat", route="/chat", traffic_class="interactive"):
         pass
+    versions: dict[str, str] = {"prompt.version": "7"}
+    with (
+        latspan.attributes(versions, tenant="acme"),
+        latspan.attributes({"labels": ["a", "b"], "scores": [0.5, 1.0], "cached": True}),
+        latspan.request("checkout") as request,
+        latspan.stage("retrieve") as stage,
+    ):
+        assert_type(request, latspan.OpenScope)
+        assert_type(stage, latspan.OpenScope)
+        stage.set_attribute("documents", 12)
+        stage.add_event("retrieved", {"from": "index"})
+        latspan.annotate({"arm": "a"}, tenant="acme")
+        assert_type(request.trace_id, str | None)
     snapshot = latspan.snapshot()
     assert_type(snapshot.percentile("ttft", 95, unit="ms"), float)
     assert_type(snapshot.segment("queue").count(), int)
     assert_type(snapshot.segment("queue").fraction_above(20), float)
+    assert_type(snapshot.percentile("ttft", 95, default=None), float | None)
+    assert_type(snapshot.segment("queue").percentile(95, default=None), float | None)
+    assert_type(snapshot.to_dict(), dict[str, Any])
     assert_type(latspan.force_flush(), bool)
     latspan.uninstrument()
     latspan.shutdown()
     assert fixture
+
+
+def test_latency(latspan_capture: LatspanCapture) -> None:
+    """Ask the fixture what a snapshot can be asked."""
+    assert_type(latspan_capture.percentile("ttft", 95, unit="ms", kind="call"), float)
+    assert_type(latspan_capture.percentile("ttft", 95, default=None, model="m"), float | None)
+    assert_type(latspan_capture.metric("ttft", kind=latspan.Kind.CALL), latspan.Distribution)
+    assert_type(latspan_capture.segment("queue", route="/chat"), latspan.Distribution)
+    assert_type(latspan_capture.count(tenant="acme"), int)
+    assert_type(latspan_capture.segments(), tuple[str, ...])
+    assert_type(latspan_capture.where(model="m"), latspan.Snapshot)
+    assert_type(latspan_capture.group_by("model"), dict[str | None, latspan.Snapshot])
+    assert_type(latspan_capture.snapshot().diff(latspan_capture.snapshot()), latspan.Snapshot)

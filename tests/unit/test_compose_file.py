@@ -64,7 +64,7 @@ def test_variables_are_those_of_its_configuration(name: str) -> None:
     assert said <= set(read)
 
 
-def test_every_url_of_grafana_is_said() -> None:
+def test_every_url_of_grafana_is_set() -> None:
     """Its provisioning knows no defaults."""
     read = re.findall(r"\$\{(\w+)\}", text_of(CONFIGS / "grafana" / "provisioning"))
 

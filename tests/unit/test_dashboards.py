@@ -56,7 +56,7 @@ def test_panels_stand_beside_one_another(dashboard: dict[str, Any]) -> None:
 
 
 @named(ALL)
-def test_every_panel_says_what_it_shows(dashboard: dict[str, Any]) -> None:
+def test_every_panel_has_a_title_a_description_and_a_unit(dashboard: dict[str, Any]) -> None:
     """A title of its own, a description in sentences, a unit."""
     titles = [each["title"] for each in panels(dashboard)]
     assert len(set(titles)) == len(titles)

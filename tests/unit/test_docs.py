@@ -52,7 +52,7 @@ def test_every_documented_name_exists(name: str) -> None:
         assert hasattr(import_module(home), attribute)
 
 
-def test_every_documented_error_is_the_builtin_that_the_page_says() -> None:
+def test_every_documented_error_has_the_documented_builtin_base() -> None:
     rows = re.findall(r"^\| `latspan\.errors\.(\w+)` \| `(\w+)`", page("api.md"), re.MULTILINE)
     errors = import_module("latspan.errors")
     builtins = import_module("builtins")
@@ -97,7 +97,7 @@ def test_every_source_of_a_token_count_is_documented() -> None:
     assert {source.value for source in TokenSource} <= first_column(page("metrics.md"))
 
 
-def test_the_glossary_says_which_outcomes_are_failures() -> None:
+def test_the_glossary_lists_the_outcomes_that_are_failures() -> None:
     rows = re.findall(r"^\| `(\w+)` \| .+ \| (yes|no) \|$", page("glossary.md"), re.MULTILINE)
 
     assert {outcome.value: outcome.failed for outcome in Outcome} == {

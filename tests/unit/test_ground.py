@@ -39,7 +39,7 @@ def test_a_missing_extra_gives_the_line_to_type() -> None:
     assert str(error).endswith("hint: pip install 'latspan[demo]'")
 
 
-def test_too_few_values_say_how_many_it_takes() -> None:
+def test_the_error_for_too_few_values_has_the_number_needed() -> None:
     """The number needed, the number there is, and the difference."""
     error = NotEnoughValuesError("ttft", percentile=95, count=7, needed=20)
     assert str(error) == (
@@ -57,7 +57,7 @@ def test_units_convert_both_ways() -> None:
         in_unit(1, "min")  # pyright: ignore[reportArgumentType]
 
 
-def test_a_manual_clock_moves_only_when_told_and_never_back() -> None:
+def test_a_manual_clock_moves_only_if_advanced_and_never_back() -> None:
     """Durations are what was advanced."""
     clock = ManualClock(5, epoch_offset_ns=100)
     clock.advance(3)

@@ -68,7 +68,7 @@ def test_the_same_stall_costs_more_where_nothing_is_banked() -> None:
 
 
 @given(GAPS, TOKENS, st.integers(0, 20))
-def test_the_buffer_is_the_shortest_with_which_nobody_waits(
+def test_the_buffer_is_the_shortest_with_which_no_reader_waits(
     gaps: list[int], tokens: int, reading: int
 ) -> None:
     """With it every token is there when it is to be read; with less one is not."""

@@ -210,7 +210,7 @@ def _check_beneath(span: Span, above: Span) -> None:
 
 @pytest.mark.parametrize("load", ["alone", "crowded"])
 @pytest.mark.parametrize("part", PARTS)
-def test_each_part_is_what_vllms_own_span_says(
+def test_each_part_is_that_of_vllms_own_span(
     load: str, part: str, loads: dict[str, Load], measured: Measured
 ) -> None:
     """To the nanosecond at the median; where it did not fit by a little, it was cut."""
@@ -249,7 +249,9 @@ def test_the_shares_are_those_of_vllms_histograms(load: str, loads: dict[str, Lo
     assert min(off) >= -sum(map(most_cut_ms, records)) / whole_ms
 
 
-def test_who_waits_is_told_from_who_does_not(loads: dict[str, Load], measured: Measured) -> None:
+def test_requests_that_wait_are_distinguished_from_others(
+    loads: dict[str, Load], measured: Measured
+) -> None:
     """One client never waits; of four on two sequences most do."""
     alone = [duration_ms(record, "queue") for record in loads["alone"].records]
     crowded = [duration_ms(record, "queue") for record in loads["crowded"].records]

@@ -45,6 +45,6 @@ def read(response: ResponseMetadata) -> ReportedTimings | None:
         prefill_ns=ns(prefill, "ms"),
         decode_ns=ns(decode, "ms"),
         decode_to_last_token=True,
-        front_untold=True,
+        has_unreported_front=True,
         raw=numbers_in(metrics),
     )

@@ -25,6 +25,7 @@ from latspan._export._sending import SpanAnswer
 from latspan._lazy import lazy_getattr
 
 if TYPE_CHECKING:
+    from latspan._export._console import ConsoleLines
     from latspan._export._event_record import event_record
     from latspan._export._histogram_log import HistogramLogs
     from latspan._export._http_session import http_session
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BackOff",
+    "ConsoleLines",
     "HistogramLogs",
     "IntervalExporter",
     "LastExport",
@@ -62,6 +64,7 @@ __all__ = [
 ]
 
 _ON_REQUEST: Final = {
+    "ConsoleLines": "_console",
     "HistogramLogs": "_histogram_log",
     "event_record": "_event_record",
     "OtlpPayloads": "_otlp_payloads",

@@ -92,8 +92,14 @@ class ExportErrors:
         signal: Name of the exported signal, for the log.
     """
 
-    _failing: Final[set[str]] = set()
-    """Signals whose exports fail, in the whole process. Only the first of them logs a warning."""
+    _warned: Final[set[str]] = set()
+    """
+    Signal of the last warning, until its export works again; empty without an outage.
+
+    It applies to the whole process, so an outage of several signals is logged once, and the line
+    about its end names the signal of the warning. If another signal still fails then, its next
+    failure is logged as another outage.
+    """
 
     def __init__(self, signal: str) -> None:
         self._signal = signal
@@ -116,17 +122,16 @@ class ExportErrors:
             _delivering.one = outer
 
     def arrived(self) -> None:
-        """Record that the receiver accepted a message; log the end of an outage."""
-        if self._signal in self._failing:
-            self._failing.discard(self._signal)
+        """Record that the receiver accepted a message; log the end of an outage of this signal."""
+        if self._signal in self._warned:
+            self._warned.discard(self._signal)
             logger.info("exporting %s works again", self._signal)
 
     @classmethod
     def failed(cls, signal: str, reason: str) -> None:
         """Record that a message was not accepted; log the first failure of an outage."""
-        first = not cls._failing
-        cls._failing.add(signal)
-        if first:
+        if not cls._warned:
+            cls._warned.add(signal)
             logger.warning(
                 "exporting %s failed; they are kept, and dropped once the queue is full: %s",
                 signal,

@@ -10,7 +10,7 @@ from typing import Any
 from opentelemetry.attributes import BoundedAttributes
 from opentelemetry.sdk.trace import SpanLimits
 
-__all__ = ["always_within", "limited"]
+__all__ = ["always_within", "limited", "limited_to"]
 
 
 def always_within(limits: SpanLimits) -> float:
@@ -27,7 +27,7 @@ def always_within(limits: SpanLimits) -> float:
 
 def limited(attributes: Mapping[str, Any], limits: SpanLimits) -> Mapping[str, Any]:
     """
-    Return the attributes cut to the limits, or the same object if they are within the limits.
+    Return a span's attributes cut to the limits, or the same object if they are within them.
 
     If there are too many attributes, the first ones are dropped, as the SDK does, and their number
     is recorded in the span. Unlike the SDK, this function does not log a warning for each text
@@ -35,7 +35,20 @@ def limited(attributes: Mapping[str, Any], limits: SpanLimits) -> Mapping[str, A
 
     Source: OpenTelemetry SDK specification, "Attribute Limits".
     """
-    most, longest = limits.max_span_attributes, limits.max_span_attribute_length
+    return limited_to(attributes, limits.max_span_attributes, limits.max_span_attribute_length)
+
+
+def limited_to(
+    attributes: Mapping[str, Any], most: int | None, longest: int | None
+) -> Mapping[str, Any]:
+    """
+    Return attributes cut to limits, or the same object if they are within them.
+
+    Args:
+        attributes: Attributes of a span, an event or a link.
+        most: Maximum number of attributes; ``None`` for no limit.
+        longest: Maximum number of characters of a text; ``None`` for no limit.
+    """
     if longest is not None:
         attributes = {name: _cut(value, longest) for name, value in attributes.items()}
     if most is None or len(attributes) <= most:

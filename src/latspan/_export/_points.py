@@ -58,6 +58,7 @@ def attributes_of(key: SeriesKey, *, conventions: bool) -> dict[str, str | int |
                 for name, value in key.attributes.items()
                 if name in semconv.SERIES_ATTRIBUTES
             },
+            **dict(key.subject.custom),
         }
     labels: dict[str, str | int | bool] = {
         _CONVENTION_ATTRIBUTES[name]: value

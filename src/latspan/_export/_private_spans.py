@@ -13,6 +13,7 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, TraceState
 
 from latspan._export._limits import always_within, limited
+from latspan._export._recording_span import RecordingSpan, Written
 from latspan._export._samplers import constant_decisions
 from latspan._export._sizes import MeasuredSpan, size_of_state
 from latspan._export._trace_flags import TRACE_FLAGS, has_random_id
@@ -101,10 +102,13 @@ class PrivateSink:
             trace_flags=TRACE_FLAGS[is_sampled, is_random],
             trace_state=trace_state,
         )
+        recording = RecordingSpan(span_context, self._limits) if is_sampled else None
+        current = trace.NonRecordingSpan(span_context) if recording is None else recording
         return _PrivateSpan(
             self,
             span_context,
-            with_current_span(trace.NonRecordingSpan(span_context), parent_context),
+            with_current_span(current, parent_context),
+            recording,
             parent,
             name,
             kind,
@@ -122,6 +126,7 @@ class PrivateSink:
         start_epoch_ns: int,
         attributes: Mapping[str, AttributeValue],
         finished: FinishedSpan,
+        written: Written | None,
     ) -> None:
         """Pass on a finished span, its children before it."""
         kept, kept_bytes = measured(attributes)
@@ -134,12 +139,10 @@ class PrivateSink:
             finished.failed,
             size_of_parts(name, {}) + kept_bytes,
         )
-        self._take(
-            [
-                *self._children(finished.children, span_context),
-                *self._spans([(own, span_context)], parent, span_context.trace_state),
-            ]
-        )
+        (span,) = self._spans([(own, span_context)], parent, span_context.trace_state)
+        if written is not None:
+            span.add(written.events, written.links, written.status, written.attributes.dropped)
+        self._take([*self._children(finished.children, span_context), span])
 
     def end_children(self, children: Sequence[ChildSpan], parent: Context) -> None:
         """Pass on finished children of the span that is current in ``parent``."""
@@ -147,7 +150,7 @@ class PrivateSink:
         if parent_span.trace_flags.sampled:
             self._take(self._children(children, parent_span))
 
-    def _children(self, children: Sequence[ChildSpan], parent: SpanContext) -> list[ReadableSpan]:
+    def _children(self, children: Sequence[ChildSpan], parent: SpanContext) -> list[MeasuredSpan]:
         trace_id, flags, state = parent.trace_id, parent.trace_flags, parent.trace_state
         span_id = self._ids.generate_span_id
         contexts = [SpanContext(trace_id, span_id(), False, flags, state) for _ in children]
@@ -158,11 +161,11 @@ class PrivateSink:
         ended: Iterable[tuple[ChildSpan, SpanContext]],
         parent: SpanContext | None,
         trace_state: TraceState,
-    ) -> list[ReadableSpan]:
+    ) -> list[MeasuredSpan]:
         """Return the finished spans of a trace as SDK spans, each with its identity."""
         resource, limits, within = self._resource, self._limits, self._within
         state_bytes = size_of_state(trace_state)
-        spans: list[ReadableSpan] = []
+        spans: list[MeasuredSpan] = []
         for (name, start_ns, end_ns, attributes, kind, failed, most_bytes), identity in ended:
             kept = attributes if len(attributes) <= within else limited(attributes, limits)
             span = MeasuredSpan(
@@ -192,6 +195,7 @@ class _PrivateSpan(DecidedAtStart):
         "_kind",
         "_name",
         "_parent",
+        "_recording",
         "_sink",
         "_start_epoch_ns",
         "context",
@@ -203,6 +207,7 @@ class _PrivateSpan(DecidedAtStart):
         sink: PrivateSink,
         span_context: SpanContext,
         context: Context,
+        recording: RecordingSpan | None,
         parent: SpanContext | None,
         name: str,
         kind: SpanKind,
@@ -210,6 +215,7 @@ class _PrivateSpan(DecidedAtStart):
         attributes: Mapping[str, AttributeValue],
     ) -> None:
         self._sink = sink
+        self._recording = recording
         self.span_context = span_context
         self.context = context
         self._parent = parent
@@ -218,15 +224,39 @@ class _PrivateSpan(DecidedAtStart):
         self._start_epoch_ns = start_epoch_ns
         self._attributes = attributes
 
+    @property
+    def marked_failed(self) -> bool:
+        written = None if self._recording is None else self._recording.written
+        status = None if written is None else written.status
+        return status is not None and not status.is_ok
+
+    def add_event(self, name: str, attributes: Mapping[str, AttributeValue], epoch_ns: int) -> None:
+        if self._recording is not None:
+            self._recording.add_event(name, attributes, epoch_ns)
+
+    def stop_recording(self) -> None:
+        if self._recording is not None:
+            self._recording.stop_recording()
+
     def end(self, finished: FinishedSpan) -> None:
-        if not self.span_context.trace_flags.sampled:
+        recording = self._recording
+        if recording is None:
             return
+        recording.stop_recording()
+        written = recording.written
+        name = self._name if written is None or written.name is None else written.name
+        attributes = (
+            {**self._attributes, **finished.attributes}
+            if written is None
+            else written.added_to(self._attributes, finished.attributes)
+        )
         self._sink.end(
-            self._name if finished.name is None else finished.name,
+            name if finished.name is None else finished.name,
             span_context=self.span_context,
             parent=self._parent,
             kind=self._kind,
             start_epoch_ns=self._start_epoch_ns,
-            attributes={**self._attributes, **finished.attributes},
+            attributes=attributes,
             finished=finished,
+            written=written,
         )

@@ -25,7 +25,7 @@ _T = TypeVar("_T")
 _HOOKS: Final = tuple(hook for hook in ("on_start", "_on_ending") if hasattr(SpanProcessor, hook))
 """Hooks of a processor before the end of a span; the second exists since SDK 1.40."""
 
-_DEAF: Final = frozenset(
+_NO_OP_HOOKS: Final = frozenset(
     getattr(cls, hook)
     for cls in (SpanProcessor, SimpleSpanProcessor, BatchSpanProcessor)
     for hook in _HOOKS
@@ -94,7 +94,7 @@ class Processors:
             return False
         processors: Sequence[SpanProcessor] = processor._span_processors  # pyright: ignore[reportPrivateUsage]
         if self._looked_at is not processors:
-            self._ignore_starts = all(map(_is_deaf, processors))
+            self._ignore_starts = all(map(_ignores_starts, processors))
             self._batch = {type(each) for each in processors} == {BatchSpanProcessor}
             for each in (processor, *processors):
                 if type(each) in _OF_THE_SDK:
@@ -103,9 +103,9 @@ class Processors:
         return True
 
 
-def _is_deaf(processor: SpanProcessor) -> bool:
+def _ignores_starts(processor: SpanProcessor) -> bool:
     return all(
-        getattr(getattr(processor, hook, None), "__func__", None) in _DEAF for hook in _HOOKS
+        getattr(getattr(processor, hook, None), "__func__", None) in _NO_OP_HOOKS for hook in _HOOKS
     )
 
 

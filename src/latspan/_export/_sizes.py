@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from opentelemetry.sdk.trace import ReadableSpan
-from opentelemetry.trace import TraceState
+from opentelemetry.attributes import BoundedAttributes
+from opentelemetry.sdk.trace import Event, ReadableSpan
+from opentelemetry.trace import Link, Status, TraceState
 
 from latspan._spans import size_of_attributes, size_of_parts, size_of_text
 
@@ -23,6 +25,29 @@ class MeasuredSpan(ReadableSpan):
 
     most_bytes: int = 0
     """Maximum encoded size in bytes, without its resource."""
+
+    def add(
+        self,
+        events: Sequence[Event],
+        links: Sequence[Link],
+        status: Status | None,
+        dropped_attributes: int,
+    ) -> None:
+        """
+        Add what the application has set on the span; call this once, before the span is exported.
+
+        Args:
+            events: Events.
+            links: Links to other spans.
+            status: Status, ``None`` if the application has set none.
+            dropped_attributes: Number of attributes that were dropped while the span was open.
+        """
+        self._events, self._links = events, links
+        if isinstance(self._attributes, BoundedAttributes):
+            self._attributes.dropped += dropped_attributes
+        if status is not None:
+            self._status = status
+        self.most_bytes = size_of_span(self)
 
 
 def size_of(sent: ReadableSpan | ReadableLogRecord) -> int:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from latspan._instrument._decorators import ScopeManager, scope_entering
+from latspan._instrument._decorators import ScopeManager, named_scope, scope_entering
 from latspan._instrument._discovery import (
     Integration,
     IntegrationStatus,
@@ -20,7 +20,7 @@ from latspan._instrument._discovery import (
     integrations,
     uninstrument,
 )
-from latspan._instrument._manual import OperationScope, attributes, request
+from latspan._instrument._manual import OpenScope, OperationScope, attributes, request
 from latspan._instrument._outcomes import error_type_of, outcome_of, outcome_of_status
 from latspan._instrument._traced import traced
 from latspan._lazy import lazy_getattr
@@ -36,7 +36,11 @@ if TYPE_CHECKING:
     from latspan._instrument._body_iterators import aiter_tracked_body, iter_tracked_body
     from latspan._instrument._call import Call
     from latspan._instrument._close_hooks import aclosing_of, closing_of
-    from latspan._instrument._coexistence import is_instrumented
+    from latspan._instrument._coexistence import (
+        has_global_provider,
+        is_instrumented,
+        track_inside,
+    )
     from latspan._instrument._coroutines import impersonate
     from latspan._instrument._exchange import Exchange
     from latspan._instrument._excluded_urls import is_excluded
@@ -82,6 +86,7 @@ __all__ = [
     "Integration",
     "IntegrationStatus",
     "MethodWrappers",
+    "OpenScope",
     "OperationScope",
     "Patches",
     "RequestRewriter",
@@ -105,6 +110,7 @@ __all__ = [
     "disabled_by",
     "error_type_of",
     "handle_internal_errors",
+    "has_global_provider",
     "impersonate",
     "inside",
     "instrumented",
@@ -115,6 +121,7 @@ __all__ = [
     "iter_tracked",
     "iter_tracked_body",
     "log_internal_error",
+    "named_scope",
     "open_call",
     "outcome_of",
     "outcome_of_status",
@@ -130,6 +137,7 @@ __all__ = [
     "server_of",
     "traced",
     "track_body",
+    "track_inside",
     "track_stream",
     "uninstrument",
     "unless_inside",
@@ -170,6 +178,7 @@ _FOR_INTEGRATIONS = {
     "impersonate": "_coroutines",
     "inside": "_hooks",
     "is_excluded": "_excluded_urls",
+    "has_global_provider": "_coexistence",
     "is_instrumented": "_coexistence",
     "is_switched_on": "_hooks",
     "iter_tracked": "_streams",
@@ -182,6 +191,7 @@ _FOR_INTEGRATIONS = {
     "sent_request": "_server_address",
     "server_of": "_server_address",
     "track_body": "_bodies",
+    "track_inside": "_coexistence",
     "track_stream": "_stream_classes",
     "unless_inside": "_method_wrappers",
     "warm": "_warm",

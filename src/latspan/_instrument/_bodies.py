@@ -41,7 +41,7 @@ BODIES_ARE_FOLLOWED: Final = "_latspan_follows_bodies"
 _TRACKER: Final = "_latspan_body"
 """Attribute of a response that holds the tracker of its body."""
 
-_LONGEST_ANSWER: Final = 1 << 20
+_MAX_RESPONSE_BYTES: Final = 1 << 20
 """Maximum size in bytes of a response that is not streamed and whose usage is read."""
 
 
@@ -371,13 +371,13 @@ class BodyTracker:
 
 
 class _Whole:
-    """A complete body, up to ``_LONGEST_ANSWER`` bytes; the usage is read from it at the end."""
+    """A complete body of at most ``_MAX_RESPONSE_BYTES``; the usage is read from it at the end."""
 
     __slots__ = ("_parts", "_room")
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []
-        self._room = _LONGEST_ANSWER
+        self._room = _MAX_RESPONSE_BYTES
 
     def add(self, data: bytes) -> None:
         """Add the data of one read."""

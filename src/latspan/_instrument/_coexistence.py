@@ -1,5 +1,5 @@
 """
-Detection of other instrumentations that open a span for the same model call.
+Detection of other instrumentations that open a span for the same model call or served request.
 
 There must be one LLM span per call, and one instrumentation that emits the conventions' metrics for
 it. If another instrumentation has opened its span before the call, that span is current when the
@@ -7,6 +7,9 @@ call begins and has an attribute that identifies a model call: latspan adds its 
 span (:func:`enclosing_llm_span`). If it opens its span inside the call, a transport integration
 finds the span there (``adopt_llm_span`` in ``_hooks.py``). Such a span is taken once;
 ``_latspan_enriched`` marks it.
+
+A served request likewise has one span of kind SERVER. OpenTelemetry's middleware opens it inside
+the application, and :func:`track_inside` begins the request there, where that span is current.
 
 This module reads parts of other libraries that are not public: the context key of
 ``opentelemetry-util-genai``, the attributes, scope and status of the SDK's spans, and the frames of
@@ -18,7 +21,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
-from typing import Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from opentelemetry import trace
 from opentelemetry.context import Context
@@ -29,7 +32,17 @@ from latspan._runtime import handle_internal_errors
 from latspan._segments import Outcome
 from latspan._spans import AttributeValue, current_span
 
-__all__ = ["enclosing_llm_span", "is_instrumented", "metrics_emitted_by_other", "on_other_end"]
+if TYPE_CHECKING:
+    from latspan._instrument._patching import Patches
+
+__all__ = [
+    "enclosing_llm_span",
+    "has_global_provider",
+    "is_instrumented",
+    "metrics_emitted_by_other",
+    "on_other_end",
+    "track_inside",
+]
 
 _OFFICIAL_INFERENCE_KEY: Final = "opentelemetry.genai.client.inference.context"
 """Context key under which `opentelemetry-util-genai` 1.3 stores the open inference."""
@@ -72,6 +85,58 @@ def is_instrumented(module: str, instrumentor: str) -> bool:
     """
     cls = getattr(sys.modules.get(module), instrumentor, None)
     return cls is not None and cls().is_instrumented_by_opentelemetry is True
+
+
+def has_global_provider() -> bool:
+    """Return whether a tracer provider is set, so that other instrumentations record spans."""
+    unset = (trace.ProxyTracerProvider, trace.NoOpTracerProvider)
+    return not isinstance(trace.get_tracer_provider(), unset)
+
+
+_TRACKS_INSIDE: Final = "_latspan_tracks_inside"
+"""Attribute of a middleware's class while requests begin inside it."""
+
+
+def track_inside(
+    patches: Patches, cls: type, name: str, tracked: Callable[[Any], Callable[..., Any]]
+) -> None:
+    """
+    Replace the application inside a middleware of another instrumentation, at each of its calls.
+
+    The method ``__call__`` of the middleware is called with an object in the place of the
+    middleware that has another application inside. The middleware itself does not change.
+
+    Args:
+        patches: Applies and removes the patch.
+        cls: The middleware's class; a second invocation for the same class has no effect.
+        name: Attribute of the middleware that holds the application.
+        tracked: Returns the replacement, given the application.
+    """
+    if hasattr(cls, _TRACKS_INSIDE):
+        return
+
+    def call(
+        wrapped: Any, middleware: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> object:
+        inside = tracked(getattr(middleware, name))
+        return wrapped.__func__(_WithInside(middleware, name, inside), *args, **kwargs)
+
+    patches.wrap(cls, "__call__", call)
+    patches.note(cls, _TRACKS_INSIDE, value=True)
+
+
+class _WithInside:
+    """A middleware in all but the application inside it."""
+
+    __slots__ = ("_inside", "_middleware", "_name")
+
+    def __init__(self, middleware: object, name: str, inside: Callable[..., Any]) -> None:
+        self._middleware = middleware
+        self._name = name
+        self._inside = inside
+
+    def __getattr__(self, name: str) -> Any:
+        return self._inside if name == self._name else getattr(self._middleware, name)
 
 
 def metrics_emitted_by_other(span: trace.Span | None, parent_context: Context) -> bool:

@@ -12,7 +12,7 @@ from contextvars import ContextVar, Token
 from types import TracebackType
 from typing import Any, Final, Generic, ParamSpec, Protocol, TypeVar, cast
 
-__all__ = ["Run", "ScopeManager", "scope_entering", "wrapped"]
+__all__ = ["Run", "ScopeManager", "named_scope", "scope_entering", "target_of", "wrapped"]
 
 _T = TypeVar("_T")
 _T_co = TypeVar("_T_co", covariant=True)
@@ -50,18 +50,18 @@ class _Steps(Generic[_T]):
 class _Entry(Generic[_T]):
     """One ``with`` statement that has entered a scope."""
 
-    __slots__ = ("_inside", "_run", "_token")
+    __slots__ = ("_inside", "_run", "_token", "_value_if_none")
 
-    def __init__(self, run: Run[_T] | None) -> None:
+    def __init__(self, run: Run[_T] | None, value_if_none: _T | None) -> None:
         self._run = run
+        self._value_if_none = value_if_none
         self._inside: AbstractContextManager[_T] | None = None
         self._token: Token[_Entry[Any] | None] | None = None
 
     def enter(self) -> _T:
         self._token = _innermost.set(self)
         if self._run is None:
-            # `begin` may return None only for runs without a value.
-            return cast("_T", None)
+            return cast("_T", self._value_if_none)
         self._inside = self._run.current()
         return self._inside.__enter__()
 
@@ -87,21 +87,25 @@ class ScopeManager(Generic[_T]):
     and tasks at once.
 
     Args:
-        begin: Begins a run and returns it. It may return ``None`` to begin no run, if the ``with``
-            statement has no value.
+        begin: Begins a run and returns it. It may return ``None`` to begin no run.
+        value_if_none: Value of the ``with`` statement if ``begin`` returns ``None``; needed if the
+            statement has a value.
     """
 
-    __slots__ = ("_begin", "_open")
+    __slots__ = ("_begin", "_open", "_value_if_none")
 
-    def __init__(self, begin: Callable[[], Run[_T] | None]) -> None:
+    def __init__(
+        self, begin: Callable[[], Run[_T] | None], value_if_none: _T | None = None
+    ) -> None:
         self._begin = begin
+        self._value_if_none = value_if_none
         self._open: list[_Entry[_T]] = []
 
     def __call__(self, function: Callable[_P, _R]) -> Callable[_P, _R]:
         return wrapped(function, self._begin)
 
     def __enter__(self) -> _T:
-        entry = _Entry(self._begin())
+        entry = _Entry(self._begin(), self._value_if_none)
         value = entry.enter()
         self._open.append(entry)
         return value
@@ -141,6 +145,21 @@ def scope_entering(current: Callable[[], AbstractContextManager[_T]]) -> ScopeMa
     return ScopeManager(lambda: _Steps(current))
 
 
+def named_scope(subject: Any, scope: Callable[[str], ScopeManager[Any]]) -> Any:
+    """
+    Return the scope of a name, or a function whose runs are scopes with the function's name.
+
+    Args:
+        subject: The name of the scope, or the function.
+        scope: Returns the scope of a name.
+    """
+    # A `classmethod` object is not callable.
+    if callable(subject) or isinstance(subject, classmethod):
+        decorate = cast("Any", scope(target_of(subject).__name__))
+        return decorate(subject)
+    return scope(subject)
+
+
 Begin = Callable[[], Run[Any] | None]
 """Begins a run; returns ``None`` for no run."""
 
@@ -153,9 +172,13 @@ def wrapped(function: Callable[..., Any], begin: Begin) -> Callable[..., Any]:
     from the generator's first step to its end, and is current only while a step runs.
 
     Args:
-        function: The function.
+        function: The function, or the ``classmethod`` or ``staticmethod`` object of one.
         begin: Called when a run begins.
     """
+    if isinstance(function, classmethod | staticmethod):
+        # `functools.wraps` would return a plain function, which binds its first argument wrongly.
+        method = cast("Any", function)
+        return cast("Callable[..., Any]", type(method)(wrapped(method.__func__, begin)))
     if inspect.isasyncgenfunction(function):
         return _async_generator(function, begin)
     if inspect.isgeneratorfunction(function) and not _is_awaited(function):
@@ -163,6 +186,18 @@ def wrapped(function: Callable[..., Any], begin: Begin) -> Callable[..., Any]:
     if inspect.iscoroutinefunction(function) or _is_awaited(function):
         return _coroutine(function, begin)
     return _function(function, begin)
+
+
+def target_of(function: Any) -> Any:
+    """
+    Return the function or class whose name a callable has.
+
+    Args:
+        function: A function, a method, a ``functools.partial``, or an object with ``__call__``.
+    """
+    while isinstance(function, functools.partial):
+        function = cast("Any", function).func
+    return function if hasattr(function, "__qualname__") else cast("object", function).__class__
 
 
 def _is_awaited(function: Any) -> bool:

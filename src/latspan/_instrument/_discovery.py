@@ -65,7 +65,9 @@ class Integration:
 
 def auto_instrument() -> tuple[str, ...]:
     """
-    Instrument every supported client library that is installed; a second call has no effect.
+    Instrument every supported client library and server framework that is installed.
+
+    A second call has no effect.
 
     A library is patched when it is imported, or immediately if it has been imported already.
     Integrations listed in ``LATSPAN_DISABLED_INSTRUMENTATIONS`` or

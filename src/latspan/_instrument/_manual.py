@@ -3,25 +3,89 @@
 from __future__ import annotations
 
 import functools
-from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, TypeVar, overload
 
 from latspan import _runtime
-from latspan._instrument._decorators import ScopeManager, scope_entering
+from latspan._instrument._decorators import ScopeManager, named_scope, scope_entering
 from latspan._instrument._outcomes import error_type_of, outcome_of
 from latspan._segments import Kind, Outcome
 from latspan._text import text_of
 
 if TYPE_CHECKING:
-    from latspan._operations import LocalScope
+    from latspan._operations import Entered, LocalScope
+    from latspan._operations._enclosing import Scope
     from latspan._spans import AttributeValue
 
-__all__ = ["OperationScope", "attributes", "request"]
+__all__ = ["OpenScope", "OperationScope", "attributes", "request"]
+
+_F = TypeVar("_F", bound=Callable[..., Any])
 
 
-def request(name: str) -> ScopeManager[None]:
+class OpenScope:
     """
-    Open a user-visible request: ``with latspan.request("answer a question"):``.
+    Open request or stage, the value of ``with latspan.request("answer") as request:``.
+
+    Any thread may use it, also after the end of the block: what is set then is ignored. Without
+    ``latspan.configure`` it has no effect.
+    """
+
+    __slots__ = ("_scope",)
+
+    def __init__(self, scope: LocalScope | None = None) -> None:
+        self._scope = scope
+
+    @property
+    def trace_id(self) -> str | None:
+        """
+        Id of its trace, 32 hexadecimal digits, as backends show it.
+
+        ``None`` if latspan is not configured, or exports no spans.
+        """
+        return None if self._scope is None else self._scope.trace_id
+
+    def set_attribute(self, name: str, value: AttributeValue) -> None:
+        """
+        Set an attribute of its span: ``request.set_attribute("documents", 12)``.
+
+        If the setting ``series_attributes`` has the name, the attribute is also one of the series.
+
+        Args:
+            name: Any name that does not begin with ``latspan.``.
+            value: A string, a boolean, a number, or a list of values of one of these types. Any
+                other value becomes text.
+        """
+        if self._scope is not None:
+            with _runtime.handle_internal_errors("an attribute of a request or stage"):
+                self._scope.set_attribute(name, value)
+
+    def add_event(self, name: str, attributes: Mapping[str, AttributeValue] | None = None) -> None:
+        """
+        Add an event to its span, at the present time.
+
+        Args:
+            name: Name of the event.
+            attributes: Attributes of the event; values as for :meth:`set_attribute`.
+        """
+        if self._scope is not None:
+            with _runtime.handle_internal_errors("an event of a request or stage"):
+                self._scope.add_event(name, attributes)
+
+
+_NOT_RECORDED: Final = OpenScope()
+
+
+@overload
+def request(name: str) -> ScopeManager[OpenScope]: ...
+@overload
+def request(function: _F, /) -> _F: ...
+def request(name: Any) -> Any:
+    """
+    Open a user-visible request: ``with latspan.request("answer a question") as request:``.
+
+    The result is also a decorator: each run of the function is a request. A bare
+    ``@latspan.request`` uses the function's name.
 
     The request gets its own span and timeline. The time of the last call inside it is divided into
     that call's segments; the time of earlier calls is the segment ``call``. Time inside a stage is
@@ -31,11 +95,16 @@ def request(name: str) -> ScopeManager[None]:
     Args:
         name: The span's name, for example the use case. The name must be the same for many
             requests: it must not contain the id of a user or a conversation.
+
+    Returns:
+        A context manager and decorator; the value of the ``with`` statement is the open request.
     """
-    return OperationScope(Kind.REQUEST, name)
+    return named_scope(name, functools.partial(OperationScope, Kind.REQUEST))
 
 
 def attributes(
+    custom: Mapping[str, AttributeValue] | None = None,
+    /,
     *,
     inference_path: str | None = None,
     route: str | None = None,
@@ -43,13 +112,20 @@ def attributes(
     tenant: str | None = None,
 ) -> ScopeManager[None]:
     """
-    Set attributes of the requests inside: ``with latspan.attributes(inference_path="chat"):``.
+    Set attributes inside a block: ``with latspan.attributes({"prompt.version": "7"}):``.
 
-    Each attribute is set on spans and on series, so keep cardinality low. Omitted attributes keep
-    the value set by the enclosing block. The result is also a decorator for functions and
-    generators, synchronous and asynchronous.
+    The attributes are set on the spans of the calls, HTTP exchanges, requests and stages that begin
+    inside the block, but not on the spans of their segments. Omitted attributes keep the value set
+    by the enclosing block. The result is also a decorator for functions and generators, synchronous
+    and asynchronous.
+
+    The keyword arguments are attributes of the series too, so keep their cardinality low. The
+    attributes in ``custom`` are not, unless the setting ``series_attributes`` has their names.
 
     Args:
+        custom: Attributes of your own, under any names that do not begin with ``latspan.``. A value
+            is a string, a boolean, a number, or a list of values of one of these types; any other
+            value becomes text.
         inference_path: Name of the combination of route, model, prompt template and traffic
             profile. If not set, it consists of the route and the model.
         route: Route of the application that serves the request.
@@ -57,6 +133,7 @@ def attributes(
         tenant: Customer that the request is for; recorded only if set here.
     """
     from latspan._operations import with_attributes
+    from latspan._spans import given_attributes
 
     named = {
         "inference_path": inference_path,
@@ -64,11 +141,12 @@ def attributes(
         "traffic_class": traffic_class,
         "tenant": tenant,
     }
-    given = {name: text_of(value) for name, value in named.items() if value is not None}
-    return scope_entering(functools.partial(with_attributes, given))
+    series = {name: text_of(value) for name, value in named.items() if value is not None}
+    given = given_attributes(custom)
+    return scope_entering(functools.partial(with_attributes, series, given))
 
 
-class OperationScope(ScopeManager[None]):
+class OperationScope(ScopeManager[OpenScope]):
     """
     Context manager and decorator that makes a block, or each run of a function, a request or stage.
 
@@ -88,7 +166,7 @@ class OperationScope(ScopeManager[None]):
         name: str,
         span_attributes: dict[str, AttributeValue] | None = None,
     ) -> None:
-        super().__init__(functools.partial(_begin, kind, name, span_attributes))
+        super().__init__(functools.partial(_begin, kind, name, span_attributes), _NOT_RECORDED)
 
 
 def _begin(
@@ -113,8 +191,8 @@ class _ScopeBlock:
     def __init__(self, scope: LocalScope) -> None:
         self._scope = scope
 
-    def current(self) -> AbstractContextManager[None]:
-        return self._scope.active()
+    def current(self) -> _Current:
+        return _Current(self._scope)
 
     def end(self, error: BaseException | None = None) -> None:
         with _runtime.handle_internal_errors("the end of a request or stage"):
@@ -122,3 +200,24 @@ class _ScopeBlock:
                 self._scope.end(Outcome.COMPLETED)
             else:
                 self._scope.end(outcome_of(error), error_type=error_type_of(error))
+
+
+class _Current:
+    """A scope that is current in a block or in one step of a generator."""
+
+    __slots__ = ("_entered", "_scope")
+
+    def __init__(self, scope: LocalScope) -> None:
+        self._scope = scope
+        self._entered: Entered[Scope | None] = scope.active()
+
+    def __enter__(self) -> OpenScope:
+        return OpenScope(self._scope)
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._entered.leave()

@@ -7,6 +7,12 @@ A served request begins with :meth:`ServerRequest.begin` and ends with the first
 request began: a server may iterate the body, and so end the request, on another thread, where the
 context cannot be restored. The name of the span and the route are set at the end, because a
 framework finds the route only while it handles the request.
+
+**Other instrumentations.** There must be one span of kind SERVER per request. If another
+instrumentation has opened it before the request begins here, latspan adds to it. If it opens it
+later, inside the framework, the request begins with ``awaits_span``: without a span and without the
+caller's trace context, which that instrumentation reads itself, and only if no span is current.
+``adopt`` then passes its span.
 """
 
 from __future__ import annotations
@@ -23,10 +29,18 @@ from latspan import _runtime, semconv
 from latspan._instrument._hooks import is_suppressed
 from latspan._instrument._outcomes import error_type_of, outcome_of, outcome_of_status
 from latspan._metrics import MetricValue
-from latspan._operations import Known, LocalScope, is_left_over, with_attribute_of
-from latspan._runtime import Runtime, handle_internal_errors
+from latspan._operations import (
+    Known,
+    LocalScope,
+    active_call,
+    active_scope,
+    is_left_over,
+    request_around,
+    with_attribute_of,
+)
+from latspan._runtime import handle_internal_errors
 from latspan._segments import Kind, Outcome, Side, Stage
-from latspan._spans import AttributeValue, EnrichingSink
+from latspan._spans import AttributeValue, EnrichingSink, NoSink
 from latspan._timeline import ChildInterval
 from latspan._units import NS_PER_MS
 
@@ -97,6 +111,7 @@ class ServerRequest:
         headers: Mapping[str, str],
         server: tuple[str, int | None] | None = None,
         route: Callable[[], str | None],
+        awaits_span: bool = False,
     ) -> ServerRequest | None:
         """
         Begin to serve a request now; it is current in this context until :meth:`leave`.
@@ -109,12 +124,14 @@ class ServerRequest:
             server: Host and port that the request was sent to.
             route: Returns the route's template, ``None`` as long as no route has been found.
                 Called when the route is needed, until it returns one.
+            awaits_span: Whether another instrumentation opens the request's span later.
 
         Returns:
-            ``None`` if latspan is not configured or HTTP instrumentation is suppressed here.
+            ``None`` if latspan is not configured, HTTP instrumentation is suppressed here, or the
+            request is being served already: an application hands it to a mounted one.
         """
         runtime = _runtime.current()
-        if runtime is None or is_suppressed():
+        if runtime is None or is_suppressed() or _is_served_here():
             return None
         with handle_internal_errors("the start of a served request"), ExitStack() as exit_stack:
             known: dict[str, AttributeValue] = {
@@ -132,14 +149,27 @@ class ServerRequest:
                     known[semconv.SERVER_PORT] = server[1]
             route = _once_known(route)
             other = _other_span()
-            if other is None:
+            if other is None and not awaits_span:
                 # A server may iterate the body on another thread, and so end a request there.
                 # That request is then still current here, and must not become the parent of this
                 # one.
                 outside = context.Context() if is_left_over() else None
                 token = context.attach(propagate.extract(headers, outside))
                 exit_stack.callback(context.detach, token)
-            scope = _scope(runtime, method, known, other)
+            sink = runtime.sink()
+            if other is not None:
+                sink = EnrichingSink(sink, other)
+            elif awaits_span:
+                sink = NoSink()
+            scope = LocalScope(
+                runtime,
+                kind=Kind.REQUEST,
+                name=method,
+                attributes=known,
+                side=Side.SERVER,
+                span_kind=SpanKind.SERVER,
+                sink=sink,
+            )
             # The route is not known yet; calls inside the request look it up when they need it.
             exit_stack.enter_context(with_attribute_of("route", route))
             return cls(
@@ -155,6 +185,17 @@ class ServerRequest:
     def now(self) -> Callable[[], int]:
         """Clock function: returns the monotonic reading, nanoseconds."""
         return self._now
+
+    def adopt(self, span: object) -> None:
+        """
+        Add to a span that another instrumentation has opened for the request.
+
+        Args:
+            span: The span; it is ignored if it is not recorded, or if the request has a span.
+        """
+        with handle_internal_errors("the span of a served request"):
+            if isinstance(span, trace.Span) and span.is_recording():
+                self._scope.adopt(EnrichingSink(self._scope.runtime.sink(), span))
 
     def answering(self, status: int, headers: Mapping[str, str]) -> None:
         """
@@ -188,14 +229,22 @@ class ServerRequest:
             return self._scope.took_ns()
         return []
 
-    def sent(self) -> None:
-        """End the request: the complete response was sent."""
+    def sent(self, error: BaseException | None = None) -> None:
+        """
+        End the request: the complete response was sent.
+
+        Args:
+            error: Exception that the application was handling meanwhile. Its type describes a
+                failure better than the status of the response to it.
+        """
         status, headers = self._status, self.headers
         outcome, error_type = Outcome.COMPLETED, None
         if status is not None:
             refused = outcome_of_status(status, headers)
             if status >= _FIRST_SERVER_ERROR or refused is Outcome.REJECTED:
                 outcome, error_type = refused, str(status)
+                if error is not None and refused is Outcome.ERROR:
+                    error_type = error_type_of(error)
         self._end(outcome, error_type)
 
     def disconnected(self) -> None:
@@ -245,6 +294,23 @@ class ServerRequest:
                     series={} if route is None else {"route": route},
                 ),
             )
+            # The function refers to the server's data of the request, which refers to this object.
+            self._route = _no_route
+
+
+def _no_route() -> None:
+    return None
+
+
+def _is_served_here() -> bool:
+    """
+    Return whether a request that this process serves is open here, and no call of a client in it.
+    """
+    serving = request_around(active_scope())
+    if serving is None or serving.kind is not Kind.REQUEST or serving.side is not Side.SERVER:
+        return False
+    # With a call in between, the application is a client, and this server is another one.
+    return active_call() is None
 
 
 def _once_known(find: Callable[[], str | None]) -> Callable[[], str | None]:
@@ -267,21 +333,3 @@ def _other_span() -> trace.Span | None:
     span = trace.get_current_span()
     serving = span.is_recording() and getattr(span, "kind", None) is SpanKind.SERVER
     return span if serving else None
-
-
-def _scope(
-    runtime: Runtime,
-    method: str,
-    attributes: Mapping[str, AttributeValue],
-    other: trace.Span | None,
-) -> LocalScope:
-    sink = runtime.sink()
-    return LocalScope(
-        runtime,
-        kind=Kind.REQUEST,
-        name=method,
-        attributes=attributes,
-        side=Side.SERVER,
-        span_kind=SpanKind.SERVER,
-        sink=sink if other is None else EnrichingSink(sink, other),
-    )

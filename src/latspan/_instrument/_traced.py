@@ -5,11 +5,11 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
 from latspan import _runtime, semconv
 from latspan._fork import this_process
-from latspan._instrument._decorators import wrapped
+from latspan._instrument._decorators import target_of, wrapped
 from latspan._instrument._outcomes import error_type_of, outcome_of
 from latspan._runtime import Runtime
 from latspan._segments import Outcome
@@ -26,10 +26,12 @@ _R = TypeVar("_R")
 @overload
 def traced(function: Callable[_P, _R], /) -> Callable[_P, _R]: ...
 @overload
+def traced(name: str, /) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]: ...
+@overload
 def traced(*, name: str | None = None) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]: ...
-def traced(function: Callable[..., Any] | None = None, /, *, name: str | None = None) -> Any:
+def traced(function: Callable[..., Any] | str | None = None, /, *, name: str | None = None) -> Any:
     """
-    Create a span for each call of a function: ``@latspan.traced``.
+    Create a span for each call of a function: ``@latspan.traced`` or ``@latspan.traced("name")``.
 
     The function may be a generator, and synchronous or asynchronous. The span of a generator lasts
     from the generator's first step to its end, and is the current span only while a step runs.
@@ -38,8 +40,8 @@ def traced(function: Callable[..., Any] | None = None, /, *, name: str | None = 
         function: The function.
         name: The span's name; the function's module and qualified name, if not given.
     """
-    if function is None:
-        return functools.partial(_trace, name=name)
+    if function is None or isinstance(function, str):
+        return functools.partial(_trace, name=function or name)
     return _trace(function, name=name)
 
 
@@ -49,9 +51,7 @@ def _trace(function: Callable[..., Any], *, name: str | None) -> Callable[..., A
 
 def _name_of(function: Any) -> str:
     """Return module and qualified name of a function, or of another callable's target or class."""
-    while isinstance(function, functools.partial):
-        function = cast("Any", function).func
-    named = function if hasattr(function, "__qualname__") else cast("object", function).__class__
+    named = target_of(function)
     return f"{named.__module__}.{named.__qualname__}"
 
 
@@ -97,6 +97,7 @@ class _Traced:
         if error is not None and outcome is not Outcome.CLOSED_EARLY:
             attributes[semconv.ERROR_TYPE] = error_type_of(error)
         finished = FinishedSpan(end_epoch_ns, attributes, failed=outcome.failed)
+        self._span.stop_recording()
         self._runtime.run_at_end(
             "the end of a traced function", self._span.end, finished, inline=self._inline
         )

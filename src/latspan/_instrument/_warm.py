@@ -52,7 +52,8 @@ class WarmupResult:
 
     def __str__(self) -> str:
         some = "connection" if self.connections == 1 else "connections"
-        text = f"{self.connections} {some} to {self.server or 'nowhere'} open"
+        to = f" to {self.server}" if self.server else ""
+        text = f"{self.connections} {some}{to} open"
         parts = ", ".join(
             f"{name} {_milliseconds(time_ns)}"
             for name, time_ns in (

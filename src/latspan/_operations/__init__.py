@@ -19,10 +19,10 @@ from latspan._operations._context import (
     with_attributes,
 )
 from latspan._operations._enclosing import active_scope, enclosing_scopes, is_left_over
-from latspan._operations._handoff import Handoff, handoff_here, resumed
+from latspan._operations._handoff import Handoff, attached, handoff_here
 from latspan._operations._open_calls import abandon_open_calls, active_call, end_left_calls
 from latspan._operations._own_requests import SentRequest
-from latspan._operations._scope import Known, LocalScope
+from latspan._operations._scope import Known, LocalScope, request_around
 
 __all__ = [
     "Annotations",
@@ -37,13 +37,14 @@ __all__ = [
     "active_call",
     "active_scope",
     "ambient_attributes",
+    "attached",
     "enclosing_scopes",
     "end_left_calls",
     "handoff_here",
     "inside",
     "is_left_over",
     "propagates_here",
-    "resumed",
+    "request_around",
     "with_attribute_of",
     "with_attributes",
 ]

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Final
+
 from latspan import semconv
 from latspan._metrics import MetricValue, time_per_output_token
 from latspan._segments import Outcome
 from latspan._spans import AttributeValue
+from latspan._warn_once import warn_once
 
-__all__ = ["Annotations", "Generation"]
+__all__ = ["MOST_CUSTOM", "Annotations", "Generation"]
+
+MOST_CUSTOM: Final = 1_000
+"""Maximum number of the application's own attributes held for a request or stage."""
 
 
 class Generation:
@@ -51,6 +58,7 @@ class Annotations:
 
     __slots__ = (
         "attributes",
+        "custom",
         "degraded",
         "generations",
         "metrics",
@@ -60,8 +68,11 @@ class Annotations:
 
     def __init__(self) -> None:
         self.attributes: dict[str, AttributeValue] = {}
+        """Span attributes under names that latspan defines."""
+        self.custom: dict[str, AttributeValue] = {}
+        """Span attributes under the application's own names."""
         self.series: dict[str, str] = {}
-        """Series attributes: the model and its provider."""
+        """Series attributes, by latspan's names."""
         self.degraded: list[str] = []
         self.outcome: Outcome | None = None
         """Outcome set by the application, which replaces ``completed`` and ``error`` at the end."""
@@ -69,8 +80,26 @@ class Annotations:
         self.metrics: dict[str, MetricValue] = {}
 
     def closed(self) -> None:
-        """Freeze the token counts at the end of the request or stage: later tokens are ignored."""
+        """
+        Freeze attributes and token counts at the end of the request or stage.
+
+        Another thread may be about to set an attribute, or to record a token: it then changes the
+        object that is replaced here.
+        """
+        self.custom = self.custom.copy()
         self.generations = [each.so_far() for each in self.generations]
+
+    def add_custom(self, given: Mapping[str, AttributeValue]) -> None:
+        """Add span attributes under the application's own names, in bounded memory."""
+        custom = self.custom
+        for name, value in given.items():
+            if name in custom or len(custom) < MOST_CUSTOM:
+                custom[name] = value
+            else:
+                warn_once(
+                    f"a request or stage has more than {MOST_CUSTOM} attributes of the application:"
+                    " the others are not set"
+                )
 
     @property
     def output_tokens(self) -> int | None:
@@ -104,7 +133,7 @@ class Annotations:
         return metrics
 
     def span_attributes(self) -> dict[str, AttributeValue]:
-        """Return the annotations as span attributes."""
+        """Return the annotations that have names of latspan's as span attributes."""
         attributes = dict(self.attributes)
         if self.output_tokens is not None:
             attributes[semconv.GEN_AI_USAGE_OUTPUT_TOKENS] = self.output_tokens

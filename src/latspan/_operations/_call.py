@@ -30,7 +30,12 @@ from opentelemetry.context import Context
 from opentelemetry.trace import SpanKind
 
 from latspan._operations._call_end import CallEnd, ObservedCall, TentativeEnd
-from latspan._operations._context import Entered, series_attributes, span_attributes
+from latspan._operations._context import (
+    Entered,
+    custom_attributes,
+    series_attributes,
+    span_attributes,
+)
 from latspan._operations._enclosing import current_scope, enclosing_scopes
 from latspan._operations._last_chunks import LastChunks
 from latspan._operations._open_calls import current_call, is_first_to_end, opened
@@ -70,6 +75,7 @@ class ModelCall:
         "_awaits_span",
         "_close_started_ns",
         "_convention_metrics",
+        "_custom",
         "_ending",
         "_entered",
         "_handle",
@@ -160,6 +166,7 @@ class ModelCall:
         self._left: TentativeEnd | None = None
         self._timeline: Timeline | None = None
         self._convention_metrics = convention_metrics
+        self._custom = custom_attributes()
         self._started_with = {**attributes, **span_attributes(kind, self.series)}
         if kind is Kind.CALL and current_scope.get() is not None:
             self._join_enclosing_scopes()
@@ -175,11 +182,13 @@ class ModelCall:
 
     def _open_span(self, sink: SpanSink, parent_context: Context) -> None:
         self._inline = sink.inline
+        custom, attributes = self._custom, self._started_with
         self.span = sink.open(
             self.name,
             kind=SpanKind.CLIENT,
             start_epoch_ns=self._start_ns + self._offset_ns,
-            attributes=self._started_with,
+            # First the application's: a span with too many attributes loses the first ones.
+            attributes={**custom, **attributes} if custom else attributes,
             parent_context=parent_context,
         )
         self.spanned = self.span.span_context[-1]
@@ -441,6 +450,7 @@ class ModelCall:
             api_format=self.api_format,
             choices=self.choices,
             series=self.series,
+            custom=self._custom,
             started_with=self._started_with,
             renamed=self._renamed,
             convention_metrics=self._convention_metrics,

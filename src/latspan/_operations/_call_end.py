@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from latspan import semconv
 from latspan._operations._content import INFERENCES, details, with_content
-from latspan._operations._context import convention_labels
+from latspan._operations._context import convention_labels, custom_series
 from latspan._operations._response_summary import ResponseSummary, summarize_response
 from latspan._recording import RequestRecord
 from latspan._runtime import Observation, Runtime, handle_internal_errors
@@ -47,7 +47,8 @@ class ObservedCall(NamedTuple):
         server: Host and port of the server, ``None`` if unknown.
         api_format: API format of the response; ``None`` if the response is not read.
         choices: Number of choices requested.
-        series: Series attributes.
+        series: Series attributes, by latspan's names.
+        custom: Further span attributes that the surrounding code had set at the start.
         started_with: Attributes of the span at its start.
         renamed: Whether the exchange became a call after its span had started, so that the span
             still needs its name and these attributes.
@@ -75,6 +76,7 @@ class ObservedCall(NamedTuple):
     api_format: ApiFormat | None
     choices: int
     series: Mapping[str, str]
+    custom: Mapping[str, AttributeValue]
     started_with: Mapping[str, AttributeValue]
     renamed: bool
     convention_metrics: bool
@@ -90,6 +92,12 @@ class ObservedCall(NamedTuple):
     response: Sequence[Any] | None
     span: OpenSpan
     observation: Observation
+
+    def record_attributes(self) -> Mapping[str, str]:
+        """Return the attributes that identify the series of the call."""
+        if not self.custom or not self.runtime.series_attributes:
+            return self.series
+        return {**self.series, **custom_series(self.runtime, self.custom)}
 
     def summary(self) -> ResponseSummary:
         """Return the summary of the response, without its content."""
@@ -216,7 +224,7 @@ class CallEnd:
                 metrics=timeline.metrics,
                 chunk_gaps=timeline.chunk_gaps,
                 tokens=summary.tokens,
-                attributes=observed.series,
+                attributes=observed.record_attributes(),
                 trace_id=identity.trace_id,
                 span_id=identity.span_id,
                 sampled=observed.span.kept,

@@ -21,6 +21,8 @@ __all__ = [
     "Entered",
     "ambient_attributes",
     "convention_labels",
+    "custom_attributes",
+    "custom_series",
     "inside",
     "propagates_here",
     "replaced_attributes",
@@ -33,33 +35,49 @@ __all__ = [
 _T = TypeVar("_T")
 
 _NO_ATTRIBUTES: Final[Mapping[str, str]] = {}
+_NO_CUSTOM: Final[Mapping[str, AttributeValue]] = {}
 
 _ambient: ContextVar[Mapping[str, str]] = ContextVar("latspan_attributes", default=_NO_ATTRIBUTES)
+_custom: ContextVar[Mapping[str, AttributeValue]] = ContextVar(
+    "latspan_custom_attributes", default=_NO_CUSTOM
+)
+
+# The method itself, because this runs for each call and a function would double its cost.
+custom_attributes: Final = _custom.get
+"""Function that returns the further span attributes that the surrounding code has set."""
 
 
 def ambient_attributes() -> Mapping[str, str]:
-    """Return the request attributes that the surrounding code has set."""
+    """Return the series attributes that the surrounding code has set, by latspan's names."""
     return _ambient.get()
 
 
 @contextmanager
-def with_attributes(given: Mapping[str, str]) -> Generator[None]:
-    """Add attributes to the requests inside the block, on top of those of the outer blocks."""
-    token = _ambient.set({**_ambient.get(), **given})
-    try:
+def with_attributes(
+    series: Mapping[str, str], custom: Mapping[str, AttributeValue] = _NO_CUSTOM
+) -> Generator[None]:
+    """
+    Add attributes to the requests inside the block, on top of those of the outer blocks.
+
+    Args:
+        series: Series attributes, by latspan's names.
+        custom: Further span attributes, by their own names.
+    """
+    with replaced_attributes({**_ambient.get(), **series}, {**_custom.get(), **custom}):
         yield
-    finally:
-        _undo(_ambient, token)
 
 
 @contextmanager
-def replaced_attributes(given: Mapping[str, str]) -> Generator[None]:
-    """Replace the attributes of the requests inside the block by ``given``."""
-    token = _ambient.set(given)
+def replaced_attributes(
+    series: Mapping[str, str], custom: Mapping[str, AttributeValue]
+) -> Generator[None]:
+    """Replace the attributes of the requests inside the block by ``series`` and ``custom``."""
+    series_token, custom_token = _ambient.set(series), _custom.set(custom)
     try:
         yield
     finally:
-        _undo(_ambient, token)
+        _undo(_ambient, series_token)
+        _undo(_custom, custom_token)
 
 
 def _undo(variable: ContextVar[_T], token: Token[_T]) -> bool:
@@ -200,14 +218,27 @@ def with_attribute_of(name: str, value: Callable[[], str | None]) -> Generator[N
         _undo(_ambient, token)
 
 
-def series_attributes(runtime: Runtime, own: Mapping[str, str]) -> dict[str, str]:
+def series_attributes(
+    runtime: Runtime,
+    own: Mapping[str, str],
+    ambient: Mapping[str, str] | None = None,
+    annotated: Mapping[str, str] = _NO_ATTRIBUTES,
+) -> dict[str, str]:
     """
     Return the series attributes of a record.
 
-    Attributes of the surrounding code override those of the request, which override the
-    configured defaults. If no inference path is set, it consists of the route and the model.
+    Annotations override the attributes of the surrounding code, which override those of the
+    request, which override the configured defaults. If no inference path is set, it consists of the
+    route and the model.
+
+    Args:
+        runtime: The active runtime.
+        own: Attributes of the request.
+        ambient: Attributes of the surrounding code; those of this context if not given.
+        annotated: Attributes that were set inside the request.
     """
-    series = {**runtime.defaults, **own, **_ambient.get()}
+    around = _ambient.get() if ambient is None else ambient
+    series = {**runtime.defaults, **own, **around, **annotated}
     if "inference_path" not in series:
         route, model = series.get("route"), series.get("model")
         path = f"{route} {model}" if route and model else route or model
@@ -225,6 +256,11 @@ def span_attributes(kind: Kind, series: Mapping[str, str]) -> dict[str, Attribut
     for name, value in series.items():
         attributes[semconv.SERIES_ATTRIBUTES[name]] = value
     return attributes
+
+
+def custom_series(runtime: Runtime, custom: Mapping[str, AttributeValue]) -> dict[str, str]:
+    """Return the custom attributes that the setting ``series_attributes`` adds to series."""
+    return texts_of({name: custom[name] for name in runtime.series_attributes if name in custom})
 
 
 def convention_labels(attributes: Mapping[str, AttributeValue]) -> dict[str, str]:

@@ -3,13 +3,13 @@ Handoff of a request or stage to another thread, task or process.
 
 A handoff has at most one wait, which becomes a stage of the request. While the wait lasts, its name
 is the only item of ``_waiting``. Three events can end it, on any thread: the handoff is attached in
-this process (``_resumed``), the caller reports the stages of another process (``merge_remote``), or
-the request ends first (``_dropped``). Removing an item is atomic, so only the first of them records
-the stage. If the handoff was turned into headers and the request ends without a report, the length
-of the wait is unknown and no stage is recorded.
+this process (``_attached``), the caller reports the stages of another process (``merge_remote``),
+or the request ends first (``_dropped``). Removing an item is atomic, so only the first of them
+records the stage. If the handoff was turned into headers and the request ends without a report, the
+length of the wait is unknown and no stage is recorded.
 
 While the wait lasts, the request refers to the handoff, so that it can end the wait. The reference
-is removed when the wait becomes a stage, because a request may hand over thousands of jobs.
+is removed with the wait, because a request may hand over thousands of jobs.
 
 A forked child has a copy of the object, but the scope belongs to the parent. There the scope is
 replaced by a :class:`RemoteScope`, and the copy of the wait is dropped.
@@ -17,6 +17,7 @@ replaced by a :class:`RemoteScope`, and the copy of the wait is dropped.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from typing import Any, Final
@@ -28,7 +29,12 @@ from opentelemetry.context import Context
 from latspan import _runtime
 from latspan._fork import this_process
 from latspan._metrics import MetricValue
-from latspan._operations._context import Entered, ambient_attributes, replaced_attributes
+from latspan._operations._context import (
+    Entered,
+    ambient_attributes,
+    custom_attributes,
+    replaced_attributes,
+)
 from latspan._operations._enclosing import (
     RemoteScope,
     Scope,
@@ -36,13 +42,15 @@ from latspan._operations._enclosing import (
     current_scope,
     enclosing_scopes,
 )
-from latspan._operations._scope import LocalScope
+from latspan._operations._scope import LocalScope, request_around
 from latspan._segments import Kind, Outcome, Side, Source
+from latspan._spans import AttributeValue, given_attributes
 from latspan._timeline import ChildInterval, fits
 from latspan._units import from_unit
+from latspan._warn_once import warn_once
 from latspan._wire import server_timing
 
-__all__ = ["Handoff", "handoff_here", "resumed"]
+__all__ = ["Handoff", "attached", "handoff_here"]
 
 _SIDE: Final = "latspan-side"
 _ATTRIBUTE_HEADERS: Final = {
@@ -50,6 +58,14 @@ _ATTRIBUTE_HEADERS: Final = {
     for name in ("inference_path", "route", "traffic_class", "tenant")
 }
 """Header name of each request attribute."""
+_CUSTOM_HEADER: Final = "latspan-attributes"
+"""Header of the further span attributes, as a JSON object."""
+_LONGEST_HEADER: Final = 4_096
+"""
+Maximum number of characters of that header.
+
+Servers refuse requests with more than 8 kB of headers, and the application has its own.
+"""
 
 
 class Handoff:
@@ -66,6 +82,7 @@ class Handoff:
     __slots__ = (
         "_attributes",
         "_context",
+        "_custom",
         "_handed_off_ns",
         "_is_away",
         "_process",
@@ -88,15 +105,17 @@ class Handoff:
                 if header in found
             }
             side = Side.CLIENT if found.get(_SIDE) == Side.CLIENT.value else Side.SERVER
-            self._assign(RemoteScope(side), propagate.extract(found, Context()), attributes)
+            custom = _read_custom(found.get(_CUSTOM_HEADER))
+            self._assign(RemoteScope(side), propagate.extract(found, Context()), attributes, custom)
             return
-        self._assign(RemoteScope(Side.SERVER), Context(), {})
+        self._assign(RemoteScope(Side.SERVER), Context(), {}, {})
 
     def _assign(
         self,
         scope: Scope | None,
         otel_context: Context,
         attributes: Mapping[str, str],
+        custom: Mapping[str, AttributeValue],
         waits: str | None = None,
     ) -> None:
         """
@@ -105,12 +124,14 @@ class Handoff:
         Args:
             scope: Innermost open scope, if any.
             otel_context: OpenTelemetry context of the scope.
-            attributes: Attributes of requests in that context.
+            attributes: Series attributes of requests in that context.
+            custom: Further span attributes of requests in that context.
             waits: Name of the stage that lasts until it is attached; ``None`` for no such stage.
         """
         self._scope = scope
         self._context = otel_context
         self._attributes = attributes
+        self._custom = custom
         self._process = this_process()
         self._is_away = False
         self._handed_off_ns = 0
@@ -120,7 +141,7 @@ class Handoff:
         if waits is not None and runtime is not None:
             self._handed_off_ns = runtime.clock.monotonic_ns()
             self._waiting.append(waits)
-            request = _enclosing_request(scope)
+            request = request_around(scope)
             if request is not None:
                 request.waits.append(self._dropped)
 
@@ -129,13 +150,15 @@ class Handoff:
         Return the handoff as headers, with names in lower case, for a message or an HTTP request.
         """
         self._is_away = True
-        carried: dict[str, str] = {}
+        headers: dict[str, str] = {}
         with _runtime.handle_internal_errors("the headers of a handoff"):
-            propagate.inject(carried, self._context)
+            propagate.inject(headers, self._context)
             for name, value in self._attributes.items():
-                carried[_ATTRIBUTE_HEADERS[name]] = quote(value, errors="replace")
-        carried[_SIDE] = (Side.CLIENT if self._scope is None else self._scope.side).value
-        return carried
+                headers[_ATTRIBUTE_HEADERS[name]] = quote(value, errors="replace")
+            if self._custom:
+                headers |= _written_custom(self._custom)
+        headers[_SIDE] = (Side.CLIENT if self._scope is None else self._scope.side).value
+        return headers
 
     def __reduce__(self) -> tuple[Callable[[Mapping[str, str]], Handoff], tuple[dict[str, str]]]:
         return Handoff, (self.headers(),)
@@ -147,17 +170,17 @@ class Handoff:
         return self
 
     @contextmanager
-    def _resumed(self) -> Generator[Handoff]:
+    def _attached(self) -> Generator[Handoff]:
         """Enter the context of the scope for the length of the block; this ends the wait."""
         with ExitStack() as inside:
             with _runtime.handle_internal_errors("attaching a handoff"):
                 if self._process is not this_process():
                     # A forked child has a copy of the object, but the scope belongs to the parent.
+                    self._take_wait()
                     self._scope = RemoteScope(
                         Side.CLIENT if self._scope is None else self._scope.side
                     )
                     self._process = this_process()
-                    self._waiting.clear()
                 inside.enter_context(self._entered())
                 self._waited(Outcome.COMPLETED)
             yield self
@@ -171,7 +194,10 @@ class Handoff:
             # The handoff was created in a stage that has ended; what follows is not part of it.
             otel_context = trace.set_span_in_context(scope.span, otel_context)
         # A generator may be closed in another context than the one in which it was started.
-        with replaced_attributes(self._attributes), Entered(current_scope, scope, otel_context):
+        with (
+            replaced_attributes(self._attributes, self._custom),
+            Entered(current_scope, scope, otel_context),
+        ):
             yield
 
     def server_timing(self) -> str:
@@ -207,8 +233,8 @@ class Handoff:
         took_ns = sum(duration_ns for _, duration_ns in took)
         negative = any(duration_ns < 0 for _, duration_ns in took)
         if negative or not fits(took_ns, self._handed_off_ns, now_ns):
-            self._waiting.clear()
-            request = _enclosing_request(self._scope)
+            self._take_wait()
+            request = request_around(self._scope)
             if request is not None:
                 request.annotations.metrics["evidence_rejected"] = MetricValue(1)
             return
@@ -228,7 +254,7 @@ class Handoff:
         """End the wait if the request ended and the handoff was not attached in this process."""
         if self._is_away:
             # Another process may have attached it; the length of that wait is unknown here.
-            self._waiting.clear()
+            self._take_wait()
             return
         with self._entered():
             self._waited(Outcome.ABANDONED)
@@ -246,15 +272,9 @@ class Handoff:
             Whether this invocation ended the wait; another thread may have ended it before.
         """
         runtime = _runtime.current()
-        try:
-            name = self._waiting.pop()
-        except IndexError:
+        name = self._take_wait()
+        if name is None:
             return False
-        request = _enclosing_request(self._scope)
-        if request is not None:
-            with suppress(ValueError):
-                # Otherwise a request with many handoffs would hold each of them until its end.
-                request.waits.remove(self._dropped)
         if runtime is not None:
             wait = LocalScope(
                 runtime,
@@ -265,6 +285,24 @@ class Handoff:
             )
             wait.end(outcome, done_ns=until_ns, source=source)
         return True
+
+    def _take_wait(self) -> str | None:
+        """
+        Remove the wait, and the request's reference to this handoff.
+
+        Returns:
+            Name of the stage; ``None`` if there is no wait, or if another thread has removed it.
+        """
+        try:
+            name = self._waiting.pop()
+        except IndexError:
+            return None
+        request = request_around(self._scope)
+        if request is not None:
+            with suppress(ValueError):
+                # Otherwise a request with many handoffs would hold each of them until its end.
+                request.waits.remove(self._dropped)
+        return name
 
 
 class _HandoffHere(Handoff):
@@ -278,7 +316,31 @@ class _HandoffHere(Handoff):
     __slots__ = ()
 
     def __init__(self, waits: str | None) -> None:
-        self._assign(active_scope(), context.get_current(), ambient_attributes(), waits)
+        self._assign(
+            active_scope(), context.get_current(), ambient_attributes(), custom_attributes(), waits
+        )
+
+
+def _written_custom(custom: Mapping[str, AttributeValue]) -> dict[str, str]:
+    """Return the header of further span attributes; none if it would be too long."""
+    written = quote(json.dumps(custom, separators=(",", ":")))
+    if len(written) <= _LONGEST_HEADER:
+        return {_CUSTOM_HEADER: written}
+    warn_once(
+        "the attributes of latspan.attributes() are not handed to another process: they take more"
+        f" than {_LONGEST_HEADER} characters"
+    )
+    return {}
+
+
+def _read_custom(header: str | None) -> dict[str, AttributeValue]:
+    """Return the further span attributes of a header, which may hold anything."""
+    if header is None or len(header) > _LONGEST_HEADER:
+        return {}
+    try:
+        return given_attributes(json.loads(unquote(header)))
+    except (ValueError, RecursionError):
+        return {}
 
 
 def handoff_here(waits: str | None = None) -> Handoff:
@@ -291,15 +353,6 @@ def handoff_here(waits: str | None = None) -> Handoff:
     return _HandoffHere(waits)
 
 
-def resumed(carried: Handoff) -> AbstractContextManager[Handoff]:
+def attached(handoff: Handoff) -> AbstractContextManager[Handoff]:
     """Enter the context of the scope for the length of the block; this ends the wait."""
-    return carried._resumed()  # pyright: ignore[reportPrivateUsage] - not for users
-
-
-def _enclosing_request(scope: Scope | None) -> LocalScope | None:
-    """
-    Return the request around ``scope`` if this process opened it; a request outlives its stages.
-    """
-    while isinstance(scope, LocalScope) and scope.kind is Kind.STAGE and scope.outer is not None:
-        scope = scope.outer
-    return scope if isinstance(scope, LocalScope) else None
+    return handoff._attached()  # pyright: ignore[reportPrivateUsage] - not for users

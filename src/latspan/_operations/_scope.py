@@ -12,6 +12,12 @@ stages inside the scope. Then the end is fixed, the annotations are frozen, and 
 becomes current. ``_record_end`` runs last, inline or on the worker thread, and after the ends of
 the calls inside the scope, whose timelines it needs.
 
+**Inner requests.** A request that opens inside another open request of this process is a part of
+that request, so its kind becomes ``inner_request``, and nothing downstream needs to recognise it in
+another way. It has a span and a timeline of its own, but the enclosing request records its
+segments: each instant is counted once. A served request is never an inner one, because its caller,
+even if it is in this process, is another application.
+
 **Forks.** A forked child has copies of its parent's scopes. They count as finished there, and the
 child neither ends their spans nor records them.
 """
@@ -31,7 +37,10 @@ from latspan._operations._annotations import Annotations
 from latspan._operations._contents import Contents, Inside, Place
 from latspan._operations._context import (
     Entered,
+    ambient_attributes,
     convention_labels,
+    custom_attributes,
+    custom_series,
     series_attributes,
     span_attributes,
 )
@@ -44,6 +53,7 @@ from latspan._spans import (
     FinishedSpan,
     SpanSink,
     gen_ai_latency,
+    given_attributes,
     interleaved_attributes,
     metric_attributes,
     only_missing,
@@ -54,7 +64,7 @@ from latspan._timeline import scope_timeline
 from latspan._tokens import TokenCounts, TokenSource
 from latspan._wire import server_timing
 
-__all__ = ["NOTHING_MORE", "Known", "LocalScope"]
+__all__ = ["NOTHING_MORE", "Known", "LocalScope", "request_around"]
 
 
 class Known(NamedTuple):
@@ -87,7 +97,7 @@ class LocalScope:
 
     Args:
         runtime: The active runtime.
-        kind: ``request`` or ``stage``.
+        kind: ``request`` or ``stage``; a request becomes an ``inner_request`` inside another one.
         name: Name of the span, and of the segment for a stage.
         attributes: Additional attributes of the span.
         side: Side of the network; a stage of a served request is on the server side.
@@ -99,8 +109,10 @@ class LocalScope:
     """
 
     __slots__ = (
-        "_annotations",
+        "_ambient",
+        "_annotated",
         "_contents",
+        "_custom",
         "_entered",
         "_inline",
         "_observation",
@@ -139,17 +151,23 @@ class LocalScope:
         self._runtime = runtime
         self._side = side
         self._inline = sink.inline
-        self._series = series_attributes(runtime, {})
-        self._annotations: Annotations | None = None
+        self._ambient = ambient_attributes()
+        self._custom = custom_attributes()
+        self._series = series_attributes(runtime, {}, self._ambient)
+        self._annotated: list[Annotations] = []
         self._started_with: Mapping[str, AttributeValue] = attributes or {}
+        self.outer: Scope | None = active_scope()
         if kind is Kind.STAGE and name in STAGE_KINDS:
             # The name is the stage kind, unless the caller's attributes set another one.
             self._started_with = {semconv.LATSPAN_STAGE_KIND: name, **self._started_with}
+        if kind is Kind.REQUEST and side is Side.CLIENT:
+            enclosing = request_around(self.outer)
+            if enclosing is not None and enclosing.kind is not Kind.STAGE:
+                kind, self._side = Kind.INNER_REQUEST, enclosing.side
         self._open = [True]
         self._process = this_process()
         self.kind = kind
         self.name = name
-        self.outer: Scope | None = active_scope()
         self._contents = Contents(runtime.enqueue)
         self.waits: list[Callable[[], None]] = []
         """Functions that end the waits of handoffs not attached yet, called when this ends."""
@@ -166,7 +184,12 @@ class LocalScope:
             name,
             kind=span_kind,
             start_epoch_ns=self._start_ns + self._offset_ns,
-            attributes={**self._started_with, **span_attributes(kind, self._series)},
+            # First the application's: a span with too many attributes loses the first ones.
+            attributes={
+                **self._custom,
+                **self._started_with,
+                **span_attributes(kind, self._series),
+            },
             parent_context=context.get_current(),
         )
         self._entered = self.active() if current else None
@@ -195,6 +218,24 @@ class LocalScope:
         """Start, monotonic nanoseconds."""
         return self._start_ns
 
+    def adopt(self, sink: SpanSink) -> None:
+        """
+        Use the span that ``sink`` opens, if it was opened without a span and has not ended.
+
+        Args:
+            sink: Sink that uses the span that another instrumentation opened inside the scope.
+        """
+        if self.finished or self._span.span_context.is_valid:
+            return
+        self._inline = sink.inline
+        self._span = sink.open(
+            self.name,
+            kind=SpanKind.SERVER,
+            start_epoch_ns=self._start_ns + self._offset_ns,
+            attributes={**self._started_with, **span_attributes(self.kind, self._series)},
+            parent_context=context.get_current(),
+        )
+
     def add_call(self, call: Inside) -> None:
         """Add a call that is made inside it."""
         self._contents.add_call(call)
@@ -210,7 +251,7 @@ class LocalScope:
         If tokens are tracked, the total ends at the last token, because the client waits for
         nothing after it.
         """
-        token_ns = None if self._annotations is None else self._annotations.last_token_ns
+        token_ns = self._annotated[0].last_token_ns if self._annotated else None
         until_ns = self._runtime.clock.monotonic_ns() if token_ns is None else token_ns
         return [*self._contents.stages_ns(), (server_timing.TOTAL, until_ns - self._start_ns)]
 
@@ -222,9 +263,27 @@ class LocalScope:
     @property
     def annotations(self) -> Annotations:
         """Annotations set while it is open."""
-        if self._annotations is None:
-            self._annotations = Annotations()
-        return self._annotations
+        # Two threads may be the first at the same time: both append, and both use the first item.
+        if not self._annotated:
+            self._annotated.append(Annotations())
+        return self._annotated[0]
+
+    @property
+    def trace_id(self) -> str | None:
+        """Id of the trace as 32 hexadecimal digits; ``None`` if spans are not exported."""
+        identity = self._span.span_context
+        return f"{identity.trace_id:032x}" if identity.is_valid else None
+
+    def set_attribute(self, name: str, value: object) -> None:
+        """Set an attribute of the span, and of the series if it is configured to be one."""
+        if not self.finished:
+            self.annotations.add_custom(given_attributes({text_of(name): value}))
+
+    def add_event(self, name: str, attributes: object = None) -> None:
+        """Add an event to the span now."""
+        if not self.finished:
+            epoch_ns = self._runtime.clock.monotonic_ns() + self._offset_ns
+            self._span.add_event(text_of(name), given_attributes(attributes), epoch_ns)
 
     def leave(self) -> bool:
         """
@@ -266,7 +325,7 @@ class LocalScope:
             return
         ended_ns = self._runtime.clock.monotonic_ns() if done_ns is None else done_ns
         self._place.source, self._place.done_ns = source, ended_ns
-        annotations = self._annotations
+        annotations = self._annotated[0] if self._annotated else None
         if annotations is not None:
             annotations.closed()
         if known.name is not None:
@@ -274,7 +333,7 @@ class LocalScope:
             known = known._replace(name=self.name)
         if known.series or (annotations is not None and annotations.series):
             annotated = {} if annotations is None else annotations.series
-            self._series = series_attributes(self._runtime, {**known.series, **annotated})
+            self._series = series_attributes(self._runtime, known.series, self._ambient, annotated)
             known = known._replace(series=self._series)
         if annotations is not None and annotations.outcome is not None and outcome in _OVERRULED:
             outcome, error_type = annotations.outcome, None
@@ -282,6 +341,7 @@ class LocalScope:
             self._entered.leave()
         if self._process is not this_process():
             return
+        self._span.stop_recording()
         self._runtime.run_at_end(
             "the end of a request or stage",
             self._record_end,
@@ -312,7 +372,9 @@ class LocalScope:
         reported_ns = dict(self._contents.stages_ns()) if self._runtime.emit_gen_ai_latency else {}
         # Code that still holds this object does not need the calls and stages inside it.
         self._contents.clear()
-        annotations = self._annotations or _NO_ANNOTATIONS
+        annotations = self._annotated[0] if self._annotated else _NO_ANNOTATIONS
+        # Read once, so that span and series agree.
+        custom = {**self._custom, **annotations.custom}
         metrics = {
             **timeline.metrics,
             **known.metrics,
@@ -353,7 +415,7 @@ class LocalScope:
         self._span.end(
             FinishedSpan(
                 end_epoch_ns=timeline.done_ns + self._offset_ns,
-                attributes=attributes,
+                attributes={**custom, **attributes},
                 # For a server, a rejection is intended and not a failure; for a client, it is a
                 # failure.
                 failed=outcome.failed
@@ -376,12 +438,13 @@ class LocalScope:
                 segments=timeline.segments,
                 metrics=metrics,
                 tokens=TokenCounts(output=annotations.output_tokens, source=TokenSource.PROVIDER),
-                attributes=self._series,
+                attributes={**self._series, **custom_series(self._runtime, custom)},
                 side=self._side,
                 trace_id=identity.trace_id,
                 span_id=identity.span_id,
                 sampled=self._span.kept,
-                reports=result.own,
+                # The enclosing request records the segments of an inner one.
+                reports=() if self.kind is Kind.INNER_REQUEST else result.own,
                 convention=self._convention(attributes),
             ),
             self._span,
@@ -397,3 +460,21 @@ class LocalScope:
         """Return whether it is a served request with a ``gen_ai.operation.name`` attribute."""
         served = self.kind is Kind.REQUEST and self._side is Side.SERVER
         return served and semconv.GEN_AI_OPERATION_NAME in ended_with
+
+
+def request_around(scope: Scope | None) -> LocalScope | None:
+    """
+    Return the open request of this process that ``scope`` is, or is inside of.
+
+    Returns:
+        An inner request only if the request that it is a part of has ended before it. The outermost
+        open stage if there is no open request, and ``None`` if there is no stage either.
+    """
+    found: LocalScope | None = None
+    while isinstance(scope, LocalScope):
+        if not scope.finished:
+            found = scope
+        if scope.kind is Kind.REQUEST:
+            break
+        scope = scope.outer
+    return found

@@ -10,22 +10,27 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from latspan._lazy import lazy_getattr
-from latspan._recording._distribution import Distribution
+from latspan._recording._distribution import NO_DEFAULT, Distribution
 from latspan._recording._exemplars import Exemplar
 from latspan._recording._noop_recorder import NoopRecorder
 from latspan._recording._record import RequestRecord
 from latspan._recording._recorder import Recorder
-from latspan._recording._series import Series, SeriesKey, Subject
+from latspan._recording._series import ATTRIBUTES, Series, SeriesKey, Subject
 from latspan._recording._snapshot import Snapshot
 
 if TYPE_CHECKING:
     from latspan._recording._log import read_snapshots, write_interval
+    from latspan._recording._record_files import MOST_RECORDS, RecordFile, read_records
     from latspan._recording._tags import TaggedName, read_tag, tag_of
 
 __all__ = [
+    "ATTRIBUTES",
+    "MOST_RECORDS",
+    "NO_DEFAULT",
     "Distribution",
     "Exemplar",
     "NoopRecorder",
+    "RecordFile",
     "Recorder",
     "RequestRecord",
     "Series",
@@ -33,6 +38,7 @@ __all__ = [
     "Snapshot",
     "Subject",
     "TaggedName",
+    "read_records",
     "read_snapshots",
     "read_tag",
     "tag_of",
@@ -40,7 +46,10 @@ __all__ = [
 ]
 
 _OF_FILES: Final = {
+    "MOST_RECORDS": "_record_files",
+    "RecordFile": "_record_files",
     "TaggedName": "_tags",
+    "read_records": "_record_files",
     "read_snapshots": "_log",
     "read_tag": "_tags",
     "tag_of": "_tags",

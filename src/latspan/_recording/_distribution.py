@@ -5,21 +5,29 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any, Final, TypeVar, overload
 
-from latspan._segments import Source
+from latspan._segments import KIND_NOUNS, Kind, Source
 from latspan._tokens import TokenSource
 from latspan._units import (
     BILLIONTHS,
     MetricUnit,
     TimeUnit,
     from_unit,
-    in_metric_unit,
-    in_unit,
+    shown_in,
 )
-from latspan.errors import EmptyHistogramError, NotEnoughValuesError
+from latspan.errors import ConfigError, EmptyHistogramError, NotEnoughValuesError
 from latspan.histogram import Histogram, percentile_spectrum, values_needed
 
-__all__ = ["Distribution"]
+__all__ = ["NO_DEFAULT", "Distribution"]
+
+_Default = TypeVar("_Default", bound=float | None)
+
+NO_DEFAULT: Final = object()
+"""Value of the argument ``default`` if the caller did not give one; ``None`` is a valid default."""
+
+_PERCENTILES: Final = (50, 95, 99)
+"""Percentiles in the text form of a distribution."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +45,8 @@ class Distribution:
         unit: ``s`` for times, ``1`` for counts, ``ratio`` for ratios.
         sources: Number of values per source.
         hint: Hint of the :class:`~latspan.errors.EmptyHistogramError` if there are no values.
+        kind: Kind of timeline that the values were measured on; ``None`` without values, unless the
+            query named a kind.
     """
 
     name: str
@@ -46,6 +56,7 @@ class Distribution:
         default_factory=dict[Source | TokenSource, int]
     )
     hint: str | None = None
+    kind: Kind | None = None
 
     def count(self) -> int:
         """Return the number of values, clamped ones included."""
@@ -65,23 +76,44 @@ class Distribution:
         by_count = sorted(self.sources.items(), key=lambda item: -item[1])
         return {source: count / whole for source, count in by_count if count}
 
-    def percentile(self, percentile: float, *, unit: TimeUnit = "ms") -> float:
+    @overload
+    def percentile(
+        self, percentile: float, *, unit: TimeUnit = "ms", default: _Default
+    ) -> float | _Default: ...
+    @overload
+    def percentile(self, percentile: float, *, unit: TimeUnit = "ms") -> float: ...
+    def percentile(
+        self, percentile: float, *, unit: TimeUnit = "ms", default: Any = NO_DEFAULT
+    ) -> Any:
         """
         Return the value that ``percentile`` percent of the values do not exceed.
 
         Args:
-            percentile: In [0, 100].
+            percentile: 0, which gives the smallest value, or in [1, 100]. A number between 0 and 1
+                is refused, because it is nearly always a fraction. The method
+                ``value_at_percentile`` of :attr:`histogram` accepts it.
             unit: Unit of the result; no effect on counts and ratios.
+            default: Result if there are no values or too few; if not given, these cases raise.
 
         Returns:
             The value; never below the true one, and at most 1/1024 above it.
 
         Raises:
-            ConfigError: ``percentile`` is outside [0, 100].
+            ConfigError: ``percentile`` is outside [0, 100], or between 0 and 1.
             EmptyHistogramError: There are no values.
             NotEnoughValuesError: There are fewer values than ``ceil(100 / (100 - percentile))``.
+            UnknownNameError: There is no such unit.
         """
+        if 0 < percentile < 1:
+            meant = f"{percentile * 100:.12g}"
+            raise ConfigError(
+                f"{percentile:g} is a fraction, not a percentile",
+                hint=f"use {meant} for p{meant}: percentiles are numbers from 0 to 100",
+            )
         needed = values_needed(percentile)
+        if default is not NO_DEFAULT and self.count() < needed:
+            self._shown(0, unit)  # An unknown unit is an error all the same.
+            return default
         held = self._occupied()
         if held.count < needed:
             raise NotEnoughValuesError(
@@ -188,8 +220,22 @@ class Distribution:
         """
         return self._shown(self._occupied().max_ns, unit)
 
+    def __repr__(self) -> str:
+        whose = "" if self.kind is None else f" of {KIND_NOUNS[self.kind][1]}"
+        count = self.count()
+        numbers = "".join(f", {self._text(percentile)}" for percentile in _PERCENTILES if count)
+        values = "value" if count == 1 else "values"
+        return f"<Distribution of {self.name}{whose}: {count:,} {values}{numbers}>"
+
+    def _text(self, percentile: float) -> str:
+        needed = values_needed(percentile)
+        if self.count() < needed:
+            return f"p{percentile} needs {needed}"
+        unit = " ms" if self.unit == "s" else ""
+        return f"p{percentile} {self.percentile(percentile):,.5g}{unit}"
+
     def _shown(self, value: float, unit: TimeUnit) -> float:
-        return in_unit(value, unit) if self.unit == "s" else in_metric_unit(value, self.unit)
+        return shown_in(value, self.unit, unit)
 
     def _held(self, limit: float, unit: TimeUnit) -> int:
         if self.unit == "s":
@@ -198,5 +244,6 @@ class Distribution:
 
     def _occupied(self) -> Histogram:
         if not self.histogram.count:
-            raise EmptyHistogramError(f"there are no values of {self.name}", hint=self.hint)
+            whose = "" if self.kind is None else f" for {KIND_NOUNS[self.kind][1]}"
+            raise EmptyHistogramError(f"there are no values of {self.name}{whose}", hint=self.hint)
         return self.histogram

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from latspan._recording._record import RequestRecord
 
-__all__ = ["Candidates", "Exemplar"]
+__all__ = ["Exemplar", "ExemplarReservoir"]
 
 _SAMPLE: Final = 5
 """The middle one of five requests picked at random lies between p10 and p90 49 times in 50."""
@@ -31,7 +31,7 @@ class Exemplar(NamedTuple):
     span_id: int
 
 
-class Candidates:
+class ExemplarReservoir:
     """
     Requests of one series and interval that may become its exemplars. Not thread-safe.
 

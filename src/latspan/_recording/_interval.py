@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from random import Random
 
-from latspan._recording._exemplars import Candidates, Exemplar
+from latspan._recording._exemplars import Exemplar, ExemplarReservoir
 from latspan._recording._record import RequestRecord
 from latspan._recording._series import Series, SeriesKey
 from latspan._recording._waiting import Column, Waiting
@@ -25,7 +25,14 @@ class Interval:
         random: Random generator that picks typical requests.
     """
 
-    __slots__ = ("_admit", "_candidates", "_earlier", "_histograms", "_random", "start_epoch_ns")
+    __slots__ = (
+        "_admit",
+        "_earlier_reservoirs",
+        "_histograms",
+        "_random",
+        "_reservoirs",
+        "start_epoch_ns",
+    )
 
     def __init__(
         self, start_epoch_ns: int, admit: Callable[[SeriesKey], SeriesKey], random: Random
@@ -34,8 +41,8 @@ class Interval:
         self._admit = admit
         self._random = random
         self._histograms: dict[SeriesKey, Histogram] = {}
-        self._candidates: dict[SeriesKey, Candidates] = {}
-        self._earlier: dict[SeriesKey, Candidates] = {}
+        self._reservoirs: dict[SeriesKey, ExemplarReservoir] = {}
+        self._earlier_reservoirs: dict[SeriesKey, ExemplarReservoir] = {}
 
     def count(self, records: Iterable[RequestRecord]) -> list[tuple[RequestRecord, Exception]]:
         """
@@ -49,14 +56,14 @@ class Interval:
         waiting = Waiting()
         for record in records:
             try:
-                waiting.add(record, example=record.sampled)
+                waiting.add(record, exemplar=record.sampled)
             except Exception as error:  # noqa: BLE001 - the recorder logs it
                 # One unreadable record must not discard the others.
                 unreadable.append((record, error))
         for key, column in waiting.columns().items():
             counted_under = self._count_values(key, column.values)
             if column.records:
-                self._offer(counted_under, column, self._candidates)
+                self._offer(counted_under, column, self._reservoirs)
         return unreadable
 
     def _count_values(self, key: SeriesKey, values: list[int]) -> SeriesKey:
@@ -71,7 +78,7 @@ class Interval:
             histogram.record_many(values)
         return key
 
-    def exemplify(self, records: Iterable[RequestRecord]) -> None:
+    def add_exemplars(self, records: Iterable[RequestRecord]) -> None:
         """Add requests as candidates for the exemplars of their series."""
         waiting, earlier = Waiting(), Waiting()
         for record in records:
@@ -79,19 +86,22 @@ class Interval:
                 # Unreadable records are reported when they are counted. A record's trace may be
                 # kept only after that, so the request may belong to an earlier interval.
                 here = record.start_epoch_ns + record.duration_ns >= self.start_epoch_ns
-                (waiting if here else earlier).add(record, example=True)
-        for examples, candidates in ((waiting, self._candidates), (earlier, self._earlier)):
-            for key, column in examples.columns().items():
+                (waiting if here else earlier).add(record, exemplar=True)
+        for exemplars, reservoirs in (
+            (waiting, self._reservoirs),
+            (earlier, self._earlier_reservoirs),
+        ):
+            for key, column in exemplars.columns().items():
                 if key in self._histograms:
-                    self._offer(key, column, candidates)
+                    self._offer(key, column, reservoirs)
 
     def _offer(
-        self, key: SeriesKey, column: Column, candidates: dict[SeriesKey, Candidates]
+        self, key: SeriesKey, column: Column, reservoirs: dict[SeriesKey, ExemplarReservoir]
     ) -> None:
-        held = candidates.get(key)
-        if held is None:
-            held = candidates[key] = Candidates(self._random)
-        held.offer(column.records, column.highest, column.typical)
+        reservoir = reservoirs.get(key)
+        if reservoir is None:
+            reservoir = reservoirs[key] = ExemplarReservoir(self._random)
+        reservoir.offer(column.records, column.highest, column.typical)
 
     def __contains__(self, key: SeriesKey) -> bool:
         return key in self._histograms
@@ -114,5 +124,5 @@ class Interval:
 
         Requests of earlier intervals are used only if this interval has none.
         """
-        candidates = self._candidates.get(key) or self._earlier.get(key)
+        candidates = self._reservoirs.get(key) or self._earlier_reservoirs.get(key)
         return () if candidates is None else candidates.chosen()

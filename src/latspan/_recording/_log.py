@@ -10,15 +10,18 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from types import MappingProxyType
+from typing import Final
 
-from latspan._recording._series import Series, SeriesKey, add_series
+from latspan._recording._series import ATTRIBUTES, Series, SeriesKey, add_series
 from latspan._recording._snapshot import Snapshot
 from latspan._recording._tags import read_tag, tag_of
 from latspan._segments import Kind
-from latspan.errors import HistogramPrecisionError, UnknownNameError
+from latspan.errors import HistogramPrecisionError
 from latspan.histogram import FULL_PRECISION, HistogramLogWriter, LoggedInterval, read_log
 
 __all__ = ["read_snapshots", "write_interval"]
+
+_KINDS: Final = frozenset(Kind)
 
 
 def write_interval(writer: HistogramLogWriter, snapshot: Snapshot) -> None:
@@ -84,9 +87,8 @@ def _snapshot_of(interval: LoggedInterval) -> Snapshot:
 def _key_of(tag: str | None) -> SeriesKey:
     named = read_tag(tag)
     kind = named.attributes.get("kind")
-    try:
-        if kind is not None:
-            Kind(kind)
+    # latspan's own tags always have a kind; only they may have attributes of an application.
+    is_latspans = kind in _KINDS if kind is not None else ATTRIBUTES.issuperset(named.attributes)
+    if is_latspans:
         return SeriesKey.of(named.metric, named.attributes)
-    except (UnknownNameError, ValueError):
-        return SeriesKey.of(tag or named.metric, {})
+    return SeriesKey.of(tag or named.metric, {})

@@ -29,11 +29,13 @@ class RequestRecord:
         chunk_gaps: Every gap between two token-bearing chunks, in order.
         tokens: Token counts and their source.
         attributes: Attributes that identify the series: ``inference_path``, ``route``, ``model``,
-            ``provider``, ``traffic_class``, ``tenant``. An attribute that is not set is absent.
+            ``provider``, ``traffic_class``, ``tenant``, and the application's own attributes that
+            the setting ``series_attributes`` names. An attribute that is not set is absent.
         trace_id: ID of its trace, 0 if there is none.
         span_id: ID of its span, 0 if there is none.
         reports: Segments that are recorded in histograms, ``None`` for all of them. A request
-            records only the time that its calls do not record, so that nothing is counted twice.
+            records only the time that its calls do not record, and an inner request none, so that
+            nothing is counted twice.
         sampled: Whether its trace was already known to be kept when the request ended.
         convention: Attributes of the GenAI conventions' metrics, under the names in
             :data:`~latspan.semconv.CONVENTION_ATTRIBUTES` as far as known. Empty if it is not an

@@ -40,15 +40,15 @@ from latspan._recording._series import Series, SeriesKey, Subject, add_series
 from latspan._recording._snapshot import Snapshot
 from latspan.histogram import Histogram
 
-__all__ = ["PENDING_LIMIT", "SERIES_LIMIT", "Recorder", "Tally"]
+__all__ = ["DRAIN_THRESHOLD", "SERIES_LIMIT", "Recorder", "Tally"]
 
-PENDING_LIMIT: Final = 512
+DRAIN_THRESHOLD: Final = 512
 """
 Queue length from which a recording thread counts the queue itself, if no other thread does. The
 record of a long stream takes 50 kB, and about 0.1 ms to count.
 """
 
-OVERLOADED: Final = 8 * PENDING_LIMIT
+OVERLOADED: Final = 8 * DRAIN_THRESHOLD
 """
 Queue length from which a recording thread waits for the thread that counts, to limit the memory.
 """
@@ -108,7 +108,7 @@ class Recorder:
     def _begin(self) -> None:
         # A forked child starts empty: the parent exports what was recorded before the fork.
         self._pending: deque[RequestRecord] = deque()
-        self._examples: deque[RequestRecord] = deque(maxlen=PENDING_LIMIT)
+        self._exemplars: deque[RequestRecord] = deque(maxlen=DRAIN_THRESHOLD)
         self._kept: deque[RequestRecord] = deque(maxlen=self._keep)
         self._totals: dict[SeriesKey, Series] = {}
         self._known: set[SeriesKey] = set()
@@ -117,7 +117,8 @@ class Recorder:
         self._log_queue: deque[Callable[[], None]] = deque()
         self._rejected = self._clamped = self._unreadable = 0
         self._overflowed: Counter[str] = Counter()
-        self._random = Random()  # noqa: S311 - it picks examples, not secrets
+        self._random = Random()  # noqa: S311 - it picks exemplars, not secrets
+        self._identity = frozenset({self._random.getrandbits(64)})
         self._lock = threading.RLock()
         self._holder: int | None = None
         self._is_busy = False
@@ -147,7 +148,7 @@ class Recorder:
         waiting = len(self._pending)
         if waiting > OVERLOADED:
             self.drain()
-        elif waiting > PENDING_LIMIT and not self._awaited and self._lock.acquire(blocking=False):
+        elif waiting > DRAIN_THRESHOLD and not self._awaited and self._lock.acquire(blocking=False):
             try:
                 with self._drained():
                     pass
@@ -155,14 +156,14 @@ class Recorder:
                 self._lock.release()
             self._log_queued()
 
-    def exemplify(self, record: RequestRecord) -> None:
+    def add_exemplar(self, record: RequestRecord) -> None:
         """
         Add a recorded request as a candidate for an exemplar, because its trace is kept after all.
 
         Args:
             record: The recorded request; it is not counted again.
         """
-        self._examples.append(record)
+        self._exemplars.append(record)
 
     def waiting(self) -> int:
         """Return the number of records that wait to be counted."""
@@ -170,7 +171,7 @@ class Recorder:
 
     def fills_up(self) -> bool:
         """Return whether the queue is half full; counting fewer records costs more per record."""
-        return 2 * len(self._pending) >= PENDING_LIMIT
+        return 2 * len(self._pending) >= DRAIN_THRESHOLD
 
     def drain(self) -> None:
         """Count the waiting records, so that no other thread has to."""
@@ -203,6 +204,7 @@ class Recorder:
             start_epoch_ns=self._start_epoch_ns,
             end_epoch_ns=end_epoch_ns,
             records=records,
+            recorders=self._identity,
         )
 
     def swap_interval(self) -> Snapshot:
@@ -232,6 +234,7 @@ class Recorder:
             ),
             start_epoch_ns=over.start_epoch_ns,
             end_epoch_ns=end_epoch_ns,
+            recorders=self._identity,
         )
 
     def _add_to_totals(self, over: Interval) -> None:
@@ -332,7 +335,9 @@ class Recorder:
         waiting = [self._pending.popleft() for _ in range(len(self._pending))]
         self._kept.extend(waiting)
         unreadable = self._interval.count(waiting)
-        self._interval.exemplify([self._examples.popleft() for _ in range(len(self._examples))])
+        self._interval.add_exemplars(
+            [self._exemplars.popleft() for _ in range(len(self._exemplars))]
+        )
         if unreadable:
             self._unreadable += len(unreadable)
             self._log_queue.append(partial(_log_unreadable, *unreadable[0]))

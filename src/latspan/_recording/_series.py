@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, MutableMapping
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Final, NamedTuple, Self
 
 from latspan._recording._exemplars import Exemplar
@@ -20,6 +21,7 @@ __all__ = [
     "Subject",
     "add_series",
     "refuse_unknown_attributes",
+    "subject_of",
 ]
 
 SEGMENT: Final = "segment"
@@ -30,8 +32,9 @@ class Subject(NamedTuple):
     """
     Attributes of the requests that a series measures; ``None`` for an attribute that is not set.
 
-    A request has about twenty series, which share one subject. The set of attributes is fixed, so
-    that an application cannot create a series per user or per prompt by accident.
+    A request has about twenty series, which share one subject. The set of attributes is fixed when
+    latspan is configured, so that an application cannot create a series per user or per prompt by
+    accident.
 
     Args:
         kind: Kind of the timelines that the values were measured on, a :class:`~latspan.Kind`.
@@ -52,6 +55,8 @@ class Subject(NamedTuple):
         service_tier: ``openai.response.service_tier``.
         system_fingerprint: ``openai.response.system_fingerprint``.
         overflow: ``true`` for the series that collects the values above the cardinality limit.
+        custom: Names and values of the application's own attributes that the setting
+            ``series_attributes`` names, in the order of the names.
     """
 
     kind: str = Kind.CALL.value
@@ -72,6 +77,19 @@ class Subject(NamedTuple):
     service_tier: str | None = None
     system_fingerprint: str | None = None
     overflow: str | None = None
+    custom: tuple[tuple[str, str], ...] = ()
+
+
+def subject_of(attributes: Mapping[str, str]) -> Subject:
+    """
+    Return the subject with these attributes.
+
+    Args:
+        attributes: Attributes by name. Names that are not latspan's are the application's own.
+    """
+    named = {name: value for name, value in attributes.items() if name in _OF_REQUESTS}
+    custom = sorted(item for item in attributes.items() if item[0] not in _OF_REQUESTS)
+    return Subject(**named, custom=tuple(custom))  # pyright: ignore[reportArgumentType]
 
 
 class SeriesKey(NamedTuple):
@@ -97,16 +115,13 @@ class SeriesKey(NamedTuple):
 
         Args:
             metric: A metric's name, or ``segment``.
-            attributes: Attributes by name, with the same names as in :attr:`attributes`.
-
-        Raises:
-            UnknownNameError: Series have no such attribute.
+            attributes: Attributes by name, with the same names as in :attr:`attributes`. Names that
+                are not latspan's are the application's own.
         """
-        refuse_unknown_attributes(attributes)
-        of_requests = {name: value for name, value in attributes.items() if name in _OF_REQUESTS}
+        of_requests = {name: value for name, value in attributes.items() if name not in _OF_VALUES}
         return cls(
             metric,
-            Subject(**of_requests),
+            subject_of(of_requests),
             source=attributes.get("source"),
             segment=attributes.get(SEGMENT),
         )
@@ -118,10 +133,12 @@ class SeriesKey(NamedTuple):
         A server chooses the name of the response model, and an application the names of its
         tenants. Neither must be able to stop an export or to exhaust the memory.
         """
-        kept = (*self.subject, self.metric, self.source, self.segment)
+        *named, custom = self.subject
+        kept = (*named, *chain.from_iterable(custom), self.metric, self.source, self.segment)
         if all(text is None or text_of(text) is text for text in kept):
             return self
-        subject = Subject(*map(_storable, self.subject))  # pyright: ignore[reportArgumentType]
+        mended = tuple((text_of(name), text_of(value)) for name, value in custom)
+        subject = Subject(*map(_storable, named), custom=mended)  # pyright: ignore[reportArgumentType]
         return type(self)(
             text_of(self.metric), subject, _storable(self.source), _storable(self.segment)
         )
@@ -129,7 +146,9 @@ class SeriesKey(NamedTuple):
     @property
     def attributes(self) -> dict[str, str]:
         """Every attribute that is set, by name, ``kind`` included."""
-        values = {**self.subject._asdict(), "source": self.source, SEGMENT: self.segment}
+        *named, custom = self.subject
+        values = dict(zip(Subject._fields, named, strict=False))
+        values |= {"source": self.source, SEGMENT: self.segment, **dict(custom)}
         return {name: value for name, value in values.items() if value is not None}
 
     @property
@@ -142,8 +161,10 @@ class SeriesKey(NamedTuple):
         Return the attribute's value, or ``None`` if it is not set.
 
         Args:
-            name: One of :data:`ATTRIBUTES`.
+            name: One of :data:`ATTRIBUTES`, or the name of an attribute of the application's.
         """
+        if name not in ATTRIBUTES:
+            return dict(self.subject.custom).get(name)
         value: str | None = getattr(self if name in _OF_VALUES else self.subject, name)
         return value
 
@@ -156,23 +177,34 @@ def _storable(text: str | None) -> str | None:
     return None if text is None else text_of(text)
 
 
-_OF_REQUESTS: Final = frozenset(Subject._fields)
+_OF_REQUESTS: Final = frozenset(Subject._fields) - {"custom"}
 _OF_VALUES: Final = frozenset({"source", SEGMENT})
 ATTRIBUTES: Final = _OF_REQUESTS | _OF_VALUES
-"""Every attribute that a series can have."""
+"""Every attribute that a series can have, except the application's own."""
 
 
-def refuse_unknown_attributes(names: Iterable[str]) -> None:
+def refuse_unknown_attributes(names: Iterable[str], keys: Iterable[SeriesKey]) -> None:
     """
     Raise an error for names that are not attributes of series.
 
+    Args:
+        names: Names of attributes.
+        keys: Recorded series, which may have attributes of the application's.
+
     Raises:
-        UnknownNameError: One of the names is not in :data:`ATTRIBUTES`.
+        UnknownNameError: One of the names is not in :data:`ATTRIBUTES`, and no recorded series has
+            it.
     """
-    for name in names:
-        if name not in ATTRIBUTES:
+    unknown = [name for name in names if name not in ATTRIBUTES]
+    if not unknown:
+        return
+    known = ATTRIBUTES.union(*(dict(key.subject.custom) for key in keys))
+    for name in unknown:
+        if name not in known:
             raise UnknownNameError(
-                f"no attribute '{name}'", hint=f"series have {', '.join(sorted(ATTRIBUTES))}"
+                f"no attribute '{name}'",
+                hint=f"series have {', '.join(sorted(known))};"
+                f" configure(series_attributes=('{name}',)) adds an attribute of your own",
             )
 
 

@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from latspan._metrics import TOKEN_METRICS, metric_named
-from latspan._recording._distribution import Distribution
+from latspan._metrics import TOKEN_METRICS
+from latspan._recording._distribution import NO_DEFAULT, Distribution
+from latspan._recording._questions import (
+    hint_for_metric,
+    hint_for_other_kinds,
+    hint_for_segment,
+    kind_named,
+    kind_of_question,
+    metric_of_question,
+    refuse_absent_values,
+)
 from latspan._recording._record import RequestRecord
+from latspan._recording._rows import SNAPSHOT_SCHEMA, rows_of, table_of
 from latspan._recording._series import (
     SEGMENT,
     Series,
@@ -17,13 +28,18 @@ from latspan._recording._series import (
     add_series,
     refuse_unknown_attributes,
 )
-from latspan._segments import SEGMENT_ORDER, Kind, Source
+from latspan._segments import KIND_NOUNS, SEGMENT_ORDER, Kind, Source
 from latspan._tokens import TokenSource
 from latspan._units import MetricUnit, TimeUnit
-from latspan.errors import ConfigError, UnknownNameError
+from latspan.errors import ConfigError
 from latspan.histogram import Histogram
 
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
 __all__ = ["Snapshot"]
+
+_Default = TypeVar("_Default", bound=float | None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,8 +48,15 @@ class Snapshot:
     Everything that was recorded from one instant to another.
 
     Each query takes ``kind``, the kind of timeline that the values were measured on, and attributes
-    that the series must have. If ``kind`` is omitted, it is the outermost kind that has such values
-    (the first of request, call, http, stage), because the user waits for the outermost.
+    that the series must have. If ``kind`` is omitted, it is the outermost kind that was recorded
+    with these attributes (the first of request, inner_request, call, http, stage), because the user
+    waits for the outermost. If only an inner kind has the metric, the query raises an error that
+    names the kind: the time to the first token of a call is not what the user of a request waits
+    for.
+
+    A query for an attribute value that was never recorded raises an error that lists the recorded
+    values, because it is probably misspelt. A value that occurred, but not in the queried part of a
+    snapshot or not together with the other attributes, is counted as zero.
 
     Args:
         series: Recorded series, by key; they must not be changed.
@@ -41,13 +64,18 @@ class Snapshot:
         end_epoch_ns: Unix time of the end of the period, in nanoseconds, at least
             ``start_epoch_ns``.
         records: The latest requests, as many as ``keep_records`` is configured to keep.
+        recorders: Random identities of the recorders of the values; empty if unknown, as in files.
+        known: Every series of the snapshot that this one is a part of; empty if it is not a part.
     """
 
     series: Mapping[SeriesKey, Series]
     start_epoch_ns: int
     end_epoch_ns: int
     records: tuple[RequestRecord, ...] = ()
+    recorders: frozenset[int] = field(default=frozenset(), compare=False)
+    known: Collection[SeriesKey] = field(default=(), compare=False)
 
+    @overload
     def percentile(
         self,
         metric: str,
@@ -56,24 +84,49 @@ class Snapshot:
         unit: TimeUnit = "ms",
         kind: Kind | str | None = None,
         **where: str,
-    ) -> float:
+    ) -> float: ...
+    @overload
+    def percentile(
+        self,
+        metric: str,
+        percentile: float,
+        *,
+        unit: TimeUnit = "ms",
+        kind: Kind | str | None = None,
+        default: _Default,
+        **where: str,
+    ) -> float | _Default: ...
+    def percentile(
+        self,
+        metric: str,
+        percentile: float,
+        *,
+        unit: TimeUnit = "ms",
+        kind: Kind | str | None = None,
+        default: Any = NO_DEFAULT,
+        **where: str,
+    ) -> Any:
         """
         Return a percentile of a metric.
 
         Args:
             metric: A metric's name or alias, for example ``ttft``.
-            percentile: In [0, 100].
+            percentile: 0, or in [1, 100].
             unit: Unit of the result if it is a time; no effect on counts and ratios.
-            kind: Kind of timeline; the outermost kind that has such values if not given.
+            kind: Kind of timeline; the outermost recorded kind if not given.
+            default: Result if there are too few values or none, also because an attribute value was
+                never recorded; if not given, these cases raise.
             where: Attributes that the series must have.
 
         Raises:
-            ConfigError: ``percentile`` is outside [0, 100].
+            ConfigError: ``percentile`` is outside [0, 100], or between 0 and 1: a fraction.
             EmptyHistogramError: There are no such values.
             NotEnoughValuesError: There are fewer than ``ceil(100 / (100 - percentile))``.
-            UnknownNameError: There is no such metric, unit, kind or attribute.
+            UnknownNameError: There is no such metric, unit, kind or attribute; or the value of an
+                attribute was never recorded; or only a kind inside the outermost has the metric.
         """
-        return self.metric(metric, kind=kind, **where).percentile(percentile, unit=unit)
+        values = self._metric(metric, kind, where, values_may_be_absent=default is not NO_DEFAULT)
+        return values.percentile(percentile, unit=unit, default=default)
 
     def metric(self, name: str, *, kind: Kind | str | None = None, **where: str) -> Distribution:
         """
@@ -81,20 +134,14 @@ class Snapshot:
 
         Args:
             name: A metric's name or alias, for example ``ttft`` or ``output_tokens``.
-            kind: Kind of timeline; the outermost kind that has such values if not given.
+            kind: Kind of timeline; the outermost recorded kind if not given.
             where: Attributes that the series must have.
 
         Raises:
-            UnknownNameError: There is no such metric, kind or attribute.
+            UnknownNameError: There is no such metric, kind or attribute; or the value of an
+                attribute was never recorded; or only a kind inside the outermost has the metric.
         """
-        metric = metric_named(name)
-        recorded = sorted({key.metric for key in self.series} - {SEGMENT})
-        return _distribution(
-            metric.name,
-            self._select(metric.name, kind, where),
-            unit=metric.unit,
-            hint=f"metrics recorded: {', '.join(recorded) or 'none'}",
-        )
+        return self._metric(name, kind, where)
 
     def segment(self, name: str, *, kind: Kind | str | None = None, **where: str) -> Distribution:
         """
@@ -102,17 +149,21 @@ class Snapshot:
 
         Args:
             name: Name of a segment or a stage; a name that was never recorded has no values.
-            kind: Kind of timeline; the outermost kind that has such values if not given.
+            kind: Kind of timeline; the outermost kind that has such values if not given. A segment
+                is one interval, whichever timeline it was recorded on.
             where: Attributes that the series must have.
 
         Raises:
-            UnknownNameError: There is no such kind or attribute.
+            UnknownNameError: There is no such kind or attribute, or the value of an attribute was
+                never recorded.
         """
-        return _distribution(
-            name,
-            self._select(SEGMENT, kind, {**where, SEGMENT: name}),
+        return self._values(
+            SEGMENT,
+            kind,
+            where,
+            segment=name,
             unit="s",
-            hint=f"segments recorded: {', '.join(self.segments()) or 'none'}",
+            hint=lambda: hint_for_segment(name, self.segments()),
         )
 
     def count(self, *, kind: Kind | str | None = None, **where: str) -> int:
@@ -124,7 +175,8 @@ class Snapshot:
             where: Attributes that they must have.
 
         Raises:
-            UnknownNameError: There is no such kind or attribute.
+            UnknownNameError: There is no such kind or attribute, or the value of an attribute was
+                never recorded.
         """
         return self.metric("duration", kind=kind, **where).count()
 
@@ -144,11 +196,13 @@ class Snapshot:
             where: Attributes that the series must have; ``kind`` is one of them.
 
         Raises:
-            UnknownNameError: There is no such attribute.
+            UnknownNameError: There is no such attribute, or its value was never recorded.
         """
-        refuse_unknown_attributes(where)
+        refuse_unknown_attributes(where, self.series)
         held = {key: series for key, series in self.series.items() if key.has(where)}
-        return replace(self, series=MappingProxyType(held), records=())
+        if not held:
+            refuse_absent_values(self._known(), where)
+        return self._part(held)
 
     def group_by(self, attribute: str) -> dict[str | None, Snapshot]:
         """
@@ -158,20 +212,22 @@ class Snapshot:
             attribute: For example ``model``, ``route`` or ``outcome``.
 
         Returns:
-            Snapshots by value of the attribute; ``None`` is the key of the series without it.
+            Snapshots by value of the attribute; ``None`` is the key of the requests without it, and
+            is absent if there are none. Requests have no model: group ``where(kind="call")`` by it.
 
         Raises:
             UnknownNameError: There is no such attribute.
         """
-        refuse_unknown_attributes((attribute,))
+        refuse_unknown_attributes((attribute,), self.series)
         groups: defaultdict[str | None, dict[SeriesKey, Series]] = defaultdict(dict)
         for key, series in self.series.items():
             groups[key.attribute(attribute)][key] = series
-        snapshots = {
-            value: replace(self, series=MappingProxyType(held), records=())
-            for value, held in groups.items()
-        }
-        return dict(sorted(snapshots.items(), key=lambda group: -group[1].count()))
+        parts = {value: self._part(held) for value, held in groups.items()}
+        counts = {value: part.count() for value, part in parts.items()}
+        # The conventions' metrics lack some attributes of the requests that they measure.
+        if len(parts) > 1 and counts.get(None) == 0:
+            del parts[None]
+        return dict(sorted(parts.items(), key=lambda part: -counts[part[0]]))
 
     def diff(self, earlier: Snapshot) -> Snapshot:
         """
@@ -185,14 +241,28 @@ class Snapshot:
             earlier: A snapshot that this one contains.
 
         Raises:
-            ConfigError: ``earlier`` ends later than this snapshot, or has values that this snapshot
-                does not have.
+            ConfigError: ``earlier`` is a snapshot of another recorder, ends later than this
+                snapshot, or has values that this snapshot does not have.
         """
+        if self.recorders and not earlier.recorders <= self.recorders:
+            raise ConfigError(
+                "the snapshot to subtract is of another recorder",
+                hint="subtract the earlier of two snapshots of one process, without configure() or"
+                " a new test in between; merge() adds snapshots of different recorders",
+            )
         if earlier.end_epoch_ns > self.end_epoch_ns:
             raise ConfigError(
                 "the snapshot to subtract ends later than this one",
                 hint="subtract the earlier of two snapshots from the later: later.diff(earlier)",
             )
+        if not (self.recorders and earlier.recorders):
+            # A recorder forgets idle series; snapshots from files do not.
+            lost = earlier.series.keys() - self.series.keys()
+            if any(earlier.series[key].histogram.count for key in lost):
+                raise ConfigError(
+                    "the snapshot to subtract has values that this one does not have",
+                    hint="subtract a snapshot that was merged into this one",
+                )
         left: dict[SeriesKey, Series] = {}
         for key, series in self.series.items():
             before = earlier.series.get(key)
@@ -207,6 +277,8 @@ class Snapshot:
             series=MappingProxyType(left),
             start_epoch_ns=earlier.end_epoch_ns,
             end_epoch_ns=self.end_epoch_ns,
+            recorders=self.recorders,
+            known=self._known(),
         )
 
     def merge(self, other: Snapshot) -> Snapshot:
@@ -224,36 +296,143 @@ class Snapshot:
             start_epoch_ns=min(self.start_epoch_ns, other.start_epoch_ns),
             end_epoch_ns=max(self.end_epoch_ns, other.end_epoch_ns),
             records=self.records + other.records,
+            recorders=self.recorders | other.recorders,
+            known={*self._known(), *other._known()} if self.known or other.known else (),
         )
 
-    def _select(
-        self, metric: str, kind: Kind | str | None, where: Mapping[str, str]
-    ) -> dict[SeriesKey, Histogram]:
-        """Return the metric's histograms that have the attributes, all of one kind."""
-        refuse_unknown_attributes(where)
+    def to_dict(self, *, unit: TimeUnit = "ms") -> dict[str, Any]:
+        """
+        Return the snapshot as plain values that :func:`json.dumps` accepts, one row per series.
+
+        Args:
+            unit: Unit of the times.
+
+        Returns:
+            ``schema``, ``start_epoch_ns``, ``end_epoch_ns`` and ``series``. A row of ``series`` has
+            ``metric``, ``attributes`` (with ``kind``, ``source`` and, if the metric is ``segment``,
+            ``segment``), ``unit`` (the unit of the times, ``1`` or ``ratio``), ``count``,
+            ``rejected``, ``clamped``, ``sum``, ``min``, ``p50``, ``p90``, ``p95``, ``p99``,
+            ``p99.9`` and ``max``. A number is ``None`` if it is not known or has too few values.
+
+        Raises:
+            UnknownNameError: There is no such unit.
+        """
+        return {
+            "schema": SNAPSHOT_SCHEMA,
+            "start_epoch_ns": self.start_epoch_ns,
+            "end_epoch_ns": self.end_epoch_ns,
+            "series": rows_of(self.series, unit),
+        }
+
+    def to_pandas(self, *, unit: TimeUnit = "ms") -> DataFrame:
+        """
+        Return a :class:`pandas.DataFrame` with the rows of :meth:`to_dict`, a column per attribute.
+
+        Args:
+            unit: Unit of the times.
+
+        Raises:
+            MissingExtraError: pandas is not installed.
+            UnknownNameError: There is no such unit.
+        """
+        return table_of(rows_of(self.series, unit))
+
+    def __repr__(self) -> str:
+        counts = {kind: self.metric("duration", kind=kind).count() for kind in Kind}
+        parts = [
+            f"{count:,} {KIND_NOUNS[kind][count != 1]}" for kind, count in counts.items() if count
+        ]
+        if not parts and self.series:
+            parts = [f"{len(self.series):,} series"]
+        return f"<Snapshot of {', '.join(parts) or 'nothing'}>"
+
+    def _metric(
+        self,
+        name: str,
+        kind: Kind | str | None,
+        where: Mapping[str, str],
+        *,
+        values_may_be_absent: bool = False,
+    ) -> Distribution:
+        metric = metric_of_question(name, self._known())
+        return self._values(
+            metric.name,
+            kind,
+            where,
+            unit=metric.unit,
+            hint=lambda: hint_for_metric(self.series),
+            values_may_be_absent=values_may_be_absent,
+        )
+
+    def _values(
+        self,
+        metric: str,
+        kind: Kind | str | None,
+        where: Mapping[str, str],
+        *,
+        unit: MetricUnit,
+        hint: Callable[[], str],
+        segment: str | None = None,
+        values_may_be_absent: bool = False,
+    ) -> Distribution:
+        """Return the values of a metric, or of a segment, that have the attributes and one kind."""
+        refuse_unknown_attributes(where, self.series)
+        asked = None if kind is None else kind_named(kind)
+        wanted = where if segment is None else {**where, SEGMENT: segment}
         found = {
             key: series.histogram
             for key, series in self.series.items()
-            if key.metric == metric and key.has(where)
+            if key.metric == metric and key.has(wanted)
         }
         kinds = {key.kind for key in found}
-        wanted = (
-            next((each for each in Kind if each in kinds), None)
-            if kind is None
-            else _kind_named(kind)
+        # If something was found, all values in the question occurred. The checks and hints read
+        # every series, so they are made only for questions without an answer.
+        if not kinds or (asked is not None and asked not in kinds):
+            refuse_absent_values(
+                self._known(),
+                where,
+                metric=metric,
+                kind=asked,
+                values_may_be_absent=values_may_be_absent,
+            )
+        if asked is None:
+            asked = kind_of_question(metric, kinds, lambda: self._kinds(where))
+        no_values: str | None = None
+        if asked is not None and kinds and asked not in kinds:
+            no_values = hint_for_other_kinds(metric, asked, kinds)
+        elif not kinds:
+            no_values = hint()
+        return _distribution(
+            metric if segment is None else segment,
+            {key: histogram for key, histogram in found.items() if key.kind == asked},
+            unit=unit,
+            kind=asked,
+            hint=no_values,
         )
-        return {key: histogram for key, histogram in found.items() if key.kind == wanted}
 
+    def _kinds(self, where: Mapping[str, str]) -> set[Kind]:
+        """Return the kinds of the timelines that were recorded with the attributes."""
+        # Each timeline has one duration. Its source and segment are not those of other values.
+        of_timelines = {name: where[name] for name in where if name not in ("source", SEGMENT)}
+        return {
+            key.kind for key in self.series if key.metric == "duration" and key.has(of_timelines)
+        }
 
-def _kind_named(name: str) -> Kind:
-    try:
-        return Kind(name)
-    except ValueError:
-        raise UnknownNameError(f"no kind '{name}'", hint=f"one of {', '.join(Kind)}") from None
+    def _known(self) -> Collection[SeriesKey]:
+        return self.known or self.series.keys()
+
+    def _part(self, held: dict[SeriesKey, Series]) -> Snapshot:
+        """Return the part of the snapshot that holds these of its series."""
+        return replace(self, series=MappingProxyType(held), records=(), known=self._known())
 
 
 def _distribution(
-    name: str, series: Mapping[SeriesKey, Histogram], *, unit: MetricUnit, hint: str
+    name: str,
+    series: Mapping[SeriesKey, Histogram],
+    *,
+    unit: MetricUnit,
+    kind: Kind | None,
+    hint: str | None,
 ) -> Distribution:
     merged = Histogram()
     sources: Counter[Source | TokenSource] = Counter()
@@ -263,7 +442,9 @@ def _distribution(
         if source is not None:
             sources[source] += histogram.count
     merged.compact()
-    return Distribution(name, merged, unit=unit, sources=MappingProxyType(sources), hint=hint)
+    return Distribution(
+        name, merged, unit=unit, sources=MappingProxyType(sources), hint=hint, kind=kind
+    )
 
 
 def _source_of(key: SeriesKey) -> Source | TokenSource | None:

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from latspan import semconv
 from latspan._metrics import time_per_output_token
 from latspan._recording._record import RequestRecord
-from latspan._recording._series import SEGMENT, SeriesKey, Subject
+from latspan._recording._series import SEGMENT, SeriesKey, Subject, subject_of
 from latspan._segments import Outcome, Segment, Side, Source, totals
 
 __all__ = ["Shape", "Values", "keys_of", "values_of"]
@@ -93,11 +93,11 @@ def _subjects_of(labels: Labels) -> dict[str, Subject]:
     # them.
     response = {name: value for name, value in used.items() if name not in _OF_WHOLE_ANSWERS}
     return {
-        _OWN: Subject(kind, side, outcome, **dict(own)),
-        _OPERATION: Subject(kind, **dict(convention)),
-        _ANSWER: Subject(kind, **response),
-        _INPUT: Subject(kind, **used, token_type="input"),
-        _OUTPUT: Subject(kind, **used, token_type="output"),
+        _OWN: subject_of({**dict(own), "kind": kind, "side": side, "outcome": outcome}),
+        _OPERATION: subject_of({"kind": kind, **dict(convention)}),
+        _ANSWER: subject_of({"kind": kind, **response}),
+        _INPUT: subject_of({"kind": kind, **used, "token_type": "input"}),
+        _OUTPUT: subject_of({"kind": kind, **used, "token_type": "output"}),
     }
 
 

@@ -33,10 +33,10 @@ class Column:
         self.highest: list[int] = []
         self.typical: list[int] = []
 
-    def add_examples(
+    def add_exemplars(
         self, records: Sequence[RequestRecord], highest: Sequence[int], typical: Sequence[int]
     ) -> None:
-        """Add requests that may be examples."""
+        """Add requests that may become exemplars."""
         self.records += records
         self.highest += highest
         self.typical += typical
@@ -59,28 +59,28 @@ class Waiting:
     __slots__ = ("_rows",)
 
     def __init__(self) -> None:
-        # Only requests whose trace is kept are examples: either all requests of a group are, or
+        # Only requests whose trace is kept may become exemplars: either all requests of a group or
         # none.
         self._rows: dict[tuple[Shape, bool], _Rows] = {}
 
-    def add(self, record: RequestRecord, *, example: bool) -> None:
+    def add(self, record: RequestRecord, *, exemplar: bool) -> None:
         """
         Add the values of a request, or none of them if it raises.
 
         Args:
             record: The request.
-            example: Whether it may be an example of its series.
+            exemplar: Whether it may become an exemplar of its series.
         """
         shape, single, several = values_of(record)
         _refuse_no_integers(single)
         for values in several:
             _refuse_no_integers(values)
-        if example:
+        if exemplar:
             _refuse_no_integers((record.start_epoch_ns, record.trace_id, record.span_id))
-        alike = shape, example
+        alike = shape, exemplar
         rows = self._rows.get(alike)
         if rows is None:
-            # A name that is not an attribute of series raises here, before anything is stored.
+            # A record whose series have no valid keys raises here, before anything is stored.
             keys_of(shape)
             rows = self._rows[alike] = _Rows()
         rows.records.append(record)
@@ -90,20 +90,20 @@ class Waiting:
     def columns(self) -> dict[SeriesKey, Column]:
         """Return the added values, by series."""
         columns: defaultdict[SeriesKey, Column] = defaultdict(Column)
-        for (shape, example), rows in self._rows.items():
+        for (shape, exemplar), rows in self._rows.items():
             of_single, of_several = keys_of(shape)
             for key, values in zip(of_single, zip(*rows.single, strict=True), strict=True):
                 column = columns[key]
                 column.values += values
-                if example:
-                    column.add_examples(rows.records, values, values)
+                if exemplar:
+                    column.add_exemplars(rows.records, values, values)
             for key, groups in zip(of_several, zip(*rows.several, strict=True), strict=True):
                 column = columns[key]
                 column.values += chain.from_iterable(groups)
-                if example:
+                if exemplar:
                     highest = [max(values) for values in groups]
                     typical = [values[len(values) // 2] for values in groups]
-                    column.add_examples(rows.records, highest, typical)
+                    column.add_exemplars(rows.records, highest, typical)
         return columns
 
 

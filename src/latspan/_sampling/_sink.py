@@ -117,6 +117,16 @@ class _SampledSpan:
     def when_kept(self, do: Callable[[], None]) -> None:
         self._traces.when_kept(self._held, do)
 
+    @property
+    def marked_failed(self) -> bool:
+        return self._span.marked_failed
+
+    def add_event(self, name: str, attributes: Mapping[str, AttributeValue], epoch_ns: int) -> None:
+        self._span.add_event(name, attributes, epoch_ns)
+
+    def stop_recording(self) -> None:
+        self._span.stop_recording()
+
     def end(self, finished: FinishedSpan) -> None:
         first_token_s = finished.attributes.get(semconv.LATSPAN_TIME_TO_FIRST_TOKEN)
         self._traces.end(
@@ -124,7 +134,7 @@ class _SampledSpan:
             lambda: self._span.end(finished),
             end_epoch_ns=finished.end_epoch_ns,
             spans=1 + len(finished.children),
-            failed=finished.failed,
+            failed=finished.failed or self._span.marked_failed,
             first_token_ns=from_unit(first_token_s, "s")
             if isinstance(first_token_s, float)
             else None,

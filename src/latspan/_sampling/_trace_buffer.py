@@ -29,17 +29,18 @@ from latspan._units import NS_PER_S
 __all__ = ["HeldTrace", "TraceBuffer"]
 
 MOST_OF_ONE: Final = 500
+"""Maximum number of held spans of one trace; further spans of an undecided trace are lost."""
+
 MOST_OF_ALL: Final = 5_000
-"""
-Maximum number of held spans, per trace and in total; a span with its segments takes about 5 kB.
-"""
+"""Maximum number of held spans of all traces; a span with its segments takes about 5 kB."""
 
-MOST_EXAMPLES: Final = 1_000
+MAX_HELD_EXEMPLARS: Final = 1_000
 """
-Maximum number of held examples: requests that become exemplars if their trace is kept.
+Maximum number of held exemplars: recorded requests that are offered as exemplars once their trace
+is kept.
 
-The record of a long stream takes 50 kB. If an example is dropped, the exemplars of the interval
-refer to other traces.
+The record of a long stream takes 50 kB. Past the limit, the exemplars of the interval refer
+to other traces.
 """
 
 LONGEST_NS: Final = 600 * NS_PER_S
@@ -60,7 +61,7 @@ class HeldTrace:
 
     __slots__ = (
         "begun_epoch_ns",
-        "examples",
+        "exemplars",
         "first_token_ns",
         "held",
         "is_judged",
@@ -81,7 +82,7 @@ class HeldTrace:
         # One item per open span; any thread appends and pops, and both are atomic.
         self.unfinished: list[bool] = []
         self.held: list[Callable[[], None]] = []
-        self.examples: list[Callable[[], None]] = []
+        self.exemplars: list[Callable[[], None]] = []
         self.not_held = 0
 
 
@@ -110,7 +111,7 @@ class TraceBuffer:
         self._kept: OrderedDict[int, None] = OrderedDict()
         self._events: deque[Callable[[], None]] = deque()
         self._lock = threading.Lock()
-        self._held = self._examples = self._looked_epoch_ns = 0
+        self._held = self._exemplars = self._looked_epoch_ns = 0
         self._left_out = self._lost = 0
 
     @property
@@ -201,9 +202,9 @@ class TraceBuffer:
         def forget() -> None:
             if trace.kept:
                 do()
-            elif trace.kept is None and self._examples < MOST_EXAMPLES:
-                self._examples += 1
-                trace.examples.append(do)
+            elif trace.kept is None and self._exemplars < MAX_HELD_EXEMPLARS:
+                self._exemplars += 1
+                trace.exemplars.append(do)
 
         self._soon(forget)
 
@@ -263,9 +264,9 @@ class TraceBuffer:
     def _keep(self, trace: HeldTrace) -> None:
         trace.kept = True
         self._lost += trace.not_held
-        held, examples = trace.held, trace.examples
+        held, exemplars = trace.held, trace.exemplars
         self._forget_held(trace)
-        for each in (*held, *examples):
+        for each in (*held, *exemplars):
             each()
 
     def _close_if_over(self, trace: HeldTrace) -> None:
@@ -298,8 +299,8 @@ class TraceBuffer:
 
     def _forget_held(self, trace: HeldTrace) -> None:
         self._held -= len(trace.held)
-        self._examples -= len(trace.examples)
-        trace.held, trace.examples = [], []
+        self._exemplars -= len(trace.exemplars)
+        trace.held, trace.exemplars = [], []
 
     def _let_go_of_old(self, now_epoch_ns: int) -> None:
         if now_epoch_ns - self._looked_epoch_ns < _LOOK_EVERY_NS:

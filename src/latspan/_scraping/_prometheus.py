@@ -141,7 +141,7 @@ def require_parser() -> None:
     try:
         import_module("prometheus_client.parser")
     except ImportError as error:
-        raise MissingExtraError("prometheus_client", extra="sampler") from error
+        raise MissingExtraError("prometheus_client", extra="scraping") from error
 
 
 def read_metrics(text: str) -> Sample:

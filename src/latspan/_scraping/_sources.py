@@ -81,7 +81,7 @@ class Monitor:
         self._poll("host", poll)
 
     def _poll(self, what: str, poll: Callable[[], None]) -> None:
-        self._pollers.append(Poller(f"latspan-sampler-{what}", poll, self._interval_s))
+        self._pollers.append(Poller(f"latspan-scraper-{what}", poll, self._interval_s))
 
     def start(self) -> None:
         """Start sampling, unless it has already started in this process."""
@@ -134,10 +134,10 @@ class Monitor:
 class _Observation:
     """Observation of one request, from its start until its attributes are read."""
 
-    __slots__ = ("__weakref__", "_paused_before_ns", "_pauses", "_surroundings", "_ticks")
+    __slots__ = ("__weakref__", "_monitor", "_paused_before_ns", "_pauses", "_ticks")
 
-    def __init__(self, surroundings: Monitor, lag: LoopLag | None, pauses: GcPauses | None) -> None:
-        self._surroundings = surroundings
+    def __init__(self, monitor: Monitor, lag: LoopLag | None, pauses: GcPauses | None) -> None:
+        self._monitor = monitor
         self._pauses = pauses
         self._paused_before_ns = 0 if pauses is None else pauses.total_ns
         self._ticks: Ticks | None = None if lag is None else lag.here()
@@ -148,7 +148,7 @@ class _Observation:
         self, start_ns: int, done_ns: int, server: tuple[str, int] | None, side: Side
     ) -> dict[str, AttributeValue]:
         """Return the attributes of the request's span, and the names of the sampled ones."""
-        samples = self._surroundings.samples(start_ns, done_ns, server, side)
+        samples = self._monitor.samples(start_ns, done_ns, server, side)
         if self._ticks is not None:
             self._ticks.end(self)
             lag_ns = self._ticks.greatest_lag(start_ns, done_ns)

@@ -18,6 +18,7 @@ from latspan._sdk._settings import (
     fraction,
     integer,
     kind_of,
+    names,
     number,
     provider,
     switch,
@@ -70,6 +71,12 @@ class Config:
             histogram that spans more is exported at a lower scale.
         cardinality_limit: Maximum number of series per metric, at least 1. Values of further
             series are counted in one overflow series, which is marked.
+        series_attributes: Names of attributes of your own that series have too, at most 16, for
+            example ``("prompt.version",)``. They are set with :func:`latspan.attributes`,
+            :func:`latspan.annotate` or ``set_attribute`` of an open request or stage. Percentiles
+            can be filtered by them, and exported metrics have them. Each combination of values is
+            a series of its own, so use only attributes with few values. In the variable, commas
+            separate the names.
         series_idle_s: Seconds after which a series without new values is dropped, once its last
             values were exported; at least 0.001.
         histogram_log_dir: Folder in which each process writes a log of its exact histograms, one
@@ -105,7 +112,7 @@ class Config:
         scrape_servers: Addresses of model servers whose queue and cache metrics are scraped. The
             values are set on the spans of calls to these servers, and of requests that this process
             serves. In the variable, commas separate the addresses. An address without a path stands
-            for ``/metrics`` and ``/slots``. Needs the extra ``sampler``.
+            for ``/metrics`` and ``/slots``. Needs the extra ``scraping``.
         monitor_host: Whether to set the load of the process and its machine on spans.
         scrape_interval_s: Seconds between two samples, at least 0.001.
         tail_sampling_ratio: Maximum fraction of traces to export, in (0, 1]; 1 keeps all. It
@@ -115,9 +122,13 @@ class Config:
             request.
         tail_sampling_slow_ms: Duration above which tail sampling always keeps a trace; more than 0.
             If not set, there is no such limit.
-        keep_records: Number of the latest requests whose complete records are kept in addition to
-            the histograms; ``None`` keeps all of them. Use it in demonstrations and tests, not in
-            production.
+        console: Whether to print one line per finished request and call on stderr: name, duration,
+            time to the first token, largest segment and outcome. Use it during development.
+        console_waterfalls: Whether a waterfall follows each of these lines.
+        keep_records: Number of the latest requests, calls and stages whose complete records are
+            kept in addition to the histograms, for the waterfalls of ``latspan.report()``. A
+            record takes 3 to 50 kB, depending on the length of the stream. ``None`` keeps all of
+            them, for demonstrations and tests.
     """
 
     endpoint: str | None = endpoint()
@@ -128,6 +139,7 @@ class Config:
     metrics_scale: int = integer(8, least=-10, most=20)
     metrics_max_buckets: int = integer(4096, least=2)
     cardinality_limit: int = integer(2000, least=1)
+    series_attributes: Sequence[str] = names()
     series_idle_s: float = number(3600.0, least=0.001, most=1e9)
     histogram_log_dir: str | None = folder()
     export_raw_histograms: bool = switch(False)
@@ -150,7 +162,9 @@ class Config:
     scrape_interval_s: float = number(0.5, least=0.001, most=1e9)
     tail_sampling_ratio: float = fraction(1.0)
     tail_sampling_slow_ms: float | None = number(None, least=1e-9, most=1e12)
-    keep_records: int | None = integer(0, least=0, word_for_none="all")
+    console: bool = switch(False)
+    console_waterfalls: bool = switch(False)
+    keep_records: int | None = integer(100, least=0, word_for_none="all")
 
     def validate(self, environment: Mapping[str, str] = os.environ) -> None:
         """

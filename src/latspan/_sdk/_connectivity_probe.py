@@ -40,7 +40,7 @@ from latspan._shown import foreign
 if TYPE_CHECKING:
     from latspan._export._http_session import HttpSession
 
-__all__ = ["ProbeResult", "deliveries"]
+__all__ = ["ProbeResult", "probe_exports"]
 
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 _ELSEWHERE: Final = "that is a login page or a proxy: use the receiver's own address"
@@ -93,7 +93,7 @@ class ProbeResult:
     hint: str | None = None
 
 
-def deliveries(config: Config, timeout_s: float) -> Iterator[ProbeResult]:
+def probe_exports(config: Config, timeout_s: float) -> Iterator[ProbeResult]:
     """
     Send a span and a metric to the endpoints in ``config``, and yield the result of each.
 
@@ -101,14 +101,14 @@ def deliveries(config: Config, timeout_s: float) -> Iterator[ProbeResult]:
         config: Validated configuration.
         timeout_s: Maximum wait for each result, in seconds.
     """
-    yield _delivery(config, "traces", _send_span, timeout_s)
-    yield _delivery(config, "metrics", _send_metric, timeout_s)
+    yield _probe(config, "traces", _send_span, timeout_s)
+    yield _probe(config, "metrics", _send_metric, timeout_s)
 
 
 _Send = Callable[[Config, Protocol, str | None], bool]
 
 
-def _delivery(config: Config, signal: Signal, send: _Send, timeout_s: float) -> ProbeResult:
+def _probe(config: Config, signal: Signal, send: _Send, timeout_s: float) -> ProbeResult:
     target = otlp_target(config, signal)
     protocol, address = target.protocol, target.address
 
@@ -121,18 +121,18 @@ def _delivery(config: Config, signal: Signal, send: _Send, timeout_s: float) -> 
     unreachable = _unreachable(address, timeout_s)
     if unreachable is not None:
         return result(False, *unreachable)
-    with _captured_log() as words:
+    with _captured_log() as messages:
         arrived = _within(timeout_s, lambda: send(config, protocol, target.endpoint))
     if arrived:
         return result(True, "arrived")
-    if words:
+    if messages:
         # An exporter that keeps retrying has no result yet, but has logged the responses it
         # received.
-        response = foreign(words[-1])
+        response = foreign(messages[-1])
         return result(False, response, _hint_for(response))
     if arrived is None:
-        return result(False, f"no answer within {timeout_s:g} s", _OTHER_PROTOCOL)
-    return result(False, "the exporter failed and gave no reason", _OTHER_PROTOCOL)
+        return result(False, f"no response within {timeout_s:g} s", _OTHER_PROTOCOL)
+    return result(False, "the exporter failed and reported no reason", _OTHER_PROTOCOL)
 
 
 def _switched_off_by(config: Config, signal: Signal) -> str | None:
@@ -149,7 +149,7 @@ def _unreachable(address: str, timeout_s: float) -> tuple[str, str] | None:
         parts = urlsplit(address if "://" in address else f"//{address}")
         port = parts.port or _DEFAULT_PORTS.get(parts.scheme, 4317)
     except ValueError:
-        return "this is not an address", _NO_ADDRESS
+        return "invalid address", _NO_ADDRESS
     if parts.scheme in getproxies() and not proxy_bypass(parts.hostname or ""):
         return None
     where = (parts.hostname or "localhost", port)
@@ -157,7 +157,7 @@ def _unreachable(address: str, timeout_s: float) -> tuple[str, str] | None:
         socket.create_connection(where, timeout=timeout_s).close()
     except (socket.gaierror, UnicodeError):
         return (
-            f"no host is called '{shown_address(where[0])}'",
+            f"cannot resolve the host '{shown_address(where[0])}'",
             "correct the name in LATSPAN_ENDPOINT",
         )
     except ConnectionRefusedError:
@@ -172,19 +172,19 @@ def _unreachable(address: str, timeout_s: float) -> tuple[str, str] | None:
 @contextmanager
 def _captured_log() -> Generator[list[str]]:
     """Collect what the exporters log inside the block, instead of logging it."""
-    words: list[str] = []
+    messages: list[str] = []
 
-    class Ear(logging.Handler):
+    class Collector(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            words.append(record.getMessage())
+            messages.append(record.getMessage())
 
-    logger, ear = logging.getLogger("opentelemetry"), Ear(logging.WARNING)
+    logger, handler = logging.getLogger("opentelemetry"), Collector(logging.WARNING)
     propagates, logger.propagate = logger.propagate, False
-    logger.addHandler(ear)
+    logger.addHandler(handler)
     try:
-        yield words
+        yield messages
     finally:
-        logger.removeHandler(ear)
+        logger.removeHandler(handler)
         logger.propagate = propagates
 
 

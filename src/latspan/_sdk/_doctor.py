@@ -15,7 +15,7 @@ from packaging.utils import canonicalize_name
 from latspan import _shown
 from latspan._instrument import Integration, IntegrationStatus, integrations
 from latspan._sdk._config import Config, read_config
-from latspan._sdk._connectivity_probe import ProbeResult, deliveries
+from latspan._sdk._connectivity_probe import ProbeResult, probe_exports
 from latspan._version import __version__
 
 __all__ = ["Conflict", "Examination", "Setting", "examine"]
@@ -30,6 +30,8 @@ _TELEMETRY: Final = (
 )
 _INSTRUMENTORS: Final = ("opentelemetry_instrumentor", "openinference_instrumentor")
 _OURS: Final = "latspan_"
+_BUILT_ON: Final = {"fastapi": "starlette"}
+"""Library whose integration covers another one."""
 _SHOWN_VARIABLES: Final = ("OTEL_", "LATSPAN_DISABLED_INSTRUMENTATIONS")
 
 
@@ -75,21 +77,21 @@ class Examination:
         integrations: latspan's own integrations.
         conflicts: Instrumentations by other packages.
         settings: Settings in effect.
-        deliveries: Results of the connectivity probe.
+        exports: Results of the connectivity probe.
     """
 
     versions: dict[str, str | None]
     integrations: tuple[Integration, ...]
     conflicts: tuple[Conflict, ...]
     settings: tuple[Setting, ...]
-    deliveries: tuple[ProbeResult, ...]
+    exports: tuple[ProbeResult, ...]
 
     @property
-    def fine(self) -> bool:
+    def ok(self) -> bool:
         """Whether telemetry arrives and every installed library can be instrumented."""
         bad = {IntegrationStatus.UNSUPPORTED, IntegrationStatus.BROKEN}
         return not any(each.status in bad for each in self.integrations) and not any(
-            each.arrived is False for each in self.deliveries
+            each.arrived is False for each in self.exports
         )
 
 
@@ -111,7 +113,7 @@ def examine(timeout_s: float) -> Examination:
         integrations=ours,
         conflicts=tuple(_conflicts(installed, ours)),
         settings=tuple(_settings(config)),
-        deliveries=tuple(deliveries(config, timeout_s)),
+        exports=tuple(probe_exports(config, timeout_s)),
     )
 
 
@@ -133,7 +135,7 @@ def _conflicts(
             if point.group in _INSTRUMENTORS and not point.name.startswith(_OURS):
                 # `aiohttp-client` belongs to aiohttp, and httpx2 is not httpx.
                 library = point.name.lower().replace("_", "-").partition("-")[0]
-                if library in libraries:
+                if _BUILT_ON.get(library, library) in libraries:
                     packages.setdefault(point.name, set()).add(distribution.name)
     for name, found in sorted(packages.items()):
         yield Conflict(tuple(sorted(found)), name, _meaning(name, found))
@@ -146,7 +148,8 @@ def _meaning(name: str, packages: set[str]) -> str:
             f" OTEL_PYTHON_DISABLED_INSTRUMENTATIONS={name} disables all of them"
         )
     return (
-        "if it is active too, its span represents the call and latspan adds attributes to it;"
+        "if it is active too, its span represents the call or the served request, and latspan adds"
+        " attributes to it;"
         f" OTEL_PYTHON_DISABLED_INSTRUMENTATIONS={name} disables it"
     )
 

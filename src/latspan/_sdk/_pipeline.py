@@ -26,6 +26,7 @@ from latspan._sdk._content import Capture, capture, token_counter
 from latspan._sdk._exit_hooks import run_before_a_child_ends
 from latspan._sdk._per_process import PerProcess
 from latspan._sdk._propagation import propagates
+from latspan._sdk._record_export import RecordOutputs
 from latspan._sdk._sigterm import wake_sigterm
 from latspan._sdk._span_routing import SpanRouter
 from latspan._sdk._worker import Worker
@@ -75,6 +76,7 @@ class Assembly:
     events: SpanExport | None
     sampling: SamplingSink | None
     intervals: PerProcess[PeriodicExport] | None
+    outputs: RecordOutputs
     monitor: Monitor | None
     provider: TracerProvider | None
 
@@ -131,6 +133,7 @@ class Assembly:
         """
         deadline = time.monotonic() + timeout_s
         self.worker.stop(timeout_s)
+        self.outputs.stop()
         if self.monitor is not None:
             self.monitor.stop()
         if self.sampling is not None:
@@ -248,6 +251,8 @@ def _assembled(config: Config, at_end: Callable[[], None], undo: ExitStack) -> A
 
     worker = Worker(on_start=begin_with_a_request, polling=True)
 
+    outputs = RecordOutputs(config, worker)
+
     def drain(timeout_s: float | None) -> bool:
         # A caller that flushes expects calls whose streams are no longer read to count as ended.
         end_left_calls()
@@ -287,7 +292,9 @@ def _assembled(config: Config, at_end: Callable[[], None], undo: ExitStack) -> A
         captures_in_events=captured.in_events,
         request_stream_usage=config.request_stream_usage,
         emit_gen_ai_latency=config.emit_gen_ai_latency,
+        series_attributes=tuple(config.series_attributes),
         observe=monitor or no_observation,
+        write_record=outputs.write(),
     )
     return Assembly(
         runtime=runtime,
@@ -298,6 +305,7 @@ def _assembled(config: Config, at_end: Callable[[], None], undo: ExitStack) -> A
         events=events,
         sampling=sampling,
         intervals=intervals,
+        outputs=outputs,
         monitor=monitor,
         provider=provider if config.set_global_provider else None,
     )

@@ -9,8 +9,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar, cast
 
+from latspan import semconv
+from latspan._recording import ATTRIBUTES
 from latspan._scraping import address_of
 from latspan._sdk._endpoints import check_base
+from latspan._text import LONGEST_NAME
 from latspan.errors import ConfigError
 
 __all__ = [
@@ -22,6 +25,7 @@ __all__ = [
     "fraction",
     "integer",
     "kind_of",
+    "names",
     "number",
     "provider",
     "switch",
@@ -160,6 +164,11 @@ def addresses() -> Sequence[str]:
     return _field((), _check_addresses, _parse_list)
 
 
+def names() -> tuple[str, ...]:
+    """Return a field for names of the application's own attributes, separated by commas."""
+    return _field((), _check_names, _parse_list)
+
+
 def provider() -> Any:
     """Return a field for a tracer provider; ``None`` means that it is not set."""
     return _field(None, _check_provider, None)
@@ -217,6 +226,52 @@ def _check_addresses(name: str, value: object) -> None:
             address_of(str(address))
         except ValueError:
             raise ConfigError(f"{name}: item {position} is not an address", hint=hint) from None
+
+
+_MOST_NAMES: Final = 16
+_LATSPANS_NAMES: Final = frozenset(
+    {
+        *ATTRIBUTES,
+        *semconv.SERIES_ATTRIBUTES.values(),
+        *semconv.CONVENTION_ATTRIBUTES.values(),
+        # Arguments of a snapshot's methods, next to which attributes are passed.
+        *("default", "metric", "name", "percentile", "self", "unit"),
+    }
+)
+_LATSPANS_PREFIXES: Final = ("latspan.", "otel.")
+
+
+def _check_names(name: str, value: object) -> None:
+    # A string is a sequence too: of characters.
+    if isinstance(value, str) or not isinstance(value, Sequence):
+        raise ConfigError(
+            f"{name} is {value!r}, which is not a list of names",
+            hint="use a list of attribute names, for example ['prompt.version']",
+        )
+    given = cast("Sequence[object]", value)
+    for each in given:
+        if not isinstance(each, str) or not _is_name(each):
+            raise ConfigError(
+                f"{name}: {each!r} is not the name of an attribute",
+                hint=f"use printable text without spaces, at most {LONGEST_NAME} characters,"
+                " for example 'prompt.version'",
+            )
+        if each in _LATSPANS_NAMES or each.startswith(_LATSPANS_PREFIXES):
+            raise ConfigError(
+                f"{name}: '{each}' is a name of latspan's own",
+                hint="series have latspan's attributes anyway; use another name for yours, for"
+                " example 'prompt.version'",
+            )
+    if len(given) > _MOST_NAMES or len(set(given)) < len(given):
+        raise ConfigError(
+            f"{name} has {len(given)} names",
+            hint=f"use at most {_MOST_NAMES} names, each once: each combination of values is a"
+            " series of its own",
+        )
+
+
+def _is_name(text: str) -> bool:
+    return 0 < len(text) <= LONGEST_NAME and text.isprintable() and " " not in text
 
 
 def _check_provider(name: str, value: object) -> None:

@@ -268,7 +268,7 @@ class SpanExport(SpanProcessor):
                 # The queue was measured after another thread had added a span and before it
                 # dropped one.
                 return True
-            response = self._answer_to(batch)
+            response = self._send_batch(batch)
             if response.smaller and len(batch) > 1:
                 continue
             left -= len(batch)
@@ -276,7 +276,7 @@ class SpanExport(SpanProcessor):
                 return False
         return left <= 0
 
-    def _answer_to(self, batch: list[Sent]) -> SpanAnswer:
+    def _send_batch(self, batch: list[Sent]) -> SpanAnswer:
         """Send a batch, record the result in the queue, and return it."""
         response = SpanAnswer(taken=False)
         try:

@@ -10,6 +10,7 @@ from latspan import _runtime
 from latspan._instrument import auto_instrument, disabled_by, instrumented, uninstrument
 from latspan._log import logger
 from latspan._sdk._lifecycle import configure, end_in_order
+from latspan._sdk._record_export import RECORDS_FOLDER
 from latspan.errors import LatspanError
 
 __all__ = ["after_opentelemetry", "environment_for", "start"]
@@ -20,16 +21,30 @@ _BOOTSTRAP: Final = str(Path(__file__).with_name("_bootstrap"))
 
 _PYTHON_PATH: Final = "PYTHONPATH"
 
+_ENDPOINTS: Final = (
+    "LATSPAN_ENDPOINT",
+    "LATSPAN_EXPORT_ENABLED",
+    "OTEL_EXPORTER_OTLP_ENDPOINT",
+    "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
+    "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT",
+)
+"""Variables that request an export."""
 
-def environment_for(variables: dict[str, str], process: int) -> dict[str, str]:
+
+def environment_for(
+    variables: dict[str, str], *, becomes: bool, records_folder: str | None = None
+) -> dict[str, str]:
     """
     Return an environment that instruments a Python program and the programs it starts.
 
     Args:
         variables: The current environment.
-        process: Process id of the program. Only this program reports that its Python has no
-            latspan; programs that it starts, perhaps with another Python, do not.
+        becomes: Whether this process becomes the program, and does not start it. Only the program
+            reports that its Python has no latspan; programs that it starts, perhaps with another
+            Python, do not.
+        records_folder: Folder for the records of all processes; ``None`` if none are written.
     """
+    process = os.getpid()
     # An empty entry of the path is the current folder; an empty variable has no entries.
     path = variables.get(_PYTHON_PATH) or None
     folders = [] if path is None else path.split(os.pathsep)
@@ -38,7 +53,8 @@ def environment_for(variables: dict[str, str], process: int) -> dict[str, str]:
         _PYTHON_PATH: os.pathsep.join(
             [_BOOTSTRAP, *(folder for folder in folders if folder != _BOOTSTRAP)]
         ),
-        "LATSPAN_RUN_PID": str(process),
+        "LATSPAN_RUN_PID": str(process) if becomes else f"child of {process}",
+        **({} if records_folder is None else {RECORDS_FOLDER: records_folder}),
     }
 
 
@@ -69,8 +85,13 @@ def after_opentelemetry() -> None:
 
 
 def _configure() -> None:
+    # A report needs no collector. If no address of one is set, nothing is exported.
+    reports_only = os.environ.get(RECORDS_FOLDER) and not any(map(os.environ.get, _ENDPOINTS))
     try:
-        configure()
+        if reports_only:
+            configure(export_enabled=False)
+        else:
+            configure()
     except LatspanError as error:
         logger.warning("latspan stays off: %s", error)
     except Exception:

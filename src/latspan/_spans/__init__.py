@@ -18,8 +18,9 @@ from latspan._spans._attributes import (
 )
 from latspan._spans._children import attempt_spans, segment_spans
 from latspan._spans._current import current_span, with_current_span
-from latspan._spans._encodable import encodable, encodable_data, measured
+from latspan._spans._encodable import LONGEST_TEXT, encodable, encodable_data, measured
 from latspan._spans._enriching import EnrichingSink
+from latspan._spans._given import given_attributes
 from latspan._spans._none import NoSink
 from latspan._spans._sizes import size_of_attributes, size_of_parts, size_of_text
 from latspan._spans._span import (
@@ -33,6 +34,7 @@ from latspan._spans._span import (
 )
 
 __all__ = [
+    "LONGEST_TEXT",
     "ApiSink",
     "AttributeValue",
     "ChildSpan",
@@ -48,6 +50,7 @@ __all__ = [
     "encodable",
     "encodable_data",
     "gen_ai_latency",
+    "given_attributes",
     "interleaved_attributes",
     "latency_attributes",
     "measured",

@@ -51,6 +51,9 @@ class _ApiSpan(DecidedAtStart):
         self.span_context = span.get_span_context()
         self.context = with_current_span(span, parent_context)
 
+    def add_event(self, name: str, attributes: Mapping[str, AttributeValue], epoch_ns: int) -> None:
+        self._span.add_event(name, attributes, epoch_ns)
+
     def end(self, finished: FinishedSpan) -> None:
         span = self._span
         if span.is_recording():

@@ -152,6 +152,9 @@ class _EnrichedSpan(DecidedAtStart):
         given = encodable(known)
         span.set_attributes({key: value for key, value in given.items() if key not in existing})
 
+    def add_event(self, name: str, attributes: Mapping[str, AttributeValue], epoch_ns: int) -> None:
+        self._span.add_event(name, attributes, epoch_ns)
+
     def end(self, finished: FinishedSpan) -> None:
         self._when_ended = None
         try:

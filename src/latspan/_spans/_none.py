@@ -42,5 +42,8 @@ class _NoSpan(DecidedAtStart):
     def __init__(self, parent_context: Context) -> None:
         self.context = parent_context
 
+    def add_event(self, name: str, attributes: Mapping[str, AttributeValue], epoch_ns: int) -> None:
+        pass
+
     def end(self, finished: FinishedSpan) -> None:
         pass

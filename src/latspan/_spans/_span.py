@@ -18,7 +18,9 @@ __all__ = [
     "SpanSink",
 ]
 
-AttributeValue = str | bool | int | float | Sequence[str]
+AttributeValue = (
+    str | bool | int | float | Sequence[str] | Sequence[bool] | Sequence[int] | Sequence[float]
+)
 
 
 class ChildSpan(NamedTuple):
@@ -85,6 +87,30 @@ class OpenSpan(Protocol):
         """Call ``do`` once its trace is later decided to be kept; never if it is dropped."""
         ...
 
+    @property
+    def marked_failed(self) -> bool:
+        """Whether the application has set the span's status to an error."""
+        ...
+
+    def add_event(self, name: str, attributes: Mapping[str, AttributeValue], epoch_ns: int) -> None:
+        """
+        Add an event to the span, unless it has ended.
+
+        Args:
+            name: Its name.
+            attributes: Its attributes.
+            epoch_ns: Unix nanoseconds.
+        """
+        ...
+
+    def stop_recording(self) -> None:
+        """
+        Accept nothing more from the application: what the span measures has ended.
+
+        :meth:`end` follows, possibly on another thread.
+        """
+        ...
+
     def end(self, finished: FinishedSpan) -> None:
         """End the span and its children; called once."""
         ...
@@ -105,6 +131,14 @@ class DecidedAtStart:
 
     def when_kept(self, do: Callable[[], None]) -> None:
         """Never call ``do``: the decision is known at the start and does not change later."""
+
+    @property
+    def marked_failed(self) -> bool:
+        """False if the span belongs to a provider of the application, which handles its status."""
+        return False
+
+    def stop_recording(self) -> None:
+        """Do nothing: the span accepts attributes until its provider ends it."""
 
 
 class SpanSink(Protocol):

@@ -1,17 +1,22 @@
-"""Annotations of a served request: its model, its result, and the state of the server."""
+"""Annotations of the open request: what it is about, its result, and the state of the server."""
 
 from __future__ import annotations
 
-from typing import Final, Literal, get_args
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final, Literal, get_args
 
 from latspan import semconv
 from latspan._metrics import MetricValue
 from latspan._operations import Annotations, LocalScope, enclosing_scopes
 from latspan._runtime import handle_internal_errors
-from latspan._segments import Kind, Outcome
+from latspan._segments import Kind, Outcome, Side
+from latspan._spans import given_attributes
 from latspan._text import text_of
 from latspan._warn_once import warn_once
 from latspan.errors import UnknownNameError
+
+if TYPE_CHECKING:
+    from latspan._spans import AttributeValue
 
 __all__ = ["Degradation", "annotate", "annotations_here", "mark_degraded", "mark_rejected"]
 
@@ -22,22 +27,30 @@ _PROVIDER_OTHER: Final = "_OTHER"
 """The conventions' name for a provider that they do not list."""
 
 
-def annotations_here() -> Annotations | None:
+def annotations_here() -> list[Annotations]:
     """
     Return the annotations of the request that is open in this context.
 
     Returns:
-        The annotations of the request. In a process that handles only a part of the request, those
-        of the innermost stage. ``None`` if neither is open.
+        The annotations of the innermost request, and of the served request around it, because both
+        are parts of one unit of work. In a process that handles only a part of the request, those
+        of the innermost stage. Empty if neither is open.
     """
-    works = [each for each in enclosing_scopes() if isinstance(each, LocalScope)]
-    if not works:
-        return None
-    return next((each for each in works if each.kind is Kind.REQUEST), works[0]).annotations
+    scopes = [each for each in enclosing_scopes() if isinstance(each, LocalScope)]
+    requests = [each for each in scopes if each.kind is Kind.REQUEST]
+    served = [each for each in requests if each.side is Side.SERVER]
+    reached = dict.fromkeys((*(requests or scopes)[:1], *served[:1]))
+    return [each.annotations for each in reached]
 
 
 def annotate(
+    custom: Mapping[str, AttributeValue] | None = None,
+    /,
     *,
+    inference_path: str | None = None,
+    route: str | None = None,
+    traffic_class: str | None = None,
+    tenant: str | None = None,
     model: str | None = None,
     provider: str | None = None,
     operation: str = "chat",
@@ -52,7 +65,12 @@ def annotate(
     speculative_acceptance: float | None = None,
 ) -> None:
     """
-    Set the model of the request that is open in this context, and the state of the server.
+    Set attributes of the request that is open in this context: ``latspan.annotate(tenant="acme")``.
+
+    Use it if a value is known only after the request has begun. It applies to the innermost request
+    and to the served request around it, but not to the calls inside: for those, use
+    :func:`latspan.attributes`, whose arguments have the same meaning. A value set here has priority
+    over one that :func:`latspan.attributes` has set around the request.
 
     The ``model`` becomes an attribute of the request's series. A request with a model is also
     recorded in the conventions' metrics of servers: ``gen_ai.server.request.duration``, and the
@@ -60,6 +78,12 @@ def annotate(
     values. A value out of range is not recorded, and latspan logs one warning per argument.
 
     Args:
+        custom: Attributes of your own, as for :func:`latspan.attributes`.
+        inference_path: Name of the combination of route, model, prompt template and traffic
+            profile.
+        route: Route of the application that serves the request.
+        traffic_class: Class of traffic, for example ``interactive`` or ``batch``.
+        tenant: Customer that the request is for.
         model: Your own name of the model that generates the response. Each name creates a series,
             so never pass a name that a client sent.
         provider: Provider of the model, for example ``vllm``.
@@ -77,15 +101,21 @@ def annotate(
     Source of the conventions' names: OpenTelemetry GenAI conventions, the revision in
     ``semconv.GENAI_REVISION``.
     """
-    annotations = annotations_here()
-    if annotations is None:
+    open_requests = annotations_here()
+    if not open_requests:
         return
+    named = {
+        "inference_path": inference_path,
+        "route": route,
+        "traffic_class": traffic_class,
+        "tenant": tenant,
+    }
+    # Client libraries often have types of their own for model and provider.
+    series = {name: text_of(value) for name, value in named.items() if value is not None}
+    attributes: dict[str, AttributeValue] = {}
     if model is not None:
-        # Client libraries often have types of their own for model and provider.
-        annotations.series.update(
-            model=text_of(model), provider=text_of(provider or _PROVIDER_OTHER)
-        )
-        annotations.attributes[semconv.GEN_AI_OPERATION_NAME] = text_of(operation)
+        series |= {"model": text_of(model), "provider": text_of(provider or _PROVIDER_OTHER)}
+        attributes[semconv.GEN_AI_OPERATION_NAME] = text_of(operation)
     numbers: dict[str, float | None] = {
         semconv.GEN_AI_USAGE_INPUT_TOKENS: input_tokens,
         semconv.GEN_AI_USAGE_CACHE_READ_INPUT_TOKENS: cached_tokens,
@@ -97,9 +127,16 @@ def annotate(
         semconv.LATSPAN_KV_USAGE: kv_usage,
         semconv.LATSPAN_SPECULATIVE_ACCEPTANCE: speculative_acceptance,
     }
-    for name, value in numbers.items():
-        if value is not None and _is_in_range(name, value):
-            annotations.attributes[name] = value
+    attributes |= {
+        name: value
+        for name, value in numbers.items()
+        if value is not None and _is_in_range(name, value)
+    }
+    given = given_attributes(custom)
+    for each in open_requests:
+        each.series.update(series)
+        each.attributes.update(attributes)
+        each.add_custom(given)
 
 
 _RATIOS: Final = frozenset(
@@ -144,10 +181,9 @@ def mark_degraded(*how: Degradation) -> None:
                 f"'{each}' is not a degradation",
                 hint=f"one of {', '.join(get_args(Degradation))}",
             )
-    annotations = annotations_here()
-    if annotations is not None and how:
-        annotations.degraded += how
-        annotations.metrics["degraded"] = MetricValue(1)
+    for each in annotations_here() if how else ():
+        each.degraded += how
+        each.metrics["degraded"] = MetricValue(1)
 
 
 def mark_rejected(*, retry_after_s: float | None = None) -> None:
@@ -160,9 +196,7 @@ def mark_rejected(*, retry_after_s: float | None = None) -> None:
     Args:
         retry_after_s: Seconds after which the client may try again.
     """
-    annotations = annotations_here()
-    if annotations is None:
-        return
-    annotations.outcome = Outcome.REJECTED
-    if retry_after_s is not None and _is_in_range(semconv.LATSPAN_RETRY_AFTER, retry_after_s):
-        annotations.attributes[semconv.LATSPAN_RETRY_AFTER] = float(retry_after_s)
+    for each in annotations_here():
+        each.outcome = Outcome.REJECTED
+        if retry_after_s is not None and _is_in_range(semconv.LATSPAN_RETRY_AFTER, retry_after_s):
+            each.attributes[semconv.LATSPAN_RETRY_AFTER] = float(retry_after_s)

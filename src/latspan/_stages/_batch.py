@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from latspan import _runtime, semconv
 from latspan._instrument import ScopeManager, error_type_of, outcome_of
-from latspan._operations import Handoff, LocalScope, resumed
+from latspan._operations import Handoff, LocalScope, attached
 from latspan._segments import Kind, Outcome
 from latspan._stages._stage import kind_of
 
@@ -60,8 +60,8 @@ def _begin(
         if window_s is not None:
             of_batch[semconv.LATSPAN_BATCH_WINDOW] = float(window_s)
         begun_ns = runtime.clock.monotonic_ns()
-        for carried in requests:
-            with resumed(carried):
+        for handoff in requests:
+            with attached(handoff):
                 stages.append(
                     LocalScope(
                         runtime,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import partial
 
 from latspan._instrument import ScopeManager, scope_entering
-from latspan._operations import Handoff, handoff_here, resumed
+from latspan._operations import Handoff, attached, handoff_here
 
 __all__ = ["Handoff", "attach", "handoff"]
 
@@ -26,21 +26,21 @@ def handoff(*, waits: str | None = "queue") -> Handoff:
     return handoff_here(waits)
 
 
-def attach(carried: Handoff | Mapping[str, str]) -> ScopeManager[Handoff]:
+def attach(handoff_or_headers: Handoff | Mapping[str, str]) -> ScopeManager[Handoff]:
     """
-    Continue a request that was handed over: ``with latspan.attach(carried):``.
+    Continue a request that was handed over: ``with latspan.attach(handoff):``.
 
     Inside the block, stages and calls belong to the request, and its attributes apply. The first
     attachment ends the stage that the argument ``waits`` of :func:`handoff` names. A handoff can be
     attached more than once, and by several threads or tasks at the same time.
 
     Args:
-        carried: Result of :func:`handoff`, from this or another process, or its headers.
+        handoff_or_headers: Result of :func:`handoff`, from this or another process, or its headers.
 
     Returns:
         A context manager and decorator; the value of the ``with`` statement is the handoff. Its
         :meth:`Handoff.server_timing` returns the stages done here to the process that sent it.
     """
-    if not isinstance(carried, Handoff):
-        carried = Handoff(carried)
-    return scope_entering(partial(resumed, carried))
+    if not isinstance(handoff_or_headers, Handoff):
+        handoff_or_headers = Handoff(handoff_or_headers)
+    return scope_entering(partial(attached, handoff_or_headers))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from latspan import semconv
-from latspan._instrument import OperationScope, ScopeManager
+from latspan._instrument import OpenScope, OperationScope, ScopeManager, named_scope
 from latspan._segments import STAGE_KINDS, Kind
 from latspan.errors import UnknownNameError
 
@@ -14,15 +15,22 @@ if TYPE_CHECKING:
 
 __all__ = ["kind_of", "stage"]
 
+_F = TypeVar("_F", bound=Callable[..., Any])
 
-def stage(name: str, *, kind: str | None = None) -> ScopeManager[None]:
+
+@overload
+def stage(name: str, *, kind: str | None = None) -> ScopeManager[OpenScope]: ...
+@overload
+def stage(function: _F, /) -> _F: ...
+def stage(name: Any, *, kind: str | None = None) -> Any:
     """
     Record a part of the work as a stage: ``with latspan.stage("retrieve"):``.
 
     A stage creates a span and a segment with its name. The segment is the stage's own time, without
     the calls and the stages inside it. The result is also a decorator:
-    ``@latspan.stage("tokenize")``. The stage of a decorated generator lasts from the generator's
-    first step to its end, and is current only while a step runs.
+    ``@latspan.stage("tokenize")``. A bare ``@latspan.stage`` uses the function's name. The stage of
+    a decorated generator lasts from the generator's first step to its end, and is current only
+    while a step runs.
 
     Args:
         name: One of the standard stages (``parse``, ``auth``, ``retrieve``, ``tokenize``,
@@ -31,10 +39,14 @@ def stage(name: str, *, kind: str | None = None) -> ScopeManager[None]:
         kind: The standard stage that a name of your own counts as, for example
             ``stage("rerank", kind="retrieve")``.
 
+    Returns:
+        A context manager and decorator; the value of the ``with`` statement is the open stage.
+
     Raises:
         UnknownNameError: ``kind`` is not a standard stage.
     """
-    return OperationScope(Kind.STAGE, name, kind_of(kind))
+    attributes = kind_of(kind)
+    return named_scope(name, lambda name: OperationScope(Kind.STAGE, name, attributes))
 
 
 def kind_of(kind: str | None) -> dict[str, AttributeValue]:

@@ -7,7 +7,7 @@ from typing import Any, TypeVar, overload
 
 from latspan import _runtime
 from latspan._instrument import error_type_of, outcome_of
-from latspan._operations import Generation, LocalScope, handoff_here, resumed
+from latspan._operations import Generation, LocalScope, attached, handoff_here
 from latspan._runtime import Runtime
 from latspan._segments import Kind, Outcome, Stage
 from latspan._stages._annotations import annotations_here
@@ -76,9 +76,8 @@ class _Following:
         # Found here, because the reader of the tokens may run in another context.
         self._handoff = handoff_here()
         self._generation = Generation(self._now())
-        annotations = annotations_here()
-        if annotations is not None:
-            annotations.generations.append(self._generation)
+        for each in annotations_here():
+            each.generations.append(self._generation)
 
     @classmethod
     def here(cls, *, stages: bool) -> _Following | None:
@@ -134,7 +133,7 @@ class _Following:
             return
         with (
             _runtime.handle_internal_errors("a stage of tracked tokens"),
-            resumed(self._handoff),
+            attached(self._handoff),
         ):
             LocalScope(
                 self._runtime,

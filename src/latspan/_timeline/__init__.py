@@ -12,7 +12,7 @@ from latspan._timeline._call import CallObservation, call_timeline
 from latspan._timeline._marks import READER_BOUND_NS, Attempt, Reads, answering
 from latspan._timeline._merged import merged
 from latspan._timeline._reconcile import fits
-from latspan._timeline._scope import ChildInterval, WorkTimeline, scope_timeline
+from latspan._timeline._scope import ChildInterval, ScopeTimeline, scope_timeline
 from latspan._timeline._segment_builder import Timeline
 
 __all__ = [
@@ -21,8 +21,8 @@ __all__ = [
     "CallObservation",
     "ChildInterval",
     "Reads",
+    "ScopeTimeline",
     "Timeline",
-    "WorkTimeline",
     "answering",
     "call_timeline",
     "fits",

@@ -94,9 +94,9 @@ class _Reports:
         "_before_ns",
         "_decode_ns",
         "_decodes_ns",
-        "_front_untold",
         "_gateway",
         "_gateways_ns",
+        "_has_unreported_front",
         "_queue_until_headers",
         "_reach_ns",
         "_rest_ns",
@@ -115,7 +115,7 @@ class _Reports:
         self._rest_ns: int | None = None
         self._decode_ns: int | None = None
         self._gateway = self._queue_until_headers = False
-        self._to_last_token = self._front_untold = False
+        self._to_last_token = self._has_unreported_front = False
 
     def takes(self, report: ReportedTimings) -> bool:
         """Add the report of the next outer system, unless it contradicts what is known."""
@@ -151,7 +151,7 @@ class _Reports:
         self._gateway |= report.gateway_ns is not None
         self._queue_until_headers |= report.queue_until_headers
         self._to_last_token |= report.decode_to_last_token
-        self._front_untold |= report.front_untold
+        self._has_unreported_front |= report.has_unreported_front
         return True
 
     def reconciled(self, rejected: tuple[str, ...]) -> Reconciled:
@@ -178,8 +178,10 @@ class _Reports:
             # Server time that its parts do not explain is not network time.
             and (rest_ns is None or rest_ns <= _SLACK_NS)
         )
-        front_untold = rest_ns is None and self._front_untold
-        return Reconciled(first, stages, decode_ns, covers, early_ns, front_untold, rejected)
+        has_unreported_front = rest_ns is None and self._has_unreported_front
+        return Reconciled(
+            first, stages, decode_ns, covers, early_ns, has_unreported_front, rejected
+        )
 
     def _first(self, headers_ns: int | None, early_ns: int) -> list[Part]:
         """Return the parts before all stages: gateway and estimated queue."""

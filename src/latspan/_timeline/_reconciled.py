@@ -38,8 +38,8 @@ class Reconciled(NamedTuple):
             time.
         early_ns: Part of the generation that must have happened before the first token was read, in
             nanoseconds.
-        front_untold: Whether the remaining time also includes a part of the server that reports no
-            time.
+        has_unreported_front: Whether the remaining time also includes a part of the server that
+            reports no time.
         rejected: Names of the systems whose reports do not fit.
     """
 
@@ -48,7 +48,7 @@ class Reconciled(NamedTuple):
     decode_ns: int | None = None
     covers: bool = False
     early_ns: int = 0
-    front_untold: bool = False
+    has_unreported_front: bool = False
     rejected: tuple[str, ...] = ()
 
     def parts(self, wait_ns: int, reasoning_ns: int = 0, decode_ns: int = 0) -> list[Part]:
@@ -81,7 +81,7 @@ class Reconciled(NamedTuple):
         network_ns = left - early_ns + max(0, flowing_ns - self.decode_ns)
         generation_ns = left + flowing_ns - network_ns
         parts = [*before, (NETWORK, ESTIMATED, network_ns)]
-        if self.front_untold:
+        if self.has_unreported_front:
             parts = [(SERVER_WAIT, MEASURED, network_ns), *before]
         if not reasoning_ns:
             return [*parts, (DECODE, SERVER_REPORTED, generation_ns)]

@@ -10,7 +10,7 @@ from latspan._metrics import MetricValue
 from latspan._segments import Segment, SegmentName, Source
 from latspan._timeline._segment_builder import SegmentBuilder, Timeline
 
-__all__ = ["ChildInterval", "WorkTimeline", "innermost", "last_of", "scope_timeline", "states"]
+__all__ = ["ChildInterval", "ScopeTimeline", "innermost", "last_of", "scope_timeline", "states"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class ChildInterval:
 
 
 @dataclass(frozen=True, slots=True)
-class WorkTimeline:
+class ScopeTimeline:
     """
     Timeline of a scope, and the part that the scope itself reports.
 
@@ -66,7 +66,7 @@ def scope_timeline(
     stages: Sequence[ChildInterval] = (),
     own_name: str | None = None,
     own_source: Source = Source.MEASURED,
-) -> WorkTimeline:
+) -> ScopeTimeline:
     """
     Return the timeline of a request or of a stage.
 
@@ -126,7 +126,7 @@ def scope_timeline(
     if visible:
         first_ns, source = min(visible)
         metrics["time_to_first_visible_token"] = MetricValue(first_ns - start_ns, source)
-    return WorkTimeline(
+    return ScopeTimeline(
         Timeline(
             start_ns=start_ns,
             done_ns=done_ns,

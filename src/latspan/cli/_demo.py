@@ -183,7 +183,7 @@ def _plan(requests: int, concurrency: int) -> str:
 def _printer() -> Callable[[Snapshot], None]:
     """Return the function that prints the report; raise now if its package is missing."""
     try:
-        from latspan.report import CallsReport
+        from latspan.reports import Report
     except MissingExtraError as error:
         # The demo needs more than the drawing package: its own extra includes all of them.
         raise MissingExtraError(error.package, extra="demo") from error
@@ -194,13 +194,13 @@ def _printer() -> Callable[[Snapshot], None]:
 
         with output() as out:
             console = Console(highlight=False, file=out)
-            console.print(CallsReport(snapshot, expectations(read_config({}))), crop=False)
+            console.print(Report(snapshot, expectations(read_config({}))), crop=False)
 
     return show
 
 
 def _print_json(snapshot: Snapshot) -> None:
-    from latspan.report import demo_document
+    from latspan.reports import demo_document
 
     with output() as out:
         print(json.dumps(demo_document(snapshot), indent=2, allow_nan=False), file=out)

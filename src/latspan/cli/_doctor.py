@@ -63,7 +63,7 @@ def _run(arguments: argparse.Namespace) -> int:
             print(json.dumps(_document(examination), indent=2), file=out)
         else:
             print("\n".join(_lines(examination, every_setting=arguments.all)), file=out)
-    return 0 if examination.fine else _TROUBLE
+    return 0 if examination.ok else _TROUBLE
 
 
 def _examined(timeout_s: float) -> Examination:
@@ -82,7 +82,7 @@ def _document(examination: Examination) -> dict[str, object]:
     found = asdict(examination)
     for row, integration in zip(found["integrations"], examination.integrations, strict=True):
         row["status"] = integration.status.value
-    return {"schema": _SCHEMA, "fine": examination.fine, **found}
+    return {"schema": _SCHEMA, "ok": examination.ok, **found}
 
 
 def _lines(examination: Examination, *, every_setting: bool) -> Iterator[str]:
@@ -101,7 +101,7 @@ def _lines(examination: Examination, *, every_setting: bool) -> Iterator[str]:
     ]
     yield from _section("settings", settings or [("", "defaults", "all of them: --all")])
     telemetry: list[tuple[str, str, str]] = []
-    for each in examination.deliveries:
+    for each in examination.exports:
         mark = {True: "ok", False: "fail", None: "note"}[each.arrived]
         telemetry.append(
             (mark, each.signal, f"{each.endpoint} over {each.protocol}: {each.response}")
@@ -109,7 +109,7 @@ def _lines(examination: Examination, *, every_setting: bool) -> Iterator[str]:
         if each.hint is not None:
             telemetry.append(("", "", f"hint: {each.hint}"))
     yield from _section("telemetry", telemetry)
-    yield "fine" if examination.fine else "problems found: see the lines marked fail"
+    yield "no problem found" if examination.ok else "problems found: see the lines marked fail"
 
 
 def _versions(examination: Examination) -> Iterator[tuple[str, str]]:
@@ -158,7 +158,7 @@ COMMAND: Final = Command(
             "LATSPAN_ENDPOINT=http://collector:4318 latspan doctor",
             "the same for another receiver",
         ),
-        ("latspan doctor --json | jq .deliveries", "print whether telemetry arrives, for a script"),
+        ("latspan doctor --json | jq .exports", "print whether telemetry arrives, for a script"),
     ),
     add_arguments=_add_arguments,
     run=_run,

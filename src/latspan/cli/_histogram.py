@@ -14,7 +14,7 @@ from latspan.errors import ConfigError
 
 if TYPE_CHECKING:
     from latspan.histogram import HistogramLogWriter, LoggedInterval, LogTotals
-    from latspan.report._histogram_rows import HistogramRow
+    from latspan.reports._histogram_rows import HistogramRow
 
 __all__ = ["COMMAND"]
 
@@ -31,6 +31,7 @@ few values, the number of values that it needs is shown instead."""
 
 _EXAMPLES: Final = (
     ("latspan histogram show latspan.hlog", "show every metric and segment"),
+    ("latspan histogram show /var/log/shop", "the same, over all processes that wrote to a folder"),
     ("latspan histogram merge host1.hlog host2.hlog -o all.hlog", "merge the files of two hosts"),
     ("latspan histogram show *.hlog --metric ttft --by model", "show one metric for each model"),
     (
@@ -49,8 +50,16 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(histogram=None)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     show = commands.add_parser("show", help="show the percentiles over all values of the files")
-    show.add_argument("files", nargs="+", metavar="FILE", help="a log file; several are merged")
+    show.add_argument(
+        "files",
+        nargs="+",
+        metavar="FILE",
+        help="a log file, or a folder of log files; several are merged",
+    )
     _add_selection(show)
+    show.add_argument(
+        "--all", action="store_true", help="also show rows with too few values for a p95"
+    )
     show.add_argument(
         "--spectrum", action="store_true", help="also show the whole distribution of each row"
     )
@@ -58,8 +67,10 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     show.set_defaults(histogram=_show)
 
     diff = commands.add_parser("diff", help="show the percentiles of two files side by side")
-    diff.add_argument("before", metavar="BEFORE", help="log file of the first measurement")
-    diff.add_argument("after", metavar="AFTER", help="log file of the second measurement")
+    diff.add_argument(
+        "before", metavar="BEFORE", help="log file or folder of the first measurement"
+    )
+    diff.add_argument("after", metavar="AFTER", help="log file or folder of the second measurement")
     _add_selection(diff)
     _add_json(diff, "latspan.histogram-diff/1")
     diff.set_defaults(histogram=_diff)
@@ -67,7 +78,9 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     merge = commands.add_parser(
         "merge", help="merge the files of several processes or hosts into one"
     )
-    merge.add_argument("files", nargs="+", metavar="FILE", help="a log file")
+    merge.add_argument(
+        "files", nargs="+", metavar="FILE", help="a log file, or a folder of log files"
+    )
     merge.add_argument(
         "-o",
         "--output",
@@ -137,7 +150,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _show(arguments: argparse.Namespace) -> int:
-    from latspan.report._histogram_json import histogram_show_document
+    from latspan.reports._histogram_json import histogram_show_document
 
     # A missing package is reported before long files are read, not after it.
     show = _print_json if arguments.json else _printer()
@@ -145,22 +158,31 @@ def _show(arguments: argparse.Namespace) -> int:
     if arguments.json:
         show(histogram_show_document(totals, rows, by=arguments.by))
         return 0
-    from latspan.report._histogram_tables import HistogramsTable
+    from latspan.reports._histogram_tables import HistogramsTable
 
     by = tuple(arguments.by)
-    show(HistogramsTable(totals, rows, by, unit=arguments.unit, spectrum=arguments.spectrum))
+    show(
+        HistogramsTable(
+            totals,
+            rows,
+            by,
+            unit=arguments.unit,
+            spectrum=arguments.spectrum,
+            fold=not arguments.all and arguments.metric is None,
+        )
+    )
     return 0
 
 
 def _diff(arguments: argparse.Namespace) -> int:
-    from latspan.report._histogram_json import histogram_diff_document
+    from latspan.reports._histogram_json import histogram_diff_document
 
     show = _print_json if arguments.json else _printer()
     before, after = (_read(arguments, [path]) for path in (arguments.before, arguments.after))
     if arguments.json:
         show(histogram_diff_document(before, after, by=arguments.by))
         return 0
-    from latspan.report._histogram_tables import HistogramDiffTable
+    from latspan.reports._histogram_tables import HistogramDiffTable
 
     show(HistogramDiffTable(before, after, tuple(arguments.by), unit=arguments.unit))
     return 0
@@ -171,7 +193,7 @@ def _read(
 ) -> tuple[LogTotals, list[HistogramRow]]:
     """Return the merged contents of the files, and the requested rows."""
     from latspan.cli._histogram_files import totals_of
-    from latspan.report._histogram_rows import rows_of
+    from latspan.reports._histogram_rows import rows_of
 
     totals = totals_of(files)
     where = dict(arguments.where)
@@ -227,7 +249,7 @@ def _write(writer: HistogramLogWriter, totals: LogTotals) -> None:
 
 def _printer() -> Callable[[object], None]:
     """Return the function that prints a table; raise now if its package is missing."""
-    from latspan.report._rich import needs_rich
+    from latspan.reports._rich import needs_rich
 
     with needs_rich():
         from rich.console import Console

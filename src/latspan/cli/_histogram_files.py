@@ -8,6 +8,7 @@ from collections.abc import Generator, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from errno import EISDIR
 from itertools import chain
+from pathlib import Path
 from typing import Final
 
 from latspan.cli._console import print_message
@@ -17,6 +18,7 @@ from latspan.histogram import HistogramLog, LoggedInterval, LogTotals, read_log
 
 __all__ = ["Logs", "totals_of"]
 
+_SUFFIX: Final = ".hlog"
 _PART_BYTES: Final = 1024 * 1024
 _LONG_BYTES: Final = 16 * _PART_BYTES
 _MOST_WARNINGS: Final = 20
@@ -28,14 +30,14 @@ class Logs:
     Log files that are read to their ends, one after the other or in parallel.
 
     Args:
-        paths: Paths of the files.
+        paths: Paths of files, and of folders, which stand for the log files in them.
 
     Raises:
-        ConfigError: A file cannot be read.
+        ConfigError: A file cannot be read, or a folder has no log file.
     """
 
     def __init__(self, paths: Sequence[str]) -> None:
-        self._logs = [read_log(path) for path in paths]
+        self._logs = [read_log(file) for path in paths for file in _files_of(path)]
         self._bytes = sum(_size_of(log) for log in self._logs)
 
     def each(self) -> list[Iterator[LoggedInterval]]:
@@ -87,6 +89,18 @@ def totals_of(paths: Sequence[str]) -> LogTotals:
     for interval in Logs(paths):
         totals.add(interval)
     return totals
+
+
+def _files_of(path: str) -> Sequence[str | Path]:
+    folder = Path(path)
+    if not folder.is_dir():
+        return [path]
+    files = sorted(folder.glob(f"*{_SUFFIX}"))
+    if not files:
+        raise ConfigError(
+            f"no log file in the folder {path}", hint=f"log files have names like *{_SUFFIX}"
+        )
+    return files
 
 
 def _intervals_of(log: HistogramLog) -> Iterator[LoggedInterval]:

@@ -6,10 +6,18 @@ import argparse
 import os
 import shutil
 import signal
-from typing import Final
+import sys
+from contextlib import suppress
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Final
 
 from latspan.cli._command import Command
 from latspan.cli._console import print_message
+from latspan.cli._supervisor import end_as, supervise
+from latspan.reports._rich import needs_rich
+
+if TYPE_CHECKING:
+    from latspan.reports import Report
 
 __all__ = ["COMMAND"]
 
@@ -34,7 +42,12 @@ itself passes to latspan.configure() override them."""
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.usage = f"{parser.prog} [-h] [--] PROGRAM [ARGUMENT ...]"
+    parser.usage = f"{parser.prog} [-h] [--report] [--] PROGRAM [ARGUMENT ...]"
+    parser.add_argument(
+        "--report",
+        action="store_true",
+        help="print on stderr, when the program has ended, where its requests spent their time",
+    )
     parser.add_argument(
         "program",
         nargs=argparse.REMAINDER,
@@ -51,13 +64,18 @@ def _run(arguments: argparse.Namespace) -> int:
     if not program:
         arguments.complain("no program given; for example: latspan run -- python app.py")
 
-    from latspan._sdk._zero_code import environment_for
-
     name = program[0]
     path = shutil.which(name)
     if path is None:
         return _explain_failure(name)
-    environment = environment_for(dict(os.environ), os.getpid())
+    return _run_and_report(path, program) if arguments.report else _become(path, program)
+
+
+def _become(path: str, program: list[str]) -> int:
+    """Replace this process by the program; return an exit code only if that fails."""
+    from latspan._sdk._zero_code import environment_for
+
+    environment = environment_for(dict(os.environ), becomes=True)
     # Python ignores these signals, and the program would inherit that.
     for number in (signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_DFL)
@@ -66,8 +84,45 @@ def _run(arguments: argparse.Namespace) -> int:
     except OSError as error:
         for number in (signal.SIGPIPE, signal.SIGXFSZ):
             signal.signal(number, signal.SIG_IGN)
-        print_message(f"error: '{path}' cannot be run: {error.strerror}")
-        return _NOT_EXECUTABLE
+        return _explain_error(path, error)
+
+
+def _run_and_report(path: str, program: list[str]) -> int:
+    """Run the program to its end, print the report, and end as the program ended."""
+    from latspan._report import report_of_run
+    from latspan._sdk import expectations, read_config
+    from latspan._sdk._zero_code import environment_for
+
+    # First, because a missing package is reported before the run, not after it.
+    with needs_rich():
+        import rich.console  # noqa: F401 # pyright: ignore[reportUnusedImport]
+
+    expected = expectations(read_config({}))
+    with TemporaryDirectory(prefix="latspan-run-") as folder:
+        environment = environment_for(dict(os.environ), becomes=False, records_folder=folder)
+        try:
+            status = supervise(path, program, environment)
+        except OSError as error:
+            return _explain_error(path, error)
+        _print_report(report_of_run(folder, expected))
+    return end_as(status)
+
+
+def _print_report(report: Report) -> None:
+    from rich.console import Console
+
+    # The program's output may be redirected, and belongs to the program. Without a terminal, or
+    # without stderr, the report must not fail the run.
+    if sys.stderr is not None:
+        with suppress(OSError, ValueError):
+            print(file=sys.stderr)
+            Console(file=sys.stderr, highlight=False).print(report, crop=False)
+            sys.stderr.flush()
+
+
+def _explain_error(path: str, error: OSError) -> int:
+    print_message(f"error: '{path}' cannot be run: {error.strerror}")
+    return _NOT_EXECUTABLE
 
 
 def _explain_failure(name: str) -> int:

@@ -23,7 +23,7 @@ from latspan.histogram._buckets import (
     middle_value_of,
 )
 from latspan.histogram._counts import Counts
-from latspan.histogram._rank import rank_of
+from latspan.histogram._rank import rank_of, values_needed
 
 __all__ = ["Histogram"]
 
@@ -332,6 +332,35 @@ class Histogram:
         if not self.count:
             self._refuse()
         return self._counts.above(index_of(limit_ns) if limit_ns >= 0 else -1) / self.count
+
+    def to_dict(
+        self, percentiles: Sequence[float] = (50, 90, 95, 99, 99.9)
+    ) -> dict[str, int | None]:
+        """
+        Return the counts, the sum, the extremes and the percentiles as plain integers.
+
+        Args:
+            percentiles: Each in [0, 100].
+
+        Returns:
+            ``count``, ``rejected``, ``clamped``, ``sum``, ``min``, the percentiles (``p50`` and so
+            on) and ``max``. The extremes are ``None`` without values, and a percentile is ``None``
+            with fewer than ``ceil(100 / (100 - percentile))`` values.
+
+        Raises:
+            ConfigError: A percentile is outside [0, 100].
+        """
+        known = [each for each in percentiles if self.count >= values_needed(each)]
+        values = dict(zip(known, self.values_at_percentiles(known) if known else (), strict=True))
+        return {
+            "count": self.count,
+            "rejected": self._rejected,
+            "clamped": self._clamped,
+            "sum": self._sum_ns,
+            "min": self._min_ns if self.count else None,
+            **{f"p{each}": values.get(each) for each in percentiles},
+            "max": self._max_ns if self.count else None,
+        }
 
     def __iter__(self) -> Iterator[tuple[int, int]]:
         """Yield each occupied bucket's index and count, lowest first."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator, Iterable
+from collections.abc import Callable, Collection, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -70,7 +70,10 @@ class Captured:
 
 @contextmanager
 def capture(
-    *, clock: Clock | None = None, expected: Expectations = DEFAULT_EXPECTATIONS
+    *,
+    clock: Clock | None = None,
+    expected: Expectations = DEFAULT_EXPECTATIONS,
+    series_attributes: Sequence[str] = (),
 ) -> Generator[Captured]:
     """
     Record into memory inside the block, whatever the application configures in the meantime.
@@ -81,6 +84,8 @@ def capture(
     Args:
         clock: Source of time; the machine's clock, if not given.
         expected: Expectations that streams are measured against.
+        series_attributes: Names of attributes of your own that series have too, as for
+            :func:`latspan.configure`.
     """
     clock = clock or SystemClock()
     exporter = InMemorySpanExporter()
@@ -95,6 +100,7 @@ def capture(
         sink=lambda: sink,
         propagate=propagates(),
         expected=expected,
+        series_attributes=tuple(series_attributes),
         strict=raises_bugs,
     )
     with _runtime.overridden(runtime):

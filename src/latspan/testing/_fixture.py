@@ -4,20 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Collection, Generator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from latspan._instrument import auto_instrument, instrumented, uninstrument
-from latspan._recording import Distribution, RequestRecord, Snapshot
+from latspan._recording import NO_DEFAULT, Distribution, RequestRecord, Snapshot
 from latspan._segments import Kind
 from latspan._units import TimeUnit
 from latspan.testing._capture import Captured, capture
 
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
 __all__ = ["LatspanCapture", "recording_fixture"]
+
+_Default = TypeVar("_Default", bound=float | None)
 
 
 class LatspanCapture:
     """
     Values and spans that the running test has recorded so far.
+
+    The queries are those of :class:`latspan.Snapshot`, with the same arguments and errors; each
+    answers from a new snapshot.
 
     Args:
         captured: Recorded data.
@@ -41,6 +49,7 @@ class LatspanCapture:
         """Return this test's finished spans as trees; see :func:`latspan.testing.spans_as_dict`."""
         return self._captured.spans_as_dict(times=times, attributes=attributes)
 
+    @overload
     def percentile(
         self,
         metric: str,
@@ -49,24 +58,50 @@ class LatspanCapture:
         unit: TimeUnit = "ms",
         kind: Kind | str | None = None,
         **where: str,
-    ) -> float:
+    ) -> float: ...
+    @overload
+    def percentile(
+        self,
+        metric: str,
+        percentile: float,
+        *,
+        unit: TimeUnit = "ms",
+        kind: Kind | str | None = None,
+        default: _Default,
+        **where: str,
+    ) -> float | _Default: ...
+    def percentile(
+        self,
+        metric: str,
+        percentile: float,
+        *,
+        unit: TimeUnit = "ms",
+        kind: Kind | str | None = None,
+        default: Any = NO_DEFAULT,
+        **where: str,
+    ) -> Any:
         """
         Return a percentile of a metric: ``latspan_capture.percentile("ttft", 95, unit="ms")``.
 
         Args:
             metric: A metric's name or alias.
-            percentile: In [0, 100].
+            percentile: 0, or in [1, 100].
             unit: Unit of the result.
-            kind: ``request``, ``call``, ``http`` or ``stage``; if not given, the outermost of them
-                that recorded values.
+            kind: ``request``, ``inner_request``, ``call``, ``http`` or ``stage``; if not given,
+                the outermost of them that was recorded.
+            default: Result if there are too few values or none; if not given, these cases raise.
             where: Attributes that must be equal, for example ``inference_path="chat"``.
 
         Raises:
+            ConfigError: ``percentile`` is outside [0, 100], or between 0 and 1: a fraction.
             NotEnoughValuesError: There are too few values; the message contains the number needed.
             EmptyHistogramError: There are no values.
-            UnknownNameError: There is no such metric, unit, kind or attribute.
+            UnknownNameError: There is no such metric, unit, kind or attribute; or the value of an
+                attribute was never recorded; or only a kind inside the outermost has the metric.
         """
-        return self.snapshot().percentile(metric, percentile, unit=unit, kind=kind, **where)
+        return self.snapshot().percentile(
+            metric, percentile, unit=unit, kind=kind, default=default, **where
+        )
 
     def metric(self, name: str, *, kind: Kind | str | None = None, **where: str) -> Distribution:
         """Return the distribution of a metric; see :meth:`percentile`."""
@@ -84,6 +119,26 @@ class LatspanCapture:
     def count(self, *, kind: Kind | str | None = None, **where: str) -> int:
         """Return the number of records of a kind; see :meth:`percentile` for the arguments."""
         return self.snapshot().count(kind=kind, **where)
+
+    def segments(self) -> tuple[str, ...]:
+        """Return the names of the recorded segments; see :meth:`latspan.Snapshot.segments`."""
+        return self.snapshot().segments()
+
+    def where(self, **where: str) -> Snapshot:
+        """Return the part with these attributes; see :meth:`latspan.Snapshot.where`."""
+        return self.snapshot().where(**where)
+
+    def group_by(self, attribute: str) -> dict[str | None, Snapshot]:
+        """Return one part per value of an attribute; see :meth:`latspan.Snapshot.group_by`."""
+        return self.snapshot().group_by(attribute)
+
+    def to_dict(self, *, unit: TimeUnit = "ms") -> dict[str, Any]:
+        """Return one row of plain values per series; see :meth:`latspan.Snapshot.to_dict`."""
+        return self.snapshot().to_dict(unit=unit)
+
+    def to_pandas(self, *, unit: TimeUnit = "ms") -> DataFrame:
+        """Return the rows as a table; see :meth:`latspan.Snapshot.to_pandas`."""
+        return self.snapshot().to_pandas(unit=unit)
 
 
 @contextmanager

@@ -118,7 +118,7 @@ def test_a_body_read_in_one_piece(clock: ManualClock, seen: Captured, preload: b
     assert record.chunk_gaps == ()
 
 
-def test_a_break_is_heard_at_once(clock: ManualClock, seen: Captured) -> None:
+def test_a_break_ends_the_call_at_once(clock: ManualClock, seen: Captured) -> None:
     """With the response still held, and without the garbage collector."""
     gc.disable()
     try:
@@ -229,7 +229,7 @@ def test_what_was_read_to_the_end_stays_so(clock: ManualClock, seen: Captured) -
 
 
 @pytest.mark.parametrize("client", [post, send])
-def test_a_response_that_nobody_reads(
+def test_a_response_that_is_not_read(
     clock: ManualClock, seen: Captured, client: Callable[..., Any]
 ) -> None:
     """For its caller it was over with the headers; the garbage collector only says so later."""

@@ -50,7 +50,7 @@ def resolver(monkeypatch: pytest.MonkeyPatch, clock: ManualClock) -> list[str]:
     return asked
 
 
-def test_a_slow_resolver_is_told_from_tcp(
+def test_a_slow_resolver_is_distinguished_from_tcp(
     clock: ManualClock, seen: Captured, resolver: list[str]
 ) -> None:
     """By the clock that only the resolver moves, everything is `dns`."""

@@ -29,7 +29,7 @@ def test_its_answer_is_read(said: Said) -> None:
 
 
 @every_source
-def test_what_it_says_fits_what_the_client_saw(said: Said) -> None:
+def test_a_report_fits_the_clients_measurement(said: Said) -> None:
     """A report in earnest is not rejected, and splits the wait."""
     answer = said.answer()
     timeline = call_timeline(observed(answer, *evidence.read(answer)))

@@ -19,7 +19,7 @@ VLLM = {
 }
 
 
-def test_the_span_of_a_vllm_tells_the_parts() -> None:
+def test_the_span_of_a_vllm_contains_the_parts() -> None:
     """In seconds; other attributes are nothing to it."""
     reported = read_span({"gen_ai.request.id": "a", **VLLM})
     assert reported is not None

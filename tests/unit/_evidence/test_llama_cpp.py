@@ -28,7 +28,7 @@ def test_timings_are_read_wherever_among_the_last_chunks_they_are() -> None:
     assert reported.raw["cache_n"] == 3
 
 
-def test_the_headers_of_a_whole_answer_say_nothing_of_the_queue() -> None:
+def test_the_headers_of_a_complete_response_are_no_evidence_of_the_queue() -> None:
     """They come with the answer, not when a slot is free."""
     (reported,) = evidence.read(ResponseMetadata(False, ({"timings": TIMINGS},)))
     assert not reported.queue_until_headers

@@ -27,7 +27,7 @@ def test_stages_are_read_and_all_of_it_is_kept() -> None:
     assert reported.raw == {"queue": 12.5, "prefill": 30, "model_load": 2, "decode": 1, "db": 7}
 
 
-def test_a_header_cannot_say_how_long_a_stream_took() -> None:
+def test_a_header_cannot_contain_the_duration_of_a_stream() -> None:
     """It left before the tokens did."""
     reported = read(_answer("prefill;dur=30, decode;dur=1", streamed=True))
     assert reported is not None

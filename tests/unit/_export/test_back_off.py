@@ -73,7 +73,7 @@ def test_a_receiver_may_ask_for_longer() -> None:
     assert seen == [1, 90, 600]
 
 
-def test_whoever_waits_keeps_no_pause_but_one_that_was_asked_for() -> None:
+def test_a_flush_ends_every_pause_except_a_requested_one() -> None:
     """The other is a guess."""
     clock = ManualClock()
     back_off = BackOff(clock)

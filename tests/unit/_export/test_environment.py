@@ -35,7 +35,7 @@ def test_histograms_have_the_temporality_preferred(
     assert temporality is histogram_temporality()
 
 
-def test_an_unknown_temporality_is_cumulative_and_said(
+def test_an_unknown_temporality_is_cumulative_and_logged(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A typing error does not go by unseen."""
@@ -54,7 +54,7 @@ def test_times_are_milliseconds_in_the_environment(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize("text", ["soon", "-1", "0", "nan", "inf", "1e308"])
-def test_an_impossible_time_is_the_default_and_said(
+def test_an_impossible_time_is_replaced_by_the_default_and_logged(
     text: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """One minute between exports, as the specification has it."""
@@ -88,7 +88,7 @@ def test_batches_that_cannot_be_are_the_usual_ones(
     ("shared", "own", "compressed"),
     [("", "", False), ("none", "", False), (" GZIP ", "", True), ("gzip", "none", False)],
 )
-def test_compression_is_said_for_all_or_for_one(
+def test_compression_is_configured_for_all_signals_or_for_one(
     shared: str, own: str, compressed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is said for one signal goes before what is said for all."""
@@ -98,7 +98,7 @@ def test_compression_is_said_for_all_or_for_one(
     assert compresses("traces") is compressed
 
 
-def test_an_unknown_compression_is_none_and_said(
+def test_an_unknown_compression_is_ignored_and_logged(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_COMPRESSION", "brotli")

@@ -58,7 +58,7 @@ def test_what_a_full_disk_did_not_take_is_written_with_the_next(
     assert [snapshot.count() for snapshot in read_snapshots(log)] == [1, 3]
 
 
-def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_created_is_logged(tmp_path: Path) -> None:
     """With how to mend it; what was recorded is still there when it is mended."""
     (tmp_path / "taken").touch()
     recorder, logs = Recorder(ManualClock()), HistogramLogs(tmp_path / "taken" / "logs")
@@ -149,7 +149,7 @@ def test_an_interval_whose_file_is_removed_while_it_is_written_is_written_again(
     assert [snapshot.count() for snapshot in read_snapshots(log)] == [1]
 
 
-def test_a_file_that_is_removed_again_and_again_is_said(
+def test_a_file_that_is_removed_repeatedly_is_logged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing is taken for delivered, and it is delivered with the next interval."""

@@ -176,7 +176,7 @@ def test_an_export_is_not_instrumented() -> None:
     assert is_instrumentation_enabled()
 
 
-def test_the_exporter_is_told_how_long_it_may_take(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_exporter_receives_its_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     """``OTEL_METRIC_EXPORT_TIMEOUT`` reaches every export."""
     monkeypatch.setenv("OTEL_METRIC_EXPORT_TIMEOUT", "1234")
     backend = Backend()
@@ -214,7 +214,7 @@ def test_shutdown_sends_the_rest_and_only_once() -> None:
     assert len(backend.shutdowns_ms) == 1
 
 
-def test_a_flush_waits_no_longer_than_it_is_told() -> None:
+def test_a_flush_waits_no_longer_than_its_timeout() -> None:
     """An exporter that hangs holds up its own thread, not the caller's."""
     answer = threading.Event()
 
@@ -282,7 +282,9 @@ def test_one_outlet_that_fails_keeps_nothing_from_the_others(raises: type[BaseEx
     assert (first.held, second.held) == ([1, 0], [1, 1, 0])
 
 
-def test_each_time_that_an_outlet_begins_to_fail_is_said(caplog: pytest.LogCaptureFixture) -> None:
+def test_each_time_that_an_exporter_begins_to_fail_is_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     """A disk may fill twice; while it is full, one line is enough, whoever else succeeds."""
     shelf = Shelf()
     export = PeriodicExport(Recorder(SystemClock()), [shelf, Shelf()], interval_s=float("inf"))

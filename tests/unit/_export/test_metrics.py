@@ -225,7 +225,7 @@ def test_the_conventions_metrics_have_their_bounds_and_attributes() -> None:
     assert (usage.sum, usage.max) == (100_000_012, 100_000_000)
 
 
-def test_the_overflow_is_told_as_the_specification_wants() -> None:
+def test_the_overflow_is_marked_as_the_specification_requires() -> None:
     """One attribute says that values of many series are counted together."""
     snapshot = snapshot_of(("chunk_gap", {"overflow": "true"}, histogram_of(1)))
 

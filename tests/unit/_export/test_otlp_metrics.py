@@ -175,7 +175,7 @@ def counts_of(backend: Backend) -> list[tuple[str, int]]:
         (grpc.StatusCode.UNAVAILABLE, ["a"]),
     ],
 )
-def test_over_grpc_the_status_says_whether_to_go_on(
+def test_over_grpc_the_status_determines_whether_to_continue(
     monkeypatch: pytest.MonkeyPatch, status: grpc.StatusCode, taken: list[str]
 ) -> None:
     """The exporter returns no reason and logs it: what may pass is waited for."""
@@ -309,14 +309,14 @@ def test_an_exemplar_is_of_the_time_of_its_point(
     clock.advance(RECORD.duration_ns + 1)
     sending.send(recorder.swap_interval())
     recorder.record(replace(RECORD, start_epoch_ns=clock.monotonic_ns()))
-    recorder.exemplify(late)
+    recorder.add_exemplar(late)
     sending.send(recorder.swap_interval())
 
     assert traces_shown(backend) == [[], shown]
 
 
 @pytest.mark.parametrize(("temporality", "expected"), [(CUMULATIVE, [1, 1, 3]), (DELTA, [1, 2])])
-def test_what_was_lost_is_told(temporality: AggregationTemporality, expected: list[int]) -> None:
+def test_losses_are_exported(temporality: AggregationTemporality, expected: list[int]) -> None:
     """Negative values are counted by a metric of their own, since the start or the last export."""
     recorder, backend = Recorder(ManualClock()), Backend()
     sending = outlet(recorder, backend, temporality=temporality)
@@ -329,7 +329,7 @@ def test_what_was_lost_is_told(temporality: AggregationTemporality, expected: li
     assert backend.values("latspan.dropped") == expected
 
 
-def test_what_was_lost_is_told_again_until_it_arrives() -> None:
+def test_losses_are_exported_again_until_they_arrive() -> None:
     """A refused message does not swallow a delta."""
     recorder, backend = Recorder(ManualClock(), cardinality_limit=1), Backend(1)
     sending = outlet(recorder, backend, temporality=DELTA)

@@ -98,7 +98,7 @@ def spans(name: str) -> list[ReadableSpan]:
         (None, SpanAnswer(taken=False, again=True)),
     ],
 )
-def test_over_http_the_status_says(status: int | None, answer: SpanAnswer) -> None:
+def test_over_http_the_status_determines_the_result(status: int | None, answer: SpanAnswer) -> None:
     """None is nobody there, who may come."""
     assert over_http(status) == answer
 
@@ -114,24 +114,24 @@ def test_over_http_the_status_says(status: int | None, answer: SpanAnswer) -> No
         ("Sun, 22 Nov 99999999999999999999 03:00:00 GMT", 0),
     ],
 )
-def test_over_http_a_receiver_says_for_how_long(said: str, retry_after_s: float) -> None:
+def test_over_http_a_receiver_requests_a_pause(said: str, retry_after_s: float) -> None:
     """Nonsense and the past are no pause."""
     assert over_http(503, {"Retry-After": said}) == SpanAnswer(False, True, retry_after_s)
 
 
-def test_where_else_a_receiver_leads_is_told(
+def test_a_redirect_is_logged_without_its_query(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A proxy in front of it wants a login, or TLS: nobody has the spans."""
     with monkeypatch.context() as patch:
-        patch.setattr(ExportErrors, "_failing", set[str]())
+        patch.setattr(ExportErrors, "_warned", set[str]())
         over_http(302, {"Location": "https://receiver.test/login?token=S3CRET"})
 
     assert "https://receiver.test/login" in caplog.text
     assert "S3CRET" not in caplog.text
 
 
-def test_what_a_receiver_says_of_spans_it_refused_is_bounded_and_printable(
+def test_the_message_about_refused_spans_is_bounded_and_printable(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is logged, and a log is read in a terminal."""
@@ -148,7 +148,7 @@ def test_what_a_receiver_says_of_spans_it_refused_is_bounded_and_printable(
     assert len(record.getMessage()) <= 1_000
 
 
-def test_over_http_it_may_say_until_when() -> None:
+def test_over_http_a_pause_may_be_a_date() -> None:
     until = datetime.now(UTC) + timedelta(hours=1)
 
     answer = over_http(503, {"Retry-After": format_datetime(until, usegmt=True)})
@@ -157,7 +157,7 @@ def test_over_http_it_may_say_until_when() -> None:
     assert 3500 < answer.retry_after_s <= 3600
 
 
-def test_what_a_receiver_throws_away_of_a_batch_is_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_spans_that_a_receiver_drops_are_logged(caplog: pytest.LogCaptureFixture) -> None:
     """It is taken, and not sent again."""
     said = ExportTraceServiceResponse()
     said.partial_success.rejected_spans = 3
@@ -185,7 +185,7 @@ def test_what_cannot_be_encoded_is_not_sent_again_as_it_is() -> None:
         (ConnectionError("refused"), SpanAnswer(taken=False, again=True)),
     ],
 )
-def test_what_an_exporter_raises_says_whether_to_try_again(
+def test_the_exception_of_an_exporter_determines_the_retry(
     error: Exception, answer: SpanAnswer
 ) -> None:
     """The gRPC exporter encodes outside of what it catches; the network may come back."""
@@ -248,7 +248,9 @@ class Grpc(SpanExporter):
         (grpc.StatusCode.DEADLINE_EXCEEDED, True, False),
     ],
 )
-def test_over_grpc_the_status_says(status: grpc.StatusCode, again: bool, smaller: bool) -> None:
+def test_over_grpc_the_status_determines_the_result(
+    status: grpc.StatusCode, again: bool, smaller: bool
+) -> None:
     """As the exporter logs it; that it does is for the tests with real receivers."""
     answer = OtlpSpans(Grpc(status)).send(spans("one"))
 
@@ -270,7 +272,7 @@ def test_that_the_time_was_up_hides_no_reason() -> None:
 
 
 @pytest.mark.parametrize("silenced", ["level", "disabled"])
-def test_an_exporter_is_heard_whose_log_is_off(
+def test_the_log_of_an_exporter_is_read_if_it_is_switched_off(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, silenced: str
 ) -> None:
     """``dictConfig`` switches off every logger that it does not name; nobody else hears more."""
@@ -305,7 +307,7 @@ def test_an_exporter_is_heard_whose_log_is_off(
         (None, True, False),
     ],
 )
-def test_the_status_is_heard_of_somebody_elses_session(
+def test_the_status_of_an_applications_session_is_read(
     status: int | None, again: bool, smaller: bool
 ) -> None:
     """One with credentials, for example: the exporter logs the status of what is for good."""

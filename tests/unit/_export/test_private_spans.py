@@ -52,7 +52,7 @@ TOLD = {"first": "abcdef", "second": 2, "third": ("abcdef", "ab"), "fourth": Tru
         ({"OTEL_ATTRIBUTE_COUNT_LIMIT": "0"}, {}, 4),
     ],
 )
-def test_attributes_are_limited_as_the_variables_say(
+def test_attributes_are_limited_as_the_variables_configure(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
     variables: dict[str, str],
@@ -84,7 +84,7 @@ def flags_of_span(provider: TracerProvider, parent_context: Context = NOTHING_AR
     return int(span.span_context.trace_flags)
 
 
-def test_a_random_trace_id_is_said_to_be_random() -> None:
+def test_a_random_trace_id_has_the_random_flag() -> None:
     """Sampled, and random."""
     assert flags_of_span(TracerProvider(shutdown_on_exit=False)) == 0b11
 
@@ -97,7 +97,7 @@ def test_an_identity_of_the_applications_own_making_is_not() -> None:
 
 
 @pytest.mark.parametrize("flags", [0b00, 0b01, 0b10, 0b11])
-def test_what_the_root_said_travels_on(flags: int) -> None:
+def test_the_flags_of_the_root_are_propagated(flags: int) -> None:
     """Flags of a remote parent are handed on; its sampling decision rules."""
     remote = SpanContext(1, 2, is_remote=True, trace_flags=TraceFlags(flags))
     parent_context = trace.set_span_in_context(NonRecordingSpan(remote), NOTHING_AROUND)

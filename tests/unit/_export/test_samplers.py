@@ -53,7 +53,7 @@ def asked(sampler: Sampler, parent_context: Context) -> bool:
     [ALWAYS_ON, ALWAYS_OFF, DEFAULT_ON, DEFAULT_OFF, UPSIDE_DOWN],
     ids=["on", "off", "parent or on", "parent or off", "upside down"],
 )
-def test_a_static_sampler_says_the_same_unasked(sampler: Sampler) -> None:
+def test_a_static_sampler_is_evaluated_without_a_call(sampler: Sampler) -> None:
     """At the root and beneath each kind of parent."""
     known = constant_decisions(sampler)
 
@@ -76,6 +76,6 @@ def test_a_ratio_is_asked_where_it_decides(sampler: Sampler) -> None:
 
 
 @pytest.mark.parametrize("sampler", [TraceIdRatioBased(0.5), Moody(ALWAYS_ON)])
-def test_whatever_is_not_known_is_asked_each_time(sampler: Sampler) -> None:
+def test_an_unknown_sampler_is_called_each_time(sampler: Sampler) -> None:
     """A subclass may say anything."""
     assert constant_decisions(sampler) == (None, dict.fromkeys(PARENTS))

@@ -177,7 +177,7 @@ def test_they_are_what_the_sdk_would_have_made(more: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("flags", [0b01, 0b11])
-def test_they_say_of_their_trace_id_what_its_root_said(flags: int) -> None:
+def test_they_have_the_random_flag_of_their_root(flags: int) -> None:
     """Whether it is random is known there alone."""
     provider, exporter = provider_of()
     remote = trace.SpanContext(1, 2, is_remote=True, trace_flags=trace.TraceFlags(flags))
@@ -187,7 +187,7 @@ def test_they_say_of_their_trace_id_what_its_root_said(flags: int) -> None:
     assert {span["flags"] for span in fields(exporter.get_finished_spans())} == {flags}
 
 
-def test_a_processor_that_listens_hears_them_start() -> None:
+def test_a_processor_with_on_start_receives_their_starts() -> None:
     """And what it adds is there, from the call on after which it was added."""
     provider, exporter = provider_of()
     assert not any("heard" in (span.attributes or {}) for span in ended(provider, exporter))
@@ -203,7 +203,7 @@ def test_a_processor_that_listens_hears_them_start() -> None:
     assert heard == [None, None, "queue", "GET"]
 
 
-def test_a_processor_that_was_given_ears_by_hand_hears_them_too() -> None:
+def test_a_processor_patched_with_on_start_receives_their_starts() -> None:
     """What counts is what it does, not what its class says."""
     provider, exporter = provider_of()
     listening = SpanProcessor()

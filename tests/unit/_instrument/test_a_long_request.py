@@ -93,12 +93,12 @@ def test_a_request_with_few_calls_merges_none(clock: ManualClock, seen: Captured
 def test_a_request_that_hands_on_its_work_holds_none_that_came_back(
     clock: ManualClock, seen: Captured
 ) -> None:
-    """What was carried and gone on with waits for nothing any more."""
+    """An attached handoff has no wait any more."""
     with latspan.request("answer"):
         for _ in range(10):
-            carried = latspan.handoff(waits="queue")
+            handoff = latspan.handoff(waits="queue")
             clock.advance(MS)
-            with latspan.attach(carried):
+            with latspan.attach(handoff):
                 pass
         from latspan._operations._enclosing import current_scope
 

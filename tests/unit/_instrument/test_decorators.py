@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import functools
 from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping
 from typing import Any
 
@@ -13,7 +14,12 @@ from opentelemetry import trace
 import latspan
 from latspan._instrument import ScopeManager
 from latspan._operations import active_scope, ambient_attributes
-from latspan.testing import Captured, capture
+from latspan._segments import Kind
+from latspan.testing import Captured, ManualClock, capture
+
+MS = 1_000_000
+
+CLOCK = ManualClock()
 
 Around = Callable[[], ScopeManager[Any]]
 
@@ -143,3 +149,98 @@ def test_a_generator_inside_a_scope_is_closed_from_another_context(
     steps.close()
     assert _here() == outside
     assert caplog.records == []
+
+
+class _Shop:
+    """A class of the application with functions of every kind."""
+
+    @latspan.stage
+    def retrieve(self, query: str) -> str:
+        """Take 2 ms."""
+        CLOCK.advance(2 * MS)
+        return query
+
+    @classmethod
+    @latspan.stage("rerank", kind="retrieve")
+    def reranked(cls) -> str:
+        """Take 3 ms."""
+        CLOCK.advance(3 * MS)
+        return cls.__name__
+
+    @latspan.request
+    async def answer(self) -> str:
+        """Take 5 ms, in two stages."""
+        return self.retrieve("q") + self.reranked()
+
+    @latspan.request
+    def stream(self) -> Iterator[int]:
+        """Yield twice, taking 4 ms each."""
+        for number in range(2):
+            CLOCK.advance(4 * MS)
+            yield number
+
+    @latspan.stage
+    async def astream(self) -> AsyncIterator[int]:
+        """Yield once, taking 6 ms."""
+        CLOCK.advance(6 * MS)
+        yield 1
+
+
+async def test_bare_decorators_use_the_functions_name() -> None:
+    """Methods, coroutines and generators of both kinds keep what they return."""
+    shop = _Shop()
+    with capture(clock=CLOCK) as seen:
+        assert await shop.answer() == "q_Shop"
+        assert list(shop.stream()) == [0, 1]
+        assert [number async for number in shop.astream()] == [1]
+
+    snapshot = seen.snapshot()
+    assert [(record.kind, record.name, record.duration_ns // MS) for record in seen.records] == [
+        (Kind.STAGE, "retrieve", 2),
+        (Kind.STAGE, "rerank", 3),
+        (Kind.REQUEST, "answer", 5),
+        (Kind.REQUEST, "stream", 8),
+        (Kind.STAGE, "astream", 6),
+    ]
+    assert snapshot.segments() == ("unattributed", "astream", "rerank", "retrieve")
+    kinds = {span.name: (span.attributes or {}).get("latspan.stage.kind") for span in seen.spans}
+    assert (kinds["retrieve"], kinds["rerank"], kinds["astream"]) == ("retrieve", "retrieve", None)
+
+
+def test_a_bare_decorator_may_be_outside_of_classmethod_and_staticmethod() -> None:
+    """A type checker refuses the order, but a method so decorated works as written."""
+    decorate: Any = latspan.stage
+
+    class Shop:
+        @decorate
+        @classmethod
+        def of_class(cls) -> str:
+            return cls.__name__
+
+        @decorate
+        @staticmethod
+        def of_none(value: int) -> int:
+            return value
+
+    with capture() as seen:
+        assert (Shop.of_class(), Shop().of_class()) == ("Shop", "Shop")
+        assert (Shop.of_none(3), Shop().of_none(4)) == (3, 4)
+
+    assert [record.name for record in seen.records] == ["of_class"] * 2 + ["of_none"] * 2
+
+
+def test_any_callable_has_a_name() -> None:
+    """A partial has its function's name, an object its class's."""
+
+    class Rerank:
+        def __call__(self, value: int) -> int:
+            return value
+
+    def keep(value: int) -> int:
+        return value
+
+    with capture() as seen:
+        assert latspan.stage(Rerank())(1) == 1
+        assert latspan.request(functools.partial(keep, 2))() == 2
+
+    assert [record.name for record in seen.records] == ["Rerank", "keep"]

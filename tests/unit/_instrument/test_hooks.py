@@ -16,7 +16,7 @@ from latspan._instrument import open_call, track_stream
 from latspan._instrument._hooks import open_exchange
 from latspan._operations import ModelCall
 from latspan._recording import Recorder, RequestRecord
-from latspan._recording._recorder import PENDING_LIMIT
+from latspan._recording._recorder import DRAIN_THRESHOLD
 from latspan._runtime import Runtime
 from latspan._segments import Outcome
 from latspan._spans import ApiSink, NoSink
@@ -73,7 +73,7 @@ def test_an_inference_call_knows_what_the_conventions_metrics_are_keyed_by(seen:
     }
 
 
-def test_what_nobody_said_is_no_label(seen: Captured) -> None:
+def test_an_unset_attribute_is_not_a_label(seen: Captured) -> None:
     """Neither are words of the surrounding code that only series have."""
     with latspan.attributes(route="/ask"):
         _open(model=None).end(Outcome.COMPLETED)
@@ -157,7 +157,7 @@ def test_a_caller_whose_spans_must_not_wait_has_its_records_counted_together(
         strict=True,
     )
     with _runtime.overridden(runtime):
-        for _ in range(PENDING_LIMIT // 2 - 1):
+        for _ in range(DRAIN_THRESHOLD // 2 - 1):
             _open().end(Outcome.COMPLETED)
         assert jobs == []
         _open().end(Outcome.COMPLETED)

@@ -54,6 +54,6 @@ def test_outcomes(error: BaseException, outcome: Outcome) -> None:
         (APITimeoutError("a secret"), f"{__name__}.APITimeoutError"),
     ],
 )
-def test_error_types_say_nothing_of_the_message(error: BaseException, error_type: str) -> None:
+def test_error_types_contain_nothing_of_the_message(error: BaseException, error_type: str) -> None:
     """A status code or a qualified name."""
     assert error_type_of(error) == error_type

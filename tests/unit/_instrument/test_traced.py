@@ -246,3 +246,38 @@ def test_an_awaitable_of_the_older_kind_stays_one(seen: Captured) -> None:
 
     assert asyncio.run(program()) == 5
     assert [span.name for span in seen.spans] == ["older"]
+
+
+@latspan.traced("positional")
+def _named() -> None:
+    """Do nothing."""
+
+
+def test_the_name_may_be_positional(seen: Captured) -> None:
+    """As in `request` and `stage`."""
+    _named()
+
+    assert [span.name for span in seen.spans] == ["positional"]
+
+
+def test_methods_of_every_kind_are_traced(seen: Captured) -> None:
+    """In either order with `classmethod` and `staticmethod`."""
+    decorate: Any = latspan.traced("of the class")
+
+    class Shop:
+        @latspan.traced("of the object")
+        def method(self) -> str:
+            return type(self).__name__
+
+        @decorate
+        @classmethod
+        def of_class(cls) -> str:
+            return cls.__name__
+
+        @staticmethod
+        @latspan.traced("of none")
+        def of_none(value: int) -> int:
+            return value
+
+    assert (Shop().method(), Shop.of_class(), Shop().of_none(3)) == ("Shop", "Shop", 3)
+    assert [span.name for span in seen.spans] == ["of the object", "of the class", "of none"]

@@ -13,9 +13,10 @@ import pytest
 
 from latspan._metrics import MetricValue
 from latspan._recording import NoopRecorder, Recorder, RequestRecord, SeriesKey, Snapshot
-from latspan._recording._recorder import OVERLOADED, PENDING_LIMIT
+from latspan._recording._recorder import DRAIN_THRESHOLD, OVERLOADED
 from latspan._segments import Kind, Outcome, Segment
 from latspan._tokens import TokenCounts
+from latspan.errors import UnknownNameError
 from latspan.testing import ManualClock
 
 
@@ -137,10 +138,10 @@ def test_pending_records_are_bounded_without_any_reader() -> None:
         return weakref.ref(finished)
 
     recorder = Recorder(ManualClock())
-    watched = [record_watched(recorder) for _ in range(PENDING_LIMIT * 3)]
+    watched = [record_watched(recorder) for _ in range(DRAIN_THRESHOLD * 3)]
 
-    assert sum(reference() is not None for reference in watched) <= PENDING_LIMIT
-    assert recorder.snapshot().count() == PENDING_LIMIT * 3
+    assert sum(reference() is not None for reference in watched) <= DRAIN_THRESHOLD
+    assert recorder.snapshot().count() == DRAIN_THRESHOLD * 3
 
 
 def test_records_that_arrive_during_a_snapshot_are_counted_in_the_next_one() -> None:
@@ -157,9 +158,9 @@ def test_records_that_arrive_during_a_snapshot_are_counted_in_the_next_one() -> 
 
     clock = Recording()
     recorder = Recorder(clock)
-    clock.arriving = PENDING_LIMIT * 2
+    clock.arriving = DRAIN_THRESHOLD * 2
 
-    assert (recorder.snapshot().count(), recorder.snapshot().count()) == (0, PENDING_LIMIT * 2)
+    assert (recorder.snapshot().count(), recorder.snapshot().count()) == (0, DRAIN_THRESHOLD * 2)
 
 
 def test_equal_series_have_equal_keys() -> None:
@@ -223,7 +224,8 @@ def test_series_past_the_cardinality_limit_are_counted_in_one_overflow_series(
     assert snapshot.count() == 22
     assert snapshot.count(overflow="true") == 15
     assert snapshot.count(model="model-0") == 3
-    assert snapshot.count(model="model-9") == 0
+    with pytest.raises(UnknownNameError, match='counted together, under overflow="true"'):
+        snapshot.count(model="model-9")
     assert [f"{metric} has more than 3 series" for metric in ("segment", "duration")] == [
         message.partition(";")[0] for message in caplog.messages
     ]
@@ -476,9 +478,9 @@ def test_a_request_becomes_an_exemplar_if_its_trace_is_kept_later() -> None:
     recorder = Recorder(ManualClock())
     late = replace(with_model("m", 7, trace_id=5), sampled=False)
     recorder.record(late)
-    recorder.exemplify(late)
+    recorder.add_exemplar(late)
 
-    recorder.exemplify(with_model("another", 9, trace_id=6))
+    recorder.add_exemplar(with_model("another", 9, trace_id=6))
 
     for series in recorder.swap_interval().series.values():
         assert [each.trace_id for each in series.exemplars] == [5]
@@ -497,7 +499,7 @@ def test_an_exemplar_of_an_earlier_interval_is_used_if_there_is_no_other() -> No
     for trace_id in (6, 0):
         example = with_model("m", 10, trace_id=trace_id)
         recorder.record(replace(example, start_epoch_ns=2_000, sampled=bool(trace_id)))
-        recorder.exemplify(slow)
+        recorder.add_exemplar(slow)
         interval = recorder.swap_interval()
         shown.append(
             {each.trace_id for series in interval.series.values() for each in series.exemplars}
@@ -512,6 +514,6 @@ def test_an_unreadable_exemplar_does_not_affect_other_exemplars_or_values() -> N
     recorder.record(kept)
     odd: Any = None
 
-    recorder.exemplify(odd)
+    recorder.add_exemplar(odd)
 
     assert recorder.swap_interval().count() == 1

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from latspan._metrics import MetricValue
-from latspan._recording import Recorder, RequestRecord, Snapshot
+from latspan._recording import NoopRecorder, Recorder, RequestRecord, Snapshot
 from latspan._segments import Kind, Outcome, Segment, Source
 from latspan._tokens import TokenCounts, TokenSource
 from latspan._units import NS_PER_MS
@@ -154,7 +154,7 @@ def test_queries_filter_by_attributes() -> None:
 
     assert snapshot.count(model="a") == 1
     assert snapshot.count(kind="call", model="b", outcome="completed") == 1
-    assert snapshot.count(model="unheard of") == snapshot.count(tenant="t") == 0
+    assert snapshot.count(model="a", outcome="error") == 0
 
 
 def test_segments_are_listed_in_order_and_followed_by_stages() -> None:
@@ -190,7 +190,7 @@ def test_unknown_names_are_refused_with_suggestions() -> None:
         UnknownNameError, match="series have error_type, inference_path, kind, model"
     ):
         snapshot.count(modell="m")
-    with pytest.raises(UnknownNameError, match="one of request, call, http, stage"):
+    with pytest.raises(UnknownNameError, match="one of request, inner_request, call, http, stage"):
         snapshot.count(kind="calls")
 
 
@@ -233,6 +233,21 @@ def test_the_difference_of_two_snapshots_holds_the_values_in_between() -> None:
     assert recorder.snapshot().diff(recorder.snapshot()).series == {}
 
 
+def test_an_unrelated_snapshot_is_refused_whatever_it_holds() -> None:
+    """Also if no series is in both, and if one was read from a file."""
+    restarted, before = snapshot_of(call(model="a")), snapshot_of(call(model="b"))
+    unmarked = replace(before, recorders=frozenset())
+
+    for earlier in (before, snapshot_of()):
+        with pytest.raises(ConfigError, match="is of another recorder"):
+            restarted.diff(earlier)
+    with pytest.raises(ConfigError, match="has values that this one does not have"):
+        restarted.diff(unmarked)
+    assert restarted.merge(before).diff(before).series.keys() == restarted.series.keys()
+    assert restarted.merge(unmarked).diff(unmarked).count() == 1
+    assert restarted.diff(NoopRecorder().snapshot()).count() == 1
+
+
 def test_subtracting_a_later_or_unrelated_snapshot_is_refused() -> None:
     """The hint names the right order; counts never become negative."""
     clock = ManualClock()
@@ -240,7 +255,7 @@ def test_subtracting_a_later_or_unrelated_snapshot_is_refused() -> None:
     earlier = recorder.snapshot()
     recorder.record(call())
 
-    with pytest.raises(ConfigError, match="hint: subtract the earlier"):
+    with pytest.raises(ConfigError, match=r"another recorder\nhint: subtract the earlier"):
         snapshot_of(call(5)).diff(recorder.snapshot())
     clock.advance(5)
     recorder.record(call(model="new"))
@@ -294,6 +309,42 @@ def test_a_snapshot_can_be_filtered_and_grouped() -> None:
     for question in (lambda: snapshot.where(modell="b"), lambda: snapshot.group_by("modell")):
         with pytest.raises(UnknownNameError, match="no attribute 'modell'"):
             question()
+
+
+def test_no_group_is_empty() -> None:
+    """The conventions' metrics have no outcome, but there is no request without one."""
+    calls = [replace(call(model=model), convention={"model": model}) for model in "ab"]
+    snapshot = snapshot_of(*calls, replace(call(), outcome=Outcome.ERROR))
+
+    by_outcome = snapshot.group_by("outcome")
+
+    assert {name: part.count() for name, part in by_outcome.items()} == {"completed": 2, "error": 1}
+    assert None in snapshot_of(call(), replace(call(), attributes={})).group_by("model")
+    assert {name for name, _ in snapshot.group_by("segment").items()} == {
+        None,
+        "rerank",
+        "queue",
+        "send",
+    }
+
+
+def test_a_snapshot_and_a_distribution_have_a_short_text() -> None:
+    """With the number of values, the kind, and no percentile that has too few values."""
+    snapshot = snapshot_of(
+        *(call(ms) for ms in range(1, 21)), call(50, kind=Kind.REQUEST, reports=RERANK)
+    )
+
+    assert repr(snapshot) == "<Snapshot of 1 request, 20 calls>"
+    assert repr(snapshot_of()) == "<Snapshot of nothing>"
+    assert repr(snapshot.where(segment="queue")) == "<Snapshot of 1 series>"
+    assert repr(snapshot.metric("duration", kind="call")) == (
+        "<Distribution of duration of calls: 20 values,"
+        " p50 10.002 ms, p95 19.005 ms, p99 needs 100>"
+    )
+    assert repr(snapshot.metric("output_tokens", kind="call")) == (
+        "<Distribution of output_tokens of calls: 20 values, p50 3,000, p95 3,000, p99 needs 100>"
+    )
+    assert repr(snapshot.metric("tpot")) == "<Distribution of time_per_output_token: 0 values>"
 
 
 def test_a_segment_reports_the_fractions_of_its_sources() -> None:

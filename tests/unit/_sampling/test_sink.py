@@ -12,7 +12,13 @@ from opentelemetry.context import Context
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from opentelemetry.trace import NonRecordingSpan, SpanContext, SpanKind, TraceFlags
+from opentelemetry.trace import (
+    NonRecordingSpan,
+    SpanContext,
+    SpanKind,
+    StatusCode,
+    TraceFlags,
+)
 
 from latspan import semconv
 from latspan._export import PrivateSink
@@ -118,6 +124,22 @@ def test_a_failure_anywhere_keeps_the_trace(traces: Traces) -> None:
     assert traces.names == ["fine", "failing"]
     traces.end(root)
     assert traces.names == ["fine", "failing", "root"]
+
+
+@pytest.mark.parametrize("code", [StatusCode.ERROR, StatusCode.OK])
+def test_an_error_that_the_application_sets_keeps_the_trace(
+    traces: Traces, code: StatusCode
+) -> None:
+    """It counts as a failure although latspan has recorded none."""
+    root = traces.begin("root", remote=9_999)
+    trace.get_current_span(root.context).set_status(code)
+    root.add_event("event", {}, 1)
+    root.stop_recording()
+    assert not trace.get_current_span(root.context).is_recording()
+
+    traces.end(root)
+
+    assert traces.names == (["root"] if code is StatusCode.ERROR else [])
 
 
 def test_a_late_first_token_in_a_call_keeps_the_request(traces: Traces) -> None:

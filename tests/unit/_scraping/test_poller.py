@@ -11,7 +11,7 @@ from opentelemetry.instrumentation.utils import is_instrumentation_enabled
 from latspan._scraping._poller import Poller, next_due
 
 DEADLINE_S = 30.0
-NAME = "latspan-sampler-test"
+NAME = "latspan-scraper-test"
 
 
 @pytest.mark.parametrize(

@@ -194,5 +194,5 @@ def test_a_missing_parser_raises_an_error_that_names_the_extra(
     """The hint contains the extra to install."""
     monkeypatch.setitem(sys.modules, "prometheus_client.parser", None)
 
-    with pytest.raises(MissingExtraError, match=r"latspan\[sampler\]"):
+    with pytest.raises(MissingExtraError, match=r"latspan\[scraping\]"):
         require_parser()

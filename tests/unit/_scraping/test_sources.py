@@ -17,7 +17,7 @@ SAMPLED = semconv.LATSPAN_SAMPLED_ATTRIBUTES
 
 
 @pytest.fixture
-def surroundings() -> Monitor:
+def monitor() -> Monitor:
     """Samples of two servers, the first with two pages, all taken at 5 s."""
     made = Monitor(
         ManualClock().monotonic_ns,
@@ -44,18 +44,18 @@ def surroundings() -> Monitor:
     ids=["a call", "in capitals", "another", "another port", "a request", "a served request"],
 )
 def test_a_request_gets_the_samples_of_its_server(
-    surroundings: Monitor,
+    monitor: Monitor,
     server: tuple[str, int] | None,
     side: Side,
     expected: dict[str, object],
 ) -> None:
     """The greatest value over its pages; a served request gets the greatest over all servers."""
-    assert surroundings()(5 * S, 6 * S, server, side) == expected
+    assert monitor()(5 * S, 6 * S, server, side) == expected
 
 
-def test_without_a_sample_no_attribute_is_set(surroundings: Monitor) -> None:
+def test_without_a_sample_no_attribute_is_set(monitor: Monitor) -> None:
     """Not even the list of sampled attributes."""
-    assert surroundings()(7 * S, 8 * S, ("one", 1), Side.CLIENT) == {}
+    assert monitor()(7 * S, 8 * S, ("one", 1), Side.CLIENT) == {}
 
 
 def test_no_samples_exist_before_start() -> None:

@@ -24,6 +24,7 @@ FROM_ENVIRONMENT: dict[str, tuple[str, Any]] = {
     "metrics_scale": ("9", 9),
     "metrics_max_buckets": ("160", 160),
     "cardinality_limit": ("500", 500),
+    "series_attributes": ("prompt.version, arm,", ("prompt.version", "arm")),
     "series_idle_s": ("60", 60.0),
     "histogram_log_dir": ("/var/log/shop", "/var/log/shop"),
     "export_raw_histograms": ("true", True),
@@ -45,6 +46,8 @@ FROM_ENVIRONMENT: dict[str, tuple[str, Any]] = {
     "scrape_interval_s": ("0.25", 0.25),
     "tail_sampling_ratio": ("0.05", 0.05),
     "tail_sampling_slow_ms": ("2000", 2000.0),
+    "console": ("1", True),
+    "console_waterfalls": ("true", True),
     "keep_records": ("7", 7),
 }
 
@@ -137,6 +140,8 @@ def test_an_endpoint_with_a_query_is_refused_without_showing_the_query(endpoint:
         ("metrics_scale", 8.0),
         ("metrics_max_buckets", 1),
         ("cardinality_limit", 0),
+        ("series_attributes", "prompt.version"),
+        ("series_attributes", 5),
         ("series_idle_s", 0),
         ("histogram_log_dir", __file__),
         ("histogram_log_dir", f"{__file__}/below"),
@@ -382,3 +387,27 @@ def test_stream_expectations_are_converted_to_nanoseconds() -> None:
         stall_ns=500_000, first_token_ns=800_000_000, token_ns=1, reading_ns=80_000_000
     )
     assert expectations(Config()) == Expectations()
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        ([5], "5 is not the name of an attribute"),
+        ([""], "'' is not the name of an attribute"),
+        (["two words"], "'two words' is not the name of an attribute"),
+        (["a\nb"], "is not the name of an attribute"),
+        (["\ud800"], "is not the name of an attribute"),
+        (["x" * 257], "is not the name of an attribute"),
+        (["tenant"], "'tenant' is a name of latspan's own"),
+        (["unit"], "'unit' is a name of latspan's own"),
+        (["latspan.colour"], "'latspan.colour' is a name of latspan's own"),
+        (["gen_ai.request.model"], "'gen_ai.request.model' is a name of latspan's own"),
+        (["a", "a"], "series_attributes has 2 names"),
+        ([f"a{number}" for number in range(17)], "series_attributes has 17 names"),
+    ],
+)
+def test_names_of_series_attributes_are_validated(names: list[Any], message: str) -> None:
+    """They must be few, valid text, and no names that series have already."""
+    with pytest.raises(ConfigError, match=message) as refused:
+        Config(series_attributes=names).validate({})
+    assert refused.value.hint

@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from latspan._segments import Segment, Source
-from latspan._timeline import ChildInterval, WorkTimeline, merged, scope_timeline
+from latspan._timeline import ChildInterval, ScopeTimeline, merged, scope_timeline
 
 DONE_NS = 60
 
 
-def sums(work: WorkTimeline) -> tuple[Counter[tuple[str, Source]], Counter[tuple[str, Source]]]:
+def sums(work: ScopeTimeline) -> tuple[Counter[tuple[str, Source]], Counter[tuple[str, Source]]]:
     """Return the time per segment, of the whole unit and of its own segments."""
     whole: Counter[tuple[str, Source]] = Counter()
     own: Counter[tuple[str, Source]] = Counter()

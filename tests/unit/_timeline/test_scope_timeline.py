@@ -6,14 +6,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from latspan._segments import Segment, Source
-from latspan._timeline import ChildInterval, WorkTimeline, scope_timeline
+from latspan._timeline import ChildInterval, ScopeTimeline, scope_timeline
 
 
-def _names(work: WorkTimeline) -> list[tuple[str, int]]:
+def _names(work: ScopeTimeline) -> list[tuple[str, int]]:
     return [(segment.name, segment.duration_ns) for segment in work.timeline.segments]
 
 
-def _own(work: WorkTimeline) -> list[tuple[str, int]]:
+def _own(work: ScopeTimeline) -> list[tuple[str, int]]:
     return [(segment.name, segment.duration_ns) for segment in work.own]
 
 

@@ -104,7 +104,7 @@ def test_a_reader_that_goes_ends_it(command: list[str], log: str) -> None:
 
 
 @pytest.mark.parametrize("to", [">/dev/full", ">&-"])
-def test_what_is_said_to_a_person_may_get_lost(to: str, log: str, tmp_path: Path) -> None:
+def test_progress_messages_may_get_lost(to: str, log: str, tmp_path: Path) -> None:
     """It is no reason to fail, and does not end up among the data."""
     merged = tmp_path / "all.hlog"
 

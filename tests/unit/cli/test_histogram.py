@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
@@ -10,11 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
+from rich.text import Text
 
 from latspan._recording import tag_of
 from latspan._units import NS_PER_MS, NS_PER_S
 from latspan.cli import main
 from latspan.histogram import Histogram, HistogramLogWriter, LogTotals, Precision, read_log
+from latspan.reports._histogram_rows import rows_of
+from latspan.reports._histogram_tables import HistogramsTable
 
 START_NS = 1_763_733_000_123_456_789
 DATA = Path(__file__).parents[2] / "data"
@@ -87,7 +92,7 @@ def test_files_are_shown_together(
     host1: str, host2: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Metrics before segments, counts without a unit, and no percentile of too few values."""
-    assert cells(capsys, "show", host1, host2) == [
+    assert cells(capsys, "show", host1, host2, "--all") == [
         "3 intervals from 2025-11-21 13:50:00 to 2025-11-21 13:50:02 UTC",
         "metric|series|n|p50|p90|p95|p99|p99.9|max|rejected|source",
         "time_to_first_token|2|104|52.0 ms|94.0 ms|99.0 ms|400.0 ms|needs 1,000|1,000.0 ms|0|m",
@@ -103,6 +108,59 @@ def test_one_metric_model_by_model(host1: str, capsys: pytest.CaptureFixture[str
         "time_to_first_token|large|1|2|0.200 s|needs 10|needs 20|needs 100|needs 1,000|0.300 s|m",
         "time_to_first_token|small|1|101|0.051 s|0.091 s|0.096 s|0.100 s|needs 1,000|0.400 s|m",
     ]
+
+
+def test_sides_are_never_mixed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A queue that a server measured and one that a client derived are two rows with a column."""
+    key = {"kind": "call", "segment": "queue"}
+    path = write(
+        tmp_path / "a.hlog",
+        {
+            tag_of("segment", {**key, "side": side}): milliseconds(*values)
+            for side, values in (("client", (1, 2)), ("server", (3, 4)))
+        },
+    )
+
+    assert [line.split("|")[:2] for line in cells(capsys, "show", path)[1:]] == [
+        ["metric", "side"],
+        ["queue", "client"],
+        ["queue", "server"],
+    ]
+    assert [row["side"] for row in document(capsys, "show", path)["rows"]] == ["client", "server"]
+
+
+def test_rows_with_too_few_values_are_one_line(
+    host1: str, host2: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Rows without a p95 would bury the others; rejected values stay visible."""
+    lines = shown(capsys, "show", host1, host2)
+
+    assert [line.split()[0] for line in lines[2:4]] == ["time_to_first_token", "queue"]
+    assert lines[4:] == [
+        "  1 row with fewer than 20 values: output_tokens (2); --all shows them",
+    ]
+
+
+def test_a_folder_stands_for_its_files(
+    host1: str, host2: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each process of a program writes a file of its own into one folder."""
+    (tmp_path / "notes.txt").write_text("not a log")
+
+    assert shown(capsys, "show", str(tmp_path)) == shown(capsys, "show", host1, host2)
+    assert shown(capsys, "diff", str(tmp_path), host1)[0].startswith("before, 3 intervals")
+
+
+def test_a_table_fits_a_terminal_of_80_columns(host1: str, host2: str) -> None:
+    """The least important columns are left out; nothing is cut or wrapped."""
+    totals = totals_of(host1, host2)
+    file = io.StringIO()
+    console = Console(file=file, width=80, force_terminal=True, no_color=True, highlight=False)
+    console.print(HistogramsTable(totals, rows_of(totals)), crop=False)
+    lines = Text.from_ansi(file.getvalue()).plain.splitlines()
+
+    assert max(map(len, lines)) <= 80
+    assert lines[1].split() == ["metric", "n", "p50", "p95", "p99", "max", "rejected"]
 
 
 def test_kinds_are_never_mixed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -143,6 +201,7 @@ def test_the_document_of_a_file(host1: str, capsys: pytest.CaptureFixture[str]) 
     assert read["end_epoch_ns"] == START_NS + 2 * NS_PER_S
     assert read["rows"][0] == {
         "kind": "call",
+        "side": None,
         "metric": "time_to_first_token",
         "segment": None,
         "by": {"model": "large"},
@@ -427,12 +486,12 @@ def test_a_damaged_file_is_named_with_its_line(
         ),
         (["merge", "{host1}", "-o", "{folder}"], "{folder} is a folder"),
         (["merge", "{host1}", "-o", "{loop}"], "cannot write to {loop}: "),
-        (["merge", "{host1}", "{folder}", "-o", "{none}"], "cannot read {folder}: Is a directory"),
-        (["show", "{folder}"], "cannot read {folder}: Is a directory"),
+        (["merge", "{host1}", "{empty}", "-o", "{none}"], "no log file in the folder {empty}"),
+        (["show", "{empty}"], "no log file in the folder {empty}"),
         ([], "no command given: use show, diff or merge"),
     ],
 )
-def test_a_wrong_line_says_how_to_mend_it(
+def test_an_invalid_line_is_an_error_with_a_hint(
     host1: str,
     tmp_path: Path,
     line: list[str],
@@ -446,7 +505,9 @@ def test_a_wrong_line_says_how_to_mend_it(
         "none": str(tmp_path / "none"),
         "folder": str(tmp_path),
         "loop": str(loop),
+        "empty": str(tmp_path / "empty"),
     }
+    (tmp_path / "empty").mkdir()
 
     assert main(["histogram", *(each.format(**names) for each in line)]) == 2
 

@@ -120,7 +120,9 @@ def test_an_interrupt_that_arrived_is_not_raised_again() -> None:
     assert timers == [(0.0, 0.0)]
 
 
-def test_what_else_is_ignored_is_said_as_before(ignored: list[type[BaseException]]) -> None:
+def test_other_unraisable_exceptions_are_reported_as_before(
+    ignored: list[type[BaseException]],
+) -> None:
     """A finaliser that fails is the business of whoever asked to hear of it."""
     with interrupts_raise():
         Finalised(lambda: int("none"))

@@ -163,7 +163,7 @@ def test_the_rotation_of_a_writers_array_changes_no_value() -> None:
         (text_of(b"\x02" * 4, digits=0, highest=2), "above its highest trackable value"),
     ],
 )
-def test_what_is_wrong_is_said(text: str, message: str) -> None:
+def test_a_damaged_text_is_an_error(text: str, message: str) -> None:
     with pytest.raises(HistogramFormatError, match=message):
         decode(text)
 

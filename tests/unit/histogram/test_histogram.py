@@ -208,7 +208,7 @@ def test_a_histogram_is_made_again_from_what_it_holds(values: list[int]) -> None
     assert histogram == made
 
 
-def test_buckets_alone_say_sum_and_extremes_within_a_bucket() -> None:
+def test_buckets_alone_determine_sum_and_extremes_within_a_bucket() -> None:
     """Where nobody knows the exact ones: middles, the lowest value, the highest."""
     made = Histogram.from_buckets([(index_of(1_000_000), 2)])
 
@@ -237,7 +237,7 @@ def test_merging_with_itself_doubles() -> None:
         assert histogram == histogram_of(values * 2)
 
 
-def test_more_values_than_files_can_tell_are_refused() -> None:
+def test_more_values_than_files_can_represent_are_refused() -> None:
     """The histogram is as it was before."""
     histogram = Histogram.from_buckets([(7, (1 << 63) - 2)])
 

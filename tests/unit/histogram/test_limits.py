@@ -78,7 +78,9 @@ def recorded(*values: int) -> Histogram:
     ],
     ids=["six million counters", "a bomb", "values beyond 64 bits"],
 )
-def test_a_histogram_that_nobody_records_is_refused(path: Path, text: str, message: str) -> None:
+def test_a_histogram_that_no_recorder_writes_is_refused(
+    path: Path, text: str, message: str
+) -> None:
     """A line of a few thousand bytes would take seconds and a gigabyte."""
     with pytest.raises(HistogramFormatError, match=message):
         read(path, f"{HEAD}1,1,0,{text}\n")
@@ -238,7 +240,7 @@ numbers = st.integers(0, 100) | st.integers(0, 10**40)
     numbers,
     st.tuples(numbers, numbers),
 )
-def test_whatever_a_comment_claims_is_refused_or_can_be_so(
+def test_every_comment_is_refused_or_consistent(
     tmp_path_factory: pytest.TempPathFactory,
     values: list[int],
     sum_ns: int,

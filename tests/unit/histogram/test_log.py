@@ -127,7 +127,7 @@ def test_a_log_goes_on_after_a_truncated_interval(tmp_path: Path) -> None:
         )
 
 
-def test_a_truncated_line_that_another_process_wrote_on_is_told_apart(tmp_path: Path) -> None:
+def test_a_truncated_line_that_another_process_continued_is_recognised(tmp_path: Path) -> None:
     """Two processes append to one file, and one of them is killed in the middle of a line."""
     path = tmp_path / "a.hlog"
     logged(path, SMALL[0])

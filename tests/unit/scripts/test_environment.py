@@ -25,7 +25,7 @@ def test_a_missing_python_is_named(tmp_path: Path) -> None:
     made = environment("python-of-nowhere", tmp_path / "venv")
 
     assert made.returncode == 1
-    assert made.stderr.startswith("latspan: there is no program 'python-of-nowhere'\nhint: ")
+    assert made.stderr.startswith("latspan: cannot find the program 'python-of-nowhere'\nhint: ")
     assert len(made.stderr.splitlines()) == 2
 
 

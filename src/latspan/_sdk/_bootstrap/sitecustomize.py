@@ -25,7 +25,7 @@ def _start() -> None:
     try:
         from latspan._sdk._zero_code import start
     except ImportError as error:
-        if os.environ.get("LATSPAN_RUN_PID") == str(os.getpid()):
+        if os.environ.get("LATSPAN_RUN_PID") in (str(os.getpid()), f"child of {os.getppid()}"):
             sys.stderr.write(
                 f"latspan stays off: {error}\nhint: {sys.executable} -m pip install latspan\n"
             )

@@ -1,0 +1,71 @@
+"""
+Requests of Starlette applications, tracked from the method that serves them.
+
+``Starlette.__call__`` is outside of all middleware, so a request is tracked as a whole. FastAPI
+calls it too.
+
+**OpenTelemetry's middleware.** OpenTelemetry's instrumentations put their middleware into the
+application. It opens its span inside ``Starlette.__call__``, and as a SERVER span only if no span
+is current. So if an application has that middleware, the request begins inside it, where its span
+is current and latspan adds to it.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, Final
+
+from latspan._instrument import Patches, handle_internal_errors, track_inside
+from latspan_asgi._middleware import App, Receive, Scope, Send, serve
+
+__all__ = ["serving"]
+
+_OTHER: Final = "opentelemetry.instrumentation.asgi"
+
+
+def serving(
+    patches: Patches, wrapped: App, app: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """
+    Serve a request of a Starlette application, as its ``__call__``.
+
+    Args:
+        patches: The patches of the instrumentor.
+        wrapped: The application's own ``__call__``.
+        app: The application.
+        args: Scope, receive and send, as in the ASGI specification.
+        kwargs: Empty, unless a caller passes the arguments by name.
+    """
+    if kwargs:
+        return wrapped(*args, **kwargs)
+    begins_inside = False
+    with handle_internal_errors("the start of a request of Starlette"):
+        other = getattr(sys.modules.get(_OTHER), "OpenTelemetryMiddleware", None)
+        if other is not None and _has(app, other):
+            track_inside(patches, other, "app", _tracked)
+            begins_inside = True
+    return wrapped(*args) if begins_inside else serve(wrapped, *args, app=app)
+
+
+def _has(app: Any, other: type) -> bool:
+    """Return whether OpenTelemetry's middleware is in the application, and will be called."""
+    if any(getattr(each, "cls", None) is other for each in app.user_middleware):
+        return True
+    if not getattr(app, "_is_instrumented_by_opentelemetry", False):
+        return False
+    # FastAPI's instrumentation changes how the middleware is built, which has no effect once it
+    # has been built.
+    stack = app.middleware_stack
+    return stack is None or isinstance(getattr(stack, "app", None), other)
+
+
+def _tracked(inside: App) -> App:
+    async def call(scope: Scope, receive: Receive, send: Send) -> None:
+        # Around the application of another framework, the middleware is left as it is.
+        starlette = scope.get("app")
+        if starlette is None:
+            await inside(scope, receive, send)
+        else:
+            await serve(inside, scope, receive, send, app=starlette)
+
+    return call

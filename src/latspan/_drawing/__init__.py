@@ -1,0 +1,43 @@
+"""
+Drawings of records as plain text: numbers in words, one line per request, waterfalls.
+
+The package has no dependencies, so a running process can use it. ``latspan.reports`` adds tables
+and colours for terminals.
+"""
+
+from __future__ import annotations
+
+from latspan._drawing._line import line_of
+from latspan._drawing._waterfall import FAINT, Line, style_of, waterfall
+from latspan._drawing._words import (
+    GLOSSARY,
+    SOURCE_LETTERS,
+    SOURCE_WORDS,
+    count,
+    instant,
+    letters,
+    listed,
+    milliseconds,
+    needs,
+    percent,
+    quantity,
+)
+
+__all__ = [
+    "FAINT",
+    "GLOSSARY",
+    "SOURCE_LETTERS",
+    "SOURCE_WORDS",
+    "Line",
+    "count",
+    "instant",
+    "letters",
+    "line_of",
+    "listed",
+    "milliseconds",
+    "needs",
+    "percent",
+    "quantity",
+    "style_of",
+    "waterfall",
+]

@@ -1,0 +1,275 @@
+"""
+Checks of a question to a snapshot: an error names the question that was probably meant.
+
+A question never returns an answer about other data than it names. A misspelt value is not answered
+with zero, and a metric of calls is not returned for a question about requests.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Set as AbstractSet
+from typing import Final
+
+from latspan._metrics import (
+    LATENCY_METRICS,
+    METRIC_NAMES,
+    TOKEN_METRICS,
+    Metric,
+    metric_named,
+)
+from latspan._recording._series import SEGMENT, SeriesKey
+from latspan._segments import (
+    KIND_NOUNS,
+    SEGMENT_ORDER,
+    STAGE_KINDS,
+    Kind,
+    Outcome,
+    Side,
+    Source,
+)
+from latspan._tokens import TokenSource
+from latspan.errors import UnknownNameError
+
+__all__ = [
+    "hint_for_metric",
+    "hint_for_other_kinds",
+    "hint_for_segment",
+    "kind_named",
+    "kind_of_question",
+    "metric_of_question",
+    "refuse_absent_values",
+]
+
+_OVERFLOW: Final = "overflow"
+
+_VOCABULARIES: Final[dict[str, frozenset[str]]] = {
+    "kind": frozenset(map(str, Kind)),
+    "side": frozenset(map(str, Side)),
+    "outcome": frozenset(map(str, Outcome)),
+    "source": frozenset(map(str, (*Source, *TokenSource))),
+    "token_type": frozenset({"input", "output"}),
+    _OVERFLOW: frozenset({"true"}),
+    SEGMENT: frozenset(map(str, (*SEGMENT_ORDER, *STAGE_KINDS))),
+}
+"""
+Values that an attribute can have whether or not they occurred: that no call had the outcome
+``error`` is an answer. Of the segments these are latspan's own; an application adds others.
+"""
+
+_SHOWN: Final = 5
+"""Maximum number of recorded values in a hint."""
+
+_FROM_START: Final = frozenset({"time_to_first_chunk", "time_to_first_token"})
+"""Metrics of calls whose time starts with the call; a user waits from the start of the request."""
+
+_VISIBLE: Final = "time_to_first_visible_token"
+
+_STRICT: Final = frozenset({*LATENCY_METRICS, *TOKEN_METRICS} - {"duration"})
+"""
+Metrics that not every kind records, so that a question without a kind could be misunderstood. The
+others are the duration, counts of events, and metrics of the conventions, whose definitions name
+the kind.
+"""
+
+
+def kind_named(name: str) -> Kind:
+    """
+    Return the kind of that name.
+
+    Raises:
+        UnknownNameError: There is no such kind.
+    """
+    try:
+        return Kind(name)
+    except ValueError:
+        raise UnknownNameError(f"no kind '{name}'", hint=f"one of {', '.join(Kind)}") from None
+
+
+def metric_of_question(name: str, recorded: Iterable[SeriesKey]) -> Metric:
+    """
+    Return the metric of that name or alias.
+
+    Args:
+        name: The name in the question.
+        recorded: Recorded series; a user may take the name of a segment for a metric.
+
+    Raises:
+        UnknownNameError: There is no such metric; the hint suggests a metric or a segment.
+    """
+    try:
+        return metric_named(name)
+    except UnknownNameError:
+        known = {*SEGMENT_ORDER, *STAGE_KINDS}
+        known |= {key.segment for key in recorded if key.segment is not None}
+        close = difflib.get_close_matches(name, [*known, *METRIC_NAMES], n=1)
+        if not close or close[0] not in known:
+            raise
+        meant = f'segment("{close[0]}")'
+        hint = f"use {meant}" if close[0] == name else f"did you mean {meant}?"
+        raise UnknownNameError(f"no metric '{name}'", hint=hint) from None
+
+
+def refuse_absent_values(
+    known: Collection[SeriesKey],
+    where: Mapping[str, str],
+    *,
+    metric: str | None = None,
+    kind: Kind | None = None,
+    values_may_be_absent: bool = False,
+) -> None:
+    """
+    Raise an error for an attribute in a question that selects nothing because it is mistaken.
+
+    Args:
+        known: Every series that was recorded; if there are none, any value may still occur.
+        where: Attributes in the question.
+        metric: Metric in the question; ``None`` for a question about all metrics.
+        kind: Kind in the question, if it names one.
+        values_may_be_absent: Whether to accept values that were never recorded, except of
+            attributes with a fixed set of values.
+
+    Raises:
+        UnknownNameError: A value was never recorded, or the series of the metric or kind do not
+            have the attribute.
+    """
+    for name, value in where.items():
+        vocabulary = _VOCABULARIES.get(name, frozenset[str]())
+        recorded = {text for key in known if (text := key.attribute(name)) is not None}
+        if vocabulary and value not in vocabulary | recorded:
+            raise UnknownNameError(
+                f"no {name} {value!r}", hint=f"one of {_nearest(value, vocabulary | recorded)}"
+            )
+        # Without an overflow there is no such series, and zero is an answer.
+        if not known or values_may_be_absent or name == _OVERFLOW:
+            continue
+        if not recorded:
+            raise UnknownNameError(
+                f"no recorded series has the attribute '{name}'",
+                hint=f"attributes recorded: {', '.join(_attributes_of(known))}",
+            )
+        if not vocabulary and value not in recorded:
+            raise UnknownNameError(
+                f"{name} {value!r} was never recorded",
+                hint=f"recorded are {_nearest(value, recorded)}{_overflow_of(known)}",
+            )
+        if metric is not None:
+            _refuse_absent_attribute(name, value, known, metric, kind)
+
+
+def kind_of_question(
+    metric: str, found: AbstractSet[Kind], recorded: Callable[[], AbstractSet[Kind]]
+) -> Kind | None:
+    """
+    Return the kind that a question is about if it does not name one: the outermost recorded kind.
+
+    Args:
+        metric: Metric in the question.
+        found: Kinds that have values of the metric.
+        recorded: Returns the kinds that were recorded with the attributes in the question.
+
+    Returns:
+        ``None`` if there are no values of the metric.
+
+    Raises:
+        UnknownNameError: The outermost kind does not have the metric, but an inner kind does.
+    """
+    answered = _first(found)
+    if answered in (None, Kind.REQUEST) or metric not in _STRICT:
+        return answered
+    outermost = _first(found | recorded())
+    if outermost is None or outermost in found:
+        return outermost
+    inner = ", ".join(KIND_NOUNS[kind][1] for kind in Kind if kind in found)
+    raise UnknownNameError(
+        f"{metric} is recorded for {inner}, not for {KIND_NOUNS[outermost][1]}",
+        hint=hint_for_other_kinds(metric, outermost, found),
+    )
+
+
+def hint_for_other_kinds(metric: str, kind: Kind, found: AbstractSet[Kind]) -> str:
+    """
+    Return the hint for a question about a kind that does not have the metric.
+
+    Args:
+        metric: Metric in the question.
+        kind: Kind in the question.
+        found: Kinds that have values of the metric, at least one.
+    """
+    hint = f'use kind="{_first(found)}"'
+    if kind is Kind.REQUEST and metric in _FROM_START:
+        hint += (
+            f' for the wait since the start of each call, or "{_VISIBLE}"'
+            " for the wait since the start of the request"
+        )
+    return hint
+
+
+def hint_for_metric(recorded: Iterable[SeriesKey]) -> str:
+    """
+    Return the hint for a question about a metric without values.
+
+    Args:
+        recorded: Series that were recorded.
+    """
+    metrics = sorted({key.metric for key in recorded} - {SEGMENT})
+    return f"metrics recorded: {', '.join(metrics) or 'none'}"
+
+
+def hint_for_segment(name: str, recorded: Collection[str]) -> str:
+    """
+    Return the hint for a question about a segment without values.
+
+    Args:
+        name: Name in the question.
+        recorded: Names of the recorded segments.
+    """
+    listed = f"segments recorded: {', '.join(recorded) or 'none'}"
+    if name in METRIC_NAMES:
+        return f"'{name}' is a metric: use metric(\"{name}\")"
+    close = difflib.get_close_matches(name, recorded, n=1)
+    return f'did you mean segment("{close[0]}")? {listed}' if close else listed
+
+
+def _refuse_absent_attribute(
+    name: str, value: str, known: Collection[SeriesKey], metric: str, kind: Kind | None
+) -> None:
+    """Raise an error if the series of the metric, or of its kind, never have the attribute."""
+    of_metric = [key for key in known if key.metric == metric]
+    kinds = {key.kind for key in of_metric if key.attribute(name) is not None}
+    if of_metric and not kinds:
+        others = sorted({key.metric for key in known if key.attribute(name) is not None})
+        raise UnknownNameError(
+            f"{metric} has no attribute '{name}'",
+            hint=f'use segment("{value}")'
+            if name == SEGMENT
+            else f"metrics with it: {', '.join(others)}",
+        )
+    if kind is not None and kind not in kinds and kind in {key.kind for key in of_metric}:
+        raise UnknownNameError(
+            f"{KIND_NOUNS[kind][1]} have no attribute '{name}'", hint=f'use kind="{_first(kinds)}"'
+        )
+
+
+def _overflow_of(known: Iterable[SeriesKey]) -> str:
+    """Return the end of a hint if values that are not listed can be in an overflow series."""
+    if all(key.subject.overflow is None for key in known):
+        return ""
+    return '; series above cardinality_limit are counted together, under overflow="true"'
+
+
+def _attributes_of(known: Iterable[SeriesKey]) -> list[str]:
+    return sorted({name for key in known for name in key.attributes})
+
+
+def _nearest(value: object, candidates: AbstractSet[str]) -> str:
+    """Return the candidates most like the value, nearest first, and the number of the others."""
+    # The value may be of any type if the caller does not check types: `server_port=443`.
+    nearest = difflib.get_close_matches(str(value), candidates, n=_SHOWN, cutoff=0)
+    more = len(candidates) - len(nearest)
+    return ", ".join(map(repr, nearest)) + (f" and {more:,} more" if more else "")
+
+
+def _first(kinds: AbstractSet[Kind]) -> Kind | None:
+    return next((kind for kind in Kind if kind in kinds), None)

@@ -1,0 +1,38 @@
+"""
+Reports of recorded data, as text for a terminal and as JSON for programs.
+
+This package reads only records and snapshots, not live requests. Drawing on a terminal needs
+``rich``, which is imported on first use; the rest has no dependencies.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Final
+
+from latspan._metrics import DEFAULT_EXPECTATIONS, Expectations
+from latspan.reports._json import DEMO_SCHEMA, demo_document
+from latspan.reports._rich import needs_rich
+
+if TYPE_CHECKING:
+    from latspan.reports._report import Report
+    from latspan.reports._waterfall import Waterfall
+
+__all__ = [
+    "DEFAULT_EXPECTATIONS",
+    "DEMO_SCHEMA",
+    "Expectations",
+    "Report",
+    "Waterfall",
+    "demo_document",
+]
+
+_DRAWN_BY: Final = {"Report": "_report", "Waterfall": "_waterfall"}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _DRAWN_BY:
+        raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+    with needs_rich():
+        module = importlib.import_module(f"{__name__}.{_DRAWN_BY[name]}")
+    return getattr(module, name)

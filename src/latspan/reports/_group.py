@@ -1,0 +1,91 @@
+"""Groups of records that one part of a report is about: the requests, or the calls inside them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from statistics import fmean
+
+from latspan._clock import SystemClock
+from latspan._recording import Recorder, RequestRecord, Snapshot
+from latspan._segments import Kind, Side
+
+__all__ = ["Group", "calls_in", "requests_in", "served_in"]
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """
+    Records of one kind, with the histograms of the same kind.
+
+    Args:
+        noun: Word for one of them: ``call``, ``request`` or ``served request``.
+        kind: Their kind.
+        records: Complete records, in the order in which they began.
+        snapshot: Histograms of their segments and metrics.
+        total: Number of all that were recorded; more than the records if only the latest are kept.
+    """
+
+    noun: str
+    kind: Kind
+    records: tuple[RequestRecord, ...]
+    snapshot: Snapshot
+    total: int
+
+    def segment_names(self) -> tuple[str, ...]:
+        """Return the names of their segments, ordered by the mean of where they first begin."""
+        starts: dict[str, list[int]] = {}
+        for record in self.records:
+            seen: set[str] = set()
+            for segment in record.segments:
+                if segment.name not in seen:
+                    seen.add(segment.name)
+                    starts.setdefault(segment.name, []).append(segment.start_ns)
+        return tuple(sorted(starts, key=lambda name: fmean(starts[name])))
+
+    @property
+    def number(self) -> str:
+        """Number of records in words, for example ``the latest 100 of 250 calls``."""
+        kept, total = len(self.records), max(self.total, len(self.records))
+        nouns = self.noun if total == 1 else f"{self.noun}s"
+        return f"{kept:,} {nouns}" if kept == total else f"the latest {kept:,} of {total:,} {nouns}"
+
+
+def calls_in(snapshot: Snapshot) -> Group:
+    """Return the calls of a snapshot, as recorded by their client."""
+    records = _sorted(
+        each for each in snapshot.records if each.kind is Kind.CALL and each.side is Side.CLIENT
+    )
+    return Group("call", Kind.CALL, records, snapshot, snapshot.count(kind=Kind.CALL))
+
+
+def requests_in(snapshot: Snapshot) -> Group:
+    """Return the requests of a snapshot that the application opened itself."""
+    return _requests(snapshot, "request", Side.CLIENT)
+
+
+def served_in(snapshot: Snapshot) -> Group:
+    """Return the requests of a snapshot that its processes served."""
+    return _requests(snapshot, "served request", Side.SERVER)
+
+
+def _requests(snapshot: Snapshot, noun: str, side: Side) -> Group:
+    records = _sorted(
+        each for each in snapshot.records if each.kind is Kind.REQUEST and each.side is side
+    )
+    # A request counts only the time that its calls do not count. Its own table shows all of it, so
+    # the histograms are made of the records.
+    recorder = Recorder(SystemClock(), keep=None)
+    for record in records:
+        recorder.record(replace(record, reports=None))
+    whole = recorder.snapshot()
+    total = sum(
+        series.histogram.count
+        for key, series in snapshot.series.items()
+        if (key.metric, key.kind, key.subject.side) == ("duration", Kind.REQUEST, side)
+    )
+    return Group(noun, Kind.REQUEST, records, whole, total)
+
+
+def _sorted(records: Iterable[RequestRecord]) -> tuple[RequestRecord, ...]:
+    return tuple(sorted(records, key=lambda record: record.start_epoch_ns))

@@ -1,0 +1,121 @@
+"""Report on recorded data: for a terminal, as plain text and as HTML."""
+
+from __future__ import annotations
+
+import io
+import shutil
+import textwrap
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.text import Text
+
+from latspan._metrics import DEFAULT_EXPECTATIONS, Expectations
+from latspan._recording import Snapshot
+from latspan.reports._group import Group, calls_in, requests_in, served_in
+from latspan.reports._layout import shown
+from latspan.reports._slow import median_of, sentence, slowest_of
+from latspan.reports._smoothness import SmoothnessTable
+from latspan.reports._tables import MetricsTable, SegmentsTable, TokensTable
+from latspan.reports._waterfall import Waterfall
+
+__all__ = ["Report"]
+
+_WIDEST_PROSE: Final = 96
+_WIDTH: Final = 100
+"""Width of a report in characters where there is no terminal."""
+
+_PRE: Final = (
+    '<pre style="white-space:pre;overflow-x:auto;line-height:normal;'
+    "font-family:Menlo,'DejaVu Sans Mono',consolas,'Courier New',monospace\">{code}</pre>"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """
+    Report on where requests and calls spent their time, from a single one to the slowest tenth.
+
+    It has a part on the requests of the application with their stages, one on the requests that
+    it served, and one on its calls, as far as there are any. The first part begins with the
+    waterfalls of the median and the slowest, and the report ends with a sentence on the slowest.
+    ``print`` shows it as text, rich's ``print`` in colour, and a notebook as HTML.
+
+    Args:
+        snapshot: Recorded data. Waterfalls and the closing sentences need its records.
+        expected: Configured expectations that streams were measured against.
+        note: What the reader must know about the data, if anything.
+    """
+
+    snapshot: Snapshot
+    expected: Expectations = DEFAULT_EXPECTATIONS
+    note: str = ""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Yield the parts, separated by blank lines."""
+        del console
+        groups = self._groups()
+        parts: list[RenderableType] = []
+        for group in groups:
+            if group is groups[0]:
+                parts += self._waterfalls(group)
+            parts += self._tables(group)
+        if not groups:
+            parts.append(_prose("No request and no call was recorded.", options))
+        elif groups[0].records:
+            closing = sentence(groups[0].records, groups[0].noun)
+            parts.append(_prose(closing, options, style="bold"))
+        if self.note:
+            parts.append(_prose(self.note, options))
+        for index, part in enumerate(parts):
+            if index:
+                yield ""
+            yield part
+
+    def __str__(self) -> str:
+        """Return the report as plain text, as wide as the terminal."""
+        return self._drawn(shutil.get_terminal_size((_WIDTH, 24)).columns).export_text()
+
+    def _repr_html_(self) -> str:
+        """Return the report as HTML, for notebooks."""
+        return self._drawn(_WIDTH).export_html(inline_styles=True, code_format=_PRE)
+
+    def __repr__(self) -> str:
+        """Return the number of records in words."""
+        held = ", ".join(group.number for group in self._groups())
+        return f"<latspan.reports.Report: {held or 'nothing recorded'}>"
+
+    def _drawn(self, width: int) -> Console:
+        console = Console(record=True, width=width, file=io.StringIO(), highlight=False)
+        console.print(self, crop=False)
+        return console
+
+    def _groups(self) -> tuple[Group, ...]:
+        found = (requests_in(self.snapshot), served_in(self.snapshot), calls_in(self.snapshot))
+        return tuple(group for group in found if group.total)
+
+    def _waterfalls(self, group: Group) -> Iterator[RenderableType]:
+        median, slowest = median_of(group.records), slowest_of(group.records)
+        if median is None or slowest is None:
+            return
+        if median is slowest:
+            yield Waterfall(slowest, f"the only {group.noun}")
+        else:
+            yield Waterfall(median, f"median of {group.number}", legend=False)
+            yield Waterfall(slowest, f"slowest of {group.number}")
+
+    def _tables(self, group: Group) -> Iterator[RenderableType]:
+        if group.records:
+            yield SegmentsTable(group)
+        yield MetricsTable(group)
+        if group.noun == "call":
+            yield SmoothnessTable(group, self.expected)
+            yield TokensTable(group)
+
+
+def _prose(text: str, options: ConsoleOptions, *, style: str = "") -> Text:
+    width = min(options.max_width, _WIDEST_PROSE)
+    lines = [shown(Text(line), options).plain for line in textwrap.wrap(text, width)]
+    return Text("\n".join(lines), style=style, no_wrap=True, overflow="ignore")

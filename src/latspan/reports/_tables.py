@@ -1,0 +1,183 @@
+"""
+Tables of a measurement: percentiles of segments and metrics, and tokens.
+
+Every row shows its number of values, and a percentile with too few of them is replaced by the
+number it needs. Columns are as wide as their content: a number is never cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.text import Text
+
+from latspan._drawing import FAINT, count, letters, listed, milliseconds, needs, percent, style_of
+from latspan._recording import Distribution
+from latspan._segments import Kind, SegmentName
+from latspan._tokens import TokenCounts, TokenSource
+from latspan.histogram import values_needed
+from latspan.reports._group import Group
+from latspan.reports._layout import MARGIN, aligned, heads, shown, title
+from latspan.reports._slow import slowest_tenth
+
+__all__ = ["MetricsTable", "SegmentsTable", "TokensTable"]
+
+_PERCENTILES: Final = (50, 95, 99)
+_PERCENTILE_HEADS: Final = tuple(f"p{percentile}" for percentile in _PERCENTILES)
+_SHARE_BAR_WIDTH: Final = 8
+
+_METRIC_LABELS: Final[dict[Kind, dict[str, str]]] = {
+    Kind.CALL: {
+        "duration": "duration",
+        "time_to_first_token": "TTFT, first token",
+        "time_per_output_token": "TPOT, per output token",
+        "chunk_gap": "gap between chunks",
+    },
+    Kind.REQUEST: {
+        "duration": "duration",
+        "time_to_first_visible_token": "until something shows (TTFV)",
+    },
+}
+
+_UNEXPLAINED: Final = "unattributed: no clock reading and no report of a server explains this time"
+
+_TOKEN_SOURCES: Final[dict[TokenSource, str]] = {
+    TokenSource.PROVIDER: "the provider",
+    TokenSource.ESTIMATED: "latspan, estimated",
+    TokenSource.UNKNOWN: "unknown",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentsTable:
+    """
+    Table of each segment's percentiles over a group, and its share of the slowest tenth's time.
+
+    Args:
+        group: Records and histograms to show.
+    """
+
+    group: Group
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Yield the title, the table, and an explanation of what it cannot explain."""
+        del console
+        group = self.group
+        slowest = slowest_tenth(group.records)
+        one = len(slowest.slow) == 1
+        slow = "slowest" if one else f"slowest {len(slowest.slow):,}"
+        whose = "slowest one's" if one else f"{slow}'s"
+        yield title(
+            f"segments of {count(group.snapshot.count(kind=group.kind), group.noun)}",
+            f"and their share of the {whose} time",
+            options=options,
+        )
+        rows = [heads("segment", "n", *_PERCENTILE_HEADS, "source", slow)]
+        names = group.segment_names()
+        for name in names:
+            values = group.snapshot.segment(name, kind=group.kind)
+            if not values.count():
+                continue
+            share = slowest.share(name)
+            bar = "" if share is None else "█" * round(share * _SHARE_BAR_WIDTH)
+            rows.append(
+                (
+                    Text(name, style=style_of(name)),
+                    Text(f"{values.count():,}"),
+                    *_percentiles(values),
+                    Text(letters(values.sources)),
+                    Text.assemble(
+                        "—" if share is None else f"{percent(share):>5}",
+                        (f" {bar}" if bar else "", style_of(name)),
+                    ),
+                )
+            )
+        yield from aligned(rows, left=(0, 5, 6), options=options)
+        if SegmentName.UNATTRIBUTED in names:
+            yield shown(Text(MARGIN + _UNEXPLAINED, style=FAINT), options)
+
+
+@dataclass(frozen=True, slots=True)
+class MetricsTable:
+    """
+    Table of each metric's percentiles over a group.
+
+    Args:
+        group: Histograms to show.
+    """
+
+    group: Group
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Yield the title and the table."""
+        del console
+        yield title("time to answer", options=options)
+        rows = [heads("metric", "n", *_PERCENTILE_HEADS, "source")]
+        for name, label in _METRIC_LABELS[self.group.kind].items():
+            values = self.group.snapshot.metric(name, kind=self.group.kind)
+            rows.append(
+                (
+                    Text(label),
+                    Text(f"{values.count():,}"),
+                    *_percentiles(values),
+                    Text(letters(values.sources)),
+                )
+            )
+        yield from aligned(rows, left=(0, 5), options=options)
+
+
+@dataclass(frozen=True, slots=True)
+class TokensTable:
+    """
+    Table of the token counts of calls, and their source.
+
+    Args:
+        group: Calls to show.
+    """
+
+    group: Group
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Yield the title and the table."""
+        del console
+        yield title("tokens", options=options)
+        rows = [heads("kind", "n", "fewest", "most", "in all", "counted by")]
+        rows += _token_rows([call.tokens for call in self.group.records])
+        yield from aligned(rows, left=(0, 5), options=options)
+
+
+def _percentiles(values: Distribution) -> Iterator[Text]:
+    for percentile in _PERCENTILES:
+        needed = values_needed(percentile)
+        if values.count() < needed:
+            yield Text(needs(needed), style=FAINT)
+        else:
+            yield Text(milliseconds(values.percentile(percentile, unit="ns")))
+
+
+def _token_rows(counts: Iterable[TokenCounts]) -> Iterator[tuple[Text, ...]]:
+    rows: dict[str, list[tuple[TokenSource, int]]] = {
+        "in": [],
+        "  cached": [],
+        "out": [],
+        "  reasoning": [],
+    }
+    for tokens in counts:
+        numbers = (tokens.input, tokens.cached, tokens.output, tokens.reasoning)
+        for row, number in zip(rows.values(), numbers, strict=True):
+            if number is not None:
+                row.append((tokens.source, number))
+    for label, counted in rows.items():
+        known = [number for _, number in counted]
+        shown = (
+            [f"{each:,}" for each in (min(known), max(known), sum(known))] if known else ["—"] * 3
+        )
+        by = (
+            listed(sorted({_TOKEN_SOURCES[source] for source, _ in counted}))
+            if known
+            else "not reported"
+        )
+        yield tuple(Text(cell) for cell in (label, f"{len(known):,}", *shown, by))

@@ -1,1 +1,0 @@
-"""Tests of latspan beside other instrumentations, and beneath frameworks."""

@@ -1,0 +1,82 @@
+"""A stream is asked for its token counts only where somebody configured that, and nothing else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from latspan import TokenSource
+from latspan.testing import Captured, Script
+from tests.clients.conftest import Driver, asked_for, openai
+
+usage: Any = pytest.importorskip("latspan_openai._usage", reason="no openai client")
+
+PLAIN = Script.chat(tokens=5, prefill_ms=1, gap_ms=1, flavor="plain")
+ASKED: dict[str, Any] = {"stream": True, "stream_options": {"include_usage": True}}
+
+
+def test_by_default_a_request_is_what_the_caller_made_it(seen: Captured) -> None:
+    """The very same arguments."""
+    del seen
+    kwargs = {"stream": True}
+
+    assert usage.with_usage(kwargs) is kwargs
+    assert kwargs == {"stream": True}
+
+
+def test_where_nothing_is_configured_nothing_is_asked() -> None:
+    """Latspan is off."""
+    kwargs = {"stream": True}
+
+    assert usage.with_usage(kwargs) is kwargs
+
+
+@pytest.mark.parametrize("absent", [{}, {"stream_options": openai.NOT_GIVEN}], ids=["", "sentinel"])
+def test_usage_is_requested_if_the_caller_has_no_preference(
+    seen: Captured, absent: dict[str, Any]
+) -> None:
+    """With arguments of latspan's own; the caller's stay as they are."""
+    del seen
+    kwargs: dict[str, Any] = {"stream": True, **absent}
+    before = dict(kwargs)
+
+    with asked_for(request_stream_usage=True):
+        assert usage.with_usage(kwargs) == ASKED
+    assert kwargs == before
+
+
+@pytest.mark.parametrize(
+    "kwargs",
+    [
+        {"stream": True, "stream_options": {"include_usage": False}},
+        {"stream": True, "stream_options": {}},
+        {"stream": True, "stream_options": None},
+        {"stream": True, "extra_body": {"stream_options": {"include_usage": False}}},
+        {"stream": False},
+        {},
+        {"stream": openai.NOT_GIVEN},
+    ],
+    ids=str,
+)
+def test_an_explicit_choice_of_the_caller_is_kept(seen: Captured, kwargs: dict[str, Any]) -> None:
+    """And so is an answer that is not streamed."""
+    del seen
+    with asked_for(request_stream_usage=True):
+        assert usage.with_usage(kwargs) is kwargs
+
+
+def test_the_chunk_with_the_usage_is_handed_through(driver: Driver, seen: Captured) -> None:
+    """It has no choices, and is the caller's like any other."""
+    chunks: list[Any] = []
+
+    async def program(client: Any) -> None:
+        stream = await driver.create(client, stream=True)
+        await driver.read(stream, chunks.append)
+
+    with asked_for(request_stream_usage=True):
+        driver.run(driver.transport(PLAIN), program)
+
+    assert (chunks[-1].choices, chunks[-1].usage.completion_tokens) == ([], 5)
+    (record,) = seen.records
+    assert (record.tokens.source, record.tokens.output) == (TokenSource.PROVIDER, 5)

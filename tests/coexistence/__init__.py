@@ -1,0 +1,1 @@
+"""Tests of latspan together with other instrumentations, and under frameworks."""

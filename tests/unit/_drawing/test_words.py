@@ -1,0 +1,44 @@
+"""Numbers are formatted so that a small value never becomes zero."""
+
+from __future__ import annotations
+
+import pytest
+
+from latspan._drawing import GLOSSARY, count, listed, milliseconds, percent
+from latspan._segments import SegmentName
+
+
+@pytest.mark.parametrize(
+    ("value_ns", "said"),
+    [
+        (49_999, "<0.1 ms"),
+        (50_000, "0.1 ms"),
+        (1_000_000, "1.0 ms"),
+        (2_431_700_000, "2,431.7 ms"),
+    ],
+)
+def test_milliseconds(value_ns: int, said: str) -> None:
+    """One decimal; smaller values are shown as less than that."""
+    assert said == milliseconds(value_ns)
+
+
+@pytest.mark.parametrize(
+    ("share", "said"),
+    [(0, "0 %"), (0.0001, "<1 %"), (0.62, "62 %"), (0.9999, ">99 %"), (1, "100 %")],
+)
+def test_percent(share: float, said: str) -> None:
+    """Only nothing is 0 %, and only everything is 100 %."""
+    assert said == percent(share)
+
+
+def test_lists_and_plurals() -> None:
+    assert listed(["a"]) == "a"
+    assert listed(["a", "b"]) == "a and b"
+    assert listed(["a", "b", "c"]) == "a, b and c"
+    assert count(1, "gap") == "1 gap"
+    assert count(1_000, "gap") == "1,000 gaps"
+
+
+def test_every_client_segment_is_explained() -> None:
+    """A new segment needs an explanation."""
+    assert set(SegmentName) == set(GLOSSARY)

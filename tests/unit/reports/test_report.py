@@ -1,0 +1,95 @@
+"""A report as a value: its parts, its short form, plain text and HTML."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+import latspan
+from latspan import Kind, Snapshot, Source
+from latspan.reports import Report
+from latspan.testing import RequestRecord, Side
+
+MakeCall = Callable[..., RequestRecord]
+TakeSnapshot = Callable[[Iterable[RequestRecord]], Snapshot]
+
+
+def request(call: MakeCall, *, order: int = 0) -> RequestRecord:
+    """Return a request whose inner call is counted by the call itself."""
+    made = call(
+        [
+            ("prepare", 2, Source.MEASURED),
+            ("rerank", 8, Source.MEASURED),
+            ("decode", 30, Source.MEASURED),
+        ],
+        kind=Kind.REQUEST,
+        order=order,
+    )
+    return replace(made, name="answer", reports=made.segments[:1])
+
+
+def test_requests_come_first_and_are_shown_whole(call: MakeCall, snapshot_of: TakeSnapshot) -> None:
+    """The table of requests has the segments that only their calls count, in the order of time."""
+    calls = [call([("decode", 30, Source.MEASURED)], order=order) for order in range(2)]
+    text = str(Report(snapshot_of([*calls, request(call), request(call, order=1)])))
+    lines = text.splitlines()
+
+    assert lines[0].startswith("median of 2 requests · answer · completed")
+    table = lines.index("segments of 2 requests, and their share of the slowest one's time")
+    assert [line.split()[0] for line in lines[table + 2 : table + 5]] == [
+        "prepare",
+        "rerank",
+        "decode",
+    ]
+    assert "segments of 2 calls, and their share of the slowest one's time" in lines
+    assert "of 2 calls · chat" not in text
+    assert "The slowest of 2 requests spent 75 % of its time in decode" in text
+
+
+def test_served_requests_are_named_so(call: MakeCall, snapshot_of: TakeSnapshot) -> None:
+    """A process that serves requests and opens none shows those that it served."""
+    served = replace(request(call), side=Side.SERVER)
+
+    assert str(Report(snapshot_of([served]))).startswith("the only served request · answer")
+
+
+def test_the_latest_records_of_more_are_named_so(call: MakeCall, snapshot_of: TakeSnapshot) -> None:
+    """A waterfall of the latest hundred must not look like one of all."""
+    everything = snapshot_of(
+        [call([("decode", each, Source.MEASURED)], order=each) for each in (1, 2, 3)]
+    )
+    report = Report(replace(everything, records=everything.records[1:]))
+
+    assert "slowest of the latest 2 of 3 calls" in str(report)
+    assert repr(report) == "<latspan.reports.Report: the latest 2 of 3 calls>"
+
+
+def test_a_report_without_records_has_the_tables_of_metrics(
+    call: MakeCall, snapshot_of: TakeSnapshot
+) -> None:
+    """If no records are kept, the histograms are shown all the same."""
+    everything = snapshot_of([call([("decode", 1, Source.MEASURED)])])
+
+    assert str(Report(replace(everything, records=()))).startswith("time to answer\n")
+
+
+def test_a_notebook_shows_html(call: MakeCall, snapshot_of: TakeSnapshot) -> None:
+    """The same text, without characters that HTML would interpret."""
+    made = replace(call([("decode", 1, Source.MEASURED)]), name="chat <b>")
+    page = Report(snapshot_of([made]))._repr_html_()  # pyright: ignore[reportPrivateUsage]
+
+    assert page.startswith("<pre")
+    assert "chat &lt;b&gt;" in page
+    assert "<b>" not in page
+
+
+def test_the_function_reports_on_a_snapshot(call: MakeCall, snapshot_of: TakeSnapshot) -> None:
+    """A test can print the report of what it recorded."""
+    report = latspan.report(snapshot_of([call([("decode", 1, Source.MEASURED)])]))
+
+    assert repr(report) == "<latspan.reports.Report: 1 call>"
+
+
+def test_the_function_works_before_latspan_is_configured() -> None:
+    """It reports that nothing was recorded."""
+    assert str(latspan.report()).strip() == "No request and no call was recorded."
