@@ -159,19 +159,21 @@ SERVERS: Final = {
     "gunicorn, sync": ("gunicorn", "serves_anything:wsgi", "--bind=127.0.0.1:{port}", "-w2"),
     "gunicorn, gthread": (
         *("gunicorn", "serves_anything:wsgi", "--bind=127.0.0.1:{port}", "-w2"),
-        *("--worker-class=gthread", "--threads=1", "--worker-connections=1"),
+        *("--worker-class=gthread", "--threads=2"),
     ),
 }
+ASKED: Final = {"uvicorn": 1, "uvicorn, 2 workers": 2, "gunicorn, sync": 2, "gunicorn, gthread": 1}
+"""Number of workers that a request certainly reaches: one of gthread may take both requests."""
 
 
 def status_of(server: str, port: int, folder: Path, *under: str, **variables: str) -> int:
-    """Start a server, send a request to each worker, end it, and return its exit status."""
+    """Start a server, send requests to its workers, end it, and return its exit status."""
     name, *arguments = SERVERS[server]
     pytest.importorskip(name, reason=f"{name} is not installed")
     folder.mkdir()
     command = [name, *(each.format(port=port) for each in arguments)]
     with serving(folder / "log", *under, *command, **variables) as process:
-        ask_every_worker(port, folder, workers=1 if server == "uvicorn" else 2)
+        ask_every_worker(port, folder, workers=ASKED[server])
     return process.returncode
 
 
@@ -191,7 +193,7 @@ def test_the_workers_of_a_server_export_everything(server: str, tmp_path: Path) 
         statuses = list(pool.map(under_latspan, ports))
 
     assert statuses == [plain] * RUNS
-    assert requests_of(receiver) == RUNS * (1 if server == "uvicorn" else 2)
+    assert requests_of(receiver) == RUNS * ASKED[server]
 
 
 class Arriving(list[ExportTraceServiceRequest]):
