@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final
 from latspan import _runtime
 from latspan._log import logger
 from latspan._sdk._config import Config, read_config, with_parameters_of
-from latspan._sdk._sigterm import Delivery, handle_sigterm
+from latspan._sdk._sigterm import Delivery, handle_sigterm, wake_sigterm
 
 if TYPE_CHECKING:
     # Importing `configure` must stay cheap; the assembled parts are imported when it runs.
@@ -113,7 +113,8 @@ def configure(**settings: object) -> None:
                 _was_configured = True
                 _runtime.install(made.runtime)
                 break
-    end_in_order()
+    end_in_order(asleep=False)
+    wake_sigterm()
     _log_start()
     for observer in _observers:
         with _runtime.handle_internal_errors("the doctor's observation"):
@@ -199,8 +200,8 @@ def shutdown(timeout_s: float | None = None) -> None:
 
     Args:
         timeout_s: Maximum wait for the last export, in seconds. If not given, latspan waits 5 s for
-            a receiver that accepts data, and 1.5 s for one that does not answer. It does not wait
-            for one that refuses the connection, unless that receiver accepted the data before.
+            a receiver that accepts data, and 1.5 s for one that does not answer. A receiver that
+            refuses the connection is not tried again, unless it accepted the data before.
     """
     _shut_down(timeout_s, flush_provider=False)
 
@@ -243,9 +244,14 @@ def observe(observer: Observer) -> None:
     _observers.append(observer)
 
 
-def end_in_order() -> None:
-    """Export what was recorded if SIGTERM ends the process; see :mod:`latspan._sdk._sigterm`."""
-    handle_sigterm(_AT_SIGTERM)
+def end_in_order(*, asleep: bool) -> None:
+    """
+    Export what was recorded if SIGTERM ends the process; see :mod:`latspan._sdk._sigterm`.
+
+    Args:
+        asleep: Whether nothing is recorded yet, so that the default action stays in effect.
+    """
+    handle_sigterm(_AT_SIGTERM, asleep=asleep)
 
 
 def _flush_at_sigterm(timeout_s: float) -> None:

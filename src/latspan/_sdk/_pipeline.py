@@ -28,6 +28,7 @@ from latspan._sdk._exit_hooks import run_before_a_child_ends
 from latspan._sdk._per_process import PerProcess
 from latspan._sdk._propagation import propagates
 from latspan._sdk._record_export import RecordOutputs
+from latspan._sdk._sigterm import wake_sigterm
 from latspan._sdk._span_routing import SpanRouter
 from latspan._sdk._start_line import StartLine
 from latspan._sdk._worker import Worker
@@ -246,6 +247,7 @@ def _assembled(config: Config, at_end: Callable[[], None], undo: ExitStack) -> A
 
     def begin_with_a_request() -> None:
         run_before_a_child_ends(at_end)
+        wake_sigterm()
         if monitor is not None:
             monitor.start()
         for export in (spans, events):

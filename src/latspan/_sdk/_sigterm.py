@@ -22,6 +22,11 @@ at most; while a shutdown is in progress, until the shutdown has ended.
 process of a container, which continues until SIGKILL. There, the handler only starts a thread that
 exports once per second for a minute, and returns.
 
+**C code.** While the main thread is blocked in C code, it cannot run the handler; see
+`_sigterm_watch`. A program that latspan's `sitecustomize` starts may never record anything. Until
+it does, the handler is *asleep*: ``signal.getsignal`` returns it, so that a server restores it, but
+in C the default action is still in effect.
+
 **Greenlets.** If gevent or eventlet has replaced threads, all of latspan's threads share the main
 thread, which therefore must not wait. The handler then returns, and the export ends the process.
 """
@@ -29,6 +34,7 @@ thread, which therefore must not wait. The handler then returns, and the export 
 from __future__ import annotations
 
 import _thread
+import faulthandler
 import os
 import signal
 import sys
@@ -40,9 +46,9 @@ from pathlib import Path
 from types import BuiltinFunctionType, FrameType
 from typing import Final
 
-from latspan._runtime import handle_internal_errors
+from latspan._runtime import handle_internal_errors, log_internal_error
 
-__all__ = ["Delivery", "handle_sigterm"]
+__all__ = ["Delivery", "handle_sigterm", "wake_sigterm"]
 
 _BUSY: Final = frozenset({"_frozen_importlib", "importlib", "latspan", "logging", "opentelemetry"})
 """Packages whose code may hold a lock that the export needs."""
@@ -55,6 +61,9 @@ _LONGEST_S: Final = 15.0
 
 _DEATH_S: Final = 1.0
 """Longest wait for the end of the process after it has been signalled, in seconds."""
+
+_STDERR: Final = 2
+"""File descriptor for ``faulthandler``; nothing is written to it."""
 
 _INIT: Final = 1
 """Process ID of the first process of a container."""
@@ -81,11 +90,15 @@ class Delivery:
     flush: Callable[[float], object]
 
 
-def handle_sigterm(delivery: Delivery) -> None:
+def handle_sigterm(delivery: Delivery, *, asleep: bool) -> None:
     """
     Export everything before SIGTERM ends the process, if the signal has its default action.
 
     Has no effect on a thread other than the main thread, where Python does not allow handlers.
+
+    Args:
+        delivery: Exports what was recorded.
+        asleep: Whether the default action stays in effect until :func:`wake_sigterm`.
     """
     if (
         threading.current_thread() is not threading.main_thread()
@@ -93,11 +106,35 @@ def handle_sigterm(delivery: Delivery) -> None:
         or _is_handled_without_python()
     ):
         return
+    if asleep:
+        # Undone below, it restores in C the action that it found.
+        faulthandler.register(signal.SIGTERM, file=_STDERR)
     try:
         signal.signal(signal.SIGTERM, _Handler(delivery))
     except ValueError:
         # A subinterpreter.
         return
+    finally:
+        if asleep:
+            faulthandler.unregister(signal.SIGTERM)
+
+
+def wake_sigterm() -> None:
+    """Put the handler into effect in this process, if latspan handles SIGTERM."""
+    handler = signal.getsignal(signal.SIGTERM)
+    process = os.getpid()
+    if not isinstance(handler, _Handler) or handler.awake_in == process:
+        return
+    handler.awake_in = process
+    with handle_internal_errors("the preparation for SIGTERM"):
+        try:
+            from latspan._sdk._sigterm_watch import wake
+        except ImportError:
+            # A Python without `ctypes`.
+            if threading.current_thread() is threading.main_thread():
+                signal.signal(signal.SIGTERM, handler)
+        else:
+            wake(handler, watched=process != _INIT and not _threads_are_greenlets())
 
 
 def _is_handled_without_python() -> bool:
@@ -126,14 +163,27 @@ class _Handler:
     def __init__(self, delivery: Delivery) -> None:
         self._delivery = delivery
         self._delays = 0
-        # The process that is exporting: a forked child inherits the value, but not the thread.
+        # The processes that export and that are awake: a forked child inherits the values, but it
+        # has no thread that exports, and is asleep.
         self._exporting_in: int | None = None
+        self.awake_in: int | None = None
+        self.calls = 0
+        """Number of calls, for the thread that watches the main thread."""
 
     def __call__(self, _: int, frame: FrameType | None) -> None:
         """Handle the signal."""
+        self.calls += 1
         process = os.getpid()
         if self._exporting_in == process:
             return
+        try:
+            self._handle(process, frame)
+        except Exception as error:  # noqa: BLE001 - it would be raised in the program
+            log_internal_error(error, "the export at SIGTERM")
+            if process != _INIT:
+                self._die()
+
+    def _handle(self, process: int, frame: FrameType | None) -> None:
         delivery = self._delivery
         if process == _INIT:
             if delivery.is_needed():
@@ -144,9 +194,9 @@ class _Handler:
             self._start(_send_again)
         elif not delivery.is_needed():
             self._die()
-        elif not isinstance(_thread.start_new_thread, BuiltinFunctionType):
+        elif _threads_are_greenlets():
             self._exporting_in = process
-            threading.Thread(target=self._export_and_die, daemon=True).start()
+            self._start(self._export_and_die)
         else:
             self._exporting_in = process
             done = _thread.allocate_lock()
@@ -154,6 +204,16 @@ class _Handler:
             self._start(lambda: self._export(done))
             _wait_for(done)
             self._die()
+
+    def end_elsewhere(self, die: Callable[[], None]) -> None:
+        """Export on this thread, because the main thread cannot, and end the process."""
+        self._exporting_in = os.getpid()
+        deadline = time.monotonic() + _LONGEST_S
+        while self._delivery.is_ending() and time.monotonic() < deadline:
+            time.sleep(_AGAIN_AFTER_S)
+        with handle_internal_errors("the export at SIGTERM"):
+            self._delivery.end()
+        die()
 
     def _start(self, job: Callable[[], None]) -> None:
         # `threading.Thread` takes locks that the interrupted code may hold.
@@ -193,6 +253,10 @@ class _Handler:
         time.sleep(_DEATH_S)
         signal.signal(signal.SIGTERM, self)
         self._exporting_in = None
+
+
+def _threads_are_greenlets() -> bool:
+    return not isinstance(_thread.start_new_thread, BuiltinFunctionType)
 
 
 def _is_busy(frame: FrameType | None) -> bool:

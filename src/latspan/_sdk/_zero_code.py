@@ -86,7 +86,7 @@ def start() -> None:
     """
     with _runtime.handle_internal_errors("the start of an instrumented program"):
         # Before the program sets its own handlers: a server restores the one that it found.
-        end_in_order()
+        end_in_order(asleep=True)
         observer = _observer()
         _runtime.expect(partial(_configure, observer))
         if observer is not None:
@@ -103,7 +103,7 @@ def after_opentelemetry() -> None:
         unwanted = [name for name in instrumented() if disabled_by(name) is not None]
         if unwanted:
             uninstrument(*unwanted)
-        end_in_order()
+        end_in_order(asleep=True)
         _runtime.expect(_configure)
 
 
