@@ -81,11 +81,11 @@ def auto_instrument() -> tuple[str, ...]:
     """
     Instrument every supported client library and server framework that is installed.
 
-    A second call has no effect.
+    A library is patched when it is imported, or immediately if it has already been imported. A
+    second call has no effect.
 
-    A library is patched when it is imported, or immediately if it has been imported already.
     Integrations listed in ``LATSPAN_DISABLED_INSTRUMENTATIONS`` or
-    ``OTEL_PYTHON_DISABLED_INSTRUMENTATIONS``, separated by commas, stay off; ``*`` means all. In
+    ``OTEL_PYTHON_DISABLED_INSTRUMENTATIONS``, separated by commas, stay off; ``*`` disables all. In
     the first variable, the name of the library is enough: ``openai`` for ``latspan_openai``.
 
     Returns:

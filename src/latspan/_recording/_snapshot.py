@@ -49,27 +49,28 @@ class Snapshot:
     """
     Everything that was recorded from one instant to another.
 
-    Each query takes ``kind``, the kind of timeline that the values were measured on, and attributes
-    that the series must have. If ``kind`` is omitted, it is the outermost kind that was recorded
-    with these attributes (the first of request, inner_request, call, http, stage), because the user
-    waits for the outermost. If only an inner kind has the metric, the query raises an error that
-    names the kind: the time to the first token of a call is not what the user of a request waits
-    for.
+    Each query accepts ``kind``, the kind of timeline on which the values were measured, and
+    attributes that the series must have. If ``kind`` is omitted, the query uses the outermost kind
+    that was recorded with these attributes: the first of request, inner_request, call, http and
+    stage. If only a kind inside it has the metric, the query raises an error that names that kind,
+    because the user waits for the outermost kind: the time to the first token of a call, for
+    example, does not include the work before the call.
 
     A query for an attribute value that was never recorded raises an error that lists the recorded
-    values, because it is probably misspelt. A value that occurred, but not in the queried part of a
-    snapshot or not together with the other attributes, is counted as zero.
+    values, because the value is probably misspelt. If the value was recorded, but not in this part
+    of the snapshot or not together with the other attributes, the count is zero.
 
     Args:
         series: Recorded series, by key; they must not be changed.
         start_epoch_ns: Unix time of the start of the period, in nanoseconds.
         end_epoch_ns: Unix time of the end of the period, in nanoseconds, at least
             ``start_epoch_ns``.
-        records: The latest requests, as many as ``keep_records`` is configured to keep.
-        recorders: Random identities of the recorders of the values; empty if unknown, as in files.
-        known: Every series of the snapshot that this one is a part of; empty if it is not a part.
-        empty_reason: Why nothing was recorded, if it is known, and how to fix it, as two lines.
-            Errors about missing values show it.
+        records: Complete records of the latest requests, calls and stages; the setting
+            ``keep_records`` limits their number.
+        recorders: Random IDs of the recorders of the values; empty if unknown, as in files.
+        known: All series of the snapshot that this one is a part of; empty if it is not a part.
+        empty_reason: Reason why nothing was recorded, if it is known, and its remedy, as two lines.
+            Errors about missing values contain it.
     """
 
     series: Mapping[SeriesKey, Series]

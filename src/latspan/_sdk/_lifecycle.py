@@ -72,12 +72,12 @@ def configure(**settings: object) -> None:
     """
     Switch latspan on: ``latspan.configure(endpoint="http://localhost:4318")``.
 
-    Spans use the application's own tracer provider if it has one, now or later, and otherwise a
-    private one that exports over OTLP. Histograms are exported as OTLP metrics on latspan's own
-    thread. A further call replaces the previous configuration once every part of the new one has
-    been created; if that fails, the previous configuration stays in effect. A process that is
-    forked later does not need to call this: it exports its own data, as a separate service
-    instance.
+    Spans use the application's tracer provider if it sets one, before or after this call, and
+    otherwise a private one that exports over OTLP. Histograms are exported as OTLP metrics on
+    latspan's own thread. A further call replaces the previous configuration once every part of the
+    new one has been created; if that fails, the previous configuration stays in effect. A child
+    process that is forked later does not need to call this: it exports its own data, as a separate
+    service instance.
 
     Args:
         settings: Fields of :class:`latspan.Config`, which describes each. An omitted field is read
@@ -136,9 +136,9 @@ def snapshot() -> Snapshot:
     """
     Return the current histograms of everything recorded since :func:`configure`.
 
-    The snapshot is empty if latspan is not configured; questions to an empty snapshot raise an
-    error that explains why it is empty. A signal handler may call this function; if
-    the handler interrupted the recorder, the snapshot holds everything up to the last export.
+    The snapshot is empty if latspan is not configured. The error of a query to an empty snapshot
+    explains why it is empty. A signal handler may call this function; if the handler interrupted
+    the recorder, the snapshot contains everything up to the last export.
     """
     runtime = _runtime.current()
     if runtime is None:
@@ -193,15 +193,16 @@ def shutdown(timeout_s: float | None = None) -> None:
     """
     Switch latspan off: end the open calls, export the remaining data, stop the threads.
 
-    A call whose stream the caller has stopped reading ends with its own outcome, any other open
-    call as ``abandoned``. latspan calls this function when the process exits, also in a child of
-    ``multiprocessing`` or Celery, and on SIGTERM if that signal has its default action, but not in
-    a process that is killed in another way. A second call has no effect.
+    An open call whose stream the caller has already left ends with its own outcome; any other open
+    call ends as ``abandoned``. latspan calls this function when the process exits, also in a child
+    of ``multiprocessing`` or Celery, and on SIGTERM if that signal has its default action. It
+    cannot do so if the process is killed in another way. A second call has no effect.
 
     Args:
-        timeout_s: Maximum wait for the last export, in seconds. If not given, latspan waits 5 s for
-            a receiver that accepts data, and 1.5 s for one that does not answer. A receiver that
-            refuses the connection is not tried again, unless it accepted the data before.
+        timeout_s: Maximum wait for the last export, in seconds. If not given, latspan waits at most
+            5 s for a receiver that accepts data, and 1.5 s for one that does not accept anything.
+            If the receiver refuses the connection, latspan makes only one attempt, unless the
+            receiver accepted the previous export.
     """
     _shut_down(timeout_s, flush_provider=False)
 
