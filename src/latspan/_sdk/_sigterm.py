@@ -188,21 +188,21 @@ class _Handler:
         if process == _INIT:
             if delivery.is_needed():
                 self._exporting_in = process
-                self._start(self._export_for_init)
+                _started(self._export_for_init)
         elif delivery.is_ending() or (self._delays < _MOST_DELAYS and _is_busy(frame)):
             self._delays += 1
-            self._start(_send_again)
+            _started(_send_again)
         elif not delivery.is_needed():
             self._die()
         elif _threads_are_greenlets():
             self._exporting_in = process
-            self._start(self._export_and_die)
+            _started(self._export_and_die)
         else:
             self._exporting_in = process
             done = _thread.allocate_lock()
             done.acquire()
-            self._start(lambda: self._export(done))
-            _wait_for(done)
+            if _started(lambda: self._export(done)):
+                _wait_for(done)
             self._die()
 
     def end_elsewhere(self, die: Callable[[], None]) -> None:
@@ -214,14 +214,6 @@ class _Handler:
         with handle_internal_errors("the export at SIGTERM"):
             self._delivery.end()
         die()
-
-    def _start(self, job: Callable[[], None]) -> None:
-        # `threading.Thread` takes locks that the interrupted code may hold.
-        try:
-            _thread.start_new_thread(job, ())
-        except RuntimeError:
-            # No thread can be started any more when the interpreter shuts down.
-            job()
 
     def _export(self, done: _thread.LockType) -> None:
         try:
@@ -253,6 +245,21 @@ class _Handler:
         time.sleep(_DEATH_S)
         signal.signal(signal.SIGTERM, self)
         self._exporting_in = None
+
+
+def _started(job: Callable[[], None]) -> bool:
+    """
+    Run ``job`` on a thread of its own, and return whether that was possible.
+
+    It is not while the interpreter shuts down: the last export has happened or is in progress, and
+    the process ends by itself.
+    """
+    try:
+        # `threading.Thread` takes locks that the interrupted code may hold.
+        _thread.start_new_thread(job, ())
+    except RuntimeError:
+        return False
+    return True
 
 
 def _threads_are_greenlets() -> bool:
