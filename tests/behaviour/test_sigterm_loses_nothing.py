@@ -329,7 +329,7 @@ def interrupt(number, frame):
 
 with latspan.request("answer"): pass
 signal.signal(signal.SIGALRM, interrupt)
-signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
+signal.setitimer(signal.ITIMER_REAL, 0.005, 0.02)
 signal.raise_signal(signal.SIGTERM)
 """
 

@@ -77,7 +77,8 @@ def configure(**settings: object) -> None:
     latspan's own thread. A further call replaces the previous configuration once every part of the
     new one has been created; if that fails, the previous configuration stays in effect. A child
     process that is forked later does not need to call this: it exports its own data, as a separate
-    service instance.
+    service instance. If SIGTERM has its default action, and this function is called on the main
+    thread, everything recorded is exported before the signal ends the process.
 
     Args:
         settings: Fields of :class:`latspan.Config`, which describes each. An omitted field is read

@@ -166,6 +166,8 @@ class _Handler:
         # The processes that export and that are awake: a forked child inherits the values, but it
         # has no thread that exports, and is asleep.
         self._exporting_in: int | None = None
+        self._done: _thread.LockType | None = None
+        self._exported = False
         self.awake_in: int | None = None
         self.calls = 0
         """Number of calls, for the thread that watches the main thread."""
@@ -178,32 +180,40 @@ class _Handler:
             return
         try:
             self._handle(process, frame)
-        except Exception as error:  # noqa: BLE001 - it would be raised in the program
-            log_internal_error(error, "the export at SIGTERM")
-            if process != _INIT:
-                self._die()
+        except BaseException as error:
+            # Raised by latspan, or by the handler of another signal, which may run at any point.
+            if self._exporting_in == process and self._done is not None:
+                self._finish(self._done)
+            elif isinstance(error, Exception):
+                log_internal_error(error, "the export at SIGTERM")
+                if process != _INIT:
+                    self._die()
+            else:
+                _started(_send_again)
+                raise
 
     def _handle(self, process: int, frame: FrameType | None) -> None:
         delivery = self._delivery
         if process == _INIT:
             if delivery.is_needed():
                 self._exporting_in = process
-                self._start(self._export_for_init)
+                _started(self._export_for_init)
         elif delivery.is_ending() or (self._delays < _MOST_DELAYS and _is_busy(frame)):
             self._delays += 1
-            self._start(_send_again)
+            _started(_send_again)
         elif not delivery.is_needed():
             self._die()
         elif _threads_are_greenlets():
             self._exporting_in = process
-            self._start(self._export_and_die)
+            _started(self._export_and_die)
         else:
-            self._exporting_in = process
-            done = _thread.allocate_lock()
+            self._done = done = _thread.allocate_lock()
             done.acquire()
-            self._start(lambda: self._export(done))
-            _wait_for(done)
-            self._die()
+            self._exporting_in = process
+            self._exported = False
+            if not _started(lambda: self._export(done)):
+                self._exported = True
+            self._finish(done)
 
     def end_elsewhere(self, die: Callable[[], None]) -> None:
         """Export on this thread, because the main thread cannot, and end the process."""
@@ -215,19 +225,25 @@ class _Handler:
             self._delivery.end()
         die()
 
-    def _start(self, job: Callable[[], None]) -> None:
-        # `threading.Thread` takes locks that the interrupted code may hold.
-        try:
-            _thread.start_new_thread(job, ())
-        except RuntimeError:
-            # No thread can be started any more when the interpreter shuts down.
-            job()
+    def _finish(self, done: _thread.LockType) -> None:
+        """Wait for the export, and end the process."""
+        deadline = time.monotonic() + _LONGEST_S
+        # An exception of another handler may come after the lock was acquired, so the lock alone
+        # does not show that the export has ended.
+        while not self._exported and time.monotonic() < deadline:
+            try:
+                done.acquire(timeout=max(deadline - time.monotonic(), 0))
+            except BaseException:  # noqa: BLE001, S112
+                # Without latspan, the process would already have ended.
+                continue
+        self._die()
 
     def _export(self, done: _thread.LockType) -> None:
         try:
             with handle_internal_errors("the export at SIGTERM"):
                 self._delivery.end()
         finally:
+            self._exported = True
             done.release()
 
     def _export_and_die(self) -> None:
@@ -255,6 +271,21 @@ class _Handler:
         self._exporting_in = None
 
 
+def _started(job: Callable[[], None]) -> bool:
+    """
+    Run ``job`` on a thread of its own, and return whether that was possible.
+
+    It is not while the interpreter shuts down: the last export has happened or is in progress, and
+    the process ends by itself.
+    """
+    try:
+        # `threading.Thread` takes locks that the interrupted code may hold.
+        _thread.start_new_thread(job, ())
+    except RuntimeError:
+        return False
+    return True
+
+
 def _threads_are_greenlets() -> bool:
     return not isinstance(_thread.start_new_thread, BuiltinFunctionType)
 
@@ -274,15 +305,3 @@ def _is_busy(frame: FrameType | None) -> bool:
 def _send_again() -> None:
     time.sleep(_AGAIN_AFTER_S)
     os.kill(os.getpid(), signal.SIGTERM)
-
-
-def _wait_for(done: _thread.LockType) -> None:
-    deadline = time.monotonic() + _LONGEST_S
-    while (left_s := deadline - time.monotonic()) > 0:
-        try:
-            if done.acquire(timeout=left_s):
-                return
-        except BaseException:  # noqa: BLE001, S112
-            # Raised by the handler of another signal, for example by Ctrl-C. Without latspan the
-            # process would already have ended.
-            continue
