@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 __all__ = ["report", "report_of_run"]
 
+_NOTHING_RECORDED = "hint: latspan doctor -- PROGRAM shows what latspan saw of a program, and why"
+
 
 def report(of: Snapshot | None = None) -> Report:
     """
@@ -60,6 +62,8 @@ def report_of_run(folder: str | os.PathLike[str], expected: Expectations) -> Rep
     for record in records:
         recorder.record(record)
     notes: list[str] = []
+    if not records:
+        notes.append(_NOTHING_RECORDED)
     if processes > 1:
         notes.append(f"Merged from {processes:,} processes.")
     if is_cut:

@@ -76,11 +76,13 @@ def _requests(snapshot: Snapshot, noun: str, side: Side) -> Group:
         each for each in snapshot.records if each.kind is Kind.REQUEST and each.side is side
     )
     # A request counts only the time that its calls do not count. Its own table shows all of it, so
-    # the histograms are made of the records.
-    recorder = Recorder(SystemClock(), keep=None)
-    for record in records:
-        recorder.record(replace(record, reports=None))
-    whole = recorder.snapshot()
+    # the histograms are made of the records, if there are any.
+    whole = snapshot
+    if records:
+        recorder = Recorder(SystemClock(), keep=None)
+        for record in records:
+            recorder.record(replace(record, reports=None))
+        whole = recorder.snapshot()
     total = sum(
         series.histogram.count
         for key, series in snapshot.series.items()

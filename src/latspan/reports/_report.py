@@ -27,6 +27,11 @@ _WIDEST_PROSE: Final = 96
 _WIDTH: Final = 100
 """Width of a report in characters where there is no terminal."""
 
+_WITHOUT_RECORDS: Final = (
+    "Waterfalls, the other tables and the closing sentence need complete records, which this"
+    " snapshot does not have: a part of a snapshot has none, and keep_records limits them."
+)
+
 _PRE: Final = (
     '<pre style="white-space:pre;overflow-x:auto;line-height:normal;'
     "font-family:Menlo,'DejaVu Sans Mono',consolas,'Courier New',monospace\">{code}</pre>"
@@ -67,6 +72,8 @@ class Report:
         elif groups[0].records:
             closing = sentence(groups[0].records, groups[0].noun)
             parts.append(_prose(closing, options, style="bold"))
+        else:
+            parts.append(_prose(_WITHOUT_RECORDS, options))
         if self.note:
             parts.append(_prose(self.note, options))
         for index, part in enumerate(parts):
@@ -110,7 +117,7 @@ class Report:
         if group.records:
             yield SegmentsTable(group)
         yield MetricsTable(group)
-        if group.noun == "call":
+        if group.noun == "call" and group.records:
             yield SmoothnessTable(group, self.expected)
             yield TokensTable(group)
 

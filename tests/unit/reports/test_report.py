@@ -69,10 +69,18 @@ def test_the_latest_records_of_more_are_named_so(call: MakeCall, snapshot_of: Ta
 def test_a_report_without_records_has_the_tables_of_metrics(
     call: MakeCall, snapshot_of: TakeSnapshot
 ) -> None:
-    """If no records are kept, the histograms are shown all the same."""
-    everything = snapshot_of([call([("decode", 1, Source.MEASURED)])])
+    """A part of a snapshot has no records: its numbers are shown, and what is missing is stated."""
+    everything = snapshot_of([call([("decode", 1, Source.MEASURED)]), request(call)])
+    text = str(Report(everything.where(outcome="completed")))
 
-    assert str(Report(replace(everything, records=()))).startswith("time to answer\n")
+    assert text.startswith("time to answer\n")
+    assert text.count("  duration ") == 2
+    assert "needs complete records" not in text
+    assert "need complete records" in text
+    assert "tokens" not in text
+    assert all(
+        line.split()[1] == "1" for line in text.splitlines() if line.startswith("  duration ")
+    )
 
 
 def test_a_notebook_shows_html(call: MakeCall, snapshot_of: TakeSnapshot) -> None:
