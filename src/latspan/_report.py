@@ -15,17 +15,19 @@ if TYPE_CHECKING:
 
 __all__ = ["report", "report_of_run"]
 
+_NOTHING_RECORDED = "hint: latspan doctor -- PROGRAM shows what latspan saw of a program, and why"
+
 
 def report(of: Snapshot | None = None) -> Report:
     """
     Return a report on where requests and calls spent their time: ``print(latspan.report())``.
 
     The tables of calls show everything recorded since :func:`latspan.configure`. The waterfalls,
-    the tables of requests and the closing sentences show the latest requests and calls, as many as
-    the setting ``keep_records`` keeps.
+    the tables of requests and the last sentence cover only the latest requests and calls, whose
+    number the setting ``keep_records`` limits.
 
     Args:
-        of: Snapshot to report on, for example of a test; everything recorded so far if not given.
+        of: Snapshot to report on, for example of a test; if not given, everything recorded so far.
 
     Returns:
         A report that ``print`` shows as text and a notebook as HTML.
@@ -60,6 +62,8 @@ def report_of_run(folder: str | os.PathLike[str], expected: Expectations) -> Rep
     for record in records:
         recorder.record(record)
     notes: list[str] = []
+    if not records:
+        notes.append(_NOTHING_RECORDED)
     if processes > 1:
         notes.append(f"Merged from {processes:,} processes.")
     if is_cut:

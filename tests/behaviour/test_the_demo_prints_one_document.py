@@ -93,7 +93,7 @@ def test_the_summary_has_no_percentile_of_too_few_values(document: Any) -> None:
         assert row["p95_ns"] is None
         assert row["p99_ns"] is None
     assert sum(row["slow_share"] for row in summary["segments"]) == pytest.approx(1)
-    assert summary["sentence"].startswith("The slowest of 8 requests spent ")
+    assert summary["sentence"].startswith("The slowest of 8 calls spent ")
 
 
 def test_progress_is_printed_on_stderr(answer: subprocess.CompletedProcess[str]) -> None:
@@ -111,7 +111,7 @@ def test_the_terminal_report_has_every_part() -> None:
     assert answer.stdout.count("= sum of segments") == 2
     for part in ("median of 8", "slowest of 8", "needs 100", "TTFT", "TPOT", "stalls: ", "tokens"):
         assert part in answer.stdout
-    assert "The slowest of 8 requests spent " in answer.stdout
+    assert "The slowest of 8 calls spent " in answer.stdout
     assert "latspan demo --otlp-endpoint http://localhost:4318" in answer.stderr
 
 

@@ -8,6 +8,7 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from latspan import _runtime
+from latspan._instrument._discovery import note_patched, note_switched_on
 from latspan._instrument._patching import Patches, stop_awaiting, when_imported
 from latspan._instrument._requirements import conflict_with, library_of
 from latspan._warn_once import warn_once
@@ -15,7 +16,7 @@ from latspan._warn_once import warn_once
 if TYPE_CHECKING:
     from latspan._instrument._warmer import UnderlyingClient, Warmer
 
-__all__ = ["Instrumentor"]
+__all__ = ["Instrumentor", "trigger_of"]
 
 
 class Instrumentor(ABC):
@@ -69,11 +70,6 @@ class Instrumentor(ABC):
         """Whether the integration is on; OpenTelemetry's name for it."""
         return self._is_on
 
-    @property
-    def _awaited(self) -> str:
-        """Import package whose import triggers the patches."""
-        return self.library or library_of(next(iter(self.requires)))
-
     def instrumentation_dependencies(self) -> Collection[str]:
         """Return the requirements."""
         return self.requires
@@ -103,13 +99,17 @@ class Instrumentor(ABC):
         """Switch the integration on if a supported version of the library is installed."""
         if not self._is_on and self._is_supported():
             self._is_on = True
-            when_imported(self._awaited, self._patch)
+            note_switched_on(self._package(), self)
+            when_imported(trigger_of(self), self._patch)
 
     def uninstrument(self, **kwargs: Any) -> None:  # noqa: ARG002 - OpenTelemetry's signature
         """Switch the integration off if it is on."""
         self._is_on = False
-        stop_awaiting(self._awaited, self._patch)
+        stop_awaiting(trigger_of(self), self._patch)
         self._restore()
+
+    def _package(self) -> str:
+        return trigger_of(self).partition(".")[0]
 
     def _is_supported(self) -> bool:
         conflict = conflict_with(self.requires)
@@ -135,7 +135,9 @@ class Instrumentor(ABC):
             except BaseException as error:  # noqa: BLE001 - raised again if it is an interrupt
                 self._give_up(error)
             finally:
-                if not self._is_on:
+                if self._is_on:
+                    note_patched(self._package(), is_patched=True)
+                else:
                     # A patch has failed, or another thread has switched the integration off.
                     patches.restore()
         finally:
@@ -149,9 +151,15 @@ class Instrumentor(ABC):
         self._restore()
         if not isinstance(error, Exception):
             raise error
-        warn_once(f"{self._awaited} is not instrumented: its integration failed", error)
+        warn_once(f"{trigger_of(self)} is not instrumented: its integration failed", error)
 
     def _restore(self) -> None:
         patches, self._patches = self._patches, None
         if patches is not None:
             patches.restore()
+            note_patched(self._package(), is_patched=False)
+
+
+def trigger_of(integration: Instrumentor) -> str:
+    """Return the module whose import triggers the patches of an integration."""
+    return integration.library or library_of(next(iter(integration.requires)))

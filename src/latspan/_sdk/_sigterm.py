@@ -22,6 +22,11 @@ at most; while a shutdown is in progress, until the shutdown has ended.
 process of a container, which continues until SIGKILL. There, the handler only starts a thread that
 exports once per second for a minute, and returns.
 
+**C code.** While the main thread is blocked in C code, it cannot run the handler; see
+`_sigterm_watch`. A program that latspan's `sitecustomize` starts may never record anything. Until
+it does, the handler is *asleep*: ``signal.getsignal`` returns it, so that a server restores it, but
+in C the default action is still in effect.
+
 **Greenlets.** If gevent or eventlet has replaced threads, all of latspan's threads share the main
 thread, which therefore must not wait. The handler then returns, and the export ends the process.
 """
@@ -29,6 +34,7 @@ thread, which therefore must not wait. The handler then returns, and the export 
 from __future__ import annotations
 
 import _thread
+import faulthandler
 import os
 import signal
 import sys
@@ -40,9 +46,9 @@ from pathlib import Path
 from types import BuiltinFunctionType, FrameType
 from typing import Final
 
-from latspan._runtime import handle_internal_errors
+from latspan._runtime import handle_internal_errors, log_internal_error
 
-__all__ = ["Delivery", "handle_sigterm"]
+__all__ = ["Delivery", "handle_sigterm", "wake_sigterm"]
 
 _BUSY: Final = frozenset({"_frozen_importlib", "importlib", "latspan", "logging", "opentelemetry"})
 """Packages whose code may hold a lock that the export needs."""
@@ -55,6 +61,9 @@ _LONGEST_S: Final = 15.0
 
 _DEATH_S: Final = 1.0
 """Longest wait for the end of the process after it has been signalled, in seconds."""
+
+_STDERR: Final = 2
+"""File descriptor for ``faulthandler``; nothing is written to it."""
 
 _INIT: Final = 1
 """Process ID of the first process of a container."""
@@ -69,7 +78,7 @@ class Delivery:
     Functions that export what was recorded.
 
     Args:
-        is_needed: Returns whether latspan is configured.
+        is_needed: Returns whether latspan is configured, or observed by the doctor.
         is_ending: Returns whether a shutdown is in progress.
         end: Shuts latspan down.
         flush: Exports everything recorded so far, within the given number of seconds.
@@ -81,11 +90,15 @@ class Delivery:
     flush: Callable[[float], object]
 
 
-def handle_sigterm(delivery: Delivery) -> None:
+def handle_sigterm(delivery: Delivery, *, asleep: bool) -> None:
     """
     Export everything before SIGTERM ends the process, if the signal has its default action.
 
     Has no effect on a thread other than the main thread, where Python does not allow handlers.
+
+    Args:
+        delivery: Exports what was recorded.
+        asleep: Whether the default action stays in effect until :func:`wake_sigterm`.
     """
     if (
         threading.current_thread() is not threading.main_thread()
@@ -93,11 +106,35 @@ def handle_sigterm(delivery: Delivery) -> None:
         or _is_handled_without_python()
     ):
         return
+    if asleep:
+        # Undone below, it restores in C the action that it found.
+        faulthandler.register(signal.SIGTERM, file=_STDERR)
     try:
         signal.signal(signal.SIGTERM, _Handler(delivery))
     except ValueError:
         # A subinterpreter.
         return
+    finally:
+        if asleep:
+            faulthandler.unregister(signal.SIGTERM)
+
+
+def wake_sigterm() -> None:
+    """Put the handler into effect in this process, if latspan handles SIGTERM."""
+    handler = signal.getsignal(signal.SIGTERM)
+    process = os.getpid()
+    if not isinstance(handler, _Handler) or handler.awake_in == process:
+        return
+    handler.awake_in = process
+    with handle_internal_errors("the preparation for SIGTERM"):
+        try:
+            from latspan._sdk._sigterm_watch import wake
+        except ImportError:
+            # A Python without `ctypes`.
+            if threading.current_thread() is threading.main_thread():
+                signal.signal(signal.SIGTERM, handler)
+        else:
+            wake(handler, watched=process != _INIT and not _threads_are_greenlets())
 
 
 def _is_handled_without_python() -> bool:
@@ -126,48 +163,87 @@ class _Handler:
     def __init__(self, delivery: Delivery) -> None:
         self._delivery = delivery
         self._delays = 0
-        # The process that is exporting: a forked child inherits the value, but not the thread.
+        # The processes that export and that are awake: a forked child inherits the values, but it
+        # has no thread that exports, and is asleep.
         self._exporting_in: int | None = None
+        self._done: _thread.LockType | None = None
+        self._exported = False
+        self.awake_in: int | None = None
+        self.calls = 0
+        """Number of calls, for the thread that watches the main thread."""
 
     def __call__(self, _: int, frame: FrameType | None) -> None:
         """Handle the signal."""
+        self.calls += 1
         process = os.getpid()
         if self._exporting_in == process:
             return
+        try:
+            self._handle(process, frame)
+        except BaseException as error:
+            # Raised by latspan, or by the handler of another signal, which may run at any point.
+            if self._exporting_in == process and self._done is not None:
+                self._finish(self._done)
+            elif isinstance(error, Exception):
+                log_internal_error(error, "the export at SIGTERM")
+                if process != _INIT:
+                    self._die()
+            else:
+                _started(_send_again)
+                raise
+
+    def _handle(self, process: int, frame: FrameType | None) -> None:
         delivery = self._delivery
         if process == _INIT:
             if delivery.is_needed():
                 self._exporting_in = process
-                self._start(self._export_for_init)
+                _started(self._export_for_init)
         elif delivery.is_ending() or (self._delays < _MOST_DELAYS and _is_busy(frame)):
             self._delays += 1
-            self._start(_send_again)
+            _started(_send_again)
         elif not delivery.is_needed():
             self._die()
-        elif not isinstance(_thread.start_new_thread, BuiltinFunctionType):
+        elif _threads_are_greenlets():
             self._exporting_in = process
-            threading.Thread(target=self._export_and_die, daemon=True).start()
+            _started(self._export_and_die)
         else:
-            self._exporting_in = process
-            done = _thread.allocate_lock()
+            self._done = done = _thread.allocate_lock()
             done.acquire()
-            self._start(lambda: self._export(done))
-            _wait_for(done)
-            self._die()
+            self._exporting_in = process
+            self._exported = False
+            if not _started(lambda: self._export(done)):
+                self._exported = True
+            self._finish(done)
 
-    def _start(self, job: Callable[[], None]) -> None:
-        # `threading.Thread` takes locks that the interrupted code may hold.
-        try:
-            _thread.start_new_thread(job, ())
-        except RuntimeError:
-            # No thread can be started any more when the interpreter shuts down.
-            job()
+    def end_elsewhere(self, die: Callable[[], None]) -> None:
+        """Export on this thread, because the main thread cannot, and end the process."""
+        self._exporting_in = os.getpid()
+        deadline = time.monotonic() + _LONGEST_S
+        while self._delivery.is_ending() and time.monotonic() < deadline:
+            time.sleep(_AGAIN_AFTER_S)
+        with handle_internal_errors("the export at SIGTERM"):
+            self._delivery.end()
+        die()
+
+    def _finish(self, done: _thread.LockType) -> None:
+        """Wait for the export, and end the process."""
+        deadline = time.monotonic() + _LONGEST_S
+        # An exception of another handler may come after the lock was acquired, so the lock alone
+        # does not show that the export has ended.
+        while not self._exported and time.monotonic() < deadline:
+            try:
+                done.acquire(timeout=max(deadline - time.monotonic(), 0))
+            except BaseException:  # noqa: BLE001, S112
+                # Without latspan, the process would already have ended.
+                continue
+        self._die()
 
     def _export(self, done: _thread.LockType) -> None:
         try:
             with handle_internal_errors("the export at SIGTERM"):
                 self._delivery.end()
         finally:
+            self._exported = True
             done.release()
 
     def _export_and_die(self) -> None:
@@ -195,6 +271,25 @@ class _Handler:
         self._exporting_in = None
 
 
+def _started(job: Callable[[], None]) -> bool:
+    """
+    Run ``job`` on a thread of its own, and return whether that was possible.
+
+    It is not while the interpreter shuts down: the last export has happened or is in progress, and
+    the process ends by itself.
+    """
+    try:
+        # `threading.Thread` takes locks that the interrupted code may hold.
+        _thread.start_new_thread(job, ())
+    except RuntimeError:
+        return False
+    return True
+
+
+def _threads_are_greenlets() -> bool:
+    return not isinstance(_thread.start_new_thread, BuiltinFunctionType)
+
+
 def _is_busy(frame: FrameType | None) -> bool:
     """Return whether the interrupted code may hold a lock that the export needs."""
     while frame is not None:
@@ -210,15 +305,3 @@ def _is_busy(frame: FrameType | None) -> bool:
 def _send_again() -> None:
     time.sleep(_AGAIN_AFTER_S)
     os.kill(os.getpid(), signal.SIGTERM)
-
-
-def _wait_for(done: _thread.LockType) -> None:
-    deadline = time.monotonic() + _LONGEST_S
-    while (left_s := deadline - time.monotonic()) > 0:
-        try:
-            if done.acquire(timeout=left_s):
-                return
-        except BaseException:  # noqa: BLE001, S112
-            # Raised by the handler of another signal, for example by Ctrl-C. Without latspan the
-            # process would already have ended.
-            continue

@@ -56,7 +56,9 @@ def calls_in(snapshot: Snapshot) -> Group:
     records = _sorted(
         each for each in snapshot.records if each.kind is Kind.CALL and each.side is Side.CLIENT
     )
-    return Group("call", Kind.CALL, records, snapshot, snapshot.count(kind=Kind.CALL))
+    # Not `snapshot.count`, which logs why a snapshot is empty: a report shows the reason itself.
+    total = snapshot.metric("duration", kind=Kind.CALL).count()
+    return Group("call", Kind.CALL, records, snapshot, total)
 
 
 def requests_in(snapshot: Snapshot) -> Group:
@@ -74,11 +76,13 @@ def _requests(snapshot: Snapshot, noun: str, side: Side) -> Group:
         each for each in snapshot.records if each.kind is Kind.REQUEST and each.side is side
     )
     # A request counts only the time that its calls do not count. Its own table shows all of it, so
-    # the histograms are made of the records.
-    recorder = Recorder(SystemClock(), keep=None)
-    for record in records:
-        recorder.record(replace(record, reports=None))
-    whole = recorder.snapshot()
+    # the histograms are made of the records, if there are any.
+    whole = snapshot
+    if records:
+        recorder = Recorder(SystemClock(), keep=None)
+        for record in records:
+            recorder.record(replace(record, reports=None))
+        whole = recorder.snapshot()
     total = sum(
         series.histogram.count
         for key, series in snapshot.series.items()

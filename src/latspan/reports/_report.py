@@ -27,6 +27,11 @@ _WIDEST_PROSE: Final = 96
 _WIDTH: Final = 100
 """Width of a report in characters where there is no terminal."""
 
+_WITHOUT_RECORDS: Final = (
+    "Waterfalls, the other tables and the closing sentence need complete records, which this"
+    " snapshot does not have: a part of a snapshot has none, and keep_records limits them."
+)
+
 _PRE: Final = (
     '<pre style="white-space:pre;overflow-x:auto;line-height:normal;'
     "font-family:Menlo,'DejaVu Sans Mono',consolas,'Courier New',monospace\">{code}</pre>"
@@ -63,10 +68,12 @@ class Report:
                 parts += self._waterfalls(group)
             parts += self._tables(group)
         if not groups:
-            parts.append(_prose("No request and no call was recorded.", options))
+            parts.append(_nothing(self.snapshot.empty_reason, options))
         elif groups[0].records:
             closing = sentence(groups[0].records, groups[0].noun)
             parts.append(_prose(closing, options, style="bold"))
+        else:
+            parts.append(_prose(_WITHOUT_RECORDS, options))
         if self.note:
             parts.append(_prose(self.note, options))
         for index, part in enumerate(parts):
@@ -110,9 +117,17 @@ class Report:
         if group.records:
             yield SegmentsTable(group)
         yield MetricsTable(group)
-        if group.noun == "call":
+        if group.noun == "call" and group.records:
             yield SmoothnessTable(group, self.expected)
             yield TokensTable(group)
+
+
+def _nothing(reason: str | None, options: ConsoleOptions) -> Text:
+    """Return the sentence of an empty report, and why nothing was recorded, if that is known."""
+    if reason is None:
+        return _prose("No request and no call was recorded.", options)
+    lines = f"No request and no call was recorded: {reason}".splitlines()
+    return Text("\n", no_wrap=True, overflow="ignore").join(_prose(line, options) for line in lines)
 
 
 def _prose(text: str, options: ConsoleOptions, *, style: str = "") -> Text:

@@ -8,7 +8,9 @@ interrupts. ``answers`` writes each line of standard input back. ``exits`` ends 
 from __future__ import annotations
 
 import ctypes
+import os
 import sys
+import threading
 import time
 
 import latspan
@@ -18,8 +20,9 @@ def main(how: str) -> None:
     """Record a request, report it, and go on as ``how`` says."""
     with latspan.request("answer"):
         pass
-    sys.stdout.write("ready\n")
-    sys.stdout.flush()
+    if how == "is stuck in C":
+        be_stuck_in_c()
+    say_ready()
     if how == "is busy":
         while True:
             sum(range(1000))
@@ -27,15 +30,31 @@ def main(how: str) -> None:
         time.sleep(600)
     if how == "reads":
         sys.stdin.read()
-    if how == "is stuck in C":
-        mutex = ctypes.create_string_buffer(128)
-        c = ctypes.CDLL(None)
-        c.pthread_mutex_lock(mutex)
-        c.pthread_mutex_lock(mutex)
     if how == "answers":
         for line in sys.stdin:
             sys.stdout.write(line)
             sys.stdout.flush()
+
+
+def say_ready() -> None:
+    sys.stdout.write("ready\n")
+    sys.stdout.flush()
+
+
+def be_stuck_in_c() -> None:
+    """Wait for a mutex that this thread holds, which no signal interrupts."""
+    mutex = ctypes.create_string_buffer(128)
+    c = ctypes.CDLL(None)
+
+    def report() -> None:
+        # glibc changes the first byte from 1 to 2 when a thread waits.
+        while mutex.raw[0] != 2:
+            os.sched_yield()
+        say_ready()
+
+    threading.Thread(target=report).start()
+    c.pthread_mutex_lock(mutex)
+    c.pthread_mutex_lock(mutex)
 
 
 main(*sys.argv[1:])

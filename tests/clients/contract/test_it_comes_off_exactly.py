@@ -18,7 +18,7 @@ PACKAGES: Final = {
 }
 """The client libraries, and what lies beneath them."""
 
-_SERVERS: Final = {"latspan_asgi", "latspan_wsgi"}
+_SERVERS: Final = {"latspan_asgi", "latspan_wsgi", "latspan_django"}
 """Of servers, which patch nothing: they are in `tests/servers`."""
 
 _ABSENT: Final = object()

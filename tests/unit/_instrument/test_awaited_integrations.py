@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from importlib.metadata import EntryPoint, distribution
+from importlib.metadata import distribution
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -17,7 +17,8 @@ from typing import Any
 import pytest
 
 import latspan
-from latspan._instrument import Instrumentor, instrumented
+from latspan._instrument import instrumented
+from latspan._instrument._instrumentor import trigger_of
 from support.distributions import write_distribution
 
 LIBRARY = """
@@ -319,14 +320,9 @@ def test_own_integrations_await_the_library_that_their_name_ends_with() -> None:
     """Otherwise they would be loaded with the wrong library, or never."""
     points = distribution("latspan").entry_points.select(group="opentelemetry_instrumentor")
 
-    awaited = {point.name: _awaited_by(point) for point in points}
+    awaited = {point.name: trigger_of(point.load()()) for point in points}
 
     assert awaited
     assert {name: f"latspan_{module.partition('.')[0]}" for name, module in awaited.items()} == {
         name: name for name in awaited
     }
-
-
-def _awaited_by(point: EntryPoint) -> str:
-    instrumentor: Instrumentor = point.load()()
-    return instrumentor._awaited  # pyright: ignore[reportPrivateUsage]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
+import pytest
+
 import latspan
 from latspan import Kind, Snapshot, Source
 from latspan.reports import Report
@@ -67,10 +69,18 @@ def test_the_latest_records_of_more_are_named_so(call: MakeCall, snapshot_of: Ta
 def test_a_report_without_records_has_the_tables_of_metrics(
     call: MakeCall, snapshot_of: TakeSnapshot
 ) -> None:
-    """If no records are kept, the histograms are shown all the same."""
-    everything = snapshot_of([call([("decode", 1, Source.MEASURED)])])
+    """A part of a snapshot has no records: its numbers are shown, and what is missing is stated."""
+    everything = snapshot_of([call([("decode", 1, Source.MEASURED)]), request(call)])
+    text = str(Report(everything.where(outcome="completed")))
 
-    assert str(Report(replace(everything, records=()))).startswith("time to answer\n")
+    assert text.startswith("time to answer\n")
+    assert text.count("  duration ") == 2
+    assert "needs complete records" not in text
+    assert "need complete records" in text
+    assert "tokens" not in text
+    assert all(
+        line.split()[1] == "1" for line in text.splitlines() if line.startswith("  duration ")
+    )
 
 
 def test_a_notebook_shows_html(call: MakeCall, snapshot_of: TakeSnapshot) -> None:
@@ -90,6 +100,18 @@ def test_the_function_reports_on_a_snapshot(call: MakeCall, snapshot_of: TakeSna
     assert repr(report) == "<latspan.reports.Report: 1 call>"
 
 
-def test_the_function_works_before_latspan_is_configured() -> None:
-    """It reports that nothing was recorded."""
-    assert str(latspan.report()).strip() == "No request and no call was recorded."
+def test_the_function_works_before_latspan_is_configured(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It reports that nothing was recorded, the reason and what to do."""
+    monkeypatch.setattr("latspan._sdk._lifecycle._was_configured", False)
+
+    lines = str(latspan.report()).splitlines()
+
+    assert lines[0].startswith("No request and no call was recorded: latspan.configure() was not")
+    assert [line for line in lines if line.startswith("hint: call latspan.configure()")]
+
+
+def test_an_empty_report_without_a_reason_is_one_sentence(snapshot_of: TakeSnapshot) -> None:
+    """The reason of a snapshot from files is not known."""
+    assert str(Report(snapshot_of([]))).strip() == "No request and no call was recorded."
