@@ -60,8 +60,7 @@ class SpanRouter:
         self._begin = begin
         self._warning = warning
         self._private = private
-        # If no spans are exported, the application's are not missed either.
-        self._watches = not isinstance(private, NoSink)
+        self._watches = True
         self._chosen = chosen
         self._provider: TracerProvider | None = None
         self._api: ApiSink | None = None
@@ -91,10 +90,13 @@ class SpanRouter:
         provider = self._chosen or trace.get_tracer_provider()
         if self._api is None or provider is not self._provider:
             if not self._of_application(provider):
+                sink = self._private()
                 if self._watches and type(provider) is ProxyTracerProvider and _drops_a_span():
                     self._watches = False
-                    warn_once(_DROPPED)
-                return self._private()
+                    # If no spans are exported, the application's are not missed either.
+                    if not isinstance(sink, NoSink):
+                        warn_once(_DROPPED)
+                return sink
             from latspan._export import application_sink
 
             if self._warning is not None:
