@@ -17,12 +17,19 @@ moment, and before exit handlers run, ``concurrent.futures`` refuses all work, a
 can no longer be imported. The hook for that moment is not a part of Python's documented interface;
 ``concurrent.futures`` uses it too. Without it, a program that ends while the loader still runs may
 lose its telemetry.
+
+**Exit status.** After an unhandled ``KeyboardInterrupt``, Python ends by SIGINT, so that a shell sees
+what has ended the program. It marks this when the program has ended, and code that runs from a
+string clears the mark. Dataclasses and named tuples run such code when they are defined, so the
+imports of the loader would change the exit status to 1. A string that raises the exception sets the
+mark again.
 """
 
 from __future__ import annotations
 
 import functools
 import os
+import sys
 import threading
 import weakref
 from collections.abc import Callable, Sequence
@@ -172,4 +179,14 @@ def _wait_at_exit() -> None:
     # The interpreter is ending already.
     with suppress(RuntimeError):
         if register is not None:
-            register(_wait_for_loaders)
+            register(_finish_loading)
+
+
+def _finish_loading() -> None:
+    """Wait for loaders while the interpreter ends, and keep the exit status."""
+    if any(thread.is_alive() for thread in list(_threads)):
+        _wait_for_loaders()
+        # In an interactive session, the interrupt may have ended an earlier statement.
+        if getattr(sys, "last_type", None) is KeyboardInterrupt and not hasattr(sys, "ps1"):
+            with suppress(KeyboardInterrupt):
+                exec("raise KeyboardInterrupt")  # noqa: S102 - see the top of this file

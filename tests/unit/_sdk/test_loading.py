@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 import threading
@@ -33,6 +34,13 @@ ENDS_AT_ONCE = """
 threading._register_atexit(go_on.set)
 """
 
+IS_INTERRUPTED = (
+    ENDS_AT_ONCE
+    + """
+raise KeyboardInterrupt
+"""
+)
+
 FORKS_AT_ONCE = """
 # Runs before latspan's own hook.
 os.register_at_fork(before=go_on.set)
@@ -55,9 +63,9 @@ def program(
     return text
 
 
-def run(text: str) -> subprocess.CompletedProcess[str]:
+def run(text: str, *, check: bool = True) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-c", text], capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-c", text], capture_output=True, text=True, check=check, timeout=60
     )
 
 
@@ -92,6 +100,13 @@ def test_a_program_may_end_before_the_exporters_are_loaded(
     spans = [span.name for span in collector.taken.all_spans if not span.parent_span_id]
     assert spans == (["answer"] if records else [])
     assert bool(collector.taken.all_metrics) is bool(records)
+
+
+def test_an_interrupted_program_keeps_its_exit_status() -> None:
+    """Imports that run while the program ends would change it from SIGINT to 1."""
+    text = program(IS_INTERRUPTED, held="urllib3", endpoint="http://127.0.0.1:9")
+
+    assert run(text, check=False).returncode == -signal.SIGINT
 
 
 def test_a_fork_waits_until_the_exporters_are_loaded() -> None:
