@@ -28,16 +28,24 @@ hint: if this is meant, run .venv/bin/python scripts/public_api.py write
 # Shown by the kind of the line instead.
 TOLD_OTHERWISE = frozenset({"classmethod", "overload", "property", "staticmethod"})
 
-# Members that only Python and rich call.
+# Members that only Python, rich and the base class of integrations read. Text forms may change.
 INTERNAL = frozenset(
     {
         "__copy__",
         "__deepcopy__",
+        "__eq__",
+        "__hash__",
         "__match_args__",
         "__post_init__",
         "__reduce__",
+        "__repr__",
         "__rich_console__",
+        "__sizeof__",
         "__slots__",
+        "__str__",
+        "library",
+        "requires",
+        "triggers_start",
     }
 )
 

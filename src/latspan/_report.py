@@ -21,11 +21,11 @@ def report(of: Snapshot | None = None) -> Report:
     Return a report on where requests and calls spent their time: ``print(latspan.report())``.
 
     The tables of calls show everything recorded since :func:`latspan.configure`. The waterfalls,
-    the tables of requests and the closing sentences show the latest requests and calls, as many as
-    the setting ``keep_records`` keeps.
+    the tables of requests and the last sentence cover only the latest requests and calls, whose
+    number the setting ``keep_records`` limits.
 
     Args:
-        of: Snapshot to report on, for example of a test; everything recorded so far if not given.
+        of: Snapshot to report on, for example of a test; if not given, everything recorded so far.
 
     Returns:
         A report that ``print`` shows as text and a notebook as HTML.

@@ -47,10 +47,12 @@ __all__ = [
     "expect_nothing",
     "handle_internal_errors",
     "install",
+    "instrumentation_requested",
     "log_internal_error",
     "no_observation",
     "overridden",
     "start_if_expected",
+    "when_instrumentation_is_requested",
 ]
 
 
@@ -281,6 +283,21 @@ def start_if_expected() -> None:
                 _begun.clear()
     finally:
         _starting.release()
+
+
+_when_requested: Final[list[Callable[[], None]]] = []
+
+
+def when_instrumentation_is_requested(call: Callable[[], None]) -> None:
+    """Call ``call`` after each time that the application has switched its integrations on."""
+    _when_requested.append(call)
+
+
+def instrumentation_requested() -> None:
+    """Report that the application has just switched its integrations on."""
+    for call in tuple(_when_requested):
+        with handle_internal_errors("the report of instrumented libraries"):
+            call()
 
 
 @contextmanager

@@ -6,9 +6,11 @@ from typing import Final
 
 from latspan._log import logger
 
-__all__ = ["warn_once"]
+__all__ = ["warn_once", "warnings_given"]
 
 _given: Final[set[str]] = set()
+_messages: Final[list[str]] = []
+"""Messages that are the same each time; one that differs may quote a value of the application."""
 
 
 def warn_once(
@@ -26,4 +28,11 @@ def warn_once(
     once = about or message
     if once not in _given:
         _given.add(once)
+        if about is None:
+            _messages.append(message)
         logger.warning("%s", message, exc_info=error)
+
+
+def warnings_given() -> tuple[str, ...]:
+    """Return the warnings that this process has logged, except those that differ each time."""
+    return tuple(_messages)

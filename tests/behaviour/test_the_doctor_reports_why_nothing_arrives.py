@@ -306,9 +306,34 @@ def test_integrations_and_conflicts_are_reported(tmp_path: Path) -> None:
     assert "more-of-openai" in conflict["packages"]
 
 
-def test_an_invalid_setting_is_a_usage_error() -> None:
-    """The error names the setting and has a hint."""
-    done = doctor(LATSPAN_ENDPOINT="collector")
+def test_every_invalid_variable_is_reported() -> None:
+    """With a hint; nothing is sent to an endpoint that is not valid."""
+    code, found = document(
+        LATSPAN_ENDPOINT="collector", LATSPAN_STALL_THRESHOLD_MS="half", LATSPAN_ROUT="/chat"
+    )
 
-    assert done.returncode == 2
-    assert done.stderr.startswith("error: endpoint is 'collector'")
+    assert code == 1
+    assert {
+        each["variable"]: (each["problem"], each["is_error"]) for each in found["variables"]
+    } == {
+        "LATSPAN_ENDPOINT": (
+            "endpoint is 'collector', which is not an http:// or https:// address",
+            True,
+        ),
+        "LATSPAN_STALL_THRESHOLD_MS": ("LATSPAN_STALL_THRESHOLD_MS is 'half'", True),
+        "LATSPAN_ROUT": ("is not a setting of latspan and has no effect", True),
+    }
+    assert found["variables"][-1]["hint"] == "did you mean LATSPAN_ROUTE?"
+    assert found["exports"] == []
+    origins = {each["name"]: each["origin"] for each in found["settings"]}
+    assert origins["stall_threshold_ms"] == "default"
+
+
+def test_a_misspelt_variable_is_printed_with_the_nearest_name() -> None:
+    """In a section of its own."""
+    with receiving() as receiver:
+        done = doctor(LATSPAN_ENDPOINT=receiver.url, LATSPAN_SERVICENAME="shop")
+
+    assert done.returncode == 1
+    assert "fail  LATSPAN_SERVICENAME  is not a setting of latspan and has no effect" in done.stdout
+    assert "hint: did you mean LATSPAN_SERVICE_NAME?" in done.stdout

@@ -14,17 +14,21 @@ threads until the application sets another level.
 from __future__ import annotations
 
 import logging
+import os
 import threading
+from collections import defaultdict
 from collections.abc import Generator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Final
 
 from opentelemetry.instrumentation.utils import suppress_instrumentation
 
 from latspan._export._last_export import LastExport
 from latspan._log import logger, make_fit
+from latspan._shown import foreign
 
-__all__ = ["ExportErrors"]
+__all__ = ["ExportErrors", "ExportResult", "export_results"]
 
 
 _EXPORTERS: Final = (
@@ -84,6 +88,29 @@ class Delivery:
                 self.http_status = value
 
 
+@dataclass(slots=True)
+class ExportResult:
+    """
+    Results of this process's exports of one signal.
+
+    Args:
+        accepted: Number of messages that the receiver accepted.
+        failed: Number of messages that it did not accept, each attempt counted.
+        reason: Reason of the first failure.
+    """
+
+    accepted: int = 0
+    failed: int = 0
+    reason: str | None = None
+
+
+export_results: Final[defaultdict[str, ExportResult]] = defaultdict(ExportResult)
+"""Results by the name of the signal; each signal is exported on one thread."""
+
+# The parent of a forked child counts its own.
+os.register_at_fork(after_in_child=export_results.clear)
+
+
 class ExportErrors:
     """
     Exports of one signal and the log lines about them.
@@ -121,6 +148,13 @@ class ExportErrors:
         finally:
             _delivering.one = outer
 
+    def count(self, *, accepted: bool) -> None:
+        """Count one message that was sent, for the doctor."""
+        if accepted:
+            export_results[self._signal].accepted += 1
+        else:
+            export_results[self._signal].failed += 1
+
     def arrived(self) -> None:
         """Record that the receiver accepted a message; log the end of an outage of this signal."""
         if self._signal in self._warned:
@@ -130,6 +164,10 @@ class ExportErrors:
     @classmethod
     def failed(cls, signal: str, reason: str) -> None:
         """Record that a message was not accepted; log the first failure of an outage."""
+        result = export_results[signal]
+        if result.reason is None:
+            # The reasons that follow may only report that the exporter stopped.
+            result.reason = foreign(reason)
         if not cls._warned:
             cls._warned.add(signal)
             logger.warning(

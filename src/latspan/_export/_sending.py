@@ -78,6 +78,7 @@ class Sending:
                 receiver accepted it.
         """
         response = self._answer_to(export)
+        self._deliveries.count(accepted=response.taken)
         if response.taken:
             LastExport.accepted()
         elif response.again:

@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING
 
 from latspan._instrument._decorators import ScopeManager, named_scope, scope_entering
 from latspan._instrument._discovery import (
+    DISABLING_VARIABLES,
     Integration,
     IntegrationStatus,
     auto_instrument,
     disabled_by,
     instrumented,
+    instrumented_libraries,
     integrations,
     uninstrument,
 )
@@ -77,6 +79,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BODIES_ARE_FOLLOWED",
+    "DISABLING_VARIABLES",
     "Attempt",
     "BodyTracker",
     "Call",
@@ -114,6 +117,7 @@ __all__ = [
     "impersonate",
     "inside",
     "instrumented",
+    "instrumented_libraries",
     "integrations",
     "is_excluded",
     "is_instrumented",

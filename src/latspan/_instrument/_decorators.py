@@ -50,18 +50,18 @@ class _Steps(Generic[_T]):
 class _Entry(Generic[_T]):
     """One ``with`` statement that has entered a scope."""
 
-    __slots__ = ("_inside", "_run", "_token", "_value_if_none")
+    __slots__ = ("_inside", "_run", "_token")
 
-    def __init__(self, run: Run[_T] | None, value_if_none: _T | None) -> None:
+    def __init__(self, run: Run[_T] | None) -> None:
         self._run = run
-        self._value_if_none = value_if_none
         self._inside: AbstractContextManager[_T] | None = None
         self._token: Token[_Entry[Any] | None] | None = None
 
     def enter(self) -> _T:
         self._token = _innermost.set(self)
         if self._run is None:
-            return cast("_T", self._value_if_none)
+            # `begin` may return None only for runs without a value.
+            return cast("_T", None)
         self._inside = self._run.current()
         return self._inside.__enter__()
 
@@ -87,25 +87,24 @@ class ScopeManager(Generic[_T]):
     and tasks at once.
 
     Args:
-        begin: Begins a run and returns it. It may return ``None`` to begin no run.
-        value_if_none: Value of the ``with`` statement if ``begin`` returns ``None``; needed if the
-            statement has a value.
+        begin: Begins a run and returns it. It may return ``None`` to begin no run, if the ``with``
+            statement has no value.
     """
 
-    __slots__ = ("_begin", "_open", "_value_if_none")
+    __slots__ = ("_begin", "_open")
 
-    def __init__(
-        self, begin: Callable[[], Run[_T] | None], value_if_none: _T | None = None
-    ) -> None:
+    def __init__(self, begin: Callable[[], Run[_T] | None]) -> None:
         self._begin = begin
-        self._value_if_none = value_if_none
         self._open: list[_Entry[_T]] = []
 
     def __call__(self, function: Callable[_P, _R]) -> Callable[_P, _R]:
         return wrapped(function, self._begin)
 
     def __enter__(self) -> _T:
-        entry = _Entry(self._begin(), self._value_if_none)
+        return self._enter(self._begin())
+
+    def _enter(self, run: Run[_T] | None) -> _T:
+        entry = _Entry(run)
         value = entry.enter()
         self._open.append(entry)
         return value

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
+from latspan import _runtime
 from latspan._warn_once import warn_once
 
 if TYPE_CHECKING:
@@ -16,20 +17,33 @@ if TYPE_CHECKING:
     from latspan._instrument._instrumentor import Instrumentor
 
 __all__ = [
+    "DISABLING_VARIABLES",
     "Integration",
     "IntegrationStatus",
     "auto_instrument",
     "disabled_by",
     "instrumented",
+    "instrumented_libraries",
     "instrumentor_of",
     "integrations",
+    "note_patched",
+    "note_switched_on",
+    "patched_libraries",
     "uninstrument",
 ]
 
 _GROUP: Final = "opentelemetry_instrumentor"
 _PREFIX: Final = "latspan_"
-_DISABLING: Final = ("LATSPAN_DISABLED_INSTRUMENTATIONS", "OTEL_PYTHON_DISABLED_INSTRUMENTATIONS")
+_OWN_VARIABLE: Final = "LATSPAN_DISABLED_INSTRUMENTATIONS"
+DISABLING_VARIABLES: Final = (_OWN_VARIABLE, "OTEL_PYTHON_DISABLED_INSTRUMENTATIONS")
+"""Variables with the names of integrations to leave off: latspan's own, and OpenTelemetry's."""
+
 _EVERY: Final = "*"
+
+_switched_on: Final[dict[str, Instrumentor]] = {}
+"""Integrations that were switched on at some time, by the import package of their library."""
+
+_patched: Final[set[str]] = set()
 
 
 class IntegrationStatus(Enum):
@@ -67,23 +81,50 @@ def auto_instrument() -> tuple[str, ...]:
     """
     Instrument every supported client library and server framework that is installed.
 
-    A second call has no effect.
+    A library is patched when it is imported, or immediately if it has already been imported. A
+    second call has no effect.
 
-    A library is patched when it is imported, or immediately if it has been imported already.
     Integrations listed in ``LATSPAN_DISABLED_INSTRUMENTATIONS`` or
-    ``OTEL_PYTHON_DISABLED_INSTRUMENTATIONS``, separated by commas, stay off; ``*`` means all.
+    ``OTEL_PYTHON_DISABLED_INSTRUMENTATIONS``, separated by commas, stay off; ``*`` disables all. In
+    the first variable, the name of the library is enough: ``openai`` for ``latspan_openai``.
 
     Returns:
         The names of the integrations that are on, for example ``("latspan_httpx2",
         "latspan_openai")``. A library that is not installed is skipped. If the version of a library
         is not supported, or its integration fails, latspan skips the library and logs one warning.
     """
-    return tuple(sorted(point.name for point in _ours() if _switch_on(point)))
+    names = tuple(sorted(point.name for point in _ours() if _switch_on(point)))
+    _runtime.instrumentation_requested()
+    return names
 
 
 def instrumented() -> tuple[str, ...]:
     """Return the names of the integrations that are on."""
     return tuple(sorted(point.name for point in _ours() if _is_on(_load(point))))
+
+
+def note_switched_on(package: str, integration: Instrumentor) -> None:
+    """Record that the integration of an import package was switched on."""
+    _switched_on[package] = integration
+
+
+def note_patched(package: str, *, is_patched: bool) -> None:
+    """Record whether the patches of an import package are in effect."""
+    (_patched.add if is_patched else _patched.discard)(package)
+
+
+def instrumented_libraries() -> tuple[str, ...]:
+    """
+    Return the import packages of the libraries whose integrations are on, sorted.
+
+    Unlike :func:`instrumented`, this function loads no integration.
+    """
+    return tuple(sorted(package for package, each in _switched_on.items() if _is_on(each)))
+
+
+def patched_libraries() -> frozenset[str]:
+    """Return the import packages whose patches are in effect: they are on, and imported."""
+    return frozenset(_patched)
 
 
 def uninstrument(*names: str) -> None:
@@ -115,10 +156,16 @@ def instrumentor_of(library: str) -> Instrumentor | None:
 
 
 def disabled_by(name: str) -> str | None:
-    """Return the environment variable that disables an integration, ``None`` if none does."""
-    for variable in _DISABLING:
+    """
+    Return the environment variable that disables an integration, ``None`` if none does.
+
+    latspan's own variable may name the library instead: ``openai`` for ``latspan_openai``. In
+    OpenTelemetry's variable, that name disables the instrumentations of other packages only.
+    """
+    for variable in DISABLING_VARIABLES:
         named = {part.strip() for part in os.environ.get(variable, "").split(",")}
-        if not named.isdisjoint({name, _EVERY}):
+        library = {name.removeprefix(_PREFIX)} if variable == _OWN_VARIABLE else set[str]()
+        if not named.isdisjoint({name, _EVERY} | library):
             return variable
     return None
 

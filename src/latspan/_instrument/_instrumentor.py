@@ -11,13 +11,14 @@ from opentelemetry.instrumentation.instrumentor import BaseInstrumentor
 from packaging.requirements import Requirement
 
 from latspan import _runtime
+from latspan._instrument._discovery import note_patched, note_switched_on
 from latspan._instrument._patching import Patches, when_imported
 from latspan._warn_once import warn_once
 
 if TYPE_CHECKING:
     from latspan._instrument._warmer import UnderlyingClient, Warmer
 
-__all__ = ["Instrumentor"]
+__all__ = ["Instrumentor", "trigger_of"]
 
 
 class Instrumentor(BaseInstrumentor):
@@ -79,15 +80,16 @@ class Instrumentor(BaseInstrumentor):
             return
         # OpenTelemetry's own check logs an error for a library that is not installed.
         super().instrument(skip_dep_check=True)
-        when_imported(self._awaited(), self._patch)
+        note_switched_on(self._package(), self)
+        when_imported(trigger_of(self), self._patch)
 
     def uninstrument(self, **kwargs: Any) -> None:
         """Switch the integration off if it is on."""
         if self.is_instrumented_by_opentelemetry:
             super().uninstrument(**kwargs)
 
-    def _awaited(self) -> str:
-        return self.library or Requirement(next(iter(self.requires))).name
+    def _package(self) -> str:
+        return trigger_of(self).partition(".")[0]
 
     def _is_supported(self) -> bool:
         conflict = get_dependency_conflicts(self.requires)
@@ -112,9 +114,10 @@ class Instrumentor(BaseInstrumentor):
             self._is_instrumented_by_opentelemetry = False
             if not isinstance(error, Exception):
                 raise
-            warn_once(f"{self._awaited()} is not instrumented: its integration failed", error)
+            warn_once(f"{trigger_of(self)} is not instrumented: its integration failed", error)
             return
         self._patches = patches
+        note_patched(self._package(), is_patched=True)
         if self.triggers_start:
             _runtime.start_if_expected()
 
@@ -125,3 +128,9 @@ class Instrumentor(BaseInstrumentor):
         if self._patches is not None:
             self._patches.restore()
             self._patches = None
+            note_patched(self._package(), is_patched=False)
+
+
+def trigger_of(integration: Instrumentor) -> str:
+    """Return the module whose import triggers the patches of an integration."""
+    return integration.library or Requirement(next(iter(integration.requires))).name

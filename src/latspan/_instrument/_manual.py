@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, TypeVar, overload
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast, overload
 
 from latspan import _runtime
-from latspan._instrument._decorators import ScopeManager, named_scope, scope_entering
+from latspan._instrument._decorators import Run, ScopeManager, named_scope, scope_entering
 from latspan._instrument._outcomes import error_type_of, outcome_of
 from latspan._segments import Kind, Outcome
 from latspan._text import text_of
 
 if TYPE_CHECKING:
-    from latspan._operations import Entered, LocalScope
-    from latspan._operations._enclosing import Scope
+    from latspan._operations import LocalScope
     from latspan._spans import AttributeValue
 
 __all__ = ["OpenScope", "OperationScope", "attributes", "request"]
@@ -27,8 +26,8 @@ class OpenScope:
     """
     Open request or stage, the value of ``with latspan.request("answer") as request:``.
 
-    Any thread may use it, also after the end of the block: what is set then is ignored. Without
-    ``latspan.configure`` it has no effect.
+    Any thread may use it. After the end of the block, and without ``latspan.configure``, its
+    methods have no effect.
     """
 
     __slots__ = ("_scope",)
@@ -39,17 +38,18 @@ class OpenScope:
     @property
     def trace_id(self) -> str | None:
         """
-        Id of its trace, 32 hexadecimal digits, as backends show it.
+        Trace ID as 32 hexadecimal digits, the form that tracing backends show.
 
-        ``None`` if latspan is not configured, or exports no spans.
+        ``None`` if latspan is not configured, or does not export spans.
         """
         return None if self._scope is None else self._scope.trace_id
 
     def set_attribute(self, name: str, value: AttributeValue) -> None:
         """
-        Set an attribute of its span: ``request.set_attribute("documents", 12)``.
+        Set an attribute of the span: ``request.set_attribute("documents", 12)``.
 
-        If the setting ``series_attributes`` has the name, the attribute is also one of the series.
+        If the setting ``series_attributes`` contains the name, the histograms have the attribute
+        too.
 
         Args:
             name: Any name that does not begin with ``latspan.``.
@@ -62,7 +62,7 @@ class OpenScope:
 
     def add_event(self, name: str, attributes: Mapping[str, AttributeValue] | None = None) -> None:
         """
-        Add an event to its span, at the present time.
+        Add an event to the span, with the current time.
 
         Args:
             name: Name of the event.
@@ -89,12 +89,15 @@ def request(name: Any) -> Any:
 
     The request gets its own span and timeline. The time of the last call inside it is divided into
     that call's segments; the time of earlier calls is the segment ``call``. Time inside a stage is
-    the stage's segment. The rest is ``prepare`` before the last call began and ``postprocess``
-    after it.
+    the stage's segment. The remaining time is ``prepare`` until the last call begins, and
+    ``postprocess`` after that call.
+
+    A request inside another request of the process is an inner request: it has its own span, but
+    only the outer request is counted.
 
     Args:
         name: The span's name, for example the use case. The name must be the same for many
-            requests: it must not contain the id of a user or a conversation.
+            requests: it must not contain the ID of a user or a conversation.
 
     Returns:
         A context manager and decorator; the value of the ``with`` statement is the open request.
@@ -119,8 +122,9 @@ def attributes(
     by the enclosing block. The result is also a decorator for functions and generators, synchronous
     and asynchronous.
 
-    The keyword arguments are attributes of the series too, so keep their cardinality low. The
-    attributes in ``custom`` are not, unless the setting ``series_attributes`` has their names.
+    The attributes of the keyword arguments are also set on histograms, so keep their cardinality
+    low. The attributes in ``custom`` are set on histograms only if the setting
+    ``series_attributes`` contains their names.
 
     Args:
         custom: Attributes of your own, under any names that do not begin with ``latspan.``. A value
@@ -128,9 +132,9 @@ def attributes(
             value becomes text.
         inference_path: Name of the combination of route, model, prompt template and traffic
             profile. If not set, it consists of the route and the model.
-        route: Route of the application that serves the request.
-        traffic_class: Class of traffic, for example ``interactive`` or ``batch``.
-        tenant: Customer that the request is for; recorded only if set here.
+        route: Application's route, for example ``/chat``.
+        traffic_class: Class of traffic, for example ``interactive`` or ``background``.
+        tenant: Customer for whom the request is made; recorded only if you set it.
     """
     from latspan._operations import with_attributes
     from latspan._spans import given_attributes
@@ -166,7 +170,15 @@ class OperationScope(ScopeManager[OpenScope]):
         name: str,
         span_attributes: dict[str, AttributeValue] | None = None,
     ) -> None:
-        super().__init__(functools.partial(_begin, kind, name, span_attributes), _NOT_RECORDED)
+        begin = functools.partial(_begin, kind, name, span_attributes)
+        # The runs have no value: only a `with` statement needs an object, and not each run of a
+        # decorated function.
+        super().__init__(cast("Callable[[], Run[OpenScope] | None]", begin))
+
+    def __enter__(self) -> OpenScope:
+        block = self._begin()
+        self._enter(block)
+        return OpenScope(block.scope) if isinstance(block, _ScopeBlock) else _NOT_RECORDED
 
 
 def _begin(
@@ -186,38 +198,17 @@ def _begin(
 class _ScopeBlock:
     """One run of a block or a function as a request or stage."""
 
-    __slots__ = ("_scope",)
+    __slots__ = ("scope",)
 
     def __init__(self, scope: LocalScope) -> None:
-        self._scope = scope
+        self.scope = scope
 
-    def current(self) -> _Current:
-        return _Current(self._scope)
+    def current(self) -> AbstractContextManager[None]:
+        return self.scope.active()
 
     def end(self, error: BaseException | None = None) -> None:
         with _runtime.handle_internal_errors("the end of a request or stage"):
             if error is None:
-                self._scope.end(Outcome.COMPLETED)
+                self.scope.end(Outcome.COMPLETED)
             else:
-                self._scope.end(outcome_of(error), error_type=error_type_of(error))
-
-
-class _Current:
-    """A scope that is current in a block or in one step of a generator."""
-
-    __slots__ = ("_entered", "_scope")
-
-    def __init__(self, scope: LocalScope) -> None:
-        self._scope = scope
-        self._entered: Entered[Scope | None] = scope.active()
-
-    def __enter__(self) -> OpenScope:
-        return OpenScope(self._scope)
-
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._entered.leave()
+                self.scope.end(outcome_of(error), error_type=error_type_of(error))

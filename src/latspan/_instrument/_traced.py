@@ -38,7 +38,7 @@ def traced(function: Callable[..., Any] | str | None = None, /, *, name: str | N
 
     Args:
         function: The function.
-        name: The span's name; the function's module and qualified name, if not given.
+        name: The span's name; if not given, the function's module and qualified name.
     """
     if function is None or isinstance(function, str):
         return functools.partial(_trace, name=function or name)

@@ -42,14 +42,11 @@ _custom: ContextVar[Mapping[str, AttributeValue]] = ContextVar(
     "latspan_custom_attributes", default=_NO_CUSTOM
 )
 
-# The method itself, because this runs for each call and a function would double its cost.
+# The methods themselves, because these run for each call and functions would double their cost.
+ambient_attributes: Final = _ambient.get
+"""Function that returns the series attributes of the surrounding code, by latspan's names."""
 custom_attributes: Final = _custom.get
-"""Function that returns the further span attributes that the surrounding code has set."""
-
-
-def ambient_attributes() -> Mapping[str, str]:
-    """Return the series attributes that the surrounding code has set, by latspan's names."""
-    return _ambient.get()
+"""Function that returns the further span attributes of the surrounding code, by their own names."""
 
 
 @contextmanager

@@ -11,6 +11,13 @@ from typing import TYPE_CHECKING, Final
 
 from latspan._lazy import lazy_getattr
 from latspan._recording._distribution import NO_DEFAULT, Distribution
+from latspan._recording._empty_reason import (
+    NO_CALL,
+    NOT_CONFIGURED,
+    NOTHING_INSTRUMENTED,
+    SDK_DISABLED,
+    SHUT_DOWN,
+)
 from latspan._recording._exemplars import Exemplar
 from latspan._recording._noop_recorder import NoopRecorder
 from latspan._recording._record import RequestRecord
@@ -26,7 +33,12 @@ if TYPE_CHECKING:
 __all__ = [
     "ATTRIBUTES",
     "MOST_RECORDS",
+    "NOTHING_INSTRUMENTED",
+    "NOT_CONFIGURED",
+    "NO_CALL",
     "NO_DEFAULT",
+    "SDK_DISABLED",
+    "SHUT_DOWN",
     "Distribution",
     "Exemplar",
     "NoopRecorder",

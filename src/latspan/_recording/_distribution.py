@@ -47,6 +47,7 @@ class Distribution:
         hint: Hint of the :class:`~latspan.errors.EmptyHistogramError` if there are no values.
         kind: Kind of timeline that the values were measured on; ``None`` without values, unless the
             query named a kind.
+        cause: Why there are no values, if it is known; a part of the same error.
     """
 
     name: str
@@ -57,6 +58,7 @@ class Distribution:
     )
     hint: str | None = None
     kind: Kind | None = None
+    cause: str | None = None
 
     def count(self) -> int:
         """Return the number of values, clamped ones included."""
@@ -245,5 +247,8 @@ class Distribution:
     def _occupied(self) -> Histogram:
         if not self.histogram.count:
             whose = "" if self.kind is None else f" for {KIND_NOUNS[self.kind][1]}"
-            raise EmptyHistogramError(f"there are no values of {self.name}{whose}", hint=self.hint)
+            why = "" if self.cause is None else f": {self.cause}"
+            raise EmptyHistogramError(
+                f"there are no values of {self.name}{whose}{why}", hint=self.hint
+            )
         return self.histogram

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from latspan._metrics import TOKEN_METRICS
 from latspan._recording._distribution import NO_DEFAULT, Distribution
+from latspan._recording._empty_reason import is_mistake, parts_of
 from latspan._recording._questions import (
     hint_for_metric,
     hint_for_other_kinds,
@@ -31,6 +32,7 @@ from latspan._recording._series import (
 from latspan._segments import KIND_NOUNS, SEGMENT_ORDER, Kind, Source
 from latspan._tokens import TokenSource
 from latspan._units import MetricUnit, TimeUnit
+from latspan._warn_once import warn_once
 from latspan.errors import ConfigError
 from latspan.histogram import Histogram
 
@@ -47,25 +49,28 @@ class Snapshot:
     """
     Everything that was recorded from one instant to another.
 
-    Each query takes ``kind``, the kind of timeline that the values were measured on, and attributes
-    that the series must have. If ``kind`` is omitted, it is the outermost kind that was recorded
-    with these attributes (the first of request, inner_request, call, http, stage), because the user
-    waits for the outermost. If only an inner kind has the metric, the query raises an error that
-    names the kind: the time to the first token of a call is not what the user of a request waits
-    for.
+    Each query accepts ``kind``, the kind of timeline on which the values were measured, and
+    attributes that the series must have. If ``kind`` is omitted, the query uses the outermost kind
+    that was recorded with these attributes: the first of request, inner_request, call, http and
+    stage. If only a kind inside it has the metric, the query raises an error that names that kind,
+    because the user waits for the outermost kind: the time to the first token of a call, for
+    example, does not include the work before the call.
 
     A query for an attribute value that was never recorded raises an error that lists the recorded
-    values, because it is probably misspelt. A value that occurred, but not in the queried part of a
-    snapshot or not together with the other attributes, is counted as zero.
+    values, because the value is probably misspelt. If the value was recorded, but not in this part
+    of the snapshot or not together with the other attributes, the count is zero.
 
     Args:
         series: Recorded series, by key; they must not be changed.
         start_epoch_ns: Unix time of the start of the period, in nanoseconds.
         end_epoch_ns: Unix time of the end of the period, in nanoseconds, at least
             ``start_epoch_ns``.
-        records: The latest requests, as many as ``keep_records`` is configured to keep.
-        recorders: Random identities of the recorders of the values; empty if unknown, as in files.
-        known: Every series of the snapshot that this one is a part of; empty if it is not a part.
+        records: Complete records of the latest requests, calls and stages; the setting
+            ``keep_records`` limits their number.
+        recorders: Random IDs of the recorders of the values; empty if unknown, as in files.
+        known: All series of the snapshot that this one is a part of; empty if it is not a part.
+        empty_reason: Reason why nothing was recorded, if it is known, and its remedy, as two lines.
+            Errors about missing values contain it.
     """
 
     series: Mapping[SeriesKey, Series]
@@ -74,6 +79,7 @@ class Snapshot:
     records: tuple[RequestRecord, ...] = ()
     recorders: frozenset[int] = field(default=frozenset(), compare=False)
     known: Collection[SeriesKey] = field(default=(), compare=False)
+    empty_reason: str | None = field(default=None, compare=False)
 
     @overload
     def percentile(
@@ -170,6 +176,9 @@ class Snapshot:
         """
         Return the number of recorded requests, calls, exchanges or stages.
 
+        If nothing was recorded because of a mistake, for example because latspan is not configured,
+        one warning per process explains the zero.
+
         Args:
             kind: Kind of timeline; the outermost recorded kind if not given.
             where: Attributes that they must have.
@@ -178,6 +187,9 @@ class Snapshot:
             UnknownNameError: There is no such kind or attribute, or the value of an attribute was
                 never recorded.
         """
+        if self.empty_reason is not None and is_mistake(self.empty_reason):
+            cause, step = parts_of(self.empty_reason)
+            warn_once(f"count() is 0: {cause}; hint: {step}")
         return self.metric("duration", kind=kind, **where).count()
 
     def segments(self) -> tuple[str, ...]:
@@ -279,6 +291,7 @@ class Snapshot:
             end_epoch_ns=self.end_epoch_ns,
             recorders=self.recorders,
             known=self._known(),
+            empty_reason=self.empty_reason,
         )
 
     def merge(self, other: Snapshot) -> Snapshot:
@@ -398,7 +411,10 @@ class Snapshot:
         if asked is None:
             asked = kind_of_question(metric, kinds, lambda: self._kinds(where))
         no_values: str | None = None
-        if asked is not None and kinds and asked not in kinds:
+        cause: str | None = None
+        if self.empty_reason is not None:
+            cause, no_values = parts_of(self.empty_reason)
+        elif asked is not None and kinds and asked not in kinds:
             no_values = hint_for_other_kinds(metric, asked, kinds)
         elif not kinds:
             no_values = hint()
@@ -408,6 +424,7 @@ class Snapshot:
             unit=unit,
             kind=asked,
             hint=no_values,
+            cause=cause,
         )
 
     def _kinds(self, where: Mapping[str, str]) -> set[Kind]:
@@ -433,6 +450,7 @@ def _distribution(
     unit: MetricUnit,
     kind: Kind | None,
     hint: str | None,
+    cause: str | None,
 ) -> Distribution:
     merged = Histogram()
     sources: Counter[Source | TokenSource] = Counter()
@@ -443,7 +461,13 @@ def _distribution(
             sources[source] += histogram.count
     merged.compact()
     return Distribution(
-        name, merged, unit=unit, sources=MappingProxyType(sources), hint=hint, kind=kind
+        name,
+        merged,
+        unit=unit,
+        sources=MappingProxyType(sources),
+        hint=hint,
+        kind=kind,
+        cause=cause,
     )
 
 

@@ -19,6 +19,7 @@ from latspan._sdk._settings import (
     integer,
     kind_of,
     names,
+    nearest,
     number,
     provider,
     switch,
@@ -201,8 +202,11 @@ def read_config(
     by_name = {field.name: field for field in fields(Config)}
     for name in settings:
         if name not in by_name:
+            meant = nearest(name, by_name)
+            every = f"one of {', '.join(sorted(by_name))}"
             raise UnknownNameError(
-                f"no setting '{name}'", hint=f"one of {', '.join(sorted(by_name))}"
+                f"no setting '{name}'",
+                hint=every if meant is None else f"did you mean '{meant}'? It is {every}",
             )
     merged: dict[str, Any] = {}
     for name, field in by_name.items():

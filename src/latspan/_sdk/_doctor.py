@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, fields
 from importlib.metadata import Distribution, distributions
 from typing import Final
@@ -14,8 +14,9 @@ from packaging.utils import canonicalize_name
 
 from latspan import _shown
 from latspan._instrument import Integration, IntegrationStatus, integrations
-from latspan._sdk._config import Config, read_config
+from latspan._sdk._config import Config
 from latspan._sdk._connectivity_probe import ProbeResult, probe_exports
+from latspan._sdk._variables import VariableFinding, examine_variables, readable_config
 from latspan._version import __version__
 
 __all__ = ["Conflict", "Examination", "Setting", "examine"]
@@ -77,21 +78,27 @@ class Examination:
         integrations: latspan's own integrations.
         conflicts: Instrumentations by other packages.
         settings: Settings in effect.
-        exports: Results of the connectivity probe.
+        variables: What is wrong with environment variables.
+        exports: Results of the connectivity probe; empty if the endpoint is not valid.
     """
 
     versions: dict[str, str | None]
     integrations: tuple[Integration, ...]
     conflicts: tuple[Conflict, ...]
     settings: tuple[Setting, ...]
+    variables: tuple[VariableFinding, ...]
     exports: tuple[ProbeResult, ...]
 
     @property
     def ok(self) -> bool:
-        """Whether telemetry arrives and every installed library can be instrumented."""
+        """
+        Whether telemetry arrives, libraries can be instrumented and no variable is a mistake.
+        """
         bad = {IntegrationStatus.UNSUPPORTED, IntegrationStatus.BROKEN}
-        return not any(each.status in bad for each in self.integrations) and not any(
-            each.arrived is False for each in self.exports
+        return not (
+            any(each.status in bad for each in self.integrations)
+            or any(each.arrived is False for each in self.exports)
+            or any(each.is_error for each in self.variables)
         )
 
 
@@ -101,19 +108,17 @@ def examine(timeout_s: float) -> Examination:
 
     Args:
         timeout_s: Maximum wait for each response, in seconds.
-
-    Raises:
-        ConfigError: A setting in the environment is not valid.
     """
-    config = read_config({})
+    config, unreadable, has_endpoint = readable_config(os.environ)
     installed = list(distributions())
     ours = tuple(integrations())
     return Examination(
         versions=dict(_versions(installed)),
         integrations=ours,
         conflicts=tuple(_conflicts(installed, ours)),
-        settings=tuple(_settings(config)),
-        exports=tuple(probe_exports(config, timeout_s)),
+        settings=tuple(_settings(config, {each.variable for each in unreadable})),
+        variables=(*unreadable, *examine_variables(os.environ, config, ours)),
+        exports=tuple(probe_exports(config, timeout_s)) if has_endpoint else (),
     )
 
 
@@ -144,7 +149,7 @@ def _conflicts(
 def _meaning(name: str, packages: set[str]) -> str:
     if len(packages) > 1:
         return (
-            "together they wrap each call twice;"
+            "each of them that is active creates its own span for a call;"
             f" OTEL_PYTHON_DISABLED_INSTRUMENTATIONS={name} disables all of them"
         )
     return (
@@ -154,7 +159,7 @@ def _meaning(name: str, packages: set[str]) -> str:
     )
 
 
-def _settings(config: Config) -> Iterator[Setting]:
+def _settings(config: Config, unreadable: Collection[str]) -> Iterator[Setting]:
     for field in fields(Config):
         variable = f"LATSPAN_{field.name.upper()}"
         value = getattr(config, field.name)
@@ -163,7 +168,8 @@ def _settings(config: Config) -> Iterator[Setting]:
             text = _shown.address(str(value))
         if field.name == "scrape_servers":
             text = ", ".join(map(_shown.address, config.scrape_servers)) or "none"
-        yield Setting(field.name, text, variable if os.environ.get(variable) else "default")
+        is_set = os.environ.get(variable) and variable not in unreadable
+        yield Setting(field.name, text, variable if is_set else "default")
     for variable, text in sorted(os.environ.items()):
         if text and variable.startswith(_SHOWN_VARIABLES):
             shown = _shown.setting(variable, text)

@@ -87,6 +87,8 @@ def target_for(
         protocol = "grpc" if is_grpc else "http/protobuf"
     address = address or _DEFAULT_ENDPOINTS[protocol]
     if protocol != "grpc" and variable != own:
+        if variable:
+            _refuse_path_of_signal(variable, address)
         address = f"{address.rstrip('/')}{_path(signal)}"
     return OtlpTarget(protocol, address, is_from_variable=bool(variable))
 
@@ -139,11 +141,20 @@ def check_base(name: str, endpoint: object) -> None:
             f"{name} is '{_shown.address(str(endpoint))}' with a query, and no path can follow it",
             hint="remove the part from ? or # on; credentials belong in OTEL_EXPORTER_OTLP_HEADERS",
         )
+    _refuse_path_of_signal(name, str(endpoint))
+
+
+def _refuse_path_of_signal(name: str, endpoint: str) -> None:
+    """Raise if the path of ``endpoint`` is that of one signal, because one is added to it."""
+    parts = urlsplit(endpoint)
+    path = parts.path.rstrip("/")
     for signal in get_args(Signal):
-        if parts.path.rstrip("/").endswith(_path(signal)):
+        if path.endswith(_path(signal)):
+            base = parts._replace(path=path.removesuffix(_path(signal)), query="", fragment="")
             raise ConfigError(
-                f"{name} is '{_shown.address(str(endpoint))}', the address of one signal",
-                hint=f"remove {_path(signal)}: latspan adds the path of each signal",
+                f"{name} is '{_shown.address(endpoint)}', the address of one signal",
+                hint=f"use the base address {_shown.address(base.geturl())}: the path of each"
+                " signal is added to it",
             )
 
 

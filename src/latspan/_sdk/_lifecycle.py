@@ -16,6 +16,7 @@ from __future__ import annotations
 import atexit
 import os
 import threading
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from latspan import _runtime
@@ -26,6 +27,7 @@ from latspan._sdk._sigterm import Delivery, handle_sigterm, wake_sigterm
 if TYPE_CHECKING:
     # Importing `configure` must stay cheap; the assembled parts are imported when it runs.
     from latspan._recording import Snapshot
+    from latspan._sdk._observer import Observer
     from latspan._sdk._pipeline import Assembly
 
 __all__ = ["configure", "end_in_order", "force_flush", "shutdown", "snapshot"]
@@ -42,6 +44,11 @@ The whole exit of a process is to take at most 2 s longer if its receiver is dea
 
 
 _live: Assembly | None = None
+_was_configured: bool = False
+"""Whether this process, or the one that it was forked from, has ever been configured."""
+
+_observers: Final[list[Observer]] = []
+
 # Reentrant, because a signal handler may call shutdown while its own thread is in it. Held only
 # while `_live` is exchanged, never while waiting.
 _lock = threading.RLock()
@@ -65,13 +72,13 @@ def configure(**settings: object) -> None:
     """
     Switch latspan on: ``latspan.configure(endpoint="http://localhost:4318")``.
 
-    Spans use the application's own tracer provider if it has one, now or later, and otherwise a
-    private one that exports over OTLP. Histograms are exported as OTLP metrics on latspan's own
-    thread. A further call replaces the previous configuration once every part of the new one has
-    been created; if that fails, the previous configuration stays in effect. A process that is
-    forked later does not need to call this: it exports its own data, as a separate service
-    instance. If SIGTERM has its default action, and this function is called on the main thread,
-    everything recorded is exported before the signal ends the process.
+    Spans use the application's tracer provider if it sets one, before or after this call, and
+    otherwise a private one that exports over OTLP. Histograms are exported as OTLP metrics on
+    latspan's own thread. A further call replaces the previous configuration once every part of the
+    new one has been created; if that fails, the previous configuration stays in effect. A child
+    process that is forked later does not need to call this: it exports its own data, as a separate
+    service instance. If SIGTERM has its default action, and this function is called on the main
+    thread, everything recorded is exported before the signal ends the process.
 
     Args:
         settings: Fields of :class:`latspan.Config`, which describes each. An omitted field is read
@@ -84,11 +91,11 @@ def configure(**settings: object) -> None:
         UnknownNameError: There is no such setting.
         MissingExtraError: A package that a setting needs is not installed.
     """
-    global _live
+    global _live, _was_configured
     from latspan._sdk._pipeline import assemble
 
     config = read_config(settings)
-    if os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
+    if is_sdk_disabled():
         logger.info("OTEL_SDK_DISABLED is true: latspan stays off")
         return
     made = assemble(config, at_end=shutdown)
@@ -99,33 +106,74 @@ def configure(**settings: object) -> None:
         made.stop(0)
         raise
     while True:
-        shutdown()
+        _end(None, flush_provider=False)
         with _lock:
             # Another thread may have configured meanwhile: its configuration is shut down first.
             if _live is None:
                 _live = made
+                _was_configured = True
                 _runtime.install(made.runtime)
                 break
     end_in_order(asleep=False)
     wake_sigterm()
+    _log_start()
+    for observer in _observers:
+        with _runtime.handle_internal_errors("the doctor's observation"):
+            observer.configured(made)
+
+
+def _log_start() -> None:
+    """Log the start of the configuration in effect, once a library is instrumented."""
+    live = _live
+    if live is not None:
+        with _runtime.handle_internal_errors("the log line of the start"):
+            live.start_line.on_instrumented()
+
+
+_runtime.when_instrumentation_is_requested(_log_start)
 
 
 def snapshot() -> Snapshot:
     """
     Return the current histograms of everything recorded since :func:`configure`.
 
-    The snapshot is empty if latspan is not configured. A signal handler may call this function; if
-    the handler interrupted the recorder, the snapshot holds everything up to the last export.
+    The snapshot is empty if latspan is not configured. The error of a query to an empty snapshot
+    explains why it is empty. A signal handler may call this function; if the handler interrupted
+    the recorder, the snapshot contains everything up to the last export.
     """
     runtime = _runtime.current()
     if runtime is None:
         from latspan._recording import NoopRecorder
 
-        return NoopRecorder().snapshot()
+        return NoopRecorder(_off_reason()).snapshot()
     recorder = runtime.recorder
     if not recorder.is_held_here:
         runtime.drain(_FLUSH_TIMEOUT_S)
-    return recorder.snapshot()
+    return explained(recorder.snapshot())
+
+
+def explained(snapshot: Snapshot) -> Snapshot:
+    """Return a snapshot of this process; if it is empty, with the reason."""
+    if snapshot.series:
+        return snapshot
+    from latspan._instrument import instrumented_libraries
+    from latspan._recording import NO_CALL, NOTHING_INSTRUMENTED
+
+    reason = NO_CALL if instrumented_libraries() else NOTHING_INSTRUMENTED
+    return replace(snapshot, empty_reason=reason)
+
+
+def _off_reason() -> str:
+    from latspan._recording import NOT_CONFIGURED, SDK_DISABLED, SHUT_DOWN
+
+    if is_sdk_disabled():
+        return SDK_DISABLED
+    return SHUT_DOWN if _was_configured else NOT_CONFIGURED
+
+
+def is_sdk_disabled() -> bool:
+    """Return whether the environment switches OpenTelemetry, and latspan with it, off."""
+    return os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true"
 
 
 def force_flush(timeout_s: float = _FLUSH_TIMEOUT_S) -> bool:
@@ -146,25 +194,35 @@ def shutdown(timeout_s: float | None = None) -> None:
     """
     Switch latspan off: end the open calls, export the remaining data, stop the threads.
 
-    A call whose stream the caller has stopped reading ends with its own outcome, any other open
-    call as ``abandoned``. latspan calls this function when the process exits, also in a child of
-    ``multiprocessing`` or Celery, and on SIGTERM if that signal has its default action, but not in
-    a process that is killed in another way. A second call has no effect.
+    An open call whose stream the caller has already left ends with its own outcome; any other open
+    call ends as ``abandoned``. latspan calls this function when the process exits, also in a child
+    of ``multiprocessing`` or Celery, and on SIGTERM if that signal has its default action. It
+    cannot do so if the process is killed in another way. A second call has no effect.
 
     Args:
-        timeout_s: Maximum wait for the last export, in seconds. If not given, latspan waits 5 s for
-            a receiver that accepts data, and 1.5 s for one that does not answer. A receiver that
-            refuses the connection is not tried again, unless it accepted the data before.
+        timeout_s: Maximum wait for the last export, in seconds. If not given, latspan waits at most
+            5 s for a receiver that accepts data, and 1.5 s for one that does not accept anything.
+            If the receiver refuses the connection, latspan makes only one attempt, unless the
+            receiver accepted the previous export.
     """
     _shut_down(timeout_s, flush_provider=False)
 
 
 def _shut_down(timeout_s: float | None, *, flush_provider: bool) -> None:
+    """Switch latspan off, and log that nothing was recorded, if that is so."""
+    ended = _end(timeout_s, flush_provider=flush_provider)
+    if ended is not None:
+        with _runtime.handle_internal_errors("the log line of the end"):
+            ended.start_line.on_shutdown()
+
+
+def _end(timeout_s: float | None, *, flush_provider: bool) -> Assembly | None:
+    """End the configuration in effect, and return it; ``None`` if there is none."""
     global _live
     with _lock:
         live, _live = _live, None
         if live is None:
-            return
+            return None
         _runtime.install(None)
     _stopping.append(live)
     try:
@@ -175,8 +233,17 @@ def _shut_down(timeout_s: float | None, *, flush_provider: bool) -> None:
             live.stop(_SHUTDOWN_TIMEOUT_S, _SILENCE_S, flush_provider=flush_provider)
         else:
             live.stop(timeout_s, flush_provider=flush_provider)
+        for observer in _observers:
+            with _runtime.handle_internal_errors("the doctor's observation"):
+                observer.ended(live)
     finally:
         _stopping.remove(live)
+    return live
+
+
+def observe(observer: Observer) -> None:
+    """Report each configuration of this process, and its end, to the doctor's observer."""
+    _observers.append(observer)
 
 
 def end_in_order(*, asleep: bool) -> None:
@@ -195,11 +262,17 @@ def _flush_at_sigterm(timeout_s: float) -> None:
         live.flush(timeout_s, flush_provider=True)
 
 
-_AT_SIGTERM: Final = Delivery(
-    is_needed=lambda: _live is not None,
-    is_ending=lambda: bool(_stopping),
+def _end_at_sigterm() -> None:
     # The application's provider flushes itself at `atexit`, but not on a signal.
-    end=lambda: _shut_down(None, flush_provider=True),
+    _shut_down(None, flush_provider=True)
+    for observer in _observers:
+        observer.exit()
+
+
+_AT_SIGTERM: Final = Delivery(
+    is_needed=lambda: _live is not None or bool(_observers),
+    is_ending=lambda: bool(_stopping),
+    end=_end_at_sigterm,
     flush=_flush_at_sigterm,
 )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -29,6 +30,7 @@ from latspan._sdk._propagation import propagates
 from latspan._sdk._record_export import RecordOutputs
 from latspan._sdk._sigterm import wake_sigterm
 from latspan._sdk._span_routing import SpanRouter
+from latspan._sdk._start_line import StartLine
 from latspan._sdk._worker import Worker
 from latspan._spans import NoSink, SpanSink
 from latspan._units import NS_PER_S, from_unit
@@ -66,6 +68,7 @@ class Assembly:
         intervals: Exports this process's histograms, if they are exported.
         monitor: Monitor that samples servers and host, if that is configured.
         provider: The private provider, if it is to become the global one.
+        start_line: Logs the start of this configuration.
     """
 
     runtime: Runtime
@@ -79,6 +82,7 @@ class Assembly:
     outputs: RecordOutputs
     monitor: Monitor | None
     provider: TracerProvider | None
+    start_line: StartLine
 
     def begin(self) -> None:
         """Start the threads that do not wait for a request, and set the global provider."""
@@ -195,6 +199,9 @@ _LEFT_FOR_GOOD_NS: Final = 60 * NS_PER_S
 Time after which a stream that the caller stopped reading ends and is counted in the next interval.
 """
 
+_NO_SERVICE: Final = "unknown_service"
+"""Service name if none is set. Source: OpenTelemetry resource conventions, "Service"."""
+
 _NOT_SAMPLED: Final = (
     "tail_sampling_ratio and tail_sampling_slow_ms have no effect: spans use the application's"
     " provider, and its sampler applies"
@@ -248,6 +255,8 @@ def _assembled(config: Config, at_end: Callable[[], None], undo: ExitStack) -> A
                 export.start()
         if intervals is not None:
             intervals()
+        # On the worker thread, because it may look up the resource, and a log handler may be slow.
+        worker.submit(start_line.on_record)
 
     worker = Worker(on_start=begin_with_a_request, polling=True)
 
@@ -275,6 +284,11 @@ def _assembled(config: Config, at_end: Callable[[], None], undo: ExitStack) -> A
         config.tracer_provider,
         begin=worker.start,
         warning=None if sampling is None else _NOT_SAMPLED,
+    )
+    start_line = StartLine(
+        config,
+        lambda: router.uses_application and not config.set_global_provider,
+        lambda: _service_name(config, of_metrics),
     )
     runtime = Runtime(
         clock=clock,
@@ -308,6 +322,7 @@ def _assembled(config: Config, at_end: Callable[[], None], undo: ExitStack) -> A
         outputs=outputs,
         monitor=monitor,
         provider=provider if config.set_global_provider else None,
+        start_line=start_line,
     )
 
 
@@ -346,6 +361,13 @@ def _resource(config: Config) -> Callable[[], Resource]:
         return resource_of(config.service_name) if parents is None else resource_of_child(parents)
 
     return PerProcess(of_this_process, at_once=False)
+
+
+def _service_name(config: Config, resource: Callable[[], Resource]) -> str:
+    """Return the service name of exported telemetry; the SDK is not loaded if none is exported."""
+    if is_exported(config, "traces") or is_exported(config, "metrics"):
+        return str(resource().attributes.get("service.name", _NO_SERVICE))
+    return config.service_name or os.environ.get("OTEL_SERVICE_NAME") or _NO_SERVICE
 
 
 def _resource_of_metrics(

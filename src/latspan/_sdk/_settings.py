@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar, cast
 
@@ -26,6 +26,7 @@ __all__ = [
     "integer",
     "kind_of",
     "names",
+    "nearest",
     "number",
     "provider",
     "switch",
@@ -35,6 +36,12 @@ __all__ = [
 _METADATA: Final = "latspan.kind"
 _TRUE: Final = frozenset({"true", "1", "yes", "on"})
 _FALSE: Final = frozenset({"false", "0", "no", "off"})
+
+_SIMILAR: Final = 0.7
+"""
+Similarity in [0, 1] from which a name counts as a misspelling: ``difflib``'s ratio, which is 0.93
+if one of eight letters is missing.
+"""
 
 _Value = TypeVar("_Value")
 
@@ -57,6 +64,14 @@ class SettingKind(NamedTuple):
 def kind_of(field: dataclasses.Field[Any]) -> SettingKind:
     """Return the kind of a field that one of the functions below has created."""
     return field.metadata[_METADATA]
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """Return the known name that a misspelt one was most likely meant to be, if one is similar."""
+    # Only an error needs it, and every program imports this module.
+    from difflib import get_close_matches
+
+    return next(iter(get_close_matches(name, known, n=1, cutoff=_SIMILAR)), None)
 
 
 def _field(

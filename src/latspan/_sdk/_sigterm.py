@@ -78,7 +78,7 @@ class Delivery:
     Functions that export what was recorded.
 
     Args:
-        is_needed: Returns whether latspan is configured.
+        is_needed: Returns whether latspan is configured, or observed by the doctor.
         is_ending: Returns whether a shutdown is in progress.
         end: Shuts latspan down.
         flush: Exports everything recorded so far, within the given number of seconds.

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from opentelemetry import trace
+from opentelemetry import context, trace
 from opentelemetry.trace import NoOpTracerProvider, ProxyTracerProvider, TracerProvider
 
-from latspan._spans import ApiSink, SpanSink
+from latspan._operations._enclosing import active_scope
+from latspan._spans import ApiSink, NoSink, SpanSink, current_span
 from latspan._version import __version__
 from latspan._warn_once import warn_once
 from latspan.semconv import SCHEMA_URL
@@ -17,6 +18,11 @@ __all__ = ["SpanRouter"]
 
 _NONE: Final = (ProxyTracerProvider, NoOpTracerProvider)
 """Types of the global provider if the application has set none."""
+
+_DROPPED: Final = (
+    "OpenTelemetry spans of the application are dropped, because no tracer provider is set;"
+    " hint: latspan.configure(set_global_provider=True) exports them with latspan's spans"
+)
 
 
 class SpanRouter:
@@ -28,6 +34,11 @@ class SpanRouter:
     drops its spans. ``OTEL_PYTHON_TRACER_PROVIDER`` creates a provider on the first call that
     requests the global one.
 
+    If the application starts spans of its own while it has no provider, OpenTelemetry drops them
+    without a message. The router logs this once. It does not patch OpenTelemetry: it looks at the
+    span that is current when a request begins. So it notices spans that are current around a call,
+    a request or a stage of latspan, and not those that contain none or are never made current.
+
     Args:
         private: Sink of spans while the application has no provider.
         chosen: Configured provider, used instead of the global one.
@@ -36,7 +47,7 @@ class SpanRouter:
         warning: Warning to log once if the application's provider is used.
     """
 
-    __slots__ = ("_api", "_begin", "_chosen", "_private", "_provider", "_warning")
+    __slots__ = ("_api", "_begin", "_chosen", "_private", "_provider", "_warning", "_watches")
 
     def __init__(
         self,
@@ -49,6 +60,8 @@ class SpanRouter:
         self._begin = begin
         self._warning = warning
         self._private = private
+        # If no spans are exported, the application's are not missed either.
+        self._watches = not isinstance(private, NoSink)
         self._chosen = chosen
         self._provider: TracerProvider | None = None
         self._api: ApiSink | None = None
@@ -58,22 +71,57 @@ class SpanRouter:
         provider = self._chosen or trace.get_tracer_provider()
         return None if isinstance(provider, _NONE) else provider
 
+    @property
+    def uses_application(self) -> bool:
+        """Whether spans use the application's provider now."""
+        return self._of_application(self._chosen or trace.get_tracer_provider())
+
+    def _of_application(self, provider: TracerProvider) -> bool:
+        if isinstance(provider, _NONE):
+            return False
+        # Imports the SDK, which an application with a provider has already imported.
+        from latspan._export._processors import has_processors
+
+        return provider is self._chosen or has_processors(provider)
+
     def __call__(self) -> SpanSink:
         """Return the sink to use now."""
         if self._begin is not None:
             self._begin()
         provider = self._chosen or trace.get_tracer_provider()
         if self._api is None or provider is not self._provider:
-            if isinstance(provider, _NONE):
+            if not self._of_application(provider):
+                if self._watches and type(provider) is ProxyTracerProvider and _drops_a_span():
+                    self._watches = False
+                    warn_once(_DROPPED)
                 return self._private
-            # Imports the SDK, which an application with a provider has already imported.
             from latspan._export import application_sink
-            from latspan._export._processors import has_processors
 
-            if provider is not self._chosen and not has_processors(provider):
-                return self._private
             if self._warning is not None:
                 warn_once(self._warning)
             tracer = provider.get_tracer("latspan", __version__, schema_url=SCHEMA_URL)
             self._provider, self._api = provider, application_sink(tracer)
         return self._api
+
+
+def _drops_a_span() -> bool:
+    """
+    Return whether code of the application has made a span current that no provider records.
+
+    Without a provider, OpenTelemetry's tracer starts no span. It makes ``INVALID_SPAN`` current, or
+    inside one of latspan's spans a copy that has the same ids and records nothing. A span with the
+    ids of another process is not recorded here either, but it is not dropped: it was received.
+    """
+    span = current_span(context.get_current())
+    if span is None:
+        return False
+    if span is trace.INVALID_SPAN:
+        return True
+    if type(span) is not trace.NonRecordingSpan:
+        return False
+    own: object = getattr(active_scope(), "span", None)
+    return (
+        isinstance(own, trace.Span)
+        and own is not span
+        and own.get_span_context().span_id == span.get_span_context().span_id
+    )

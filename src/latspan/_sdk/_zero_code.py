@@ -3,18 +3,36 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from latspan import _runtime
 from latspan._instrument import auto_instrument, disabled_by, instrumented, uninstrument
 from latspan._log import logger
-from latspan._sdk._lifecycle import configure, end_in_order
+from latspan._sdk._lifecycle import configure, end_in_order, observe
 from latspan._sdk._record_export import RECORDS_FOLDER
 from latspan.errors import LatspanError
 
-__all__ = ["after_opentelemetry", "environment_for", "start"]
+if TYPE_CHECKING:
+    from latspan._sdk._observer import Observer
 
+__all__ = [
+    "INTERNAL_VARIABLES",
+    "OBSERVATION_FOLDER",
+    "after_opentelemetry",
+    "environment_for",
+    "start",
+]
+
+_RUN_PID: Final = "LATSPAN_RUN_PID"
+"""Variable with the process that reports if its Python has no latspan; see ``_bootstrap``."""
+
+OBSERVATION_FOLDER: Final = "LATSPAN_DOCTOR_DIR"
+"""Variable with the folder into which each process of a program writes its observation."""
+
+INTERNAL_VARIABLES: Final = frozenset({_RUN_PID, OBSERVATION_FOLDER, RECORDS_FOLDER})
+"""Variables that latspan's own commands set for the programs that they start."""
 
 _BOOTSTRAP: Final = str(Path(__file__).with_name("_bootstrap"))
 """Folder whose ``sitecustomize`` calls :func:`start`."""
@@ -53,7 +71,7 @@ def environment_for(
         _PYTHON_PATH: os.pathsep.join(
             [_BOOTSTRAP, *(folder for folder in folders if folder != _BOOTSTRAP)]
         ),
-        "LATSPAN_RUN_PID": str(process) if becomes else f"child of {process}",
+        _RUN_PID: str(process) if becomes else f"child of {process}",
         **({} if records_folder is None else {RECORDS_FOLDER: records_folder}),
     }
 
@@ -69,8 +87,13 @@ def start() -> None:
     with _runtime.handle_internal_errors("the start of an instrumented program"):
         # Before the program sets its own handlers: a server restores the one that it found.
         end_in_order(asleep=True)
-        _runtime.expect(_configure)
+        observer = _observer()
+        _runtime.expect(partial(_configure, observer))
+        if observer is not None:
+            observe(observer)
         auto_instrument()
+        if observer is not None:
+            observer.start()
 
 
 def after_opentelemetry() -> None:
@@ -84,9 +107,21 @@ def after_opentelemetry() -> None:
         _runtime.expect(_configure)
 
 
-def _configure() -> None:
+def _observer() -> Observer | None:
+    """Return the observer of this program; ``None`` unless ``latspan doctor`` started it."""
+    folder = os.environ.get(OBSERVATION_FOLDER)
+    if not folder:
+        return None
+    from latspan._sdk._observer import Observer
+
+    return Observer(Path(folder))
+
+
+def _configure(observer: Observer | None = None) -> None:
     # A report needs no collector. If no address of one is set, nothing is exported.
     reports_only = os.environ.get(RECORDS_FOLDER) and not any(map(os.environ.get, _ENDPOINTS))
+    if observer is not None:
+        observer.starts_for_program(now=True)
     try:
         if reports_only:
             configure(export_enabled=False)
@@ -94,5 +129,10 @@ def _configure() -> None:
             configure()
     except LatspanError as error:
         logger.warning("latspan stays off: %s", error)
+        if observer is not None:
+            observer.stays_off(error)
     except Exception:
         logger.exception("latspan stays off")
+    finally:
+        if observer is not None:
+            observer.starts_for_program(now=False)

@@ -37,8 +37,8 @@ def annotations_here() -> list[Annotations]:
         of the innermost stage. Empty if neither is open.
     """
     scopes = [each for each in enclosing_scopes() if isinstance(each, LocalScope)]
-    requests = [each for each in scopes if each.kind is Kind.REQUEST]
-    served = [each for each in requests if each.side is Side.SERVER]
+    requests = [each for each in scopes if each.kind in (Kind.REQUEST, Kind.INNER_REQUEST)]
+    served = [each for each in requests if each.kind is Kind.REQUEST and each.side is Side.SERVER]
     reached = dict.fromkeys((*(requests or scopes)[:1], *served[:1]))
     return [each.annotations for each in reached]
 
@@ -68,23 +68,23 @@ def annotate(
     Set attributes of the request that is open in this context: ``latspan.annotate(tenant="acme")``.
 
     Use it if a value is known only after the request has begun. It applies to the innermost request
-    and to the served request around it, but not to the calls inside: for those, use
+    and to the served request around it, but not to the calls inside. For those, use
     :func:`latspan.attributes`, whose arguments have the same meaning. A value set here has priority
     over one that :func:`latspan.attributes` has set around the request.
 
-    The ``model`` becomes an attribute of the request's series. A request with a model is also
-    recorded in the conventions' metrics of servers: ``gen_ai.server.request.duration``, and the
-    token times that :func:`latspan.track_tokens` records. Omitted arguments keep their earlier
+    The ``model`` becomes an attribute of the request's histograms. A served request with a model is
+    also recorded in the conventions' metrics of servers: ``gen_ai.server.request.duration``, and
+    the token times that :func:`latspan.track_tokens` records. Omitted arguments keep their earlier
     values. A value out of range is not recorded, and latspan logs one warning per argument.
 
     Args:
         custom: Attributes of your own, as for :func:`latspan.attributes`.
         inference_path: Name of the combination of route, model, prompt template and traffic
             profile.
-        route: Route of the application that serves the request.
-        traffic_class: Class of traffic, for example ``interactive`` or ``batch``.
-        tenant: Customer that the request is for.
-        model: Your own name of the model that generates the response. Each name creates a series,
+        route: Application's route, for example ``/chat``.
+        traffic_class: Class of traffic, for example ``interactive`` or ``background``.
+        tenant: Customer for whom the request is made.
+        model: Your own name for the model that generates the response. Each name creates a series,
             so never pass a name that a client sent.
         provider: Provider of the model, for example ``vllm``.
         operation: The conventions' operation: ``chat``, ``text_completion``, ``embeddings`` …

@@ -58,8 +58,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         0: success. 1: telemetry does not arrive or a library cannot be instrumented (``doctor``),
         or the reader of stdout has closed it. 2: the command line, a setting or a path is invalid.
         4: a log file cannot be interpreted, or every request of ``demo`` failed. 74: writing to
-        stdout failed. 126, 127: ``run`` cannot execute or find the program; otherwise the program
-        replaces this process. 130: Ctrl-C. 143: SIGTERM.
+        stdout failed. 126, 127: ``run`` or ``doctor`` cannot execute or find the program; otherwise
+        the program replaces this process (``run``), or its exit code is returned (``doctor``).
+        130: Ctrl-C. 143: SIGTERM.
 
     Raises:
         SystemExit: From ``--help`` (0), ``--version`` (0) and a command line that cannot be

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager, suppress
 from io import TextIOWrapper
 from typing import Final, TextIO
@@ -22,6 +22,7 @@ __all__ = [
     "deliver_output",
     "escape_unencodable",
     "output",
+    "print_lines",
     "print_message",
     "silence_output",
 ]
@@ -70,11 +71,16 @@ def deliver_output() -> None:
 
 def print_message(line: str) -> None:
     """Print a line to stderr and flush it: stdout may be a file or a slower pipe."""
+    print_lines([printable(line, longest=_LONGEST)])
+
+
+def print_lines(lines: Iterable[str]) -> None:
+    """Print lines that are printable to stderr and flush it."""
     stderr: TextIO | None = sys.stderr
     # Without stderr, print() would write to stdout.
     if stderr is not None:
         try:
-            print(printable(line, longest=_LONGEST), file=stderr, flush=True)
+            print("\n".join(lines), file=stderr, flush=True)
         except (OSError, ValueError):
             _silence(stderr)
 

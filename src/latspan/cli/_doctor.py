@@ -5,14 +5,22 @@ from __future__ import annotations
 import argparse
 import json
 import math
-from collections.abc import Iterator, Sequence
+import shutil
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from latspan._shown import foreign, printable
+from latspan._shown import foreign
 from latspan.cli._command import Command
-from latspan.cli._console import output
-from latspan.errors import ConfigError
+from latspan.cli._console import output, print_lines, print_message
+from latspan.cli._doctor_program import SCHEMA as PROGRAM_SCHEMA
+from latspan.cli._doctor_program import document_of, lines_of, observe_program
+from latspan.cli._rows import section, variable_rows, verdict
+from latspan.cli._run import explain_error, explain_missing, program_after_dashes
+from latspan.cli._supervisor import end_as
+from latspan.errors import ConfigError, LatspanError
 
 if TYPE_CHECKING:
     from latspan._instrument import Integration
@@ -27,18 +35,30 @@ _DESCRIPTION: Final = """\
 Diagnoses latspan in this environment, and reports:
 
   versions        of latspan, Python and OpenTelemetry
-  integrations    which client libraries are installed, and which are instrumented
+  integrations    which libraries are installed, and which can be instrumented
   conflicts       other instrumentations of the same libraries
   settings        the values in effect, and the source of each
+  variables       misspelt, invalid, or in need of a package
   telemetry       whether a span and a metric arrive, and if not, why
 
 It sends one span and one metric, both named latspan.doctor. The exit code is 1
-if either does not arrive, or if an installed library cannot be instrumented.
-Secrets are not shown. Settings that an application passes to latspan.configure()
-override those shown here."""
+if either does not arrive, if an installed library cannot be instrumented, or if
+a variable is misspelt or invalid. Secrets are not shown. Settings that an
+application passes to latspan.configure() override those shown here.
+
+With a program, runs it as `latspan run` does, and reports on standard error what
+was recorded, which libraries were missed and why, and whether its telemetry
+arrived. The output and the exit code are the program's own."""
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.usage = f"{parser.prog} [OPTIONS] [-- PROGRAM [ARGUMENT ...]]"
+    parser.add_argument(
+        "program",
+        nargs=argparse.REMAINDER,
+        metavar="-- PROGRAM [ARGUMENT ...]",
+        help="run this program, and report what was seen of it",
+    )
     parser.add_argument(
         "--timeout",
         type=_seconds,
@@ -52,11 +72,22 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--json",
         action="store_true",
-        help=f"print one JSON document ({_SCHEMA}) instead of the text",
+        help=f"print one JSON document ({_SCHEMA}, {PROGRAM_SCHEMA}) instead of the text",
     )
+    parser.add_argument(
+        "--output",
+        metavar="FILE",
+        help="with a program: write the report into this file instead of standard error",
+    )
+    parser.set_defaults(complain=parser.error)
 
 
 def _run(arguments: argparse.Namespace) -> int:
+    program = program_after_dashes(arguments.program)
+    if program:
+        return _run_program(program, as_json=arguments.json, file=arguments.output)
+    if arguments.output is not None:
+        arguments.complain("--output needs a program: the report is written to standard output")
     examination = _examined(arguments.timeout)
     with output() as out:
         if arguments.json:
@@ -66,16 +97,47 @@ def _run(arguments: argparse.Namespace) -> int:
     return 0 if examination.ok else _TROUBLE
 
 
-def _examined(timeout_s: float) -> Examination:
+def _run_program(program: list[str], *, as_json: bool, file: str | None) -> int:
+    path = shutil.which(program[0])
+    if path is None:
+        return explain_missing(program[0])
+    with _rejected_variables_explained():
+        try:
+            status, report = observe_program(path, program)
+        except OSError as error:
+            return explain_error(path, error)
+    lines = [document_of(report)] if as_json else list(lines_of(report))
     try:
+        if file is not None:
+            Path(file).write_text("\n".join([*lines, ""]), encoding="utf-8")
+    except OSError as error:
+        # The exit code is the program's, so the report must not be lost.
+        print_message(f"error: '{file}' cannot be written: {error.strerror}")
+        file = None
+    if file is None:
+        print_lines(lines)
+    return end_as(status)
+
+
+def _examined(timeout_s: float) -> Examination:
+    with _rejected_variables_explained():
         from latspan._sdk._doctor import examine
+
+        return examine(timeout_s)
+
+
+@contextmanager
+def _rejected_variables_explained() -> Generator[None]:
+    """Explain a variable whose value OpenTelemetry rejects, which it does during its import."""
+    try:
+        yield
+    except LatspanError:
+        raise
     except ValueError as error:
-        # OpenTelemetry reads some variables, and rejects their values, during import.
         raise ConfigError(
             f"OpenTelemetry rejects an environment variable: {foreign(str(error))}",
             hint="correct or remove the variable; until then no program can use OpenTelemetry",
         ) from error
-    return examine(timeout_s)
 
 
 def _document(examination: Examination) -> dict[str, object]:
@@ -87,19 +149,20 @@ def _document(examination: Examination) -> dict[str, object]:
 
 def _lines(examination: Examination, *, every_setting: bool) -> Iterator[str]:
     """Yield the lines for a reader: a mark, a name, and details."""
-    yield from _section("versions", [("", *row) for row in _versions(examination)])
-    yield from _section("integrations", [_of(each) for each in examination.integrations])
+    yield from section("versions", [("", *row) for row in _versions(examination)])
+    yield from section("integrations", [_of(each) for each in examination.integrations])
     conflicts = [
         ("note", each.name, f"{', '.join(each.packages)}: {each.meaning}")
         for each in examination.conflicts
     ]
-    yield from _section("conflicts", conflicts or [("ok", "none", "")])
+    yield from section("conflicts", conflicts or [("ok", "none", "")])
     settings = [
         ("", each.name, f"{each.value}  ({each.origin})")
         for each in examination.settings
         if every_setting or each.origin != "default"
     ]
-    yield from _section("settings", settings or [("", "defaults", "all of them: --all")])
+    yield from section("settings", settings or [("", "defaults", "all of them: --all")])
+    yield from section("variables", list(variable_rows(examination.variables)))
     telemetry: list[tuple[str, str, str]] = []
     for each in examination.exports:
         mark = {True: "ok", False: "fail", None: "note"}[each.arrived]
@@ -108,8 +171,9 @@ def _lines(examination: Examination, *, every_setting: bool) -> Iterator[str]:
         )
         if each.hint is not None:
             telemetry.append(("", "", f"hint: {each.hint}"))
-    yield from _section("telemetry", telemetry)
-    yield "no problem found" if examination.ok else "problems found: see the lines marked fail"
+    not_sent = ("note", "not sent", "the endpoint is not valid: see variables")
+    yield from section("telemetry", telemetry or [not_sent])
+    yield verdict(ok=examination.ok)
 
 
 def _versions(examination: Examination) -> Iterator[tuple[str, str]]:
@@ -127,15 +191,6 @@ def _of(integration: Integration) -> tuple[str, str, str]:
         "broken": ("fail", f"cannot be loaded: {reason}"),
     }[integration.status.value]
     return mark, integration.name, explanation
-
-
-def _section(title: str, rows: Sequence[tuple[str, str, str]]) -> Iterator[str]:
-    yield title
-    shown = [(mark, printable(name), printable(explanation)) for mark, name, explanation in rows]
-    width = max(len(name) for _, name, _ in shown)
-    for mark, name, explanation in shown:
-        yield f"  {mark:<4}  {name:<{width}}  {explanation}".rstrip()
-    yield ""
 
 
 def _seconds(text: str) -> float:
@@ -158,6 +213,7 @@ COMMAND: Final = Command(
             "LATSPAN_ENDPOINT=http://collector:4318 latspan doctor",
             "the same for another receiver",
         ),
+        ("latspan doctor -- python app.py", "find out what is recorded of a program, and what not"),
         ("latspan doctor --json | jq .exports", "print whether telemetry arrives, for a script"),
     ),
     add_arguments=_add_arguments,

@@ -19,7 +19,7 @@ from latspan.reports._rich import needs_rich
 if TYPE_CHECKING:
     from latspan.reports import Report
 
-__all__ = ["COMMAND"]
+__all__ = ["COMMAND", "explain_error", "explain_missing", "program_after_dashes"]
 
 _NOT_EXECUTABLE: Final = 126
 _NOT_FOUND: Final = 127
@@ -58,17 +58,19 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    program: list[str] = arguments.program
-    if program[:1] == ["--"]:
-        program = program[1:]
+    program = program_after_dashes(arguments.program)
     if not program:
         arguments.complain("no program given; for example: latspan run -- python app.py")
 
-    name = program[0]
-    path = shutil.which(name)
+    path = shutil.which(program[0])
     if path is None:
-        return _explain_failure(name)
+        return explain_missing(program[0])
     return _run_and_report(path, program) if arguments.report else _become(path, program)
+
+
+def program_after_dashes(program: list[str]) -> list[str]:
+    """Return a command line without the ``--`` that separates it from latspan's own options."""
+    return program[1:] if program[:1] == ["--"] else program
 
 
 def _become(path: str, program: list[str]) -> int:
@@ -84,7 +86,7 @@ def _become(path: str, program: list[str]) -> int:
     except OSError as error:
         for number in (signal.SIGPIPE, signal.SIGXFSZ):
             signal.signal(number, signal.SIG_IGN)
-        return _explain_error(path, error)
+        return explain_error(path, error)
 
 
 def _run_and_report(path: str, program: list[str]) -> int:
@@ -103,7 +105,7 @@ def _run_and_report(path: str, program: list[str]) -> int:
         try:
             status = supervise(path, program, environment)
         except OSError as error:
-            return _explain_error(path, error)
+            return explain_error(path, error)
         _print_report(report_of_run(folder, expected))
     return end_as(status)
 
@@ -120,12 +122,14 @@ def _print_report(report: Report) -> None:
             sys.stderr.flush()
 
 
-def _explain_error(path: str, error: OSError) -> int:
+def explain_error(path: str, error: OSError) -> int:
+    """Print why a program cannot be run, and return the exit code."""
     print_message(f"error: '{path}' cannot be run: {error.strerror}")
     return _NOT_EXECUTABLE
 
 
-def _explain_failure(name: str) -> int:
+def explain_missing(name: str) -> int:
+    """Print why no program is called ``name``, and return the exit code."""
     if os.path.dirname(name) and os.path.exists(name):  # noqa: PTH110, PTH120
         print_message(f"error: '{name}' is not executable")
         if name.endswith(".py"):

@@ -63,7 +63,7 @@ class Report:
                 parts += self._waterfalls(group)
             parts += self._tables(group)
         if not groups:
-            parts.append(_prose("No request and no call was recorded.", options))
+            parts.append(_nothing(self.snapshot.empty_reason, options))
         elif groups[0].records:
             closing = sentence(groups[0].records, groups[0].noun)
             parts.append(_prose(closing, options, style="bold"))
@@ -113,6 +113,14 @@ class Report:
         if group.noun == "call":
             yield SmoothnessTable(group, self.expected)
             yield TokensTable(group)
+
+
+def _nothing(reason: str | None, options: ConsoleOptions) -> Text:
+    """Return the sentence of an empty report, and why nothing was recorded, if that is known."""
+    if reason is None:
+        return _prose("No request and no call was recorded.", options)
+    lines = f"No request and no call was recorded: {reason}".splitlines()
+    return Text("\n", no_wrap=True, overflow="ignore").join(_prose(line, options) for line in lines)
 
 
 def _prose(text: str, options: ConsoleOptions, *, style: str = "") -> Text:

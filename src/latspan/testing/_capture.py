@@ -17,6 +17,7 @@ from latspan._metrics import DEFAULT_EXPECTATIONS, Expectations
 from latspan._operations import end_left_calls
 from latspan._recording import Recorder, RequestRecord, Snapshot
 from latspan._runtime import Runtime
+from latspan._sdk._lifecycle import explained
 from latspan._sdk._propagation import propagates
 from latspan.testing._span_dicts import SequentialIds, spans_as_dict
 
@@ -48,7 +49,7 @@ class Captured:
     def snapshot(self) -> Snapshot:
         """Return the histograms of everything recorded so far."""
         end_left_calls()
-        return self._take_snapshot()
+        return explained(self._take_snapshot())
 
     @property
     def records(self) -> tuple[RequestRecord, ...]:

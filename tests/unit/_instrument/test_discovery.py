@@ -195,6 +195,29 @@ def test_what_the_environment_disables_stays_off(
 
 
 @pytest.mark.parametrize(
+    ("variable", "status"),
+    [
+        ("LATSPAN_DISABLED_INSTRUMENTATIONS", IntegrationStatus.DISABLED),
+        ("OTEL_PYTHON_DISABLED_INSTRUMENTATIONS", IntegrationStatus.READY),
+    ],
+)
+def test_only_latspans_own_variable_accepts_the_name_of_the_library(
+    install: Install,
+    monkeypatch: pytest.MonkeyPatch,
+    variable: str,
+    status: IntegrationStatus,
+) -> None:
+    """In OpenTelemetry's variable, that name belongs to other packages."""
+    of = install("2.1")
+    monkeypatch.setenv(variable, f"other,{of}")
+
+    on = latspan.auto_instrument()
+
+    assert (f"latspan_{of}" in on) is (status is IntegrationStatus.READY)
+    assert standing_of(of).status is status
+
+
+@pytest.mark.parametrize(
     ("then", "variables", "printed"),
     [
         ("pass", {}, "ASKED True"),

@@ -281,13 +281,67 @@ def test_an_unreadable_variable_is_refused(field: str, text: str) -> None:
     assert caught.value.hint
 
 
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [("endpoint_url", "endpoint"), ("colour", None), ("servicename", "service_name")],
+)
+def test_only_a_similar_setting_is_suggested(name: str, meant: str | None) -> None:
+    """A wrong suggestion is worse than none."""
+    with pytest.raises(UnknownNameError) as caught:
+        read_config({name: "x"}, {})
+
+    assert caught.value.hint is not None
+    start = "one of " if meant is None else f"did you mean '{meant}'? "
+    assert caught.value.hint.startswith(start)
+
+
+@pytest.mark.parametrize("signal", ["traces", "metrics", "logs"])
+@pytest.mark.parametrize(
+    ("settings", "variable"),
+    [({"endpoint": ...}, None), ({}, "LATSPAN_ENDPOINT"), ({}, "OTEL_EXPORTER_OTLP_ENDPOINT")],
+)
+def test_an_endpoint_with_the_path_of_a_signal_is_refused(
+    settings: dict[str, Any], variable: str | None, signal: str
+) -> None:
+    """The path of each signal is added to it; the hint has the base address, without password."""
+    address = f"http://user:hush@collector:4318/otlp/v1/{signal}"
+
+    with pytest.raises(ConfigError) as caught:
+        read_config(
+            dict.fromkeys(settings, address), {} if variable is None else {variable: address}
+        )
+
+    assert "the address of one signal" in caught.value.message
+    assert "hush" not in str(caught.value)
+    assert caught.value.hint == (
+        "use the base address http://***@collector:4318/otlp:"
+        " the path of each signal is added to it"
+    )
+
+
+@pytest.mark.parametrize(
+    ("settings", "environment"),
+    [
+        ({}, {"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://collector:4318/v1/traces"}),
+        ({"protocol": "grpc"}, {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4317/v1/traces"}),
+        ({}, {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4317/v1/traces"}),
+    ],
+)
+def test_the_path_of_a_signal_is_accepted_where_it_is_not_followed_by_another(
+    settings: dict[str, Any], environment: dict[str, str]
+) -> None:
+    """In a variable of one signal, and over gRPC, which ignores the path."""
+    read_config(settings, environment)
+
+
 def test_an_unknown_setting_is_refused() -> None:
-    """The hint lists all settings."""
+    """The hint has the nearest setting, and lists all of them."""
     with pytest.raises(UnknownNameError) as caught:
         read_config({"endpont": "http://localhost:4318"}, {})
 
     assert caught.value.message == "no setting 'endpont'"
     assert caught.value.hint is not None
+    assert caught.value.hint.startswith("did you mean 'endpoint'? It is one of ")
     assert all(field.name in caught.value.hint for field in fields(Config))
 
 

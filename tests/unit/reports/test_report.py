@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
+import pytest
+
 import latspan
 from latspan import Kind, Snapshot, Source
 from latspan.reports import Report
@@ -90,6 +92,18 @@ def test_the_function_reports_on_a_snapshot(call: MakeCall, snapshot_of: TakeSna
     assert repr(report) == "<latspan.reports.Report: 1 call>"
 
 
-def test_the_function_works_before_latspan_is_configured() -> None:
-    """It reports that nothing was recorded."""
-    assert str(latspan.report()).strip() == "No request and no call was recorded."
+def test_the_function_works_before_latspan_is_configured(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It reports that nothing was recorded, the reason and what to do."""
+    monkeypatch.setattr("latspan._sdk._lifecycle._was_configured", False)
+
+    lines = str(latspan.report()).splitlines()
+
+    assert lines[0].startswith("No request and no call was recorded: latspan.configure() was not")
+    assert [line for line in lines if line.startswith("hint: call latspan.configure()")]
+
+
+def test_an_empty_report_without_a_reason_is_one_sentence(snapshot_of: TakeSnapshot) -> None:
+    """The reason of a snapshot from files is not known."""
+    assert str(Report(snapshot_of([]))).strip() == "No request and no call was recorded."
