@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
 import threading
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -157,6 +158,7 @@ def serving(log: Path, *arguments: str, **variables: str) -> Generator[subproces
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
+            start_new_session=True,
         ) as process,
     ):
         try:
@@ -164,7 +166,9 @@ def serving(log: Path, *arguments: str, **variables: str) -> Generator[subproces
             process.terminate()
             process.wait(_DEADLINE_S)
         finally:
-            process.kill()
+            # A killed server leaves its workers behind.
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
 
 
 def traffic_plan() -> Iterator[Script]:
