@@ -16,9 +16,10 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from enum import Enum
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from latspan import _runtime
 from latspan._warn_once import warn_once
@@ -68,7 +69,8 @@ class IntegrationStatus(Enum):
     BROKEN = "broken"
 
 
-class Integration(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Integration:
     """
     One of latspan's integrations and its status in this environment.
 

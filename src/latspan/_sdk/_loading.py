@@ -18,8 +18,8 @@ can no longer be imported. The hook for that moment is not a part of Python's do
 ``concurrent.futures`` uses it too. Without it, a program that ends while the loader still runs may
 lose its telemetry.
 
-**Exit status.** After an unhandled ``KeyboardInterrupt``, Python ends by SIGINT, so that a shell sees
-what has ended the program. It marks this when the program has ended, and code that runs from a
+**Exit status.** After an unhandled ``KeyboardInterrupt``, Python ends by SIGINT, so that a shell
+sees what has ended the program. It marks this when the program has ended, and code that runs from a
 string clears the mark. Dataclasses and named tuples run such code when they are defined, so the
 imports of the loader would change the exit status to 1. A string that raises the exception sets the
 mark again.
