@@ -7,6 +7,9 @@ exporters down. If the time is up while the export thread still sends, the calli
 takes the last interval itself and passes it to the local exporters, which need no network. `_turn`
 is held while local exporters receive an interval, so that the two threads never send to one at the
 same time.
+
+The export thread works in slices, and gives way between them. It may do so while it holds `_turn`:
+a thread that calls `shutdown` first makes it hurry.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from latspan._export._environment import export_interval_s
 from latspan._export._export_errors import ExportErrors
 from latspan._log import logger
 from latspan._recording import Recorder, Snapshot
+from latspan._slices import Slices
 from latspan._units import from_unit
 from latspan.errors import ConfigError
 
@@ -82,6 +86,7 @@ class PeriodicExport:
         interval_s: Time between two exports in seconds, greater than 0;
             ``OTEL_METRIC_EXPORT_INTERVAL`` unless given.
         idle_s: How long a series is kept after its last value was delivered, in seconds.
+        slices: Division of the work into slices; of the usual length unless given.
 
     Raises:
         ConfigError: ``interval_s`` is out of range.
@@ -95,6 +100,7 @@ class PeriodicExport:
         before: Callable[[], None] = _do_nothing,
         interval_s: float | None = None,
         idle_s: float = DEFAULT_IDLE_S,
+        slices: Slices | None = None,
     ) -> None:
         interval_s = export_interval_s() if interval_s is None else interval_s
         if interval_s <= 0:
@@ -121,6 +127,7 @@ class PeriodicExport:
         # of a shutdown, by the thread that called it.
         self._turn = threading.Lock()
 
+        self._slices = Slices() if slices is None else slices
         self._thread = threading.Thread(
             target=self._run, name="latspan-interval-export", daemon=True
         )
@@ -159,6 +166,7 @@ class PeriodicExport:
         with self._condition:
             first = not self._stopping
             self._stopping = True
+            self._slices.hurry()
             self._condition.notify_all()
         self._thread.join(timeout_s)
         if first:
@@ -181,6 +189,10 @@ class PeriodicExport:
                 self._turn.release()
 
     def _run(self) -> None:
+        with self._slices.here():
+            self._run_until_stopped()
+
+    def _run_until_stopped(self) -> None:
         stopping = False
         while not stopping:
             with self._condition:

@@ -210,6 +210,7 @@ class SpanExport(SpanProcessor):
         self._closed = True
         if not self._worker.started:
             return lambda _: None
+        self._worker.hurry()
         done = threading.Event()
 
         def close() -> None:
