@@ -222,6 +222,7 @@ class SpanExport(SpanProcessor):
         self._closed = True
         if not self._worker.started:
             return lambda _: None
+        self._worker.hurry()
         done = threading.Event()
         self._last.begin(silence_s)
 
