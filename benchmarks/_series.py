@@ -18,6 +18,7 @@ from opentelemetry.exporter.otlp.proto.common.metrics_encoder import encode_metr
 from opentelemetry.sdk.metrics.export import MetricExportResult, MetricsData
 
 from latspan._clock import SystemClock
+from latspan._export._metrics_encoder import metrics_encoder
 from latspan._recording import Recorder
 from latspan._recording import _waiting as waiting_module
 from latspan._recording._values import Shape, Values
@@ -40,6 +41,8 @@ METRICS: Final = (
 VALUES: Final = 1_000
 """Values that each fill adds to each series."""
 
+_ENCODE: Final = metrics_encoder(encode_metrics)
+
 _STRETCH: Final = 64
 _SETS_AT_ONCE: Final = 64
 
@@ -59,7 +62,7 @@ class _Stretch:
 
 
 class EncodingExporter:
-    """Encodes as every OTLP exporter does, and throws the message away."""
+    """Encodes as latspan's OTLP exporters do, and throws the message away."""
 
     def export(
         self,
@@ -67,7 +70,7 @@ class EncodingExporter:
         timeout_millis: float = 0,  # noqa: ARG002 - the protocol's
     ) -> MetricExportResult:
         """Encode one message."""
-        encode_metrics(metrics_data).SerializeToString()
+        _ENCODE(metrics_data).SerializeToString()
         return MetricExportResult.SUCCESS
 
     def shutdown(self, timeout_millis: float = 0) -> None:
@@ -94,9 +97,10 @@ def fill(
     *,
     metrics: Sequence[str] = METRICS,
     sampled: bool = False,
+    values: int = VALUES,
 ) -> None:
     """
-    Record 1,000 values for each metric under each of ``sets`` attribute sets.
+    Record some values for each metric under each of ``sets`` attribute sets.
 
     All sets grow together, as they do where calls of many kinds are mixed. What is left after
     stretches of 64 comes one by one, so that values wait in every series when the fill ends.
@@ -106,24 +110,25 @@ def fill(
         sets: At most 2,000, the limit for one metric.
         pool: Each series takes the next 1,000, from the first again where they end.
         metrics: Some of :data:`METRICS`.
+        values: How many for each series.
         sampled: Whether the traces are kept, so that each series has exemplars.
     """
     chosen = random.Random(3)  # noqa: S311 - identifiers of the usual size
-    whole = VALUES - VALUES % _STRETCH
+    whole = values - values % _STRETCH
     stretches = [(begin, _STRETCH) for begin in range(0, whole, _STRETCH)]
-    stretches += [(begin, 1) for begin in range(whole, VALUES)]
+    stretches += [(begin, 1) for begin in range(whole, values)]
     for begin, length in stretches:
         for which in range(sets):
-            values: list[list[int]] = []
+            columns: list[list[int]] = []
             for metric in range(len(metrics)):
                 first = (which * len(metrics) + metric) * VALUES + begin
                 first %= len(pool) - _STRETCH
                 # As from records: integers without other references.
-                values.append([value + 1 for value in pool[first : first + length]])
+                columns.append([value + 1 for value in pool[first : first + length]])
             stretch = _Stretch(
                 f"model-{which}",
                 metrics,
-                values,
+                columns,
                 sampled,
                 chosen.getrandbits(128),
                 chosen.getrandbits(64),

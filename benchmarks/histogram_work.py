@@ -4,11 +4,13 @@ What it costs to read, merge, encode and export histograms, and how large they a
 How: 96 series (six metrics that leave as exponential histograms, 16 attribute sets) hold 1,000
 lognormal values (sigma 0.5) each from an interval before and 1,000 in the running one. CPU time of
 the thread, divided by 96; each repeat has a recorder of its own, and numpy is hidden as if the
-application had not loaded it. What is measured takes turns with what stands beside it.
+application had not loaded it, except in rows that name it. What is measured takes turns with what
+stands beside it.
 
 - *snapshot*: ``Recorder.snapshot``, which adds each running histogram to a copy of its total.
 - *swap and export*: ``swap_interval``, then ``OtlpMetrics.send`` with an exporter that encodes to
-  protobuf and throws it away. The SDK's rival is ``MetricReader.collect`` and the same encoding of
+  protobuf and throws it away. The interval before has been exported the same way; *first* is an
+  export without one before it. The SDK's rival is ``MetricReader.collect`` and the same encoding of
   as many exponential histograms of at most 160 buckets, with the same attributes. latspan's have
   some ten times as many buckets: that is what the precision costs.
 - *merge*: one histogram of 1,000 values into another; beside it ``HdrHistogram.add``.
@@ -26,10 +28,13 @@ Reproduce: ``make bench ARGS=histogram_work``
 from __future__ import annotations
 
 import gzip
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from itertools import repeat
 from typing import Any, Final
 
+import numpy as np
 from hdrh.histogram import HdrHistogram
 from opentelemetry.exporter.otlp.proto.common.metrics_encoder import encode_metrics
 from opentelemetry.sdk.metrics import Histogram as Instrument
@@ -46,7 +51,7 @@ from opentelemetry.sdk.metrics.view import (
 )
 from opentelemetry.sdk.resources import Resource
 
-from _bench import Figure, Row, Scale, figure, interleaved, without_numpy
+from _bench import Figure, Row, Scale, Target, figure, interleaved, without_numpy
 from _series import METRICS, VALUES, EncodingExporter, fill, lognormal_ns, new_recorder
 from latspan._export import OtlpMetrics, metrics_parts
 from latspan._export._points import attributes_of
@@ -62,6 +67,7 @@ _EXPLICIT: Final = METRICS[6:]
 _SERIES: Final = _SETS * len(_EXPONENTIAL)
 _POOL: Final = lognormal_ns((_SERIES + 2) * VALUES)
 _RESOURCE: Final = Resource({})
+_TARGET: Final = Target(most=100)
 
 Work = Callable[[], object]
 
@@ -88,8 +94,17 @@ def _times(scale: Scale) -> Iterator[Row]:
             lambda: _exporting(AggregationTemporality.CUMULATIVE)
         ),
         "swap and export, delta": _timed(lambda: _exporting(AggregationTemporality.DELTA)),
+        "swap and export, cumulative, first": _timed(
+            lambda: _exporting(AggregationTemporality.CUMULATIVE, first=True)
+        ),
+        "swap and export, cumulative, with numpy": _with_numpy(
+            lambda: _exporting(AggregationTemporality.CUMULATIVE)
+        ),
+        "swap and export, delta, with numpy": _with_numpy(
+            lambda: _exporting(AggregationTemporality.DELTA)
+        ),
     }
-    rivals = (add, add, hdr_encode, sdk, sdk)
+    rivals = (add, add, hdr_encode, *repeat(sdk, 5))
     with without_numpy():
         results = interleaved(list(measures.values()), scale.of(25))
     by_name = dict(zip(measures, map(figure, results), strict=True))
@@ -99,6 +114,7 @@ def _times(scale: Scale) -> Iterator[Row]:
             latspan=by_name[name],
             rival=by_name[rival],
             rival_name=rival,
+            target=None if rival != sdk or "first" in name else _TARGET,
         )
 
 
@@ -145,6 +161,19 @@ def _timed(prepare: Callable[[], Work]) -> Callable[[], float]:
 
     measured()
     return measured
+
+
+def _with_numpy(prepare: Callable[[], Work]) -> Callable[[], float]:
+    measured = _timed(prepare)
+
+    def with_numpy() -> float:
+        sys.modules["numpy"] = np
+        try:
+            return measured()
+        finally:
+            del sys.modules["numpy"]
+
+    return with_numpy
 
 
 def _values_of(which: int) -> list[int]:
@@ -195,9 +224,14 @@ def _writing() -> Work:
     return lambda: [encode(each) for each in held]
 
 
-def _exporting(temporality: AggregationTemporality) -> Work:
-    recorder = _filled_twice()
+def _exporting(temporality: AggregationTemporality, *, first: bool = False) -> Work:
+    recorder = new_recorder()
     outlet = OtlpMetrics(recorder, EncodingExporter(), resource=_RESOURCE, temporality=temporality)
+    fill(recorder, _SETS, _POOL, metrics=_EXPONENTIAL)
+    before = recorder.swap_interval()
+    if not first:
+        outlet.send(before)
+    fill(recorder, _SETS, _POOL[VALUES:], metrics=_EXPONENTIAL)
     return lambda: outlet.send(recorder.swap_interval())
 
 

@@ -28,6 +28,7 @@ BENCHMARKS: Final = (
     "histogram_work",
     "quantile_error",
     "dead_collector",
+    "event_loop_lag",
     "import_time",
     "switch_on",
 )

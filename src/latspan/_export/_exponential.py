@@ -11,14 +11,18 @@ from __future__ import annotations
 
 import math
 from array import array
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Final
+from typing import Final, NamedTuple
 
+from latspan._slices import give_way
 from latspan._units import to_seconds
 from latspan.errors import ConfigError
 from latspan.histogram import Histogram
 from latspan.histogram._buckets import HIGHEST_NS, index_of, middle_value_of
+from latspan.histogram._groups import BucketGroups
+from latspan.histogram._histogram import counts_of
 
 __all__ = [
     "DEFAULT_MAX_BUCKETS",
@@ -26,6 +30,7 @@ __all__ = [
     "ExponentialBuckets",
     "check_resolution",
     "exponential_buckets",
+    "extended",
 ]
 
 DEFAULT_SCALE: Final = 8
@@ -38,6 +43,8 @@ DEFAULT_MAX_BUCKETS: Final = 4096
 
 _SCALES: Final = range(-10, 21)
 _HDR_BUCKETS: Final = index_of(HIGHEST_NS) + 1
+_AT_ONCE: Final = 256
+"""Number of HDR buckets whose exponential bucket is calculated between two pauses."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +56,14 @@ class ExponentialBuckets:
         scale: Resolution of the buckets; lowering it by 1 squares ``base``.
         offset: Index of the first bucket.
         counts: One count per bucket, from the first occupied bucket to the last; empty if all
-            values are 0.
+            values are 0. They are ``bytes`` if every count fits into one, which takes the least
+            time to encode.
         zero_count: Number of values that are 0.
     """
 
     scale: int
     offset: int
-    counts: tuple[int, ...]
+    counts: Sequence[int]
     zero_count: int
 
 
@@ -89,30 +97,76 @@ def exponential_buckets(
         ConfigError: ``scale`` or ``max_buckets`` is out of range.
     """
     check_resolution(scale, max_buckets)
-    buckets = list(histogram)
-    zero_count = buckets.pop(0)[1] if buckets and buckets[0][0] == 0 else 0
-    if not buckets:
-        return ExponentialBuckets(scale, 0, (), zero_count)
+    counts = counts_of(histogram)
+    wanted, first, last = _range_of(histogram, scale, max_buckets)
+    if last < first:
+        return ExponentialBuckets(wanted, 0, (), counts.zeros)
+    grouped = counts.grouped(_groups_of(wanted), bytes(last - first + 1), first)
+    return ExponentialBuckets(wanted, first, grouped, counts.zeros)
+
+
+class _Range(NamedTuple):
+    """Exponential buckets from the first occupied one to the last, at a scale."""
+
+    scale: int
+    first: int
+    last: int
+
+
+def extended(
+    buckets: ExponentialBuckets, total: Histogram, added: Histogram, *, scale: int, max_buckets: int
+) -> ExponentialBuckets | None:
+    """
+    Return the exponential buckets of ``total``, of which only the values of ``added`` are new.
+
+    Args:
+        buckets: The exponential buckets of the other values, at least one of which is not 0.
+        total: All values.
+        added: The new values.
+        scale: Finest scale to use.
+        max_buckets: Maximum number of buckets.
+
+    Returns:
+        The buckets; ``None`` if their scale is lower than that of ``buckets``.
+    """
+    wanted, first, last = _range_of(total, scale, max_buckets)
+    if wanted != buckets.scale or not buckets.counts:
+        return None
+    before = buckets.offset - first
+    after = last - first + 1 - before - len(buckets.counts)
+    counts = buckets.counts
+    if isinstance(counts, bytes):
+        counts = bytes(before) + counts + bytes(after)
+    else:
+        counts = [*bytes(before), *counts, *bytes(after)]
+    new = counts_of(added)
+    grouped = new.grouped(_groups_of(wanted), counts, first)
+    return ExponentialBuckets(wanted, first, grouped, buckets.zero_count + new.zeros)
+
+
+def _range_of(histogram: Histogram, scale: int, max_buckets: int) -> _Range:
+    """Return the finest scale that fits, and the occupied range at it; it may be empty."""
+    span = counts_of(histogram).positive_span()
+    if span is None:
+        return _Range(scale, 0, -1)
     # At a given scale the bucket of a value does not depend on other values, so that a count of a
     # cumulative series never decreases. As a consequence, the outermost buckets may lie slightly
     # outside the exact minimum and maximum.
-    table = _table_of(scale)
-    lowest, highest = table[buckets[0][0]], table[buckets[-1][0]]
+    groups = _groups_of(scale)
+    lowest, highest = groups[span[0]], groups[span[1]]
     down = _scales_too_fine(lowest, highest, max_buckets)
-    first, last = lowest >> down, highest >> down
-    counts = [0] * (last - first + 1)
-    for hdr_index, count in buckets:
-        counts[(table[hdr_index] >> down) - first] += count
-    return ExponentialBuckets(scale - down, first, tuple(counts), zero_count)
+    return _Range(scale - down, lowest >> down, highest >> down)
 
 
 @cache
-def _table_of(scale: int) -> array[int]:
-    """Return the exponential bucket of each HDR bucket's middle; entry 0, for zero, is unused."""
-    return array(
-        "i",
-        [0, *(_index_of(middle_value_of(index), scale) for index in range(1, _HDR_BUCKETS))],
-    )
+def _groups_of(scale: int) -> BucketGroups:
+    """Return the exponential bucket of each HDR bucket's middle."""
+    table = array("i", [0])
+    for index in range(1, _HDR_BUCKETS):
+        table.append(_index_of(middle_value_of(index), scale))
+        if not index % _AT_ONCE:
+            give_way()
+    return BucketGroups(table)
 
 
 def _index_of(value_ns: int, scale: int) -> int:

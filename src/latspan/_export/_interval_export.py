@@ -7,6 +7,9 @@ exporters down. If the time is up while the export thread still sends, the calli
 takes the last interval itself and passes it to the local exporters, which need no network. `_turn`
 is held while local exporters receive an interval, so that the two threads never send to one at the
 same time.
+
+The export thread works in slices, and gives way between them. It may do so while it holds `_turn`:
+a thread that calls `shutdown` first makes it hurry.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ from latspan._export._export_errors import ExportErrors
 from latspan._export._last_export import LastExport
 from latspan._log import logger
 from latspan._recording import Recorder, Snapshot
+from latspan._slices import Slices
 from latspan._units import from_unit
 from latspan.errors import ConfigError
 
@@ -83,6 +87,7 @@ class PeriodicExport:
         interval_s: Time between two exports in seconds, greater than 0;
             ``OTEL_METRIC_EXPORT_INTERVAL`` unless given.
         idle_s: How long a series is kept after its last value was delivered, in seconds.
+        slices: Division of the work into slices; of the usual length unless given.
 
     Raises:
         ConfigError: ``interval_s`` is out of range.
@@ -96,6 +101,7 @@ class PeriodicExport:
         before: Callable[[], None] = _do_nothing,
         interval_s: float | None = None,
         idle_s: float = DEFAULT_IDLE_S,
+        slices: Slices | None = None,
     ) -> None:
         interval_s = export_interval_s() if interval_s is None else interval_s
         if interval_s <= 0:
@@ -123,6 +129,7 @@ class PeriodicExport:
         # of a shutdown, by the thread that called it.
         self._turn = threading.Lock()
 
+        self._slices = Slices() if slices is None else slices
         self._thread = threading.Thread(
             target=self._run, name="latspan-interval-export", daemon=True
         )
@@ -164,6 +171,7 @@ class PeriodicExport:
             if first:
                 self._last.begin(silence_s)
             self._stopping = True
+            self._slices.hurry()
             self._condition.notify_all()
         ended = self._last.wait(lambda: self._finished or not self._thread.is_alive(), timeout_s)
         if ended:
@@ -188,7 +196,7 @@ class PeriodicExport:
                 self._turn.release()
 
     def _run(self) -> None:
-        with self._last.observing():
+        with self._slices.here(), self._last.observing():
             self._export_until_stopped()
         self._finished = True
         self._last.notify()

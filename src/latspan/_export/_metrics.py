@@ -21,10 +21,11 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
 from latspan import semconv
-from latspan._export._exponential import DEFAULT_MAX_BUCKETS, DEFAULT_SCALE, check_resolution
+from latspan._export._conversion import Conversion
 from latspan._export._metric_definitions import FORMS, Form
 from latspan._export._points import DataPoint, data_point, largest_size
 from latspan._recording import Exemplar, SeriesKey, Snapshot
+from latspan._slices import PacedList, give_way
 from latspan._spans import size_of_attributes
 from latspan._version import __version__
 
@@ -69,8 +70,7 @@ def metrics_parts(
     temporality: AggregationTemporality,
     exemplars: Mapping[SeriesKey, Sequence[Exemplar]] = _NO_EXEMPLARS,
     about: Sequence[Metric] = (),
-    scale: int = DEFAULT_SCALE,
-    max_buckets: int = DEFAULT_MAX_BUCKETS,
+    conversion: Conversion | None = None,
     part_bytes: int = PART_BYTES,
 ) -> Iterator[MetricsPart]:
     """
@@ -89,17 +89,14 @@ def metrics_parts(
         temporality: The temporality of the snapshot.
         exemplars: Example requests per series.
         about: Metrics about latspan itself, for the first message.
-        scale: In [-10, 20]; 8 keeps the middle of a bucket within 0.3 % of a value in it.
-        max_buckets: At least 2; if a histogram spans more buckets, its scale is lowered.
+        conversion: Converts series to buckets; from scratch at the default scale unless given.
         part_bytes: Maximum size of a message. A single series is sent even if it is larger.
 
     Yields:
         The messages; none if the snapshot has no exported series and ``about`` has no counter.
-
-    Raises:
-        ConfigError: ``scale`` or ``max_buckets`` is out of range.
     """
-    check_resolution(scale, max_buckets)
+    if conversion is None:
+        conversion = Conversion()
     room = part_bytes - _FIXED_BYTES - size_of_attributes(resource.attributes)
     part = _Part(list(about))
     for form, key in _in_order(snapshot):
@@ -109,14 +106,14 @@ def metrics_parts(
             snapshot.series[key],
             end_epoch_ns=snapshot.end_epoch_ns,
             exemplars=exemplars.get(key, ()),
-            scale=scale,
-            max_buckets=max_buckets,
+            conversion=conversion,
         )
         size = largest_size(point)
         if part.keys and part.size + size > room:
             yield part.finished(resource, temporality)
             part = _Part([])
         part.add(form, key, point, size)
+        give_way()
     if part.keys or any(isinstance(metric.data, Sum) for metric in part.about):
         yield part.finished(resource, temporality)
 
@@ -127,6 +124,7 @@ def _in_order(snapshot: Snapshot) -> Iterator[tuple[Form, SeriesKey]]:
     for key, series in snapshot.series.items():
         if key.metric in FORMS and series.histogram.count:
             keys[key.metric].append(key)
+        give_way()
     for metric, form in FORMS.items():
         for key in keys[metric]:
             yield form, key
@@ -152,9 +150,9 @@ class _Part:
                 form.name,
                 form.description,
                 form.unit,
-                ExponentialHistogram(points, temporality)
+                ExponentialHistogram(PacedList(points), temporality)
                 if form.bounds is None
-                else Histogram(points, temporality),
+                else Histogram(PacedList(points), temporality),
             )
             for form, points in self.points.items()
         ]

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
-from opentelemetry.sdk.metrics.export import MetricExporter
+from opentelemetry.sdk.metrics.export import MetricExporter, MetricsData
+from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter
 
+from latspan._export._encoders import logs_in_parts, spans_in_parts, with_encoder
 from latspan._export._environment import compresses
+from latspan._export._metrics_encoder import metrics_encoder
 
 if TYPE_CHECKING:
     # The package of the log exporter is slow to import, and few applications send log records.
     from grpc import Compression
+    from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
+        ExportMetricsServiceRequest,
+    )
+    from opentelemetry.sdk._logs import ReadableLogRecord
     from opentelemetry.sdk._logs.export import LogRecordExporter
     from requests import Session
 
@@ -35,11 +43,20 @@ def otlp_span_exporter(
         from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import (
             OTLPSpanExporter as GrpcSpanExporter,
         )
+        from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
+            ExportTraceServiceRequest,
+        )
 
-        return GrpcSpanExporter(endpoint=endpoint, compression=_grpc_compression("traces"))
+        class GrpcSpans(GrpcSpanExporter):
+            def _translate_data(self, data: Sequence[ReadableSpan]) -> ExportTraceServiceRequest:
+                encode = spans_in_parts(super()._translate_data)
+                return ExportTraceServiceRequest.FromString(encode(data).SerializeToString())
+
+        return GrpcSpans(endpoint=endpoint, compression=_grpc_compression("traces"))
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 
-    return OTLPSpanExporter(endpoint=endpoint, session=session)
+    exporter = with_encoder(OTLPSpanExporter, "encode_spans", spans_in_parts)
+    return exporter(endpoint=endpoint, session=session)
 
 
 def otlp_metric_exporter(
@@ -58,10 +75,15 @@ def otlp_metric_exporter(
             OTLPMetricExporter as GrpcMetricExporter,
         )
 
-        return GrpcMetricExporter(endpoint=endpoint, compression=_grpc_compression("metrics"))
+        class GrpcMetrics(GrpcMetricExporter):
+            def _translate_data(self, data: MetricsData) -> ExportMetricsServiceRequest:
+                return metrics_encoder(super()._translate_data)(data).message()
+
+        return GrpcMetrics(endpoint=endpoint, compression=_grpc_compression("metrics"))
     from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
 
-    return OTLPMetricExporter(endpoint=endpoint, session=session)
+    exporter = with_encoder(OTLPMetricExporter, "encode_metrics", metrics_encoder)
+    return exporter(endpoint=endpoint, session=session)
 
 
 def otlp_log_exporter(
@@ -79,11 +101,22 @@ def otlp_log_exporter(
         from opentelemetry.exporter.otlp.proto.grpc._log_exporter import (
             OTLPLogExporter as GrpcLogExporter,
         )
+        from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import (
+            ExportLogsServiceRequest,
+        )
 
-        return GrpcLogExporter(endpoint=endpoint, compression=_grpc_compression("logs"))
+        class GrpcLogs(GrpcLogExporter):
+            def _translate_data(
+                self, data: Sequence[ReadableLogRecord]
+            ) -> ExportLogsServiceRequest:
+                encode = logs_in_parts(super()._translate_data)
+                return ExportLogsServiceRequest.FromString(encode(data).SerializeToString())
+
+        return GrpcLogs(endpoint=endpoint, compression=_grpc_compression("logs"))
     from opentelemetry.exporter.otlp.proto.http._log_exporter import OTLPLogExporter
 
-    return OTLPLogExporter(endpoint=endpoint, session=session)
+    exporter = with_encoder(OTLPLogExporter, "encode_logs", logs_in_parts)
+    return exporter(endpoint=endpoint, session=session)
 
 
 def _grpc_compression(signal: str) -> Compression:

@@ -15,8 +15,9 @@ from opentelemetry.sdk.resources import Resource
 
 from latspan._clock import Clock, SystemClock
 from latspan._export._back_off import BackOff
+from latspan._export._conversion import Conversion, KeptConversion
 from latspan._export._environment import export_timeout_s, exports_exemplars, histogram_temporality
-from latspan._export._exponential import DEFAULT_MAX_BUCKETS, DEFAULT_SCALE, check_resolution
+from latspan._export._exponential import DEFAULT_MAX_BUCKETS, DEFAULT_SCALE
 from latspan._export._metrics import metrics_parts
 from latspan._export._pending import Unsent
 from latspan._export._self_metrics import About, SelfMetric, refused
@@ -58,7 +59,7 @@ class OtlpMetrics:
         temporality: Values since the start or since the last export;
             ``OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE`` unless given.
         about: Function that returns readings about latspan itself.
-        scale: In [-10, 20]; see :func:`~latspan._export._metrics.metrics_parts`.
+        scale: In [-10, 20]; see :class:`~latspan._export._conversion.Conversion`.
         max_buckets: At least 2; see there.
         session: The exporter's HTTP session, if it is one that records the last response.
         clock: The clock for the pauses that a receiver requests.
@@ -82,13 +83,12 @@ class OtlpMetrics:
         session: HttpSession | None = None,
         clock: Clock | None = None,
     ) -> None:
-        check_resolution(scale, max_buckets)
         self._recorder = recorder
         self._exporter = exporter
         self._resource = resource if callable(resource) else lambda: resource
         self._temporality = histogram_temporality() if temporality is None else temporality
-        self._scale = scale
-        self._max_buckets = max_buckets
+        cumulative = self._temporality is AggregationTemporality.CUMULATIVE
+        self._conversion = (KeptConversion if cumulative else Conversion)(scale, max_buckets)
         self._timeout_ms = export_timeout_s() * 1000
         self._exemplars = exports_exemplars()
         self._about = About(
@@ -114,8 +114,10 @@ class OtlpMetrics:
         Returns:
             Whether the receiver accepted everything.
         """
+        # Under cumulative temporality, the totals up to this interval, so that a series has no
+        # more new values than those of the interval.
         cumulative = self._temporality is AggregationTemporality.CUMULATIVE
-        snapshot = self._recorder.snapshot() if cumulative else self._unsent.joined_by(interval)
+        snapshot = self._recorder.totals() if cumulative else self._unsent.joined_by(interval)
         if self._exemplars:
             self._waiting |= {
                 key: series.exemplars for key, series in interval.series.items() if series.exemplars
@@ -123,6 +125,7 @@ class OtlpMetrics:
         if not last and not self._back_off.is_over(only_requested=True):
             return False
         refused_before = self._refused
+        self._conversion.begin(interval.series)
         for part in metrics_parts(
             snapshot,
             resource=self._resource(),
@@ -133,8 +136,7 @@ class OtlpMetrics:
                 if key in snapshot.series
             },
             about=self._about.metrics(snapshot.end_epoch_ns),
-            scale=self._scale,
-            max_buckets=self._max_buckets,
+            conversion=self._conversion,
         ):
             response = self._sending.send(partial(self._accepted, part.data))
             if response.again and not response.smaller:
@@ -149,6 +151,7 @@ class OtlpMetrics:
                 self._waiting.pop(key, None)
         self._unsent.all_delivered()
         self._waiting.clear()
+        self._conversion.forget_all_but(snapshot.series)
         return self._refused == refused_before
 
     def _accepted(self, data: MetricsData) -> bool:

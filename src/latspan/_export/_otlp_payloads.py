@@ -17,6 +17,7 @@ from latspan._export._pending import Unsent
 from latspan._export._self_metrics import SelfMetric, refused
 from latspan._export._sending import Sending
 from latspan._recording import Series, SeriesKey, Snapshot, tag_of
+from latspan._slices import give_way
 from latspan._spans import size_of_attributes
 from latspan.histogram import encode
 
@@ -105,6 +106,7 @@ class OtlpPayloads:
             keys.append(key)
             records.append(ReadableLogRecord(record, resource, SCOPE))
             size += more
+            give_way()
         if records:
             yield keys, records
 

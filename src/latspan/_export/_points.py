@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import fields
 from typing import Any, Final
 
 from opentelemetry.sdk.metrics import Exemplar as OtelExemplar
@@ -13,16 +14,26 @@ from opentelemetry.sdk.metrics.export import (
 )
 
 from latspan import semconv
-from latspan._export._explicit import explicit_counts
-from latspan._export._exponential import exponential_buckets
+from latspan._export._conversion import Conversion
 from latspan._export._metric_definitions import Form
-from latspan._recording import Exemplar, Series, SeriesKey
+from latspan._recording import Exemplar, Series, SeriesKey, Subject
 from latspan._spans import size_of_attributes
 from latspan._units import NS_PER_S, MetricUnit, in_metric_unit
 
 __all__ = ["DataPoint", "attributes_of", "data_point", "largest_size"]
 
 DataPoint = ExponentialHistogramDataPoint | HistogramDataPoint
+
+
+class _ExponentialPoint(ExponentialHistogramDataPoint):
+    """Data point whose counts may be ``bytes``, which JSON does not have."""
+
+    def to_json(self, indent: int | None = 4) -> str:
+        """Return the point as JSON, as the SDK's exporter to the console writes it."""
+        values: dict[str, Any] = {each.name: getattr(self, each.name) for each in fields(self)}
+        values["positive"] = Buckets(self.positive.offset, tuple(self.positive.bucket_counts))
+        return ExponentialHistogramDataPoint(**values).to_json(indent)
+
 
 _OVERFLOW: Final = {"otel.metric.overflow": True}
 """Source: OpenTelemetry metrics SDK specification, "Overflow attribute"."""
@@ -31,6 +42,12 @@ _CONVENTION_ATTRIBUTES: Final = {
     **semconv.CONVENTION_ATTRIBUTES,
     "token_type": semconv.GEN_AI_TOKEN_TYPE,
 }
+
+_EXPORTED_NAMES: Final = tuple(
+    {**semconv.SERIES_ATTRIBUTES, "kind": semconv.LATSPAN_KIND}.get(name)
+    for name in (*Subject._fields[:-1], "source", "segment")
+)
+"""Exported name of each attribute of a series, in the order of the fields; ``None`` for others."""
 
 _FIXED_BYTES: Final = 160
 _EXEMPLAR_BYTES: Final = 64
@@ -51,15 +68,14 @@ def attributes_of(key: SeriesKey, *, conventions: bool) -> dict[str, str | int |
             else {**_OVERFLOW, semconv.LATSPAN_KIND: key.subject.kind}
         )
     if not conventions:
-        return {
-            semconv.LATSPAN_KIND: key.subject.kind,
-            **{
-                semconv.SERIES_ATTRIBUTES[name]: value
-                for name, value in key.attributes.items()
-                if name in semconv.SERIES_ATTRIBUTES
-            },
-            **dict(key.subject.custom),
+        *named, custom = key.subject
+        exported: dict[str, str | int | bool] = {
+            name: value
+            for name, value in zip(_EXPORTED_NAMES, (*named, key.source, key.segment), strict=True)
+            if name is not None and value is not None
         }
+        exported.update(custom)
+        return exported
     labels: dict[str, str | int | bool] = {
         _CONVENTION_ATTRIBUTES[name]: value
         for name, value in key.attributes.items()
@@ -78,8 +94,7 @@ def data_point(
     *,
     end_epoch_ns: int,
     exemplars: Sequence[Exemplar],
-    scale: int,
-    max_buckets: int,
+    conversion: Conversion,
 ) -> DataPoint:
     """
     Return one series as a data point, according to the definition of its metric.
@@ -90,9 +105,7 @@ def data_point(
         series: The values of the series, at least one.
         end_epoch_ns: End of the time that the values cover, Unix time in nanoseconds.
         exemplars: Example requests of the series.
-        scale: See :func:`~latspan._export._exponential.exponential_buckets`; ignored, like
-            ``max_buckets``, if the form has bounds.
-        max_buckets: See there.
+        conversion: Converts the series to buckets.
     """
     histogram = series.histogram
     unit = form.held_as
@@ -109,12 +122,12 @@ def data_point(
     if form.bounds is not None:
         per_bound = NS_PER_S if unit == "s" else 1
         return HistogramDataPoint(
-            bucket_counts=explicit_counts(histogram, form.bounds, per_bound=per_bound),
+            bucket_counts=conversion.explicit(key, series, form.bounds, per_bound),
             explicit_bounds=form.bounds,
             **common,
         )
-    buckets = exponential_buckets(histogram, scale=scale, max_buckets=max_buckets)
-    return ExponentialHistogramDataPoint(
+    buckets = conversion.exponential(key, series)
+    return _ExponentialPoint(
         scale=buckets.scale,
         zero_count=buckets.zero_count,
         positive=Buckets(buckets.offset, buckets.counts),
@@ -140,6 +153,8 @@ def largest_size(point: DataPoint) -> int:
 
 def _size_of_counts(counts: Sequence[int]) -> int:
     """Return the maximum size of the counts in bytes, as varints of 7 bits per byte."""
+    if isinstance(counts, bytes):
+        return len(counts) if counts.isascii() else 2 * len(counts)
     return len(counts) * max((max(counts, default=0).bit_length() + 6) // 7, 1)
 
 

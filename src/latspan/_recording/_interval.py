@@ -19,6 +19,10 @@ class Interval:
     """
     Series that are still being counted. Not thread-safe: the recorder guards it with a lock.
 
+    Attributes:
+        is_compact: Whether :meth:`compact` was called for every series, so that reading changes no
+            state; set by the recorder.
+
     Args:
         start_epoch_ns: Unix time at which the interval begins, in nanoseconds.
         admit: Returns the key under which a series that is new to the interval is counted.
@@ -31,6 +35,7 @@ class Interval:
         "_histograms",
         "_random",
         "_reservoirs",
+        "is_compact",
         "start_epoch_ns",
     )
 
@@ -38,6 +43,7 @@ class Interval:
         self, start_epoch_ns: int, admit: Callable[[SeriesKey], SeriesKey], random: Random
     ) -> None:
         self.start_epoch_ns = start_epoch_ns
+        self.is_compact = False
         self._admit = admit
         self._random = random
         self._histograms: dict[SeriesKey, Histogram] = {}
@@ -106,6 +112,16 @@ class Interval:
     def __contains__(self, key: SeriesKey) -> bool:
         return key in self._histograms
 
+    def keys_in_parts(self, size: int) -> list[list[SeriesKey]]:
+        """Return the keys of all series, at most ``size`` in a part."""
+        keys = list(self._histograms)
+        return [keys[begin : begin + size] for begin in range(0, len(keys), size)]
+
+    def compact(self, keys: Iterable[SeriesKey]) -> None:
+        """Compact the histograms of some series, so that reading them changes no state."""
+        for key in keys:
+            self._histograms[key].compact()
+
     def totals(self, end_epoch_ns: int) -> Iterator[tuple[SeriesKey, Series]]:
         """
         Yield the series. Their histograms are not copies, and change with further values.
@@ -114,8 +130,9 @@ class Interval:
             end_epoch_ns: Unix time up to which values were counted, in nanoseconds.
         """
         for key, histogram in self._histograms.items():
-            # Compact now, so that later reads of the histogram change no state.
-            histogram.compact()
+            if not self.is_compact:
+                # Compact now, so that later reads of the histogram change no state.
+                histogram.compact()
             yield key, Series(histogram, self.start_epoch_ns, end_epoch_ns)
 
     def exemplars(self, key: SeriesKey) -> tuple[Exemplar, ...]:

@@ -16,8 +16,15 @@ from latspan._recording._series import ATTRIBUTES, Series, SeriesKey, add_series
 from latspan._recording._snapshot import Snapshot
 from latspan._recording._tags import read_tag, tag_of
 from latspan._segments import Kind
+from latspan._slices import give_way
 from latspan.errors import HistogramPrecisionError
-from latspan.histogram import FULL_PRECISION, HistogramLogWriter, LoggedInterval, read_log
+from latspan.histogram import (
+    FULL_PRECISION,
+    Histogram,
+    HistogramLogWriter,
+    LoggedInterval,
+    read_log,
+)
 
 __all__ = ["read_snapshots", "write_interval"]
 
@@ -36,14 +43,11 @@ def write_interval(writer: HistogramLogWriter, snapshot: Snapshot) -> None:
     Raises:
         HistogramWriteError: The file could not be written.
     """
-    writer.write(
-        snapshot.start_epoch_ns,
-        snapshot.end_epoch_ns,
-        {
-            tag_of(key.metric, key.attributes): series.histogram
-            for key, series in snapshot.series.items()
-        },
-    )
+    histograms: dict[str, Histogram] = {}
+    for key, series in snapshot.series.items():
+        histograms[tag_of(key.metric, key.attributes)] = series.histogram
+        give_way()
+    writer.write(snapshot.start_epoch_ns, snapshot.end_epoch_ns, histograms)
 
 
 def read_snapshots(path: str | os.PathLike[str]) -> Iterator[Snapshot]:

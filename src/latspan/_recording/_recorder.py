@@ -6,13 +6,19 @@ are not in the totals yet, and the totals. While it is held, no other lock is ta
 logged and no application code runs, so there is no lock order to keep. A thread that records
 appends to a queue without the lock.
 
+A thread of latspan's own holds the lock for at most about half a millisecond at a time, and gives
+way to other threads only while it does not hold it (see :mod:`latspan._slices`). So it counts
+waiting records sixteen at a time, and reads a swapped interval in parts.
+
 The lock is reentrant, because a signal handler may request a snapshot or shut down on the very
 thread that holds it, and a garbage collection may end an abandoned stream there. Such a call must
 neither wait for another thread, which may be waiting for this one, nor see half-changed data:
 
-- Counted data is read and changed only inside `_drained`. To a call that interrupts it on the same
-  thread, `_drained` yields `False`: a snapshot then holds everything up to the last swap, and a
-  swap returns nothing.
+- Counted data is read and changed only inside `_exclusive`. To a call that interrupts it on the
+  same thread, `_exclusive` yields `False`: a snapshot then holds everything up to the last swap
+  that is complete, and a swap returns nothing.
+- A swapped interval gets no more values. Its histograms still change until they are compacted,
+  which happens inside `_exclusive`, in parts. After that, reading them changes nothing.
 - Totals and their mapping are never written to. A swap computes its sum without the lock, and
   publishes the sum only if no other sum was published meanwhile.
 - If `is_held_here` is true, the caller must not wait for latspan's own threads: they may be waiting
@@ -38,7 +44,7 @@ from latspan._recording._interval import Interval
 from latspan._recording._record import RequestRecord
 from latspan._recording._series import Series, SeriesKey, Subject, add_series
 from latspan._recording._snapshot import Snapshot
-from latspan.histogram import Histogram
+from latspan._slices import give_way
 
 __all__ = ["DRAIN_THRESHOLD", "SERIES_LIMIT", "Recorder", "Tally"]
 
@@ -52,6 +58,16 @@ OVERLOADED: Final = 8 * DRAIN_THRESHOLD
 """
 Queue length from which a recording thread waits for the thread that counts, to limit the memory.
 """
+
+_COUNTED_AT_ONCE: Final = 16
+"""
+Number of records that are counted before the thread gives way, which takes half a millisecond.
+
+Counting sixteen at a time costs a fifth more per record than counting 512.
+"""
+
+_COMPACTED_AT_ONCE: Final = 16
+"""Number of series of a swapped interval that are compacted before the thread gives way."""
 
 SERIES_LIMIT: Final = 2_000
 """
@@ -123,7 +139,7 @@ class Recorder:
         self._holder: int | None = None
         self._is_busy = False
         self._awaited = False
-        self._swapped: dict[Interval, Mapping[SeriesKey, Series]] = {}
+        self._swapped: dict[Interval, int] = {}
         self._start_epoch_ns = self._epoch_ns_from(0)
         self._interval = self._interval_from(self._start_epoch_ns)
 
@@ -174,9 +190,14 @@ class Recorder:
         return 2 * len(self._pending) >= DRAIN_THRESHOLD
 
     def drain(self) -> None:
-        """Count the waiting records, so that no other thread has to."""
-        with self._drained():
-            pass
+        """Count the waiting records, so that no other thread has to; give way in between."""
+        left = len(self._pending)
+        while left > 0:
+            with self._exclusive() as whole:
+                if whole:
+                    self._count_waiting(min(left, _COUNTED_AT_ONCE))
+            left -= _COUNTED_AT_ONCE
+            self._give_way()
         self._log_queued()
 
     def snapshot(self) -> Snapshot:
@@ -184,14 +205,11 @@ class Recorder:
         Return everything that was recorded since the recorder was created.
 
         If a signal handler calls this on the very thread that is counting, the snapshot holds
-        everything up to the last swap: what is being counted at that moment is incomplete.
+        everything up to the last complete swap: what is being counted at that moment is incomplete.
         """
         with self._drained() as whole:
             end_epoch_ns = self._interval.start_epoch_ns
-            series = dict(self._totals)
-            for swapped in self._swapped.values():
-                for key, over in swapped.items():
-                    add_series(series, key, over)
+            series = self._up_to_the_last_swap(whole=whole)
             if whole:
                 end_epoch_ns = self._epoch_ns_from(end_epoch_ns)
                 for key, running in self._interval.totals(end_epoch_ns):
@@ -207,6 +225,35 @@ class Recorder:
             recorders=self._identity,
         )
 
+    def totals(self) -> Snapshot:
+        """
+        Return everything that was recorded up to the last swap, without the running interval.
+
+        Its series are shared with the recorder: unlike :meth:`snapshot`, it copies and counts
+        nothing. The snapshot has no records.
+        """
+        with self._exclusive() as whole:
+            return Snapshot(
+                series=MappingProxyType(self._up_to_the_last_swap(whole=whole)),
+                start_epoch_ns=self._start_epoch_ns,
+                end_epoch_ns=self._interval.start_epoch_ns,
+                recorders=self._identity,
+            )
+
+    def _up_to_the_last_swap(self, *, whole: bool) -> dict[SeriesKey, Series]:
+        """
+        Return a copy of the totals with the swapped intervals that are not in them yet.
+
+        Args:
+            whole: Whether swapped intervals may be compacted: not if this thread was interrupted.
+        """
+        series = dict(self._totals)
+        for over, end_epoch_ns in self._swapped.items():
+            if whole or over.is_compact:
+                for key, counted in over.totals(end_epoch_ns):
+                    add_series(series, key, counted)
+        return series
+
     def swap_interval(self) -> Snapshot:
         """
         Return what was recorded since the last swap, and begin the next interval.
@@ -215,44 +262,66 @@ class Recorder:
         has no records. If a signal handler calls this on the very thread that is counting, the
         snapshot is empty, and what is being counted is left for the next swap.
         """
-        counted: dict[SeriesKey, Series] = {}
+        self.drain()
         with self._drained() as whole:
             over = self._interval
             end_epoch_ns = over.start_epoch_ns
             if whole:
                 end_epoch_ns = self._epoch_ns_from(end_epoch_ns)
-                self._swapped[over] = counted = dict(over.totals(end_epoch_ns))
+                self._swapped[over] = end_epoch_ns
                 self._interval = self._interval_from(end_epoch_ns)
-        self._add_to_totals(over)
+        counted: dict[SeriesKey, Series] = {}
+        shown: dict[SeriesKey, Series] = {}
+        if whole:
+            self._compact(over)
+            for key, series in over.totals(end_epoch_ns):
+                exemplars = over.exemplars(key)
+                counted[key] = series
+                shown[key] = replace(series, exemplars=exemplars) if exemplars else series
+                self._give_way()
+            self._add_to_totals(over, counted)
         self._log_queued()
         return Snapshot(
-            series=MappingProxyType(
-                {
-                    key: replace(series, exemplars=over.exemplars(key))
-                    for key, series in counted.items()
-                }
-            ),
+            series=MappingProxyType(shown),
             start_epoch_ns=over.start_epoch_ns,
             end_epoch_ns=end_epoch_ns,
             recorders=self._identity,
         )
 
-    def _add_to_totals(self, over: Interval) -> None:
+    def _compact(self, over: Interval) -> None:
+        """Compact the histograms of a swapped interval, in parts."""
+        for keys in over.keys_in_parts(_COMPACTED_AT_ONCE):
+            with self._exclusive():
+                over.compact(keys)
+            self._give_way()
+        over.is_compact = True
+
+    def _add_to_totals(self, over: Interval, counted: Mapping[SeriesKey, Series]) -> None:
         """
-        Add an interval to the totals.
+        Add a compact interval to the totals.
 
         The sum is computed without the lock, and again if another sum was published meanwhile.
         """
         while over in self._swapped:
             before = self._totals
             totals = dict(before)
-            for key, series in self._swapped[over].items():
+            rejected = clamped = 0
+            overflowed: Counter[str] = Counter()
+            for key, series in counted.items():
                 add_series(totals, key, series)
+                histogram = series.histogram
+                rejected += histogram.rejected
+                clamped += histogram.clamped
+                if key.subject.overflow is not None:
+                    overflowed[key.metric] += histogram.count
+                self._give_way()
             with self._held():
                 if self._totals is before:
                     self._totals = totals
-                    for key, series in self._swapped.pop(over).items():
-                        self._update_tally(key, series.histogram)
+                    del self._swapped[over]
+                    self._rejected += rejected
+                    self._clamped += clamped
+                    self._overflowed += overflowed
 
     def tally(self) -> Tally:
         """Return the numbers of values that were not recorded unchanged."""
@@ -270,22 +339,35 @@ class Recorder:
         Returns:
             The number of removed series.
         """
+        # The totals are never written to, so they are searched without the lock.
+        totals = self._totals
+        candidates: list[SeriesKey] = []
+        for key, series in totals.items():
+            if series.end_epoch_ns < before_epoch_ns:
+                candidates.append(key)
+            self._give_way()
+        if not candidates:
+            return 0
         with self._drained() as whole:
             if not whole:
                 return 0
-            busy = self._swapped.values()
             idle = {
                 key
-                for key, series in self._totals.items()
-                if series.end_epoch_ns < before_epoch_ns
+                for key in candidates
+                if self._totals.get(key) is totals[key]
                 and key not in self._interval
-                and not any(key in each for each in busy)
+                and not any(key in swapped for swapped in self._swapped)
             }
             self._totals = {key: series for key, series in self._totals.items() if key not in idle}
             known = idle & self._known
             self._known -= known
             self._known_by_metric.subtract(key.metric for key in known)
             return len(idle)
+
+    def _give_way(self) -> None:
+        """Give way to other threads, unless this call interrupted the thread that has the lock."""
+        if not self.is_held_here:
+            give_way()
 
     @contextmanager
     def _held(self) -> Generator[None]:
@@ -311,6 +393,24 @@ class Recorder:
             log()
 
     @contextmanager
+    def _exclusive(self) -> Generator[bool]:
+        """
+        Hold the lock inside the block, in which counted data may be read and changed.
+
+        Yields:
+            Whether it may be: not if this thread was interrupted in such a block.
+        """
+        with self._held():
+            if self._is_busy:
+                yield False
+                return
+            self._is_busy = True
+            try:
+                yield True
+            finally:
+                self._is_busy = False
+
+    @contextmanager
     def _drained(self) -> Generator[bool]:
         """
         Hold the lock inside the block, after counting the records that were queued before.
@@ -319,20 +419,14 @@ class Recorder:
             Whether the running interval is complete: it is not if this thread was interrupted
             while it counted or read the interval.
         """
-        with self._held():
-            if self._is_busy:
-                yield False
-                return
-            self._is_busy = True
-            try:
-                self._count_waiting()
-                yield True
-            finally:
-                self._is_busy = False
+        with self._exclusive() as whole:
+            if whole:
+                # Only the records that wait now: other threads go on appending.
+                self._count_waiting(len(self._pending))
+            yield whole
 
-    def _count_waiting(self) -> None:
-        # Only the records that wait now: other threads go on appending.
-        waiting = [self._pending.popleft() for _ in range(len(self._pending))]
+    def _count_waiting(self, most: int) -> None:
+        waiting = [self._pending.popleft() for _ in range(min(most, len(self._pending)))]
         self._kept.extend(waiting)
         unreadable = self._interval.count(waiting)
         self._interval.add_exemplars(
@@ -359,13 +453,6 @@ class Recorder:
                 partial(_log_overflow, metric=key.metric, cardinality_limit=self._series_limit)
             )
         return SeriesKey(key.metric, Subject(key.subject.kind, overflow="true"))
-
-    def _update_tally(self, key: SeriesKey, histogram: Histogram) -> None:
-        """Add the rejected, clamped and overflowed values of an interval to the tally."""
-        self._rejected += histogram.rejected
-        self._clamped += histogram.clamped
-        if key.subject.overflow is not None:
-            self._overflowed[key.metric] += histogram.count
 
     def _epoch_ns_from(self, start_epoch_ns: int) -> int:
         """Return Unix time, or ``start_epoch_ns`` if the wall clock was set back past it."""

@@ -30,6 +30,7 @@ from latspan._recording._series import (
     refuse_unknown_attributes,
 )
 from latspan._segments import KIND_NOUNS, SEGMENT_ORDER, Kind, Source
+from latspan._slices import give_way
 from latspan._tokens import TokenSource
 from latspan._units import MetricUnit, TimeUnit
 from latspan._warn_once import warn_once
@@ -304,6 +305,7 @@ class Snapshot:
         series = dict(self.series)
         for key, theirs in other.series.items():
             add_series(series, key, theirs)
+            give_way()
         return Snapshot(
             series=MappingProxyType(series),
             start_epoch_ns=min(self.start_epoch_ns, other.start_epoch_ns),

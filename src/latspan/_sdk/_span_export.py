@@ -225,6 +225,7 @@ class SpanExport:
         self._closed = True
         if not self._worker.started:
             return lambda _: None
+        self._worker.hurry()
         done = threading.Event()
         self._last.begin(silence_s)
 

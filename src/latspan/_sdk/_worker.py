@@ -7,6 +7,9 @@ through a ``SimpleQueue``, whose ``put`` is safe in a finaliser. Jobs run one af
 order of submission. If the queue is full or the worker has stopped, the submitter runs its job
 itself; so a job must not assume that it runs on the worker thread.
 
+**Giving way.** The thread works in slices of half a millisecond, and gives way to other threads
+after a job that uses its slice up. A job that takes longer calls ``give_way`` itself.
+
 **Sleeping.** No job may wait while the thread sleeps. The thread sets ``_asleep`` before it looks
 at the deque for the last time; a submitter appends its job before it reads ``_asleep``. So either
 the thread finds the job, or the submitter finds the thread asleep and wakes it. For two seconds
@@ -30,6 +33,7 @@ from typing import Final
 
 from latspan._fork import register_after_fork
 from latspan._log import logger
+from latspan._slices import Slices, give_way
 
 __all__ = ["Worker"]
 
@@ -59,6 +63,7 @@ class Worker:
         on_start: Called in each process, on the starting thread, just before the thread starts.
         when_idle: Job to repeat while there is no other.
         idle_s: Seconds without a job before ``when_idle`` runs, more than 0.
+        slices: Division of the work into slices; of the usual length unless given.
         polling: Whether a job may wait for 0.1 s, to save its submitter the cost of waking.
     """
 
@@ -70,6 +75,7 @@ class Worker:
         when_idle: Callable[[], None] | None = None,
         idle_s: float | None = None,
         polling: bool = False,
+        slices: Slices | None = None,
     ) -> None:
         self._name = name
         self._on_start = on_start
@@ -77,6 +83,7 @@ class Worker:
         self._idle_s = None if idle_s is None else min(idle_s, threading.TIMEOUT_MAX)
         self._polls = _POLLS if polling else 0
         self._stopped = False
+        self._slices = Slices() if slices is None else slices
         self._begin()
         register_after_fork(self._begin)
 
@@ -159,12 +166,21 @@ class Worker:
 
     def stop(self, timeout_s: float) -> bool:
         """Finish the queued jobs within ``timeout_s`` seconds, and end the thread."""
+        self.hurry()
         drained = self.drain(timeout_s)
         self._stopped = True
         self._wakeup.put(None)
         return drained
 
+    def hurry(self) -> None:
+        """Finish the queued jobs without giving way: another thread waits for the last of them."""
+        self._slices.hurry()
+
     def _run(self) -> None:
+        with self._slices.here():
+            self._run_until_stopped()
+
+    def _run_until_stopped(self) -> None:
         polls_left = 0
         while self._jobs or not self._stopped:
             try:
@@ -188,6 +204,7 @@ class Worker:
             except IndexError:
                 return
             _do(job)
+            give_way()
 
     def _sleep(self) -> bool:
         """Wait for a job or the end of the idle time, and return whether there is work to do."""

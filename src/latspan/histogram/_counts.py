@@ -23,6 +23,7 @@ from typing import Any, Final
 from latspan.errors import ConfigError
 from latspan.histogram._batch import Batch
 from latspan.histogram._buckets import HALF_MAGNITUDE, HIGHEST_NS, SUB_BUCKETS, index_of
+from latspan.histogram._groups import BucketGroups
 from latspan.histogram._indices import indices_of, vector_of_indices
 from latspan.histogram._numpy import PAYS_FROM, loaded_numpy
 
@@ -164,6 +165,42 @@ class Counts:
         """Return the number of hits in buckets above ``index``."""
         return sum(count for held, count in self if held > index)
 
+    @property
+    def zeros(self) -> int:
+        """Number of hits of the bucket of the value 0."""
+        if self._lowest > 0 or not self.total:
+            return 0
+        counters = self._counters
+        return self._hits.count(0) + (counters[0] if counters and not self._begin else 0)
+
+    def positive_span(self) -> tuple[int, int] | None:
+        """Return the first and the last bucket of positive values with hits, if there are any."""
+        if not self._highest > 0:
+            return None
+        lowest = self._lowest
+        return (lowest or next(index for index, _ in self if index)), self._highest
+
+    def grouped(self, groups: BucketGroups, counts: Sequence[int], begin: int) -> Sequence[int]:
+        """
+        Return the counts by group, with the number of hits of positive values in each group added.
+
+        Args:
+            groups: Group of each bucket.
+            counts: Counts of the successive groups from ``begin`` on, which cover all of these
+                hits.
+            begin: Group of the first count.
+
+        Returns:
+            ``bytes`` if every count fits into one, otherwise an array.
+        """
+        self.compact()
+        counters = self._counters
+        if counters is not None:
+            zeros = 0 if self._begin else 1
+            return groups.add_counters(self._begin + zeros, counters[zeros:], counts, begin)
+        hits = self._hits if self._lowest else array("H", filter(None, self._hits))
+        return groups.add_hits(hits, counts, begin)
+
     def __iter__(self) -> Iterator[tuple[int, int]]:
         """Yield index and number of hits of each bucket with hits, lowest first."""
         self.compact()
@@ -203,8 +240,9 @@ class Counts:
 
     def _counters_pay(self, more: int) -> bool:
         """Return whether counters take no more memory than the list with ``more`` hits added."""
-        room = (self._highest - self._lowest + 1) * array(self._width()).itemsize
-        return room <= (len(self._hits) + more) * _HIT_BYTES
+        counters, hits = self._highest - self._lowest + 1, len(self._hits) + more
+        # Mostly there are fewer hits than counters, and a counter takes no less than a hit.
+        return counters <= hits and counters * array(self._width()).itemsize <= hits * _HIT_BYTES
 
     def _count(self, values: Sequence[int], lowest_ns: int) -> None:
         """Increment the counter of each value; the counters must be a list."""

@@ -25,7 +25,7 @@ from latspan.histogram._buckets import (
 from latspan.histogram._counts import Counts
 from latspan.histogram._rank import rank_of, values_needed
 
-__all__ = ["Histogram"]
+__all__ = ["Histogram", "counts_of"]
 
 _WAITING: Final = 128
 """
@@ -405,3 +405,9 @@ class Histogram:
 
     def _refuse(self) -> NoReturn:
         raise EmptyHistogramError("the histogram holds no values")
+
+
+def counts_of(histogram: Histogram) -> Counts:
+    """Return the counts of a histogram's buckets; they must not be changed."""
+    histogram._count_waiting()  # pyright: ignore[reportPrivateUsage] - of this module
+    return histogram._counts  # pyright: ignore[reportPrivateUsage]

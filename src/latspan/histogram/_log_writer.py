@@ -18,6 +18,7 @@ from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Final, Self
 
+from latspan._slices import give_way
 from latspan.errors import HistogramFormatError, HistogramWriteError
 from latspan.histogram._histogram import Histogram
 from latspan.histogram._log_lines import (
@@ -91,14 +92,12 @@ class HistogramLogWriter:
             HistogramWriteError: The interval could not be written. Earlier intervals are
                 unchanged.
         """
-        lines = "".join(
-            series_lines(
-                start_epoch_ns,
-                end_epoch_ns,
-                LoggedSeries(tag, histogram, precisions.get(tag, FULL_PRECISION)),
-            )
-            for tag, histogram in histograms.items()
-        ).encode()
+        texts: list[bytes] = []
+        for tag, histogram in histograms.items():
+            series = LoggedSeries(tag, histogram, precisions.get(tag, FULL_PRECISION))
+            texts.append(series_lines(start_epoch_ns, end_epoch_ns, series).encode())
+            give_way()
+        lines = b"".join(texts)
         closing = closing_line(start_epoch_ns, end_epoch_ns, series=len(histograms), lines=lines)
         with self._lock:
             for _ in range(_TRIES):

@@ -12,6 +12,7 @@ from opentelemetry.sdk.metrics.export import AggregationTemporality
 from opentelemetry.sdk.resources import Resource
 
 from latspan._export import MetricsPart, metrics_parts
+from latspan._export._conversion import Conversion
 from latspan._recording import Exemplar, Series, SeriesKey, Snapshot
 from latspan.histogram import Histogram
 from latspan.histogram._buckets import HIGHEST_NS
@@ -157,7 +158,11 @@ def test_the_encoder_keeps_every_point() -> None:
         ("time_to_first_token", {"source": "measured"}, histogram_of(5)),
     )
 
-    [part] = exported(snapshot, temporality=AggregationTemporality.DELTA, max_buckets=160)
+    [part] = exported(
+        snapshot,
+        temporality=AggregationTemporality.DELTA,
+        conversion=Conversion(max_buckets=160),
+    )
     encoded: Any = encode_metrics(part.data)
 
     [resource_metrics] = encoded.resource_metrics

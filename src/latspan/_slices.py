@@ -1,0 +1,122 @@
+"""
+Slices: latspan's threads give way to the application's threads every half millisecond.
+
+**Why.** A thread that computes in Python keeps the interpreter's lock until another thread has
+waited for it for the switch interval, 5 ms by default. An asyncio loop waits that long each time it
+wakes up while such a thread computes. A thread that gives the lock up by itself every half
+millisecond delays a loop by half a millisecond at most.
+
+**How.** Each of latspan's threads that computes has an object of `Slices`, and runs inside its
+`here()`. Code that may run on such a thread calls `give_way()` after each item of work: it pauses
+for zero seconds if the slice is used up, and otherwise costs two readings of variables and one of
+the clock. On any other thread `give_way()` does nothing, so the same code may run on a caller's
+thread.
+
+**What must never happen.** A thread must not give way while it holds a lock that a caller's thread
+may wait for: with the interpreter's lock given up, the holder needs it again before it can release
+the other one, and the caller waits for both. Work that needs such a lock is done in parts of at
+most about half a millisecond each, and the thread gives way between two parts.
+
+**Shutdown.** Once the application waits for latspan to end, pauses only delay it. `hurry()` ends
+them.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Final, TypeVar
+
+__all__ = ["SLICE_NS", "PacedList", "Slices", "give_way"]
+
+SLICE_NS: Final = 500_000
+"""Length of a slice: 0.5 ms, a tenth of the interpreter's default switch interval."""
+
+_T = TypeVar("_T")
+
+
+class _Here(threading.local):
+    """Slices of the current thread; ``None`` on a thread that does not belong to latspan."""
+
+    slices: Slices | None = None
+
+
+_here: Final = _Here()
+
+
+def give_way() -> None:
+    """
+    Let other threads run, if this is one of latspan's threads and its slice is used up.
+
+    The caller must not hold a lock that an application's thread may wait for.
+    """
+    slices = _here.slices
+    if slices is not None:
+        slices.step()
+
+
+class Slices:
+    """
+    Division of one thread's work into slices.
+
+    Args:
+        slice_ns: Length of a slice in nanoseconds.
+        now_ns: Monotonic clock, in nanoseconds.
+        pause: Function that gives the interpreter's lock up for at least the given seconds.
+    """
+
+    __slots__ = ("_begun_ns", "_hurries", "_now_ns", "_pause", "_slice_ns")
+
+    def __init__(
+        self,
+        slice_ns: int = SLICE_NS,
+        *,
+        now_ns: Callable[[], int] = time.perf_counter_ns,
+        pause: Callable[[float], object] = time.sleep,
+    ) -> None:
+        self._slice_ns = slice_ns
+        self._now_ns = now_ns
+        self._pause = pause
+        self._begun_ns = now_ns()
+        self._hurries = False
+
+    @contextmanager
+    def here(self) -> Generator[None]:
+        """Divide the work that this thread does inside the block."""
+        outer, _here.slices = _here.slices, self
+        self._begun_ns = self._now_ns()
+        try:
+            yield
+        finally:
+            _here.slices = outer
+
+    def step(self) -> None:
+        """Pause if the slice is used up, and begin the next one."""
+        if self._now_ns() - self._begun_ns >= self._slice_ns and not self._hurries:
+            self._pause(0)
+            self._begun_ns = self._now_ns()
+
+    def hurry(self) -> None:
+        """Stop pausing, because another thread waits for the end of the work; on any thread."""
+        self._hurries = True
+
+
+class PacedList(list[_T]):
+    """
+    List that gives way before it yields each item.
+
+    The encoders of OpenTelemetry's exporters loop over all spans, log records or data points of a
+    message. In a list of this type, that loop is divided into slices too.
+    """
+
+    __slots__ = ()
+
+    def __init__(self, items: Iterable[_T] = ()) -> None:
+        super().__init__(items)
+
+    def __iter__(self) -> Iterator[_T]:
+        for item in super().__iter__():
+            give_way()
+            yield item

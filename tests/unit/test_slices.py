@@ -1,0 +1,156 @@
+"""latspan's threads pause when a slice is used up, and never where a caller would wait for them."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+
+import pytest
+
+from latspan._export import PeriodicExport
+from latspan._recording import Recorder, Snapshot
+from latspan._sdk._worker import Worker
+from latspan._slices import SLICE_NS, PacedList, Slices, give_way
+from latspan.testing import ManualClock
+from support.records import RECORD
+
+
+class Paused:
+    """Slices of a manual clock, and the pauses that they made."""
+
+    def __init__(self, slice_ns: int = SLICE_NS) -> None:
+        self.clock = ManualClock()
+        self.pauses: list[float] = []
+        self.slices = Slices(slice_ns, now_ns=self.clock.monotonic_ns, pause=self.pauses.append)
+
+
+def test_a_thread_pauses_once_its_slice_is_used_up() -> None:
+    """A pause is zero seconds long, and begins the next slice."""
+    paused = Paused()
+    with paused.slices.here():
+        made: list[int] = []
+        for _ in range(6):
+            paused.clock.advance(SLICE_NS // 2)
+            give_way()
+            made.append(len(paused.pauses))
+
+    assert made == [0, 1, 1, 2, 2, 3]
+    assert set(paused.pauses) == {0}
+
+
+def test_other_threads_never_pause() -> None:
+    """The same code may run on a caller's thread."""
+    paused = Paused(0)
+    with paused.slices.here():
+        other = threading.Thread(target=give_way)
+        other.start()
+        other.join()
+    give_way()
+
+    assert not paused.pauses
+
+
+def test_slices_of_another_owner_are_restored() -> None:
+    """An inner block ends with the slices of the outer one."""
+    outer, inner = Paused(0), Paused(0)
+    with outer.slices.here():
+        with inner.slices.here():
+            give_way()
+        give_way()
+
+    assert (len(outer.pauses), len(inner.pauses)) == (1, 1)
+
+
+def test_a_hurried_thread_no_longer_pauses() -> None:
+    """A shutdown waits for the work, so pauses would only delay it."""
+    paused = Paused(0)
+    with paused.slices.here():
+        give_way()
+        paused.slices.hurry()
+        give_way()
+
+    assert len(paused.pauses) == 1
+
+
+def test_a_loop_over_a_paced_list_pauses() -> None:
+    """The encoders of the SDK loop over such lists."""
+    paused = Paused(0)
+    items = PacedList("abc")
+    with paused.slices.here():
+        looped = list(iter(items))
+
+    assert looped == items == ["a", "b", "c"]
+    assert len(paused.pauses) == 3
+
+
+def test_a_worker_pauses_between_jobs_until_it_is_stopped() -> None:
+    """The last jobs run without pauses."""
+    paused = Paused(0)
+    worker = Worker(slices=paused.slices)
+    seen: list[int] = []
+    for _ in range(3):
+        worker.submit(lambda: seen.append(len(paused.pauses)))
+    worker.drain(30)
+    worker.submit(worker.hurry)
+    worker.submit(lambda: seen.append(len(paused.pauses)))
+    worker.submit(lambda: seen.append(len(paused.pauses)))
+    worker.stop(30)
+
+    first, hurried = seen[:3], seen[3:]
+    assert first == [0, 1, 2]
+    assert hurried[0] == hurried[1]
+
+
+@pytest.mark.parametrize("count", [1, 40])
+def test_the_recorder_is_free_whenever_a_thread_pauses(count: int) -> None:
+    """Another thread takes a snapshot in every pause, and misses no value."""
+    recorder = Recorder(ManualClock())
+    taken: list[Snapshot] = []
+
+    def pause(_: float) -> None:
+        other = threading.Thread(target=lambda: taken.append(recorder.snapshot()), daemon=True)
+        other.start()
+        other.join(30)
+        assert not other.is_alive()
+
+    slices = Slices(0, pause=pause)
+    with slices.here():
+        for number in range(count):
+            recorder.record(replace(RECORD, attributes={"model": f"m{number}"}))
+        recorder.drain()
+        interval = recorder.swap_interval()
+        recorder.forget_idle(0)
+
+    assert len(taken) >= 3
+    assert {snapshot.count() for snapshot in taken} == {count}
+    assert (interval.count(), recorder.totals().count(), recorder.snapshot().count()) == (
+        count,
+        count,
+        count,
+    )
+
+
+def test_the_export_thread_works_in_slices() -> None:
+    """Its exporters may give way; a shutdown ends the pauses."""
+    paused = Paused(0)
+    seen: list[int] = []
+
+    class Exporter:
+        local = True
+
+        def send(self, interval: Snapshot, *, last: bool) -> bool:  # noqa: ARG002
+            before = len(paused.pauses)
+            give_way()
+            seen.append(len(paused.pauses) - before)
+            return True
+
+        def shutdown(self, timeout_s: float) -> None:
+            """Nothing to let go of."""
+
+    export = PeriodicExport(
+        Recorder(ManualClock()), [Exporter()], interval_s=3600, slices=paused.slices
+    )
+    assert export.force_flush(30)
+    assert export.shutdown(30)
+
+    assert seen == [1, 0]
