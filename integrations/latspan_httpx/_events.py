@@ -17,6 +17,7 @@ The events of a send occur in this order. Each step is ``started`` and then ``co
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -40,9 +41,17 @@ _EVENTS: Final[dict[str, tuple[str | None, SegmentName | None]]] = {
 }
 """For each event, the field of the attempt that stores its time, and the segment that it begins."""
 
+
 _CONNECTING_FAILED: Final = frozenset(
     {"connect_tcp.failed", "connect_unix_socket.failed", "start_tls.failed"}
 )
+
+
+@functools.lru_cache(maxsize=128)
+def _step_of(name: str) -> tuple[str, tuple[str | None, SegmentName | None] | None]:
+    """Return the step of an event, and its entry in ``_EVENTS``; a call repeats the same names."""
+    step = name.partition(".")[2]
+    return step, _EVENTS.get(step)
 
 
 class Listener:
@@ -83,8 +92,7 @@ class Listener:
             # httpcore has no event for the end of the wait for the pool: the first event of any
             # kind means that the pool assigned a connection.
             attempt.pool_acquired_ns = now_ns
-        step = name.partition(".")[2]
-        event = _EVENTS.get(step)
+        step, event = _step_of(name)
         if event is None:
             if step in _CONNECTING_FAILED:
                 self._failure = info.get("exception")

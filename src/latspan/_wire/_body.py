@@ -139,7 +139,7 @@ def copied(
     if isinstance(value, dict) or (not hasattr(value, "model_dump") and isinstance(value, Mapping)):
         pairs = cast("Mapping[object, Any]", value).items()
         return {
-            str(name): inner
+            name if type(name) is str else str(name): inner
             if type(inner) in _UNCHANGEABLE
             else copied(inner, deepest - 1, left_out, path)
             for name, inner in pairs
