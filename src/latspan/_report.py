@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from latspan import _runtime
+from latspan import _runtime, _sdk
 from latspan._metrics import DEFAULT_EXPECTATIONS, Expectations
-from latspan._sdk import snapshot
 
 if TYPE_CHECKING:
     from latspan._recording import Snapshot
@@ -18,7 +17,7 @@ __all__ = ["report", "report_of_run"]
 _NOTHING_RECORDED = "hint: latspan doctor -- PROGRAM shows what latspan saw of a program, and why"
 
 
-def report(of: Snapshot | None = None) -> Report:
+def report(snapshot: Snapshot | None = None) -> Report:
     """
     Return a report on where requests and calls spent their time: ``print(latspan.report())``.
 
@@ -27,7 +26,8 @@ def report(of: Snapshot | None = None) -> Report:
     number the setting ``keep_records`` limits.
 
     Args:
-        of: Snapshot to report on, for example of a test; if not given, everything recorded so far.
+        snapshot: Data to report on, for example of a test; if not given, everything recorded by
+            this process so far.
 
     Returns:
         A report that ``print`` shows as text and a notebook as HTML.
@@ -39,7 +39,7 @@ def report(of: Snapshot | None = None) -> Report:
 
     runtime = _runtime.current()
     expected = DEFAULT_EXPECTATIONS if runtime is None else runtime.expected
-    return Report(snapshot() if of is None else of, expected)
+    return Report(_sdk.snapshot() if snapshot is None else snapshot, expected)
 
 
 def report_of_run(folder: str | os.PathLike[str], expected: Expectations) -> Report:
