@@ -119,19 +119,33 @@ def test_a_program_that_works_is_fine(receiver: Receiver, model: str, tmp_path: 
 
 
 def test_exports_that_fail_are_reported(model: str, tmp_path: Path) -> None:
-    """With the reason that the receiver gave."""
+    """With the reason that the receiver gave, and not in a log line before the report too."""
     with refusing("http/protobuf", Refusal(HTTPStatus.BAD_REQUEST)) as refusal:
-        _, document = examined(
+        done, document = examined(
             *python(f"import httpx; httpx.get({model!r})"),
             tmp_path=tmp_path,
             LATSPAN_ENDPOINT=refusal.url,
         )
 
+    assert done.stderr == ""
     assert document["ok"] is False
     assert {
         each["signal"]: (each["accepted"], each["failed"], "400" in each["reason"])
         for each in document["exports"]
     } == {"histograms": (0, 1, True), "spans": (0, 1, True)}
+
+
+def test_a_program_without_a_collector_prints_nothing_of_latspans(tmp_path: Path) -> None:
+    """The table has the errors; a program with a log of its own still has the lines in it."""
+    for logs, lines in (("", 0), ("import logging; logging.basicConfig()\n", 2)):
+        done, document = examined(
+            *python(f"{logs}import latspan\nwith latspan.request('x'): pass"),
+            tmp_path=tmp_path,
+            LATSPAN_ENDPOINT="http://127.0.0.1:9",
+        )
+
+        assert len(done.stderr.splitlines()) == lines, done.stderr
+        assert [each["accepted"] for each in document["exports"]] == [0, 0]
 
 
 def test_calls_before_configure_are_reported(
