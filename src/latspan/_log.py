@@ -14,7 +14,11 @@ from typing import Final
 
 from latspan._shown import foreign
 
-__all__ = ["logger", "make_fit"]
+__all__ = ["EXPORT_FAILED", "NOT_EXPORTED", "logger", "make_fit"]
+
+EXPORT_FAILED: Final = "exporting %s failed; they are kept, and dropped once the queue is full: %s"
+NOT_EXPORTED: Final = "Dropped %d %s that could not be exported before shutdown"
+"""The lines about failed exports, whose content is in the report of the doctor too."""
 
 _MOST_LINES: Final = 200
 """Maximum number of traceback lines that are logged: the last ones, which name the error."""

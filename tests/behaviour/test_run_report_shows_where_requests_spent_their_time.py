@@ -160,3 +160,58 @@ signal.pause()
 
     assert process.returncode == -number
     assert "median of 3 requests" in err
+
+
+EXEC: Final = """
+import os, sys
+import latspan
+with latspan.request("first"): pass
+latspan.force_flush()
+program = "import latspan\\nwith latspan.request('second'): pass"
+os.execv(sys.executable, [sys.executable, "-c", program])
+"""
+
+
+@pytest.mark.parametrize(
+    ("program", "number"),
+    [(EXEC, 2), ("import latspan, os\nwith latspan.request('x'): os._exit(0)", 0)],
+)
+def test_a_process_that_did_not_end_in_order_is_stated(program: str, number: int) -> None:
+    """Its last requests may be missing, and the reader of the report must know."""
+    done = ran(*REPORT, sys.executable, "-c", program)
+
+    assert done.returncode == 0
+    assert ("2 requests" in done.stderr) is (number == 2)
+    assert "processes" not in done.stderr
+    assert (
+        "The last requests of 1 process may be missing: it was replaced by exec, killed or ended by"
+        " os._exit(), or still runs."
+    ) in " ".join(done.stderr.split())
+    assert "hint: latspan doctor" not in done.stderr
+
+
+def test_a_deleted_folder_is_stated(tmp_path: Path) -> None:
+    """A program that deletes all temporary files deletes the records too."""
+    program = f"""
+import latspan, shutil
+with latspan.request("first"): pass
+latspan.force_flush()
+shutil.rmtree({str(tmp_path)!r})
+"""
+    done = ran(*REPORT, sys.executable, "-c", program, TMPDIR=str(tmp_path))
+
+    assert done.returncode == 0
+    assert "Missing: the temporary folder of the records was deleted" in done.stderr
+
+
+def test_a_run_that_could_not_have_a_report_does_not_begin(tmp_path: Path) -> None:
+    """The program would run for an hour only to end without its report."""
+    code = (
+        "import tempfile; tempfile.tempdir = {!r}; from latspan.cli import main;"
+        " raise SystemExit(main(['run', '--report', '--', 'echo', 'ran']))"
+    )
+    done = ran(sys.executable, "-c", code.format(str(tmp_path / "none")))
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("error: no temporary folder can be created for the report: ")
+    assert "hint: set TMPDIR" in done.stderr

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -113,6 +115,10 @@ def test_the_terminal_report_has_every_part() -> None:
         assert part in answer.stdout
     assert "The slowest of 8 calls spent " in answer.stdout
     assert "latspan demo --otlp-endpoint http://localhost:4318" in answer.stderr
+    assert "latspan run --report -- python app.py" in answer.stderr
+    guides = re.findall(r"^  file://(.+)$", answer.stderr, re.MULTILINE)
+    assert [Path(guide).name for guide in guides] == ["report.md", "instrument.md", "backends.md"]
+    assert all(Path(guide).is_file() for guide in guides)
 
 
 def test_an_invalid_endpoint_is_refused_before_the_start() -> None:

@@ -176,13 +176,15 @@ def test_an_error_status_is_reported_with_a_hint(status: int, word: str) -> None
 def test_an_overloaded_receiver_is_distinguished_from_a_silent_one(
     status: int, reason: str
 ) -> None:
-    """The exporter is still retrying at the timeout."""
+    """The exporter is still retrying at the timeout; its lines are not those of the next one."""
     with refusing(status) as url:
         code, found = document("--timeout", "2", LATSPAN_ENDPOINT=url)
 
     assert code == 1
     for each in found["exports"]:
         assert reason in each["response"]
+        sent = {"traces": "spans", "metrics": "metrics"}[each["signal"]]
+        assert f"exporting {sent}" in each["response"]
         assert "wait and retry" in each["hint"]
 
 

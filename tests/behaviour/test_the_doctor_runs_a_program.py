@@ -119,19 +119,33 @@ def test_a_program_that_works_is_fine(receiver: Receiver, model: str, tmp_path: 
 
 
 def test_exports_that_fail_are_reported(model: str, tmp_path: Path) -> None:
-    """With the reason that the receiver gave."""
+    """With the reason that the receiver gave, and not in a log line before the report too."""
     with refusing("http/protobuf", Refusal(HTTPStatus.BAD_REQUEST)) as refusal:
-        _, document = examined(
+        done, document = examined(
             *python(f"import httpx; httpx.get({model!r})"),
             tmp_path=tmp_path,
             LATSPAN_ENDPOINT=refusal.url,
         )
 
+    assert done.stderr == ""
     assert document["ok"] is False
     assert {
         each["signal"]: (each["accepted"], each["failed"], "400" in each["reason"])
         for each in document["exports"]
     } == {"histograms": (0, 1, True), "spans": (0, 1, True)}
+
+
+def test_a_program_without_a_collector_prints_nothing_of_latspans(tmp_path: Path) -> None:
+    """The table has the errors; a program with a log of its own still has the lines in it."""
+    for logs, lines in (("", 0), ("import logging; logging.basicConfig()\n", 2)):
+        done, document = examined(
+            *python(f"{logs}import latspan\nwith latspan.request('x'): pass"),
+            tmp_path=tmp_path,
+            LATSPAN_ENDPOINT="http://127.0.0.1:9",
+        )
+
+        assert len(done.stderr.splitlines()) == lines, done.stderr
+        assert [each["accepted"] for each in document["exports"]] == [0, 0]
 
 
 def test_calls_before_configure_are_reported(
@@ -153,8 +167,8 @@ def test_calls_before_configure_are_reported(
     ]
 
 
-def test_a_program_that_never_configures_is_reported(tmp_path: Path) -> None:
-    """It imports latspan, so it means to record something."""
+def test_a_program_that_never_configures_is_no_problem(tmp_path: Path) -> None:
+    """``latspan run`` configures it, so this is a note for those who start it in another way."""
     _, document = examined(
         *python("from latspan import request\nwith request('question'): pass"),
         tmp_path=tmp_path,
@@ -163,8 +177,39 @@ def test_a_program_that_never_configures_is_reported(tmp_path: Path) -> None:
 
     assert document["recorded"] == {"request": 1}
     ((is_error, problem),) = problems(document)
-    assert is_error
+    assert not is_error
     assert problem.startswith("the program imports latspan and never calls latspan.configure()")
+    assert document["ok"] is True
+
+
+EXEC: Final = """
+import os, sys
+import latspan
+with latspan.request("first"): pass
+program = "import latspan\\nwith latspan.request('second'): pass"
+os.execv(sys.executable, [sys.executable, "-c", program])
+"""
+
+
+def test_a_process_that_replaces_itself_has_a_line_per_program(tmp_path: Path) -> None:
+    """Both have the same process id, and only the first one lost what it recorded."""
+    report = tmp_path / "report"
+    done = subprocess.run(
+        [*DOCTOR, "--output", str(report), "--", *python(EXEC)],
+        env=environment(LATSPAN_EXPORT_ENABLED="false"),
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+    )
+
+    assert done.returncode == 0
+    lines = report.read_text().splitlines()
+    names = [line.partition("program ")[2].partition(")")[0] for line in lines if " of 2)" in line]
+    assert names[:2] == ["1 of 2", "2 of 2"]
+    (lost,) = [line for line in lines if "replaced by exec" in line]
+    assert lost.startswith("  fail  ")
+    assert "program 1 of 2" in lost
+    assert "hint: call latspan.shutdown() before the process calls os.exec" in report.read_text()
 
 
 def test_a_program_that_uses_nothing_recorded_nothing(tmp_path: Path) -> None:

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from functools import reduce
 from pathlib import Path
@@ -142,6 +146,35 @@ def test_of_the_log_of_histograms_at_the_end(model: ScriptedServer, tmp_path: Pa
                 in_the_log = unharmed.calls
         assert calls_in(disk.folder) == in_the_log > 0
         assert calls_counted(collector.taken.all_metrics) == unharmed.calls > in_the_log
+
+
+RUN: Final = (sys.executable, "-m", "latspan", "run", "--report", "--")
+REQUESTS: Final = """
+import sys
+import latspan
+for _ in range(200):
+    with latspan.request("answer"): pass
+"""
+
+
+def test_of_the_records_of_a_run(tmp_path: Path) -> None:
+    """The report contains what was written, and states how many records were not."""
+    with almost_full_disk(tmp_path / "disk", ROOM) as disk:
+        done = subprocess.run(
+            [*RUN, sys.executable, "-c", REQUESTS],
+            env={**os.environ, "TMPDIR": str(disk.folder), "COLUMNS": "100"},
+            capture_output=True,
+            text=True,
+        )
+
+    assert done.returncode == 0
+    report = " ".join(done.stderr.split())
+    assert "the report lacks further requests of this process" in report
+    (written,) = re.findall(r"median of (\d+) requests", report)
+    (lost,) = re.findall(r"Missing: (\d+) records of requests or calls could not", report)
+    assert int(written) > 0
+    assert int(written) + int(lost) == 200
+    assert "may be missing" not in report
 
 
 def calls_and_flush(app: Driven, unharmed: Unharmed) -> bool:

@@ -25,7 +25,7 @@ from typing import Final
 from opentelemetry.instrumentation.utils import suppress_instrumentation
 
 from latspan._export._last_export import LastExport
-from latspan._log import logger, make_fit
+from latspan._log import EXPORT_FAILED, logger, make_fit
 from latspan._shown import foreign
 
 __all__ = ["ExportErrors", "ExportResult", "export_results"]
@@ -170,11 +170,7 @@ class ExportErrors:
             result.reason = foreign(reason)
         if not cls._warned:
             cls._warned.add(signal)
-            logger.warning(
-                "exporting %s failed; they are kept, and dropped once the queue is full: %s",
-                signal,
-                reason,
-            )
+            logger.warning(EXPORT_FAILED, signal, reason)
 
 
 def _listen() -> None:

@@ -27,7 +27,12 @@ from latspan._recording._snapshot import Snapshot
 
 if TYPE_CHECKING:
     from latspan._recording._log import read_snapshots, write_interval
-    from latspan._recording._record_files import MOST_RECORDS, RecordFile, read_records
+    from latspan._recording._record_files import (
+        MOST_RECORDS,
+        RecordFile,
+        prepare_records_folder,
+        read_records,
+    )
     from latspan._recording._tags import TaggedName, read_tag, tag_of
 
 __all__ = [
@@ -50,6 +55,7 @@ __all__ = [
     "Snapshot",
     "Subject",
     "TaggedName",
+    "prepare_records_folder",
     "read_records",
     "read_snapshots",
     "read_tag",
@@ -61,6 +67,7 @@ _OF_FILES: Final = {
     "MOST_RECORDS": "_record_files",
     "RecordFile": "_record_files",
     "TaggedName": "_tags",
+    "prepare_records_folder": "_record_files",
     "read_records": "_record_files",
     "read_snapshots": "_log",
     "read_tag": "_tags",

@@ -126,10 +126,10 @@ class Config:
         console: Whether to print one line per finished request and call on stderr: name, duration,
             time to the first token, largest segment and outcome. Use it during development.
         console_waterfalls: Whether a waterfall follows each of these lines.
-        keep_records: Number of the latest requests, calls and stages whose complete records are
-            kept in addition to the histograms, for the waterfalls of ``latspan.report()``. A
-            record takes 3 to 50 kB, depending on the length of the stream. ``None`` keeps all of
-            them, for demonstrations and tests.
+        keep_records: Number of the latest records that are kept complete, in addition to the
+            histograms, for the waterfalls of ``latspan.report()``. All kinds share this number: a
+            request with two calls and three stages takes six. A record takes 3 to 50 kB, depending
+            on the length of the stream. ``None`` keeps all of them, for demonstrations and tests.
     """
 
     endpoint: str | None = endpoint()

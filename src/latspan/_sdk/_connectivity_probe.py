@@ -7,6 +7,7 @@ import os
 import re
 import socket
 import threading
+from collections import defaultdict
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -66,6 +67,9 @@ _HINTS: Final = {
 }
 """Hints by a word that the exporter's error message contains."""
 
+_SENDER: Final = "latspan-doctor-"
+"""First part of the names of the threads that send."""
+
 _NOTHING_LISTENS: Final = "start a collector there, or set LATSPAN_ENDPOINT to the address of one"
 _NO_ADDRESS: Final = "an address is http://HOST:PORT; write @ and : of a password as %40 and %3A"
 _OTHER_PROTOCOL: Final = "read the receiver's log; check that it accepts LATSPAN_PROTOCOL there"
@@ -101,14 +105,17 @@ def probe_exports(config: Config, timeout_s: float) -> Iterator[ProbeResult]:
         config: Validated configuration.
         timeout_s: Maximum wait for each result, in seconds.
     """
-    yield _probe(config, "traces", _send_span, timeout_s)
-    yield _probe(config, "metrics", _send_metric, timeout_s)
+    with _captured_log() as log:
+        yield _probe(config, "traces", _send_span, timeout_s, log)
+        yield _probe(config, "metrics", _send_metric, timeout_s, log)
 
 
 _Send = Callable[[Config, Protocol, str | None], bool]
 
 
-def _probe(config: Config, signal: Signal, send: _Send, timeout_s: float) -> ProbeResult:
+def _probe(
+    config: Config, signal: Signal, send: _Send, timeout_s: float, log: _CapturedLog
+) -> ProbeResult:
     target = otlp_target(config, signal)
     protocol, address = target.protocol, target.address
 
@@ -121,10 +128,11 @@ def _probe(config: Config, signal: Signal, send: _Send, timeout_s: float) -> Pro
     unreachable = _unreachable(address, timeout_s)
     if unreachable is not None:
         return result(False, *unreachable)
-    with _captured_log() as messages:
-        arrived = _within(timeout_s, lambda: send(config, protocol, target.endpoint))
+    thread = f"{_SENDER}{signal}"
+    arrived = _within(timeout_s, lambda: send(config, protocol, target.endpoint), thread)
     if arrived:
         return result(True, "arrived")
+    messages = log.messages[thread]
     if messages:
         # An exporter that keeps retrying has no result yet, but has logged the responses it
         # received.
@@ -169,29 +177,48 @@ def _unreachable(address: str, timeout_s: float) -> tuple[str, str] | None:
     return None
 
 
+class _CapturedLog(logging.Handler):
+    """Collects messages by the name of the thread that logs them."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.messages: defaultdict[str, list[str]] = defaultdict(list)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Collect the message of a record."""
+        self.messages[str(record.threadName)].append(record.getMessage())
+
+
 @contextmanager
-def _captured_log() -> Generator[list[str]]:
-    """Collect what the exporters log inside the block, instead of logging it."""
-    messages: list[str] = []
+def _captured_log() -> Generator[_CapturedLog]:
+    """
+    Collect what the exporters log inside the block, instead of logging it.
 
-    class Collector(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            messages.append(record.getMessage())
-
-    logger, handler = logging.getLogger("opentelemetry"), Collector(logging.WARNING)
+    If an exporter is still retrying at the end of the block, the log stays captured until the
+    process ends: its lines would appear in the middle of the report.
+    """
+    logger, handler = logging.getLogger("opentelemetry"), _CapturedLog()
     propagates, logger.propagate = logger.propagate, False
     logger.addHandler(handler)
     try:
-        yield messages
+        yield handler
     finally:
-        logger.removeHandler(handler)
-        logger.propagate = propagates
+        if not any(thread.name.startswith(_SENDER) for thread in threading.enumerate()):
+            logger.removeHandler(handler)
+            logger.propagate = propagates
 
 
-def _within(timeout_s: float, send: Callable[[], bool]) -> bool | None:
-    """Return the result of ``send``; ``None`` if it takes too long, without waiting further."""
+def _within(timeout_s: float, send: Callable[[], bool], name: str) -> bool | None:
+    """
+    Return the result of ``send``; ``None`` if it takes too long, without waiting further.
+
+    Args:
+        timeout_s: Maximum wait, in seconds.
+        send: Sends something.
+        name: Name of the thread that it runs on.
+    """
     results: list[bool] = []
-    thread = threading.Thread(target=lambda: results.append(send()), daemon=True)
+    thread = threading.Thread(target=lambda: results.append(send()), name=name, daemon=True)
     thread.start()
     thread.join(timeout_s)
     if thread.is_alive():

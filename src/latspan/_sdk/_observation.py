@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -25,6 +25,7 @@ __all__ = [
     "ProcessObservation",
     "exports_of",
     "findings_of",
+    "labels_of",
     "libraries_of",
     "read_observations",
     "recorded_in",
@@ -34,6 +35,7 @@ __all__ = [
 Configured = Literal["program", "latspan run"]
 
 _CONFIGURE_FIRST: Final = "call latspan.configure() before the program's first call"
+_RUN_OR_CONFIGURE: Final = "always start it with latspan run, or call latspan.configure() in it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +175,23 @@ def libraries_of(observations: Iterable[ProcessObservation]) -> list[Library]:
     )
 
 
+def labels_of(observations: Sequence[ProcessObservation]) -> list[str]:
+    """
+    Return a different name for each observation: the program with its process id.
+
+    A process that replaces itself by exec keeps its id, and has one observation per program.
+    """
+    programs = Counter(each.pid for each in observations)
+    seen: Counter[int] = Counter()
+    labels: list[str] = []
+    for each in observations:
+        seen[each.pid] += 1
+        several = programs[each.pid] > 1
+        order = f", program {seen[each.pid]} of {programs[each.pid]}" if several else ""
+        labels.append(f"{printable(each.program)} ({each.pid}{order})")
+    return labels
+
+
 def exports_of(observations: Iterable[ProcessObservation]) -> list[Exported]:
     """Return the results of the exports of all processes, by signal."""
     merged: dict[str, Exported] = {}
@@ -199,7 +218,10 @@ def findings_of(observations: list[ProcessObservation]) -> list[Finding]:
                 " a program in another language cannot be instrumented",
             )
         ]
-    found = [finding for each in observations for finding in _findings_of_process(each)]
+    last = {each.pid: number for number, each in enumerate(observations)}
+    found: list[Finding] = []
+    for number, (each, label) in enumerate(zip(observations, labels_of(observations), strict=True)):
+        found += _findings_of_process(each, label, is_replaced=last[each.pid] != number)
     if not sum(recorded_in(observations).values()) and not any(
         each.failure for each in observations
     ):
@@ -215,18 +237,24 @@ def findings_of(observations: list[ProcessObservation]) -> list[Finding]:
     return found
 
 
-def _findings_of_process(process: ProcessObservation) -> Iterator[Finding]:
-    subject = f"{printable(process.program)} ({process.pid})"
+def _findings_of_process(
+    process: ProcessObservation, subject: str, *, is_replaced: bool
+) -> Iterator[Finding]:
     if process.failure is not None:
         problem, _, hint = process.failure.partition("\nhint: ")
         yield Finding(subject, f"latspan stayed off: {printable(problem)}", printable(hint) or None)
     # A process that latspan was never configured in has nothing to lose: many helpers of an
     # application are killed.
     if not process.finished and process.configured is not None:
+        ended, end = (
+            ("it was replaced by exec", "the process calls os.exec")
+            if is_replaced
+            else ("it ended", "the process is killed or calls os._exit()")
+        )
         yield Finding(
             subject,
-            "it ended without its exit handlers, so what it recorded is unknown",
-            "call latspan.shutdown() before the process is killed or calls os._exit()",
+            f"{ended} without its exit handlers, so what it recorded is unknown",
+            f"call latspan.shutdown() before {end}",
         )
     early = process.early.get("call", 0) + process.early.get("http", 0)
     if early:
@@ -239,9 +267,10 @@ def _findings_of_process(process: ProcessObservation) -> Iterator[Finding]:
     if process.imports_latspan and process.configured != "program" and process.failure is None:
         yield Finding(
             subject,
-            "the program imports latspan and never calls latspan.configure(); without latspan run,"
-            " nothing is recorded",
-            _CONFIGURE_FIRST,
+            "the program imports latspan and never calls latspan.configure(): it records only under"
+            " latspan run",
+            _RUN_OR_CONFIGURE,
+            is_error=False,
         )
     if process.configured == "program" and not process.instruments_itself:
         yield Finding(

@@ -10,6 +10,7 @@ these events happens in it, so a child that only runs another program costs noth
 from __future__ import annotations
 
 import atexit
+import logging
 import os
 import sys
 import time
@@ -25,6 +26,7 @@ from latspan._fork import this_process
 from latspan._instrument import Integration, IntegrationStatus, integrations
 from latspan._instrument._discovery import instrumentor_of, patched_libraries
 from latspan._instrument._instrumentor import trigger_of
+from latspan._log import EXPORT_FAILED, NOT_EXPORTED, logger
 from latspan._sdk._lifecycle import is_sdk_disabled
 from latspan._sdk._observation import (
     Configured,
@@ -90,6 +92,7 @@ class Observer:
     def start(self) -> None:
         """Begin to observe the program; call this after latspan's own instrumentation."""
         _runtime.when_instrumentation_is_requested(self.instrumentation_requested)
+        logger.addFilter(_is_logged)
         # Registered after latspan's own exit handler, so it runs before that handler.
         atexit.register(self.exit)
         self._write()
@@ -162,6 +165,16 @@ class Observer:
         )
         with suppress(OSError):
             write_observation(observation, self._folder, self._name)
+
+
+def _is_logged(record: logging.LogRecord) -> bool:
+    """
+    Return whether a line of latspan's is logged.
+
+    Without a handler, Python would print the lines about failed exports before the report, which
+    contains them. A program that handles log records gets all of them.
+    """
+    return record.msg not in {EXPORT_FAILED, NOT_EXPORTED} or logger.hasHandlers()
 
 
 def _program() -> str:

@@ -260,6 +260,7 @@ def _assembled(config: Config, at_end: Callable[[], None], undo: ExitStack) -> A
     def begin_with_a_request() -> None:
         run_before_a_child_ends(at_end)
         wake_sigterm()
+        outputs.begin()
         if monitor is not None:
             monitor.start()
         for export in (spans, events):

@@ -53,8 +53,15 @@ class RecordOutputs:
             return None if self._console is None else self._console.write
         return self._write
 
+    def begin(self) -> None:
+        """Prepare the output of this process's records; called when its first request begins."""
+        if self._file is not None:
+            self._file.begin()
+
     def stop(self) -> None:
-        """Print what waits, and end the thread."""
+        """Complete the file, print what waits, and end the thread; the worker has ended."""
+        if self._file is not None:
+            self._file.end()
         if self._printer is not None:
             self._printer.stop(_CONSOLE_TIMEOUT_S)
 
@@ -73,5 +80,4 @@ class RecordOutputs:
         try:
             self._file.append(record)
         except OSError as error:
-            self._file = None
             logger.warning("the report lacks further requests of this process: %s", error)

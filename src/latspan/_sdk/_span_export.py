@@ -35,7 +35,7 @@ from latspan._export import (
 )
 from latspan._export._sizes import size_of
 from latspan._fork import register_after_fork
-from latspan._log import logger
+from latspan._log import NOT_EXPORTED, logger
 from latspan._sdk._loading import DeferredExporter
 from latspan._sdk._span_queue import SpanQueue
 from latspan._sdk._worker import Worker
@@ -243,9 +243,7 @@ class SpanExport:
                 self._close_exporter()
             self._worker.stop(0)
             if left := self._queue.unsent:
-                logger.warning(
-                    "Dropped %d %s that could not be exported before shutdown", left, self._signal
-                )
+                logger.warning(NOT_EXPORTED, left, self._signal)
 
         self._worker.submit(close)
         return wait

@@ -8,6 +8,7 @@ import logging
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from latspan._shown import address, foreign
@@ -27,6 +28,10 @@ _NOTHING_TO_SHOW: Final = 4
 _LAST_EXPORT_S: Final = 10.0
 _NO_EXPORT_S: Final = 1.0
 
+_OWN_PROGRAM: Final = "latspan run --report -- python app.py"
+_OWN_CODE: Final = "latspan.configure() and latspan.auto_instrument()"
+_BACKEND: Final = "latspan demo --otlp-endpoint http://localhost:4318"
+
 _DESCRIPTION: Final = f"""\
 Starts llama.cpp with SmolLM2-135M on this machine (2 slots, 1 thread), sends
 streamed chats to it, and shows where their time went. One chat in {LONG_EVERY} has a
@@ -38,8 +43,9 @@ prompt of about 1,000 tokens; responses have at most {OUTPUT_TOKENS} tokens. The
   felt speed: time until text is visible, stalls, tokens on time
   one sentence on what the slow requests spent their time on
 
-40 chats take less than a minute on one core. The report goes to stdout,
-progress to stderr. The server is stopped at the end, also after Ctrl-C."""
+40 chats take about a minute: 50 to 70 s on two cores of a virtual machine that
+other programs used too. The report goes to stdout, progress to stderr. The
+server is stopped at the end, also after Ctrl-C."""
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -212,12 +218,11 @@ def _print_json(snapshot: Snapshot) -> None:
 
 def _print_next_steps(endpoint: str | None, *, delivered: bool) -> None:
     print_message("")
-    print_message(
-        "Next: instrument your own calls with two lines of code: docs/guides/instrument.md"
-    )
+    _print_step("The same for your own program", _OWN_PROGRAM, guide="report")
+    _print_step("In its code", _OWN_CODE, guide="instrument")
     where = address(endpoint or "")
     if endpoint is None:
-        print_message("In a backend: latspan demo --otlp-endpoint http://localhost:4318")
+        _print_step("In a backend", _BACKEND, guide="backends")
     elif delivered:
         print_message(f"Spans and metrics were sent to {where} as service latspan-demo")
     else:
@@ -225,6 +230,15 @@ def _print_next_steps(endpoint: str | None, *, delivered: bool) -> None:
             f"Not all spans and metrics could be sent to {where};"
             " check that a receiver listens there"
         )
+
+
+def _print_step(purpose: str, step: str, *, guide: str) -> None:
+    """Print what a reader can do next, and the URL of its guide where there is one."""
+    print_message(f"{purpose}: {step}")
+    # A clone of the repository has the guides; an installed package does not.
+    path = Path(__file__).resolve().parents[3] / "docs" / "guides" / f"{guide}.md"
+    if path.is_file():
+        print_message(f"  {path.as_uri()}")
 
 
 def _at_least_one(text: str) -> int:

@@ -150,16 +150,23 @@ def _ended(code: int) -> str:
 
 
 def _process_rows(processes: tuple[ProcessObservation, ...]) -> Iterator[Row]:
-    used = [each for each in processes if each.configured is not None or each.failure is not None]
+    from latspan._sdk._observation import labels_of
+
+    labelled = list(zip(processes, labels_of(processes), strict=True))
     # The first process is the program itself.
-    shown = used or processes[:1]
-    yield from map(_of_process, shown)
+    shown = [each for each in labelled if _is_used(each[0])] or labelled[:1]
+    for process, label in shown:
+        yield _of_process(process, label)
     if len(processes) > len(shown):
         more = f"{len(processes) - len(shown)} more"
         yield "", more, "imported no supported library and recorded nothing"
 
 
-def _of_process(process: ProcessObservation) -> Row:
+def _is_used(process: ProcessObservation) -> bool:
+    return process.configured is not None or process.failure is not None
+
+
+def _of_process(process: ProcessObservation, label: str) -> Row:
     configured = {
         None: "never configured",
         "program": "configured by the program",
@@ -174,7 +181,7 @@ def _of_process(process: ProcessObservation) -> Row:
     if process.service_name is not None:
         parts.append(f"service name {process.service_name}")
     mark = "ok" if process.configured is not None else "note"
-    return mark, f"{process.program} ({process.pid})", "; ".join(parts)
+    return mark, label, "; ".join(parts)
 
 
 def _library_rows(libraries: tuple[Library, ...]) -> Iterator[Row]:

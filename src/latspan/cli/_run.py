@@ -7,13 +7,15 @@ import os
 import shutil
 import signal
 import sys
-from contextlib import suppress
+from collections.abc import Generator
+from contextlib import ExitStack, contextmanager, suppress
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final
 
 from latspan.cli._command import Command
 from latspan.cli._console import print_message
 from latspan.cli._supervisor import end_as, supervise
+from latspan.errors import ConfigError
 from latspan.reports._rich import needs_rich
 
 if TYPE_CHECKING:
@@ -100,7 +102,7 @@ def _run_and_report(path: str, program: list[str]) -> int:
         import rich.console  # noqa: F401 # pyright: ignore[reportUnusedImport]
 
     expected = expectations(read_config({}))
-    with TemporaryDirectory(prefix="latspan-run-") as folder:
+    with _records_folder() as folder:
         environment = environment_for(dict(os.environ), becomes=False, records_folder=folder)
         try:
             status = supervise(path, program, environment)
@@ -108,6 +110,26 @@ def _run_and_report(path: str, program: list[str]) -> int:
             return explain_error(path, error)
         _print_report(report_of_run(folder, expected))
     return end_as(status)
+
+
+@contextmanager
+def _records_folder() -> Generator[str]:
+    """Create a folder for the records of the program, and delete it at the end of the block."""
+    from latspan._recording import prepare_records_folder
+
+    with ExitStack() as deleted:
+        try:
+            # A process that still runs may write into it.
+            folder = deleted.enter_context(
+                TemporaryDirectory(prefix="latspan-run-", ignore_cleanup_errors=True)
+            )
+            prepare_records_folder(folder)
+        except OSError as error:
+            raise ConfigError(
+                f"no temporary folder can be created for the report: {error.strerror}",
+                hint="set TMPDIR to a folder that can be written and has free space",
+            ) from error
+        yield folder
 
 
 def _print_report(report: Report) -> None:

@@ -51,7 +51,7 @@ class Report:
     Args:
         snapshot: Recorded data. Waterfalls and the closing sentences need its records.
         expected: Configured expectations that streams were measured against.
-        note: What the reader must know about the data, if anything.
+        note: What the reader must know about the data, if anything; one line per fact.
     """
 
     snapshot: Snapshot
@@ -74,8 +74,7 @@ class Report:
             parts.append(_prose(closing, options, style="bold"))
         else:
             parts.append(_prose(_WITHOUT_RECORDS, options))
-        if self.note:
-            parts.append(_prose(self.note, options))
+        parts += [_prose(line, options) for line in self.note.splitlines()]
         for index, part in enumerate(parts):
             if index:
                 yield ""

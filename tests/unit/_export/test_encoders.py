@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -41,6 +42,7 @@ from latspan._recording import Recorder, RequestRecord
 from latspan._segments import Segment
 from latspan._slices import Slices
 from latspan.testing import ManualClock
+from support.otlp import attributes_of
 from support.records import RECORD
 
 RESOURCE = Resource({"service.name": "test"}, "https://example.test/schema")
@@ -119,6 +121,40 @@ def test_encoded_metrics_equal_those_of_the_sdk(temporality: AggregationTemporal
 
     assert ExportMetricsServiceRequest.FromString(encode(data).SerializeToString()) == expected
     assert encode(data).message() == expected
+
+
+def test_own_attributes_are_in_the_encoded_points() -> None:
+    """Of latspan's metrics, but not of the metrics of the GenAI conventions."""
+    recorder = Recorder(ManualClock())
+    attributes = {"model": "m", "prompt.version": "7", "user.plan": "\N{SNOWMAN}"}
+    recorder.record(replace(of_duration(5), attributes=attributes))
+    [part] = metrics_parts(
+        recorder.swap_interval(),
+        resource=RESOURCE,
+        temporality=AggregationTemporality.DELTA,
+        exemplars={},
+        about=(),
+    )
+    encoded = metrics_encoder(encode_metrics)(part.data).SerializeToString()
+    message = ExportMetricsServiceRequest.FromString(encoded)
+    [scope] = message.resource_metrics[0].scope_metrics
+
+    found: dict[str, list[set[str]]] = {}
+    for metric in scope.metrics:
+        for point in getattr(metric, metric.WhichOneof("data") or "").data_points:
+            own = {
+                each for each in attributes_of(point.attributes).items() if each[0] in attributes
+            }
+            found.setdefault(metric.name, []).append({name for name, _ in own})
+            assert own <= set(attributes.items())
+    assert found == {
+        name: [set[str]() if name.startswith("gen_ai.") else {"prompt.version", "user.plan"}]
+        for name in (
+            "latspan.segment.duration",
+            "latspan.time_to_first_token",
+            "gen_ai.client.operation.duration",
+        )
+    }
 
 
 def test_the_number_of_encoded_points_is_known_to_an_exporter() -> None:

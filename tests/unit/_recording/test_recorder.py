@@ -16,7 +16,7 @@ from latspan._recording import NoopRecorder, Recorder, RequestRecord, SeriesKey,
 from latspan._recording._recorder import DRAIN_THRESHOLD, OVERLOADED
 from latspan._segments import Kind, Outcome, Segment
 from latspan._tokens import TokenCounts
-from latspan.errors import UnknownNameError
+from latspan.errors import ConfigError, UnknownNameError
 from latspan.testing import ManualClock
 
 
@@ -79,6 +79,20 @@ def test_an_interval_holds_the_values_since_the_last_swap() -> None:
     assert (first.start_epoch_ns, first.end_epoch_ns) == (1_000, 1_010)
     assert (second.start_epoch_ns, second.end_epoch_ns) == (1_010, 1_020)
     assert (whole.start_epoch_ns, whole.end_epoch_ns) == (1_000, 1_020)
+
+
+def test_totals_are_of_their_recorder() -> None:
+    """They can be subtracted from its snapshots, and from no others, whatever these contain."""
+    recorder, other = Recorder(ManualClock()), Recorder(ManualClock())
+    for each in (recorder, other):
+        each.record(record())
+        each.swap_interval()
+    totals = recorder.totals()
+    recorder.record(record())
+
+    assert recorder.snapshot().diff(totals).count() == 1
+    with pytest.raises(ConfigError, match="is of another recorder"):
+        other.snapshot().diff(totals)
 
 
 def test_a_snapshot_never_changes() -> None:

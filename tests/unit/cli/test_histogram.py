@@ -151,6 +151,43 @@ def test_a_folder_stands_for_its_files(
     assert shown(capsys, "diff", str(tmp_path), host1)[0].startswith("before, 3 intervals")
 
 
+LONG: str = "the-name-of-a-model-" * 12 + "that-ends-so-v1"
+
+
+@pytest.fixture
+def long_name(tmp_path: Path) -> str:
+    """A file with a model whose name has 255 characters."""
+    key = tag("time_to_first_token", model=LONG)
+    return write(tmp_path / "long.hlog", {key: milliseconds(*range(1, 101))})
+
+
+def test_a_long_name_is_shortened_in_its_middle(
+    long_name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In a file or a pipe too; the JSON document has the whole name."""
+    line = shown(capsys, "show", long_name, "--by", "model")[2]
+    (name,) = [word for word in line.split() if word.startswith("the-name")]
+
+    assert len(name) == 60
+    assert "…" in name
+    assert name.endswith("that-ends-so-v1")
+    (row,) = document(capsys, "show", long_name, "--by", "model")["rows"]
+    assert row["by"] == {"model": LONG}
+
+
+def test_a_long_name_fits_a_terminal(long_name: str) -> None:
+    """After the columns that a narrow terminal does without, names are shortened further."""
+    file = io.StringIO()
+    console = Console(file=file, width=100, force_terminal=True, no_color=True, highlight=False)
+    totals = totals_of(long_name)
+    rows = rows_of(totals, by=["model"])
+    console.print(HistogramsTable(totals, rows, ("model",)), crop=False)
+    lines = Text.from_ansi(file.getvalue()).plain.splitlines()
+
+    assert max(map(len, lines)) <= 100
+    assert "-v1 " in lines[2]
+
+
 def test_a_table_fits_a_terminal_of_80_columns(host1: str, host2: str) -> None:
     """The least important columns are left out; nothing is cut or wrapped."""
     totals = totals_of(host1, host2)
