@@ -142,7 +142,7 @@ def test_a_signal_handler_may_shut_down_while_it_interrupts_the_recorder() -> No
 
 def test_a_signal_handler_may_take_a_snapshot_while_it_interrupts_the_recorder() -> None:
     """The worker waits for the recorder; the handler does not wait for the worker."""
-    program = INTERRUPTED.replace("WAITS", "runtime.enqueue(recorder.drain)").replace(
+    program = INTERRUPTED.replace("WAITS", "runtime.enqueue(recorder.snapshot)").replace(
         "HANDLED", "latspan.snapshot().count(kind='request')"
     )
 
