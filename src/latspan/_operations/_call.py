@@ -81,6 +81,7 @@ class ModelCall:
         "_handle",
         "_inline",
         "_left",
+        "_loop",
         "_observation",
         "_offset_ns",
         "_renamed",
@@ -140,6 +141,7 @@ class ModelCall:
         self.outcome: Outcome | None = None
         """Outcome as seen by the caller, before the response is read; ``None`` while it is open."""
         self._observation = runtime.observe()
+        self._loop = runtime.watch_loop()
         self._offset_ns = runtime.clock.epoch_offset_ns()
         self.kind = kind
         self.name = text_of(name)
@@ -467,6 +469,7 @@ class ModelCall:
             response=self.gathered,
             span=self.span,
             observation=self._observation,
+            loop=self._loop,
         )
 
     def _record_end(self) -> None:
@@ -485,3 +488,6 @@ class ModelCall:
         self._started_with = {}
         # The event loop is monitored as long as the observation is referenced.
         self._observation = no_observation()
+        if self._loop is not None:
+            self._loop.end()
+            self._loop = None
