@@ -155,10 +155,21 @@ def _awaited_reads(
     if first < len(pairs) and _was_idle(seen.blocks, *pairs[first]):
         # The loop was idle before the first token came, so the server was still working when
         # headers and empty chunks were read. A block that delayed these delayed nothing else.
-        pairs = pairs[first:]
-    else:
-        yield since_ns, handed_over_ns
-    yield from pairs
+        yield from pairs[first:]
+        return
+    leading = [(since_ns, handed_over_ns)]
+    for before_ns, after_ns in pairs[: first + 1]:
+        begun_ns, earlier_ns = leading[-1]
+        block = _block_of(seen.blocks, earlier_ns)
+        is_held = before_ns - earlier_ns > READER_BOUND_NS
+        if block is not None and after_ns <= block[1] and not is_held:
+            # One delay up to the first token. Otherwise the few microseconds between the reads
+            # would be time of the wait after the block, and the wait would be two intervals.
+            leading[-1] = (begun_ns, after_ns)
+        else:
+            leading.append((before_ns, after_ns))
+    yield from leading
+    yield from pairs[first + 1 :]
 
 
 def _was_idle(blocks: Sequence[Block], before_ns: int, after_ns: int) -> bool:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from latspan._segments import Outcome, ReportedTimings, Source, totals
-from latspan._timeline import CallObservation, call_timeline
+from latspan._timeline import CallObservation, Reads, call_timeline
 from latspan._units import NS_PER_MS
 from latspan._wire import ChunkKind
 from support.observations import any_observation, attempt_in_ms, reads_in_ms
@@ -165,6 +165,28 @@ class TestWait:
             ("server_wait", 10, 20, "measured"),
             ("event_loop", 20, 60, "measured"),
             ("decode", 60, 120, "measured"),
+        ]
+
+    def test_a_token_that_came_with_the_stream_ends_the_same_delay(self) -> None:
+        """Otherwise the time between the two would interrupt the wait, which has a span."""
+        empty = [60 * MS + 10_000, 60 * MS + 200_000, ChunkKind.EMPTY]
+        token = [60 * MS + 220_000, 60 * MS + 300_000, ChunkKind.VISIBLE]
+        seen = _stream((20, 62), reads=Reads([*empty, *token]), done_ns=61 * MS)
+        assert [
+            (segment.name, segment.end_ns) for segment in call_timeline(seen).segments[4:7]
+        ] == [
+            ("server_wait", 20 * MS),
+            ("event_loop", 60 * MS + 300_000),
+            ("consumer", 61 * MS),
+        ]
+
+    def test_a_token_that_the_caller_read_later_does_not(self) -> None:
+        """The caller worked with the stream in its hands."""
+        reads = reads_in_ms((80, 80, ChunkKind.VISIBLE), (80, 120, ChunkKind.VISIBLE))
+        assert _segments(_stream((20, 81), reads=reads))[4:7] == [
+            ("server_wait", 10, 20, "measured"),
+            ("event_loop", 20, 60, "measured"),
+            ("consumer", 60, 80, "measured"),
         ]
 
     def test_headers_that_were_delayed_before_an_idle_wait_delayed_nothing(self) -> None:
