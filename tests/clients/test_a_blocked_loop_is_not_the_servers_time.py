@@ -127,3 +127,20 @@ def test_without_a_block_there_is_no_such_segment(client: _Client) -> None:
     seen = when_still(lambda: _calls(client, block_ms=0, latest_ms=_PREFILL_MS - 10))
 
     assert len(seen.times_ms("event_loop")) <= _CALLS // 10
+
+
+def test_a_synchronous_call_on_a_loop_waits_for_the_server() -> None:
+    """It blocks the loop itself, so that the loop is not what it waits for."""
+
+    async def main(url: str) -> None:
+        client = openai.OpenAI(base_url=url, api_key="none")
+        for _ in client.chat.completions.create(**_ASKED):
+            pass
+        client.close()
+
+    with ScriptedServer(_SCRIPT) as server, capture() as seen:
+        asyncio.run(main(server.base_url))
+        (record,) = seen.records
+    found = {total.name: total.duration_ns for total in totals(record.segments)}
+    assert "event_loop" not in found
+    assert found["server_wait"] >= _PREFILL_MS * 1_000_000

@@ -66,7 +66,7 @@ class ObservedCall(NamedTuple):
         response: Content of the response, ``None`` if content is not read.
         span: Span of the call.
         observation: Observation of the process during the call.
-        loop: Watch of the event loop on which the call started, ``None`` if it is not watched.
+        loop: Watch of the event loop on which the call waited, ``None`` if it is not watched.
     """
 
     runtime: Runtime

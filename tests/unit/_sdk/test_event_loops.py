@@ -10,6 +10,7 @@ import pytest
 
 import latspan
 from latspan._instrument import open_call
+from latspan._operations import ModelCall
 from latspan._segments import Outcome
 from latspan._wire.openai_chat import OPENAI_CHAT
 from latspan.testing import ManualClock, capture
@@ -26,7 +27,8 @@ def _timers() -> int:
 
     async def main() -> int:
         call = open_call(operation="chat", provider="openai", model="m", api_format=OPENAI_CHAT)
-        assert call is not None
+        assert isinstance(call, ModelCall)
+        call.watch_loop()
         with latspan.request("question"):
             scheduled: list[Any] = getattr(asyncio.get_running_loop(), "_scheduled")  # noqa: B009
             timers = len(scheduled)
