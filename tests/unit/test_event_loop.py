@@ -166,12 +166,12 @@ def test_all_requests_share_one_timer() -> None:
 
 
 def test_a_late_tick_is_a_block_until_the_loop_has_caught_up() -> None:
-    """The block lasts from the instant at which the tick was due to the end of three turns."""
+    """The block lasts from the instant at which the tick was due to the end of twelve turns."""
     rig = Rig()
     rig.tick()
     rig.tick(late_ns=110 * MS, turn_ns=2 * MS)
 
-    assert rig.blocks() == [(20, 136)]
+    assert rig.blocks() == [(20, 154)]
 
 
 def test_a_tick_that_is_a_little_late_is_no_block() -> None:
