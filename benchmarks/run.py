@@ -29,6 +29,7 @@ BENCHMARKS: Final = (
     "quantile_error",
     "dead_collector",
     "event_loop_lag",
+    "event_loop_watch",
     "import_time",
     "switch_on",
 )

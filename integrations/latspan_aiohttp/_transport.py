@@ -162,6 +162,7 @@ def _begin(request: Any) -> Try | None:
                 body=body,
             ),
             official=("opentelemetry.instrumentation.aiohttp_client", "AioHttpClientInstrumentor"),
+            asynchronous=True,
         )
         if exchange is not None:
             tried = Try(exchange, secure=secure)

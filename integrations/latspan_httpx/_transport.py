@@ -95,6 +95,7 @@ def _begin(
                 sent_request(request),
                 official=("opentelemetry.instrumentation.httpx", official),
                 start_up=start_up,
+                asynchronous=start_up is not None,
             )
             if exchange is not None:
                 return TransportSend(exchange, request)

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from opentelemetry.context import Context
 
     from latspan._clock import Clock
+    from latspan._event_loop import LoopWatch
     from latspan._recording import Recorder, RequestRecord
     from latspan._segments import Side
     from latspan._spans import AttributeValue, OpenSpan, SpanSink
@@ -50,6 +51,7 @@ __all__ = [
     "instrumentation_requested",
     "log_internal_error",
     "no_observation",
+    "no_watch",
     "overridden",
     "start_if_expected",
     "when_instrumentation_is_requested",
@@ -110,6 +112,10 @@ def _observe_nothing(
     return {}
 
 
+def no_watch() -> None:
+    """Watch no event loop."""
+
+
 def no_observation() -> Observation:
     """Return an observation without attributes."""
     return _observe_nothing
@@ -144,6 +150,8 @@ class Runtime:
         series_attributes: Names of the application's own span attributes that are series attributes
             too.
         observe: Begins the observation of a request; called on the request's thread.
+        watch_loop: Watches the event loop of the current thread, for blocks during a call; returns
+            ``None`` if there is none, or loops are not watched.
     """
 
     clock: Clock
@@ -164,6 +172,7 @@ class Runtime:
     emit_gen_ai_latency: bool = False
     series_attributes: tuple[str, ...] = ()
     observe: Callable[[], Observation] = no_observation
+    watch_loop: Callable[[], LoopWatch | None] = no_watch
     write_record: Callable[[RequestRecord], None] | None = None
     reads_content: bool = field(init=False)
     """Whether the content of requests and responses is gathered, for any purpose."""

@@ -68,6 +68,7 @@ class SegmentName(StrEnum):
     CONSUMER = "consumer"
     STREAM_CLOSE = "stream_close"
     POSTPROCESS = "postprocess"
+    EVENT_LOOP = "event_loop"
     UNATTRIBUTED = "unattributed"
 
 

@@ -418,6 +418,7 @@ def test_a_served_request_as_a_whole_trace(server: Server) -> None:
                     "http.response.status_code": 200,
                     "latspan.kind": "request",
                     "latspan.outcome": "completed",
+                    "latspan.unattributed.duration": 0.003,
                     "server.address": "model.test",
                     "server.port": 80,
                     "url.path": "/chat",

@@ -45,6 +45,7 @@ _STYLES: Final[dict[str, str]] = {
     SegmentName.CONSUMER: "green",
     SegmentName.PREPARE: "green",
     SegmentName.POSTPROCESS: "green",
+    SegmentName.EVENT_LOOP: "red",
     SegmentName.UNATTRIBUTED: "bright_black",
 }
 

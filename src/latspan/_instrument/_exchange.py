@@ -82,6 +82,7 @@ class Exchange:
         official: tuple[str, str] | None = None,
         start_up: Callable[[], None] | None = None,
         apart: bool = False,
+        asynchronous: bool = False,
     ) -> Exchange | None:
         """
         Begin an exchange now.
@@ -93,6 +94,7 @@ class Exchange:
             start_up: Called before the attempt begins.
             apart: Whether the exchange is independent of the open call. Example: the body of a
                 request is read from another response, which is requested during the attempt.
+            asynchronous: Whether the transport waits on the event loop of this thread.
 
         Returns:
             The exchange; ``None`` if latspan is not configured or HTTP instrumentation is
@@ -118,6 +120,8 @@ class Exchange:
             )
         if call is None:
             return None
+        if asynchronous:
+            call.watch_loop()
         if not alone and not call.spanned:
             adopt_llm_span(call)
         if start_up is not None:

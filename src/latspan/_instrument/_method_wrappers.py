@@ -138,6 +138,7 @@ class MethodWrappers:
             call = _opened(call_factory, instance, kwargs)
             if call is None:
                 return await begun
+            call.watch_loop()
             inside = call.active()
             try:
                 result = await begun

@@ -29,6 +29,7 @@ from typing import Any
 from opentelemetry.context import Context
 from opentelemetry.trace import SpanKind
 
+from latspan._event_loop import LoopWatch
 from latspan._operations._call_end import CallEnd, ObservedCall, TentativeEnd
 from latspan._operations._context import (
     Entered,
@@ -81,6 +82,7 @@ class ModelCall:
         "_handle",
         "_inline",
         "_left",
+        "_loop",
         "_observation",
         "_offset_ns",
         "_renamed",
@@ -140,6 +142,7 @@ class ModelCall:
         self.outcome: Outcome | None = None
         """Outcome as seen by the caller, before the response is read; ``None`` while it is open."""
         self._observation = runtime.observe()
+        self._loop: LoopWatch | None = None
         self._offset_ns = runtime.clock.epoch_offset_ns()
         self.kind = kind
         self.name = text_of(name)
@@ -249,6 +252,16 @@ class ModelCall:
     def is_entered_here(self) -> bool:
         """Return whether the call was entered in this context, and this is not a copy of it."""
         return self._entered is not None and self._entered.is_here()
+
+    def watch_loop(self) -> None:
+        """
+        Watch the event loop of this thread for blocks until the call ends, if loops are watched.
+
+        Integrations call this for asynchronous calls only. A synchronous call on the thread of a
+        loop blocks the loop itself, and what it waits for is not the loop.
+        """
+        if self._loop is None:
+            self._loop = self._runtime.watch_loop()
 
     def open_attempt(self) -> Attempt:
         """Start an attempt on the transport now."""
@@ -467,6 +480,7 @@ class ModelCall:
             response=self.gathered,
             span=self.span,
             observation=self._observation,
+            loop=self._loop,
         )
 
     def _record_end(self) -> None:
@@ -485,3 +499,6 @@ class ModelCall:
         self._started_with = {}
         # The event loop is monitored as long as the observation is referenced.
         self._observation = no_observation()
+        if self._loop is not None:
+            self._loop.end()
+            self._loop = None

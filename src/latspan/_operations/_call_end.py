@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from latspan import semconv
+from latspan._event_loop import LoopWatch
 from latspan._operations._content import INFERENCES, details, with_content
 from latspan._operations._context import convention_labels, custom_series
 from latspan._operations._response_summary import ResponseSummary, summarize_response
@@ -65,6 +66,7 @@ class ObservedCall(NamedTuple):
         response: Content of the response, ``None`` if content is not read.
         span: Span of the call.
         observation: Observation of the process during the call.
+        loop: Watch of the event loop on which the call waited, ``None`` if it is not watched.
     """
 
     runtime: Runtime
@@ -92,6 +94,7 @@ class ObservedCall(NamedTuple):
     response: Sequence[Any] | None
     span: OpenSpan
     observation: Observation
+    loop: LoopWatch | None
 
     def record_attributes(self) -> Mapping[str, str]:
         """Return the attributes that identify the series of the call."""
@@ -130,6 +133,7 @@ class ObservedCall(NamedTuple):
                 choices=max(self.choices, summary.choices),
                 body_is_the_callers=self.kind is Kind.HTTP,
                 expected=self.runtime.expected,
+                blocks=() if self.loop is None else self.loop.blocks(self.start_ns, done_ns),
             )
         )
 

@@ -54,10 +54,10 @@ from latspan._spans import (
     SpanSink,
     gen_ai_latency,
     given_attributes,
-    interleaved_attributes,
     metric_attributes,
     only_missing,
     segment_spans,
+    spanless_attributes,
 )
 from latspan._text import text_of
 from latspan._timeline import scope_timeline
@@ -386,7 +386,7 @@ class LocalScope:
             **({} if not known.series else span_attributes(self.kind, self._series)),
             **known.attributes,
             **annotations.span_attributes(),
-            **interleaved_attributes(result.own, merged=merged > 0),
+            **spanless_attributes(result.own, merged=merged > 0),
             semconv.LATSPAN_OUTCOME: outcome.value,
         }
         if merged:

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
-from latspan._scraping._newest import newest
+from latspan._newest import newest
 
 __all__ = ["GcPauses"]
 

@@ -13,9 +13,9 @@ from latspan._segments import Side
 from latspan._units import to_seconds
 
 if TYPE_CHECKING:
+    from latspan._event_loop import EventLoops, LoopWatch
     from latspan._runtime import Observation
     from latspan._scraping._gc import GcPauses
-    from latspan._scraping._loop_lag import LoopLag, Ticks
     from latspan._scraping._server import Server
     from latspan._spans import AttributeValue
 
@@ -31,7 +31,7 @@ class Monitor:
     Args:
         now: Function that returns the clock's monotonic time, in nanoseconds.
         servers: Addresses of servers to scrape.
-        host: Whether this process and its machine are monitored.
+        loops: Event loops of this process, if the process and its machine are monitored.
         interval_s: Seconds between two samples, more than 0.
     """
 
@@ -40,7 +40,7 @@ class Monitor:
         now: Callable[[], int],
         *,
         servers: Sequence[str] = (),
-        host: bool = False,
+        loops: EventLoops | None = None,
         interval_s: float,
     ) -> None:
         self._now = now
@@ -48,11 +48,11 @@ class Monitor:
         self._servers: dict[tuple[str, int], Server] = {}
         self._host: SampleBuffer | None = None
         self._pauses: GcPauses | None = None
-        self._lag: LoopLag | None = None
+        self._loops = loops
         self._pollers: list[Poller] = []
         if servers:
             self._sample_servers(map(address_of, servers))
-        if host:
+        if loops is not None:
             self._sample_host()
 
     def _sample_servers(self, addresses: Iterable[Address]) -> None:
@@ -69,7 +69,6 @@ class Monitor:
     def _sample_host(self) -> None:
         from latspan._scraping._gc import GcPauses
         from latspan._scraping._host import Host
-        from latspan._scraping._loop_lag import LoopLag
 
         host, history = Host(), SampleBuffer(self._interval_s)
 
@@ -77,7 +76,7 @@ class Monitor:
             at_ns = self._now()
             history.add(at_ns, host.reading(at_ns))
 
-        self._host, self._pauses, self._lag = history, GcPauses(self._now), LoopLag(self._now)
+        self._host, self._pauses = history, GcPauses(self._now)
         self._poll("host", poll)
 
     def _poll(self, what: str, poll: Callable[[], None]) -> None:
@@ -94,14 +93,12 @@ class Monitor:
         """Stop sampling, without waiting for a response that is being read."""
         if self._pauses is not None:
             self._pauses.stop()
-        if self._lag is not None:
-            self._lag.stop()
         for poller in self._pollers:
             poller.stop()
 
     def __call__(self) -> Observation:
         """Start an observation for a request; called on the thread on which the request starts."""
-        return _Observation(self, self._lag, self._pauses)
+        return _Observation(self, self._loops, self._pauses)
 
     def samples(
         self, start_ns: int, done_ns: int, server: tuple[str, int] | None, side: Side
@@ -134,24 +131,22 @@ class Monitor:
 class _Observation:
     """Observation of one request, from its start until its attributes are read."""
 
-    __slots__ = ("__weakref__", "_monitor", "_paused_before_ns", "_pauses", "_ticks")
+    __slots__ = ("_loop", "_monitor", "_paused_before_ns", "_pauses")
 
-    def __init__(self, monitor: Monitor, lag: LoopLag | None, pauses: GcPauses | None) -> None:
+    def __init__(self, monitor: Monitor, loops: EventLoops | None, pauses: GcPauses | None) -> None:
         self._monitor = monitor
         self._pauses = pauses
         self._paused_before_ns = 0 if pauses is None else pauses.total_ns
-        self._ticks: Ticks | None = None if lag is None else lag.here()
-        if self._ticks is not None:
-            self._ticks.begin(self)
+        self._loop: LoopWatch | None = None if loops is None else loops.watch()
 
     def __call__(
         self, start_ns: int, done_ns: int, server: tuple[str, int] | None, side: Side
     ) -> dict[str, AttributeValue]:
         """Return the attributes of the request's span, and the names of the sampled ones."""
         samples = self._monitor.samples(start_ns, done_ns, server, side)
-        if self._ticks is not None:
-            self._ticks.end(self)
-            lag_ns = self._ticks.greatest_lag(start_ns, done_ns)
+        if self._loop is not None:
+            self._loop.end()
+            lag_ns = self._loop.greatest_lag(start_ns, done_ns)
             if lag_ns is not None:
                 samples[semconv.LATSPAN_HOST_EVENT_LOOP_LAG] = to_seconds(lag_ns)
         attributes: dict[str, AttributeValue] = {**samples}

@@ -116,6 +116,9 @@ class Config:
             for ``/metrics`` and ``/slots``. Needs the extra ``scraping``.
         monitor_host: Whether to set the load of the process and its machine on spans.
         scrape_interval_s: Seconds between two samples, at least 0.001.
+        watch_event_loop: Whether to watch the asyncio loops of calls, so that the time in which the
+            application blocked a loop is the segment ``event_loop``. A timer runs 100 times per
+            second on each loop that has an open call.
         tail_sampling_ratio: Maximum fraction of traces to export, in (0, 1]; 1 keeps all. It
             applies only while the application has no tracer provider. Below 1, a trace is kept or
             dropped once it has ended: failed traces, the slowest ones and a few at random are kept.
@@ -161,6 +164,7 @@ class Config:
     scrape_servers: Sequence[str] = addresses()
     monitor_host: bool = switch(False)
     scrape_interval_s: float = number(0.5, least=0.001, most=1e9)
+    watch_event_loop: bool = switch(True)
     tail_sampling_ratio: float = fraction(1.0)
     tail_sampling_slow_ms: float | None = number(None, least=1e-9, most=1e12)
     console: bool = switch(False)

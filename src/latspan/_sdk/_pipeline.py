@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Final
 
 from latspan import semconv
 from latspan._clock import Clock, SystemClock
+from latspan._event_loop import EventLoops
 from latspan._fork import this_process
 from latspan._operations import end_left_calls
 from latspan._recording import Recorder
-from latspan._runtime import EmitEvent, Runtime, handle_internal_errors, no_observation
+from latspan._runtime import EmitEvent, Runtime, handle_internal_errors, no_observation, no_watch
 from latspan._sdk._config import Config, default_attributes, expectations, is_exported
 from latspan._sdk._content import Capture, capture, token_counter
 from latspan._sdk._exit_hooks import run_before_a_child_ends
@@ -72,6 +73,7 @@ class Assembly:
         intervals: Exports this process's histograms, if they are exported.
         loader: Creates the exporters on its own thread.
         monitor: Monitor that samples servers and host, if that is configured.
+        loops: Timers on the event loops of the application.
         provider: The private provider, if it is to become the global one.
         start_line: Logs the start of this configuration.
     """
@@ -87,6 +89,7 @@ class Assembly:
     loader: Loader
     outputs: RecordOutputs
     monitor: Monitor | None
+    loops: EventLoops
     provider: TracerProvider | None
     start_line: StartLine
 
@@ -148,6 +151,7 @@ class Assembly:
         self.outputs.stop()
         if self.monitor is not None:
             self.monitor.stop()
+        self.loops.stop()
         if self.sampling is not None:
             self.sampling.traces.release()
         closed: list[Callable[[float], object]] = [
@@ -255,7 +259,8 @@ def _assembled(config: Config, at_end: Callable[[], None], undo: ExitStack) -> A
     clock = SystemClock()
     recorder = Recorder(clock, keep=config.keep_records, cardinality_limit=config.cardinality_limit)
     resource = _resource(config)
-    monitor = _monitor(config, clock)
+    loops = EventLoops(clock.monotonic_ns)
+    monitor = _monitor(config, clock, loops)
 
     def begin_with_a_request() -> None:
         run_before_a_child_ends(at_end)
@@ -322,6 +327,7 @@ def _assembled(config: Config, at_end: Callable[[], None], undo: ExitStack) -> A
         emit_gen_ai_latency=config.emit_gen_ai_latency,
         series_attributes=tuple(config.series_attributes),
         observe=monitor or no_observation,
+        watch_loop=loops.watch if config.watch_event_loop else no_watch,
         write_record=outputs.write(),
     )
     return Assembly(
@@ -343,12 +349,13 @@ def _assembled(config: Config, at_end: Callable[[], None], undo: ExitStack) -> A
         ),
         outputs=outputs,
         monitor=monitor,
+        loops=loops,
         provider=private.provider,
         start_line=start_line,
     )
 
 
-def _monitor(config: Config, clock: Clock) -> Monitor | None:
+def _monitor(config: Config, clock: Clock, loops: EventLoops) -> Monitor | None:
     """Return the monitor of servers and host; ``None`` if neither is configured."""
     if not config.scrape_servers and not config.monitor_host:
         return None
@@ -359,7 +366,7 @@ def _monitor(config: Config, clock: Clock) -> Monitor | None:
     return Monitor(
         clock.monotonic_ns,
         servers=config.scrape_servers,
-        host=config.monitor_host,
+        loops=loops if config.monitor_host else None,
         interval_s=config.scrape_interval_s,
     )
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 from latspan._spans._api import ApiSink, start_and_end
 from latspan._spans._attributes import (
     gen_ai_latency,
-    interleaved_attributes,
     latency_attributes,
     metric_attributes,
     only_missing,
+    spanless_attributes,
     token_attributes,
 )
 from latspan._spans._children import attempt_spans, segment_spans
@@ -51,7 +51,6 @@ __all__ = [
     "encodable_data",
     "gen_ai_latency",
     "given_attributes",
-    "interleaved_attributes",
     "latency_attributes",
     "measured",
     "metric_attributes",
@@ -60,6 +59,7 @@ __all__ = [
     "size_of_attributes",
     "size_of_parts",
     "size_of_text",
+    "spanless_attributes",
     "start_and_end",
     "token_attributes",
     "with_current_span",

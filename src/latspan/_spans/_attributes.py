@@ -8,7 +8,7 @@ from typing import Final
 from latspan import semconv
 from latspan._metrics import METRICS, MetricValue
 from latspan._segments import Outcome, ReportedTimings, Segment, Source, Stage, totals
-from latspan._spans._children import interleaved_names
+from latspan._spans._children import spanless_names
 from latspan._spans._span import AttributeValue
 from latspan._timeline import Timeline
 from latspan._tokens import TokenCounts
@@ -16,10 +16,10 @@ from latspan._units import MetricUnit, in_metric_unit, to_seconds
 
 __all__ = [
     "gen_ai_latency",
-    "interleaved_attributes",
     "latency_attributes",
     "metric_attributes",
     "only_missing",
+    "spanless_attributes",
     "token_attributes",
 ]
 
@@ -90,7 +90,7 @@ def latency_attributes(
         attributes[semconv.LATSPAN_ESTIMATED_ATTRIBUTES] = estimated
     if "buffered" in timeline.metrics:
         attributes[semconv.LATSPAN_BUFFERED] = True
-    attributes |= interleaved_attributes(timeline.segments)
+    attributes |= spanless_attributes(timeline.segments)
     for report in reported:
         prefix = f"{semconv.LATSPAN_REPORTED_PREFIX}{report.system}."
         for name, value in report.raw.items():
@@ -132,7 +132,7 @@ def gen_ai_latency(
     return {semconv.GEN_AI_LATENCY_PREFIX + name: seconds for name, seconds in latencies.items()}
 
 
-def interleaved_attributes(
+def spanless_attributes(
     segments: Sequence[Segment], *, merged: bool = False
 ) -> dict[str, AttributeValue]:
     """
@@ -143,14 +143,14 @@ def interleaved_attributes(
         merged: Whether intervals were merged and so have no position, so that no segment has a
             span.
     """
-    interleaved = interleaved_names(segments)
+    spanless = spanless_names(segments)
     if merged:
-        interleaved = frozenset(segment.name for segment in segments)
-    if not interleaved:
+        spanless = frozenset(segment.name for segment in segments)
+    if not spanless:
         return {}
     return {
         semconv.segment_duration(total.name): to_seconds(total.duration_ns)
-        for total in totals(segment for segment in segments if segment.name in interleaved)
+        for total in totals(segment for segment in segments if segment.name in spanless)
     }
 
 

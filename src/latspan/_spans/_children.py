@@ -16,7 +16,7 @@ from latspan._spans._span import AttributeValue, ChildSpan
 from latspan._text import text_of
 from latspan._timeline import Attempt
 
-__all__ = ["attempt_spans", "interleaved_names", "segment_spans"]
+__all__ = ["attempt_spans", "segment_spans", "spanless_names"]
 
 _NEVER_A_SPAN: Final[frozenset[str]] = frozenset({SegmentName.CONSUMER, SegmentName.RETRY})
 """
@@ -34,7 +34,7 @@ def segment_spans(segments: Sequence[Segment], start_epoch_ns: int) -> tuple[Chi
         segments: Segments of a finished timeline.
         start_epoch_ns: Start of that timeline, Unix nanoseconds.
     """
-    interleaved = interleaved_names(segments)
+    spanless = spanless_names(segments)
     return tuple(
         [
             ChildSpan(
@@ -45,7 +45,7 @@ def segment_spans(segments: Sequence[Segment], start_epoch_ns: int) -> tuple[Chi
                 most_bytes=description.most_bytes,
             )
             for name, start_ns, end_ns, source in segments
-            if start_ns < end_ns and source is not _UNKNOWN and name not in interleaved
+            if start_ns < end_ns and name not in spanless
         ]
     )
 
@@ -64,14 +64,21 @@ def _description_of(name: str, source: Source) -> _SegmentDescription:
     return _SegmentDescription(text, attributes, size_of_parts(text, attributes))
 
 
-def interleaved_names(segments: Sequence[Segment]) -> frozenset[str]:
-    """Return the names of segments without a span: of several intervals, or never a span."""
+def spanless_names(segments: Sequence[Segment]) -> frozenset[str]:
+    """
+    Return the names of segments without a span, whose time is an attribute instead.
+
+    They consist of several intervals, are of unknown source, or never have a span.
+    """
     names = {name for name, _, _, _ in segments}
-    interleaved = _NEVER_A_SPAN & names
+    spanless = _NEVER_A_SPAN & names
+    unknown = [name for name, _, _, source in segments if source is _UNKNOWN]
+    if unknown:
+        spanless = spanless.union(unknown)
     if len(names) == len(segments):
-        return interleaved
+        return spanless
     intervals = Counter([name for name, _, _, _ in segments])
-    return interleaved.union([name for name in names if intervals[name] > 1])
+    return spanless.union([name for name in names if intervals[name] > 1])
 
 
 def attempt_spans(

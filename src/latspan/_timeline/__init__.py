@@ -8,8 +8,8 @@ the duration exactly, without a gap or an overlap.
 
 from __future__ import annotations
 
-from latspan._timeline._call import CallObservation, call_timeline
-from latspan._timeline._marks import READER_BOUND_NS, Attempt, Reads, answering
+from latspan._timeline._call import call_timeline
+from latspan._timeline._marks import READER_BOUND_NS, Attempt, CallObservation, Reads, answering
 from latspan._timeline._merged import merged
 from latspan._timeline._reconcile import fits
 from latspan._timeline._scope import ChildInterval, ScopeTimeline, scope_timeline

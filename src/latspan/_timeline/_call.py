@@ -16,16 +16,11 @@ an instant that is missing, early or late can shorten a segment but never cause 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import replace
 from typing import Final
 
-from latspan._metrics import (
-    DEFAULT_EXPECTATIONS,
-    Expectations,
-    MetricValue,
-    time_per_output_token,
-)
-from latspan._segments import Mark, Outcome, ReportedTimings, Segment
+from latspan._metrics import MetricValue, time_per_output_token
+from latspan._segments import Mark, Outcome, Segment
 from latspan._timeline._buffered import is_buffered, known_at_the_latest
 from latspan._timeline._constants import (
     CONNECT,
@@ -55,7 +50,16 @@ from latspan._timeline._constants import (
     UNATTRIBUTED,
     UNKNOWN,
 )
-from latspan._timeline._marks import Attempt, Reads, answering
+from latspan._timeline._delays import (
+    Cuts,
+    Delay,
+    delayed_reads,
+    delays_in,
+    reported_ns,
+    sent_before_its_block,
+    shortened,
+)
+from latspan._timeline._marks import Attempt, CallObservation, Reads, answering, body_end_ns
 from latspan._timeline._read_intervals import ReadInterval, ReadIntervals
 from latspan._timeline._reconcile import Observed, reconcile
 from latspan._timeline._reconciled import NO_EVIDENCE, Part, Reconciled
@@ -63,51 +67,69 @@ from latspan._timeline._segment_builder import SegmentBuilder, Timeline
 from latspan._timeline._smoothness import smoothness_metrics
 from latspan._timeline._stream import Stream, read_stream
 
-__all__ = ["CallObservation", "call_timeline"]
+__all__ = ["call_timeline"]
 
 _WHOLE_ENDS: Final = frozenset({Outcome.COMPLETED, Outcome.CLOSED_EARLY, Outcome.ABANDONED})
 """Outcomes after which the caller was not waiting for further tokens."""
 
-
-@dataclass(slots=True)
-class CallObservation:
-    """
-    Everything that was observed of one call. Instants are monotonic nanoseconds.
-
-    Args:
-        start_ns: Instant at which the client library was called.
-        done_ns: Instant at which the call was over for its caller.
-        outcome: How it ended.
-        attempts: Its attempts on the transport, in any order.
-        returned_ns: Instant at which the client library returned the stream or the response.
-        reads: The reads of a stream, ``None`` for a response that was not streamed.
-        close_started_ns: Instant at which the caller began to close the stream before its end.
-        reported: Reported times of the server and its gateways, from the outside in.
-        output_tokens: Number of tokens received, reasoning included.
-        tokens_estimated: Whether the tokens were counted in this process and not by the provider.
-        choices: Number of choices that were requested at once.
-        body_is_the_callers: Whether the caller reads the body of the response unobserved, so that
-            the time after the headers may be the server's or the caller's.
-        expected: Expectations that a stream is compared with.
-    """
-
-    start_ns: int
-    done_ns: int
-    outcome: Outcome = Outcome.COMPLETED
-    attempts: list[Attempt] = field(default_factory=list[Attempt])
-    returned_ns: int | None = None
-    reads: Reads | None = None
-    close_started_ns: int | None = None
-    reported: tuple[ReportedTimings, ...] = ()
-    output_tokens: int | None = None
-    tokens_estimated: bool = False
-    choices: int = 1
-    body_is_the_callers: bool = False
-    expected: Expectations = DEFAULT_EXPECTATIONS
+_ROUNDS: Final = 3
+"""
+Maximum number of times that delays are shortened: time that is left to the server may move a
+reported generation from the wait for the first token to the time after it.
+"""
 
 
 def call_timeline(seen: CallObservation) -> Timeline:
     """Return the timeline of one call: its segments, metrics and marks."""
+    return _delayed(seen) if seen.blocks else _laid(seen)
+
+
+def _delayed(seen: CallObservation) -> Timeline:
+    """
+    Return the timeline of a call whose event loop was blocked.
+
+    Metrics and marks are those of the stamps. Only the segments are laid without the delays.
+    """
+    hidden, delays = delayed_reads(seen), delays_in(seen)
+    timeline = _laid(seen, hidden)
+    if not delays:
+        return timeline
+    rejected = timeline.rejected
+    accepted = tuple(report for report in seen.reported if report.system not in rejected)
+    seen = replace(seen, reported=accepted)
+    if accepted:
+        delays = _without_server_time(seen, hidden, delays)
+    cuts = Cuts(delays)
+    segments = _laid(cuts.observation(seen), hidden, trusted=True).segments
+    return timeline._replace(segments=cuts.opened(segments, seen.start_ns))
+
+
+def _without_server_time(
+    seen: CallObservation, hidden: Sequence[bool], delays: list[Delay]
+) -> list[Delay]:
+    """Return the delays without the time in which the server worked, as its reports show."""
+    fitting = reported_ns(_laid(sent_before_its_block(seen, delays), hidden).segments)
+    for _ in range(_ROUNDS):
+        segments = _laid(Cuts(delays).observation(seen), hidden, trusted=True).segments
+        missing = [
+            max(0, whole_ns - now_ns)
+            for whole_ns, now_ns in zip(fitting, reported_ns(segments), strict=True)
+        ]
+        if not any(missing):
+            break
+        delays = shortened(seen, delays, *missing)
+    return delays
+
+
+def _laid(seen: CallObservation, hidden: Sequence[bool] = (), *, trusted: bool = False) -> Timeline:
+    """
+    Return the timeline of a call, its blocks disregarded.
+
+    Args:
+        seen: Observation of the call.
+        hidden: Whether a block may hide the arrival of the chunk of each read; empty if none does.
+        trusted: Whether the reports have been checked, and are cut to fit.
+    """
     done_ns = max(seen.start_ns, seen.done_ns)
     builder = SegmentBuilder(seen.start_ns, done_ns)
     attempt = _add_transport(builder, seen)
@@ -118,10 +140,19 @@ def call_timeline(seen: CallObservation) -> Timeline:
         if attempt.headers_ns is not None:
             marks[HEADERS] = attempt.headers_ns
     if seen.reads is not None and seen.returned_ns is not None:
-        return _streamed_answer(builder, attempt, seen.reads, seen.returned_ns, seen, marks)
+        return _streamed_answer(
+            builder,
+            attempt,
+            seen.reads,
+            seen.returned_ns,
+            seen,
+            marks,
+            hidden=hidden,
+            trusted=trusted,
+        )
     if attempt is not None and attempt.headers_ns is None:
         return _failed_before_an_answer(builder, attempt, seen, marks)
-    return _whole_answer(builder, attempt, seen, marks)
+    return _whole_answer(builder, attempt, seen, marks, trusted=trusted)
 
 
 def _add_transport(builder: SegmentBuilder, seen: CallObservation) -> Attempt | None:
@@ -167,19 +198,21 @@ def _after(attempt: Attempt | None, outcome: Outcome) -> str:
 
 
 def _whole_answer(
-    builder: SegmentBuilder, attempt: Attempt | None, seen: CallObservation, marks: dict[Mark, int]
+    builder: SegmentBuilder,
+    attempt: Attempt | None,
+    seen: CallObservation,
+    marks: dict[Mark, int],
+    *,
+    trusted: bool,
 ) -> Timeline:
     """Lay a response that was not streamed."""
-    known = [seen.returned_ns, seen.done_ns]
-    if attempt is not None:
-        known = [attempt.body_end_ns, attempt.end_ns if attempt.failed else None, *known]
-    body_end_ns = next(instant for instant in known if instant is not None)
-    begin, end = builder.cursor_ns, builder.clamp(body_end_ns)
+    begin, end = builder.cursor_ns, builder.clamp(body_end_ns(seen, attempt))
     marks[STREAM_END] = end
     sending_ns = begin if attempt is None else attempt.sending_ns
     reconciled = reconcile(
         seen.reported,
         Observed(sending_ns, begin, end, end, end, headers_ns=None, streamed=False),
+        trusted=trusted,
     )
     if seen.body_is_the_callers and attempt is not None:
         builder.until(attempt.headers_ns, SERVER_WAIT)
@@ -196,13 +229,16 @@ def _streamed_answer(
     handed_over_ns: int,
     seen: CallObservation,
     marks: dict[Mark, int],
+    *,
+    hidden: Sequence[bool],
+    trusted: bool,
 ) -> Timeline:
     """Lay a stream: the wait for its first token, its tokens, its end."""
-    stream = read_stream(reads, builder.clamp(handed_over_ns))
+    stream = read_stream(reads, builder.clamp(handed_over_ns), hidden)
     _mark_arrivals(marks, stream)
     if reads.end is not None:
         marks[STREAM_END] = reads.end[1]
-    reconciled = _fit_stream(builder, attempt, stream, seen)
+    reconciled = _fit_stream(builder, attempt, stream, seen, trusted=trusted)
     buffered = is_buffered(stream, reconciled.decode_ns)
     if buffered:
         stream = known_at_the_latest(stream)
@@ -231,7 +267,12 @@ def _mark_arrivals(marks: dict[Mark, int], stream: Stream) -> None:
 
 
 def _fit_stream(
-    builder: SegmentBuilder, attempt: Attempt | None, stream: Stream, seen: CallObservation
+    builder: SegmentBuilder,
+    attempt: Attempt | None,
+    stream: Stream,
+    seen: CallObservation,
+    *,
+    trusted: bool,
 ) -> Reconciled:
     if not stream.tokens or not seen.reported:
         return NO_EVIDENCE
@@ -247,6 +288,7 @@ def _fit_stream(
             headers_ns=None if attempt is None else attempt.headers_ns,
             streamed=True,
         ),
+        trusted=trusted,
     )
 
 

@@ -19,6 +19,7 @@ __all__ = [
     "DNS",
     "DONE",
     "ESTIMATED",
+    "EVENT_LOOP",
     "FIRST_CHUNK",
     "FIRST_TOKEN",
     "FIRST_VISIBLE",
@@ -82,4 +83,5 @@ DECODE: Final[str] = SegmentName.DECODE.value
 CONSUMER: Final[str] = SegmentName.CONSUMER.value
 STREAM_CLOSE: Final[str] = SegmentName.STREAM_CLOSE.value
 POSTPROCESS: Final[str] = SegmentName.POSTPROCESS.value
+EVENT_LOOP: Final[str] = SegmentName.EVENT_LOOP.value
 UNATTRIBUTED: Final[str] = SegmentName.UNATTRIBUTED.value

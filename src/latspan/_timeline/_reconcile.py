@@ -55,7 +55,9 @@ class Observed(NamedTuple):
         return self.first_ns if self.headers_ns is None else min(self.headers_ns, self.first_ns)
 
 
-def reconcile(reports: Sequence[ReportedTimings], seen: Observed) -> Reconciled:
+def reconcile(
+    reports: Sequence[ReportedTimings], seen: Observed, *, trusted: bool = False
+) -> Reconciled:
     """
     Place reported times into the intervals to which they belong.
 
@@ -74,10 +76,12 @@ def reconcile(reports: Sequence[ReportedTimings], seen: Observed) -> Reconciled:
     Args:
         reports: Reported times, the outermost gateway's first.
         seen: Times that the client measured.
+        trusted: Whether the reports have been checked against the time that passed. They are then
+            cut to fit into the time that remains without the delays of a blocked event loop.
     """
     if not reports:
         return NO_EVIDENCE
-    combined = _Reports(seen)
+    combined = _Reports(seen, trusted=trusted)
     rejected = [report.system for report in reversed(reports) if not combined.takes(report)]
     return combined.reconciled(tuple(reversed(rejected)))
 
@@ -88,6 +92,7 @@ class _Reports:
 
     Args:
         seen: Times that the client measured.
+        trusted: Whether the reports have been checked.
     """
 
     __slots__ = (
@@ -103,10 +108,12 @@ class _Reports:
         "_seen",
         "_stages",
         "_to_last_token",
+        "_trusted",
     )
 
-    def __init__(self, seen: Observed) -> None:
+    def __init__(self, seen: Observed, *, trusted: bool) -> None:
         self._seen = seen
+        self._trusted = trusted
         self._stages: list[Stage] = []
         self._gateways_ns = self._before_ns = self._decodes_ns = 0
         # Longest total so far, counted from the arrival of the request at the outermost system.
@@ -134,7 +141,7 @@ class _Reports:
         # The total of a system begins after the gateways in front of it.
         reach_ns = max(total_ns, gateway_ns + self._reach_ns)
         before_head_ns = max(head_ns, gateways_ns)
-        if not (
+        if not self._trusted and not (
             # A time of zero fits anywhere.
             (not before_head_ns or fits(before_head_ns, seen.sending_ns, seen.head_ns))
             and fits(gateways_ns + before_ns, seen.sending_ns, seen.first_ns)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import compress, count
 from operator import sub
 from typing import Final, NamedTuple
@@ -25,8 +26,8 @@ class Stream(NamedTuple):
     Args:
         returns_ns: Instants at which the reads returned, in monotonic nanoseconds; the read of the
             end is last.
-        late: Whether each read was reader-bound, so that its chunk may have arrived earlier; empty
-            if none was.
+        late: Whether each read was reader-bound, or returned in a block of the event loop, so that
+            its chunk may have arrived earlier; empty if none was.
         chunks: Number of reads that returned a chunk.
         tokens: Positions of the chunks that bear tokens, in order.
         arrivals_ns: Arrival of each of these chunks, in monotonic nanoseconds.
@@ -70,15 +71,20 @@ class Stream(NamedTuple):
         return tuple(map(MetricValue, self.gaps_ns, sources))
 
 
-def read_stream(reads: Reads, handed_over_ns: int) -> Stream:
+def read_stream(reads: Reads, handed_over_ns: int, hidden: Sequence[bool] = ()) -> Stream:
     """
     Return a stream's chunks and arrival times from its reads.
 
     Args:
         reads: Timestamps of the reads.
         handed_over_ns: Instant at which the caller received the stream, monotonic nanoseconds.
+        hidden: Whether a block of the event loop may hide the arrival of the chunk of each read;
+            empty if none does.
     """
-    returns_ns, late = reads.returns(handed_over_ns)
+    returns_ns, held = reads.returns(handed_over_ns)
+    late = held or list(hidden)
+    if held and hidden:
+        late = [either or other for either, other in zip(held, hidden, strict=True)]
     kinds = reads.kinds
     tokens = list(compress(count(), kinds))
     first_visible = kinds.index(_VISIBLE) if _VISIBLE in kinds else None
@@ -95,5 +101,5 @@ def read_stream(reads: Reads, handed_over_ns: int) -> Stream:
         arrivals_ns=arrivals_ns,
         gaps_ns=list(map(sub, arrivals_ns[1:], arrivals_ns)),
         first_visible=first_visible,
-        intervals=intervals_between(handed_over_ns, returns_ns, late, ends=(first, seen, last)),
+        intervals=intervals_between(handed_over_ns, returns_ns, held, ends=(first, seen, last)),
     )

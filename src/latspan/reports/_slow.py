@@ -9,7 +9,7 @@ from typing import Final
 
 from latspan._drawing import GLOSSARY, SOURCE_WORDS, listed, percent
 from latspan._recording import RequestRecord
-from latspan._segments import Outcome, SegmentTotal, Source
+from latspan._segments import Outcome, SegmentName, SegmentTotal, Source
 
 __all__ = [
     "SegmentShare",
@@ -27,6 +27,10 @@ Minimum lead of the largest segment over the next, as a fraction of the time, to
 
 _WORTH_NAMING: Final = 0.10
 """Fraction of the time below which the sentence does not name the second segment."""
+
+_UNBLOCK: Final = (
+    "Run CPU-bound work outside the event loop: with asyncio.to_thread, or in another process."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +122,8 @@ def sentence(records: Sequence[RequestRecord], noun: str) -> str:
     text += _endings(parts.slow)
     if parts.others:
         text += f"; {_others_spent(named[:1] if alone else named, parts)}"
-    return f"{text}."
+    blocked = any(share.name == SegmentName.EVENT_LOOP for share in named)
+    return f"{text}. {_UNBLOCK}" if blocked else f"{text}."
 
 
 def _by_duration(calls: Iterable[RequestRecord]) -> tuple[RequestRecord, ...]:

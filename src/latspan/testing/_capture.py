@@ -12,11 +12,12 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from latspan import _runtime
 from latspan._clock import Clock, SystemClock
+from latspan._event_loop import EventLoops
 from latspan._export import PrivateSink
 from latspan._metrics import DEFAULT_EXPECTATIONS, Expectations
 from latspan._operations import end_left_calls
 from latspan._recording import Recorder, RequestRecord, Snapshot
-from latspan._runtime import Runtime
+from latspan._runtime import Runtime, no_watch
 from latspan._sdk._lifecycle import explained
 from latspan._sdk._propagation import propagates
 from latspan.testing._span_dicts import SequentialIds, spans_as_dict
@@ -83,12 +84,15 @@ def capture(
     and not raised in the test, as in an application.
 
     Args:
-        clock: Source of time; the machine's clock, if not given.
+        clock: Source of time; the machine's clock, if not given. With a given clock, event loops
+            are not watched for blocks.
         expected: Expectations that streams are measured against.
         series_attributes: Names of attributes of your own that series have too, as for
             :func:`latspan.configure`.
     """
-    clock = clock or SystemClock()
+    # A clock that is given does not show whether a loop runs in time.
+    watches, clock = clock is None, clock or SystemClock()
+    loops = EventLoops(clock.monotonic_ns)
     exporter = InMemorySpanExporter()
     provider = TracerProvider(
         resource=Resource.get_empty(), id_generator=SequentialIds(), shutdown_on_exit=False
@@ -102,7 +106,11 @@ def capture(
         propagate=propagates(),
         expected=expected,
         series_attributes=tuple(series_attributes),
+        watch_loop=loops.watch if watches else no_watch,
         strict=raises_bugs,
     )
-    with _runtime.overridden(runtime):
-        yield Captured(recorder.snapshot, exporter.get_finished_spans)
+    try:
+        with _runtime.overridden(runtime):
+            yield Captured(recorder.snapshot, exporter.get_finished_spans)
+    finally:
+        loops.stop()

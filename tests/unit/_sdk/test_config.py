@@ -43,6 +43,7 @@ FROM_ENVIRONMENT: dict[str, tuple[str, Any]] = {
     "reading_tokens_per_s": ("12.5", 12.5),
     "scrape_servers": ("http://a:1, https://b/metrics,", ("http://a:1", "https://b/metrics")),
     "monitor_host": ("true", True),
+    "watch_event_loop": ("false", False),
     "scrape_interval_s": ("0.25", 0.25),
     "tail_sampling_ratio": ("0.05", 0.05),
     "tail_sampling_slow_ms": ("2000", 2000.0),

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 
 from latspan._segments import (
     Mark,
@@ -17,29 +16,12 @@ from latspan._segments import (
     Source,
     totals,
 )
-from latspan._timeline import Attempt, CallObservation, Reads, call_timeline
+from latspan._timeline import CallObservation, Reads, call_timeline
 from latspan._units import NS_PER_MS
 from latspan._wire import ChunkKind
+from support.observations import any_observation, attempt_in_ms, reads_in_ms
 
 MS = NS_PER_MS
-
-
-def _attempt(start: int = 5, **later: int) -> Attempt:
-    """Return an attempt with the given instants, in milliseconds."""
-    attempt = Attempt(start * MS)
-    for name, instant in later.items():
-        setattr(attempt, f"{name}_ns", instant * MS)
-    return attempt
-
-
-def _reads(*chunks: tuple[int, int, ChunkKind], end: tuple[int, int] | None = None) -> Reads:
-    """Return reads from (before, after, kind), in milliseconds."""
-    reads = Reads()
-    for before, after, kind in chunks:
-        reads.add(before * MS, after * MS, kind)
-    if end is not None:
-        reads.end = (end[0] * MS, end[1] * MS)
-    return reads
 
 
 def _totals(seen: CallObservation) -> dict[str, tuple[int, str]]:
@@ -56,9 +38,11 @@ def _streamed(**given: Any) -> CallObservation:
     defaults: dict[str, Any] = {
         "start_ns": 0,
         "done_ns": 145 * MS,
-        "attempts": [_attempt(5, pool_acquired=8, connected=15, tls_done=25, sent=30, headers=60)],
+        "attempts": [
+            attempt_in_ms(5, pool_acquired=8, connected=15, tls_done=25, sent=30, headers=60)
+        ],
         "returned_ns": 61 * MS,
-        "reads": _reads(
+        "reads": reads_in_ms(
             (61, 90, ChunkKind.EMPTY),
             (90, 100, ChunkKind.VISIBLE),
             (100, 120, ChunkKind.VISIBLE),
@@ -86,7 +70,7 @@ def test_every_phase_of_the_transport_has_its_segment() -> None:
 
 def test_dns_is_a_segment_if_the_client_reports_it() -> None:
     """The rest of connecting is then TCP."""
-    attempt = _attempt(5, pool_acquired=8, dns_done=10, connected=15, sent=30, headers=60)
+    attempt = attempt_in_ms(5, pool_acquired=8, dns_done=10, connected=15, sent=30, headers=60)
     totals = _totals(_streamed(attempts=[attempt]))
     assert totals["dns"] == (2, "measured")
     assert totals["tcp"] == (5, "measured")
@@ -95,7 +79,7 @@ def test_dns_is_a_segment_if_the_client_reports_it() -> None:
 
 def test_a_reused_connection_has_no_connect_segment() -> None:
     """An unobserved segment is absent, not zero."""
-    totals = _totals(_streamed(attempts=[_attempt(5, pool_acquired=6, sent=30, headers=60)]))
+    totals = _totals(_streamed(attempts=[attempt_in_ms(5, pool_acquired=6, sent=30, headers=60)]))
     assert "connect" not in totals
     assert "tls" not in totals
 
@@ -132,7 +116,7 @@ def test_time_per_output_token_is_undefined_rather_than_zero(
 
 def test_reasoning_is_a_separate_segment() -> None:
     """From the first reasoning token to the first visible one."""
-    reads = _reads(
+    reads = reads_in_ms(
         (61, 100, ChunkKind.REASONING),
         (100, 110, ChunkKind.REASONING),
         (110, 125, ChunkKind.VISIBLE),
@@ -215,7 +199,7 @@ class TestEvidence:
 
     def test_an_excess_of_one_percent_is_cut_if_that_is_more(self) -> None:
         """Of 1,005 ms since the start of sending, 10 ms are within the tolerance."""
-        reads = _reads((61, 1030, ChunkKind.VISIBLE), end=(1030, 1031))
+        reads = reads_in_ms((61, 1030, ChunkKind.VISIBLE), end=(1030, 1031))
         reported = ReportedTimings(
             "llama_cpp", prefill_ns=1015 * MS, decode_ns=0, queue_until_headers=True
         )
@@ -261,7 +245,7 @@ class TestEvidence:
 
     def test_reasoning_and_decode_share_the_reported_generation_as_estimates(self) -> None:
         """The server reports one time for both; latspan divides it."""
-        reads = _reads(
+        reads = reads_in_ms(
             (61, 100, ChunkKind.REASONING),
             (100, 120, ChunkKind.VISIBLE),
             (120, 140, ChunkKind.VISIBLE),
@@ -276,7 +260,7 @@ class TestEvidence:
 
     def test_an_unstreamed_response_keeps_a_composite_wait(self) -> None:
         """Prefill and decode are reported; queue and network cannot be separated."""
-        attempt = _attempt(5, pool_acquired=6, sent=10, headers=110, body_end=111)
+        attempt = attempt_in_ms(5, pool_acquired=6, sent=10, headers=110, body_end=111)
         seen = CallObservation(
             start_ns=0,
             done_ns=115 * MS,
@@ -347,7 +331,7 @@ class TestReader:
 
     def test_ttft_is_estimated_if_the_first_chunk_was_waiting(self) -> None:
         """The read time is only an upper bound."""
-        reads = _reads((500, 500, ChunkKind.VISIBLE), end=(500, 501))
+        reads = reads_in_ms((500, 500, ChunkKind.VISIBLE), end=(500, 501))
         timeline = call_timeline(_streamed(reads=reads, done_ns=501 * MS))
         assert timeline.metrics["time_to_first_token"].source is Source.ESTIMATED
         assert {t.name: t.duration_ns for t in totals(timeline.segments)}["consumer"] == 439 * MS
@@ -358,11 +342,11 @@ class TestEnds:
 
     def test_earlier_attempts_and_their_backoff_are_retry(self) -> None:
         """From the start of the first attempt to the start of the last one."""
-        first = _attempt(2, pool_acquired=3, sent=4, headers=6, end=6)
+        first = attempt_in_ms(2, pool_acquired=3, sent=4, headers=6, end=6)
         first.error_type = "429"
         seen = _streamed(
             attempts=[
-                _attempt(20, pool_acquired=21, sent=30, headers=60),
+                attempt_in_ms(20, pool_acquired=21, sent=30, headers=60),
                 first,
             ]
         )
@@ -384,7 +368,7 @@ class TestEnds:
         self, phase: SegmentName, later: dict[str, int]
     ) -> None:
         """For example, a pool timeout is a wait for the pool."""
-        attempt = _attempt(5, **later, end=100)
+        attempt = attempt_in_ms(5, **later, end=100)
         attempt.phase = phase
         attempt.error_type = "Timeout"
         seen = CallObservation(
@@ -397,7 +381,7 @@ class TestEnds:
 
     def test_cancellation_during_a_backoff_is_retry(self) -> None:
         """No attempt was in progress."""
-        attempt = _attempt(5, pool_acquired=8, sent=10, headers=20, end=20)
+        attempt = attempt_in_ms(5, pool_acquired=8, sent=10, headers=20, end=20)
         attempt.error_type = "429"
         seen = CallObservation(
             start_ns=0, done_ns=300 * MS, outcome=Outcome.CANCELLED, attempts=[attempt]
@@ -408,7 +392,7 @@ class TestEnds:
 
     def test_a_stream_closed_early_is_consumer_until_the_close(self) -> None:
         """The caller held the stream after the last read; the close itself is the stream's time."""
-        reads = _reads((61, 100, ChunkKind.VISIBLE))
+        reads = reads_in_ms((61, 100, ChunkKind.VISIBLE))
         seen = _streamed(
             reads=reads,
             outcome=Outcome.CLOSED_EARLY,
@@ -427,7 +411,7 @@ class TestEnds:
         self, outcome: Outcome, name: str
     ) -> None:
         """The caller was waiting for another token when the stream broke off."""
-        reads = _reads((61, 100, ChunkKind.VISIBLE), end=(100, 900))
+        reads = reads_in_ms((61, 100, ChunkKind.VISIBLE), end=(100, 900))
         totals = _totals(_streamed(reads=reads, outcome=outcome, done_ns=900 * MS))
         assert totals[name][0] >= 800
 
@@ -438,65 +422,7 @@ class TestEnds:
         assert totals["server_wait"] == (39, "measured")
 
 
-_instants = st.integers(min_value=-50, max_value=2_000)
-_maybe = st.none() | _instants
-_attempts = st.builds(
-    Attempt,
-    start_ns=_instants,
-    phase=st.sampled_from(list(SegmentName)),
-    pool_acquired_ns=_maybe,
-    dns_done_ns=_maybe,
-    connected_ns=_maybe,
-    tls_done_ns=_maybe,
-    sent_ns=_maybe,
-    headers_ns=_maybe,
-    body_end_ns=_maybe,
-    end_ns=_maybe,
-)
-
-
-@st.composite
-def _any_reads(draw: st.DrawFn) -> Reads:
-    kinds = draw(st.lists(st.sampled_from([0, 1, 2]), max_size=8))
-    stamps = draw(st.lists(_instants, min_size=2 * len(kinds), max_size=2 * len(kinds)))
-    if draw(st.booleans()):
-        stamps.sort()
-    reads = Reads(end=draw(st.none() | st.tuples(_instants, _instants)))
-    for before, after, kind in zip(stamps[::2], stamps[1::2], kinds, strict=True):
-        reads.add(before, after, kind)
-    return reads
-
-
-_lengths = _maybe | st.integers(-1, 10**30)
-_reported = st.builds(
-    ReportedTimings,
-    system=st.just("any"),
-    gateway_ns=_lengths,
-    queue_ns=_lengths,
-    model_load_ns=_lengths,
-    prefill_ns=_lengths,
-    decode_ns=_lengths,
-    head_ns=_lengths,
-    total_ns=_lengths,
-    queue_until_headers=st.booleans(),
-)
-
-
-@given(
-    seen=st.builds(
-        CallObservation,
-        start_ns=_instants,
-        done_ns=_instants,
-        outcome=st.sampled_from(list(Outcome)),
-        attempts=st.lists(_attempts, max_size=3),
-        returned_ns=_maybe,
-        reads=st.none() | _any_reads(),
-        close_started_ns=_maybe,
-        reported=st.lists(_reported, max_size=3).map(tuple),
-        output_tokens=st.none() | st.integers(0, 100),
-        choices=st.integers(1, 3),
-    )
-)
+@given(seen=any_observation())
 def test_segments_tile_the_duration_for_any_observation(seen: CallObservation) -> None:
     """In any order and with any part missing: no gap, no overlap, no lost nanosecond."""
     timeline = call_timeline(seen)

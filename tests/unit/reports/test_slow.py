@@ -89,6 +89,15 @@ def test_costs_spread_over_many_segments_are_not_a_single_cost(call: MakeCall) -
     )
 
 
+def test_a_blocked_event_loop_has_a_remedy(call: MakeCall) -> None:
+    """It is the application's own, so the sentence says what to change."""
+    assert sentence([call(measured(event_loop=75, decode=25))], "call") == (
+        "The only call spent 75 % of its time in event_loop (the application's event loop was"
+        " blocked) and 25 % in decode (writing the answer). Run CPU-bound work outside the event"
+        " loop: with asyncio.to_thread, or in another process."
+    )
+
+
 def test_the_outcome_of_a_failed_slow_request_is_shown(call: MakeCall) -> None:
     """A timeout is not a slow response."""
     calls = [

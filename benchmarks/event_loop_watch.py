@@ -1,0 +1,117 @@
+"""
+What the timer costs that watches an event loop while calls are open.
+
+How: a loop in the main thread has 1 or 200 streams: tasks that each wait for 50 ms, over and over,
+and then parse a chunk of a model's stream. The CPU time of the thread is read before and after a
+second, with a watch for each stream and without one, in turns. A row is the difference, round by
+round, in percent of the second. Beside it stands the share without the watches.
+
+The last row is what a call does on its own thread: watch the loop, and end the watch.
+
+Caveats: the timer wakes the loop 100 times per second. Where the loop would be awake anyway, a
+tick costs less, because it takes no wake-up of its own.
+
+Reproduce: ``make bench ARGS=event_loop_watch``
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import time
+from collections.abc import Iterator
+from typing import Final
+
+from _bench import Row, Scale, Target, figure, settled_heap, yardstick
+from latspan._event_loop import EventLoops
+
+__all__ = ["measure"]
+
+_CHUNK_EVERY_S: Final = 0.05
+_WINDOW_S: Final = 1.0
+_CALLS: Final = 1_000
+_CHUNK: Final = json.dumps(
+    {
+        "id": "chatcmpl-1",
+        "object": "chat.completion.chunk",
+        "created": 1,
+        "model": "gpt-4o-mini",
+        "choices": [{"index": 0, "delta": {"content": " word"}, "finish_reason": None}],
+    }
+)
+
+
+def measure(scale: Scale) -> Iterator[Row]:
+    """Yield the rows of this benchmark."""
+    for streams in (1, 200):
+        without, watched = _shares(streams, scale.of(15))
+        yield Row(
+            what=f"added share of a CPU, {streams} open stream{'s' if streams > 1 else ''}",
+            latspan=figure([a - b for a, b in zip(watched, without, strict=True)]),
+            rival=figure(without),
+            rival_name="the streams alone",
+            unit="%",
+        )
+    costs: list[float] = []
+    sticks: list[float] = []
+    for _ in range(scale.of(100)):
+        costs.append(asyncio.run(_watch()))
+        sticks += yardstick(repeats=1)
+    yield Row(
+        what="watch a loop, per call, caller's thread",
+        latspan=figure(costs),
+        target=Target(most=2),
+        stick=figure(sticks),
+    )
+
+
+def _shares(streams: int, rounds: int) -> tuple[list[float], list[float]]:
+    """Return the share of a CPU of each round without and with watches, in percent."""
+    shares: tuple[list[float], list[float]] = [], []
+    orders = random.Random(1)  # noqa: S311 - the same orders each run
+    for _ in range(rounds):
+        order = [False, True]
+        orders.shuffle(order)
+        for watches in order:
+            settled_heap()
+            shares[watches].append(asyncio.run(_share(streams, watches=watches)))
+    return shares
+
+
+async def _share(streams: int, *, watches: bool) -> float:
+    reading = [asyncio.create_task(_read_stream(number / streams)) for number in range(streams)]
+    loops = EventLoops(time.perf_counter_ns)
+    watching = [loops.watch() for _ in range(streams)] if watches else []
+    await asyncio.sleep(0.2)
+    before_ns, since_ns = time.thread_time_ns(), time.perf_counter_ns()
+    await asyncio.sleep(_WINDOW_S)
+    share = (time.thread_time_ns() - before_ns) / (time.perf_counter_ns() - since_ns)
+    watching.clear()
+    for task in reading:
+        task.cancel()
+    await asyncio.gather(*reading, return_exceptions=True)
+    return share * 100
+
+
+async def _read_stream(phase: float) -> None:
+    await asyncio.sleep(phase * _CHUNK_EVERY_S)
+    text: list[str] = []
+    while True:
+        await asyncio.sleep(_CHUNK_EVERY_S)
+        text.append(json.loads(_CHUNK)["choices"][0]["delta"]["content"])
+
+
+async def _watch() -> float:
+    """Return what one watch takes, in microseconds."""
+    loops = EventLoops(time.perf_counter_ns)
+    open_call = loops.watch()
+    before_ns = time.thread_time_ns()
+    for _ in range(_CALLS):
+        watch = loops.watch()
+        if watch is not None:
+            watch.end()
+    taken_ns = time.thread_time_ns() - before_ns
+    if open_call is None:
+        raise SystemExit("the loop was not watched")
+    return taken_ns / _CALLS / 1000

@@ -1,0 +1,146 @@
+"""A function that blocks the loop of a call is neither the network's time nor the server's."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from statistics import median
+from typing import Any, Final, NamedTuple
+
+import pytest
+
+from latspan._segments import totals
+from latspan.testing import RequestRecord, Script, ScriptedServer, capture
+from tests.clients.conftest import MESSAGES, openai
+from tests.conftest import Measured
+from tests.support.stillness import when_still
+
+_CALLS: Final = 50
+_BLOCK_MS: Final = 120
+_PREFILL_MS: Final = 60
+_SCRIPT: Final = Script.chat(tokens=3, prefill_ms=_PREFILL_MS, gap_ms=1, flavor="plain")
+_ASKED: Final[dict[str, Any]] = {"model": "m", "messages": MESSAGES, "stream": True}
+
+# A block may begin up to one period of the timer, 10 ms, before the tick that detects it.
+_SEND_LIMIT_MS: Final = 12
+_ERROR_LIMIT_MS: Final = 15
+
+_Chat = Callable[[], Awaitable[None]]
+_Client = Callable[[str], AbstractAsyncContextManager[_Chat]]
+
+
+@asynccontextmanager
+async def _over_openai(url: str) -> AsyncGenerator[_Chat]:
+    async with openai.AsyncOpenAI(base_url=url, api_key="none") as client:
+
+        async def chat() -> None:
+            async for _ in await client.chat.completions.create(**_ASKED):
+                pass
+
+        yield chat
+
+
+@asynccontextmanager
+async def _over_aiohttp(url: str) -> AsyncGenerator[_Chat]:
+    aiohttp = pytest.importorskip("aiohttp", reason="aiohttp is not installed")
+    async with aiohttp.ClientSession() as session:
+
+        async def chat() -> None:
+            async with session.post(f"{url}/chat/completions", json=_ASKED) as response:
+                async for _ in response.content:
+                    pass
+
+        yield chat
+
+
+_CLIENTS = pytest.mark.parametrize(
+    "client", [_over_openai, _over_aiohttp], ids=["openai", "aiohttp"]
+)
+
+
+class _Seen(NamedTuple):
+    """Records of the calls, and how long each block lasted by its own clock, in milliseconds."""
+
+    records: tuple[RequestRecord, ...]
+    blocked_ms: list[float]
+
+    def times_ms(self, segment: str) -> list[float]:
+        """Return the time of a segment in the calls that have it."""
+        return [
+            total.duration_ns / 1e6
+            for record in self.records
+            for total in totals(record.segments)
+            if total.name == segment
+        ]
+
+
+def _calls(client: _Client, *, block_ms: float, latest_ms: float) -> _Seen:
+    """Make calls one after the other, each with a block that begins up to ``latest_ms`` later."""
+    moments = random.Random(1)  # noqa: S311 - the same moments each run
+    blocked_ms: list[float] = []
+
+    async def rerank() -> None:
+        await asyncio.sleep(moments.uniform(0, latest_ms) / 1e3)
+        begin_s = now_s = time.perf_counter()
+        while (now_s - begin_s) * 1e3 < block_ms:
+            now_s = time.perf_counter()
+        blocked_ms.append((now_s - begin_s) * 1e3)
+
+    async def main(url: str) -> tuple[RequestRecord, ...]:
+        async with client(url) as chat:
+            await chat()
+            with capture() as seen:
+                for _ in range(_CALLS):
+                    await asyncio.gather(chat(), rerank())
+                return seen.records
+
+    with ScriptedServer(_SCRIPT) as server:
+        records = asyncio.run(main(server.base_url))
+    assert len(records) == _CALLS
+    return _Seen(records, blocked_ms)
+
+
+@pytest.mark.parametrize("latest_ms", [0, _PREFILL_MS - 10], ids=["at the start", "at random"])
+@_CLIENTS
+def test_a_block_is_a_segment_of_the_calls_that_it_delays(
+    client: _Client, latest_ms: float, measured: Measured
+) -> None:
+    """Each block begins before the server answers, and ends after it."""
+    seen = when_still(lambda: _calls(client, block_ms=_BLOCK_MS, latest_ms=latest_ms))
+
+    assert len(seen.times_ms("event_loop")) == _CALLS
+    measured("event_loop", seen.times_ms("event_loop"))
+    error_ms = median(seen.times_ms("event_loop")) - median(seen.blocked_ms)
+    assert abs(error_ms) < _ERROR_LIMIT_MS
+    for name in ("pool_wait", "connect", "send", "decode", "consumer", "stream_close"):
+        slowest_first = sorted(seen.times_ms(name), reverse=True)
+        assert not slowest_first or slowest_first[len(slowest_first) // 20] < _SEND_LIMIT_MS, name
+
+
+@pytest.mark.alone
+@_CLIENTS
+def test_without_a_block_there_is_no_such_segment(client: _Client) -> None:
+    """Nothing but the call itself runs on the loop; other programs may delay a few."""
+    seen = when_still(lambda: _calls(client, block_ms=0, latest_ms=_PREFILL_MS - 10))
+
+    assert len(seen.times_ms("event_loop")) <= _CALLS // 10
+
+
+def test_a_synchronous_call_on_a_loop_waits_for_the_server() -> None:
+    """It blocks the loop itself, so that the loop is not what it waits for."""
+
+    async def main(url: str) -> None:
+        client = openai.OpenAI(base_url=url, api_key="none")
+        for _ in client.chat.completions.create(**_ASKED):
+            pass
+        client.close()
+
+    with ScriptedServer(_SCRIPT) as server, capture() as seen:
+        asyncio.run(main(server.base_url))
+        (record,) = seen.records
+    found = {total.name: total.duration_ns for total in totals(record.segments)}
+    assert "event_loop" not in found
+    assert found["server_wait"] >= _PREFILL_MS * 1_000_000
