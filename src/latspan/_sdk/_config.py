@@ -83,7 +83,7 @@ class Config:
             values have been exported; at least 0.001.
         histogram_log_dir: Folder in which each process writes a log of its exact histograms, one
             entry per export interval, even if ``export_enabled`` is false.
-        export_raw_histograms: Whether to export the exact histograms of each interval too, as OTLP log
+        export_raw_histograms: Whether to export each interval's exact histograms too, as OTLP log
             records, so that histograms of many processes can be merged without loss.
         propagate: Whether to add ``traceparent`` and ``tracestate`` to requests.
         count_tokens: Whether to count tokens from the text of a call if the provider reports no
