@@ -59,7 +59,7 @@ def table_of_settings() -> str:
     """
     entries = re.split(r"^    (\w+): ", inspect.getdoc(Config) or "", flags=re.MULTILINE)
     meanings = {
-        name: " ".join(text.replace("``", "`").split())
+        name: re.sub(r":\w+:`", "`", " ".join(text.replace("``", "`").split()))
         for name, text in zip(entries[1::2], entries[2::2], strict=True)
     }
     rows = ["| Setting | Variable | Default | Meaning |", "|---|---|---|---|"]

@@ -67,19 +67,20 @@ class Config:
         metrics_interval_s: Seconds between two exports of metrics, at least 0.001. If not set,
             ``OTEL_METRIC_EXPORT_INTERVAL`` applies, and otherwise 60.
         metrics_scale: Scale of exported exponential histograms, in [-10, 20]. At 8, the middle of
-            a bucket is within 0.3 % of each value in it; Prometheus keeps no finer scale.
+            a bucket is within 0.3 % of each value in it, and 8 is the finest scale that Prometheus
+            keeps.
         metrics_max_buckets: Maximum number of buckets of an exported histogram, at least 2. A
             histogram that spans more is exported at a lower scale.
         cardinality_limit: Maximum number of series per metric, at least 1. Values of further
             series are counted in one overflow series, which is marked.
-        series_attributes: Names of attributes of your own that series have too, at most 16, for
-            example ``("prompt.version",)``. They are set with :func:`latspan.attributes`,
+        series_attributes: Names of your own attributes to add to series, at most 16, for example
+            ``("prompt.version",)``. Set their values with :func:`latspan.attributes`,
             :func:`latspan.annotate` or ``set_attribute`` of an open request or stage. Percentiles
-            can be filtered by them, and exported metrics have them. Each combination of values is
-            a series of its own, so use only attributes with few values. In the variable, commas
+            can be filtered by them, and exported metrics have them. Each combination of values
+            creates a series, so use only attributes with few values. In the variable, commas
             separate the names.
-        series_idle_s: Seconds after which a series without new values is dropped, once its last
-            values were exported; at least 0.001.
+        series_idle_s: Seconds without new values after which a series is dropped, if its last
+            values have been exported; at least 0.001.
         histogram_log_dir: Folder in which each process writes a log of its exact histograms, one
             entry per export interval, even if ``export_enabled`` is false.
         export_raw_histograms: Whether to export each interval's exact histograms too, as OTLP log
@@ -102,8 +103,8 @@ class Config:
         inference_path: Inference path of requests that do not set one.
         route: Route of requests that do not set one.
         traffic_class: Traffic class of requests that do not set one.
-        stall_threshold_ms: Gap between two token-bearing chunks above which it counts as a stall;
-            more than 0.
+        stall_threshold_ms: Length above which a gap between two token-bearing chunks counts as a
+            stall; more than 0.
         first_token_target_ms: Deadline of a stream's first token, measured from the start of the
             call, for the metric ``fluidity``; more than 0.
         token_target_ms: Time from the deadline of a token to the deadline of the next one, for the
