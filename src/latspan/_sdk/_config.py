@@ -62,7 +62,7 @@ class Config:
             applies, and otherwise ``grpc`` for port 4317 and ``http/protobuf`` for any other.
         service_name: ``service.name`` of exported telemetry. If not set, metrics use the resource
             of the application's provider if it has one, and otherwise ``OTEL_SERVICE_NAME``.
-        export_enabled: Whether to export anything. If false, :func:`latspan.snapshot` still returns
+        export_enabled: Whether to export anything. If false, ``latspan.snapshot()`` still returns
             the histograms.
         metrics_interval_s: Seconds between two exports of metrics, at least 0.001. If not set,
             ``OTEL_METRIC_EXPORT_INTERVAL`` applies, and otherwise 60.
@@ -74,7 +74,7 @@ class Config:
             are counted in one common series, which has the attribute ``otel.metric.overflow``.
         series_attributes: Names of your own attributes that latspan also sets on histograms, at
             most 16, for example ``("prompt.version",)``. Set their values with
-            :func:`latspan.attributes`, :func:`latspan.annotate` or ``set_attribute`` of an open
+            ``latspan.attributes()``, ``latspan.annotate()`` or ``set_attribute()`` of an open
             request or stage. Percentiles can be filtered by them, and exported metrics have them.
             Each combination of values creates a series, so use only attributes with few values. In
             the variable, commas separate the names.
@@ -100,7 +100,7 @@ class Config:
             application's spans use it too.
         tracer_provider: Tracer provider to use, even if another one is global.
         inference_path: Inference path of requests that do not set one, see
-            :func:`latspan.attributes`.
+            ``latspan.attributes()``.
         route: Route of requests that do not set one.
         traffic_class: Traffic class of requests that do not set one.
         stall_threshold_ms: Gap between two token-bearing chunks above which it counts as a stall;
