@@ -75,8 +75,8 @@ class Handoff:
     :func:`latspan.handoff` returns one. A handoff can be pickled.
 
     Args:
-        headers: Result of :meth:`headers` in another process, possibly among other headers, in any
-            letter case. Values that are not text are ignored.
+        headers: Result of :meth:`headers` in another process. Names may be in any letter case.
+            Other headers, and values that are not text, are ignored.
     """
 
     __slots__ = (
