@@ -6,8 +6,8 @@ with :func:`current`, and does nothing if there is none.
 
 **Expected start.** Zero-code instrumentation does not configure latspan when the program starts. It
 passes a function to :func:`expect`, and the first thread that needs a runtime calls it. The lock
-``_starting`` admits one thread, and ``_begun`` keeps a call that the start itself makes on that
-thread from starting again. Other threads wait, but at most for one second: they may hold an import
+``_starting`` admits one thread. If the start itself needs a runtime on that thread, ``_begun``
+prevents a second start. Other threads wait, but at most for one second: they may hold an import
 lock that the starting thread needs. After the start, successful or not, no start is expected.
 :func:`install` and :func:`expect_nothing` discard an expected start, because the application then
 configures latspan itself.

@@ -5,16 +5,16 @@ A method is replaced by a plain function, like the original: each access to it r
 function, which is not the case with a descriptor such as ``wrapt.FunctionWrapper``. wrapt is used
 for two things: to unwrap the wrappers of other instrumentations, which patch with it, and for its
 post-import hooks. Patches are undone in reverse order, because a later patch may wrap an earlier
-one. After that, every class must have the identical objects that it had before, and no attribute
-that it only inherited.
+one. After that, every class must have the identical objects that it had before, and must not itself
+have an attribute that it inherited before.
 
 **Post-import hooks.** A hook runs on the thread that imports the module, under the module's import
-lock, after the module's own code. What it raises, the import raises. wrapt calls a hook at once if
-the module is in ``sys.modules``, where a module is from the first moment of its import on. So
-:func:`when_imported` first takes the module's import lock: then the module is either imported
-completely, or no other thread has begun to import it. A hook of a module may await a module of the
-same library. It does not take that module's lock, because another thread may hold it and wait for
-the module of the hook.
+lock, after the module's own code. If the hook raises an exception, the import raises it. wrapt
+calls a hook at once if the module is in ``sys.modules``, but a module is in it from the first
+moment of its import. So :func:`when_imported` first takes the module's import lock: then the module
+is either imported completely, or no other thread has begun to import it. A hook may call
+:func:`when_imported` for another module of the same library. The function then does not take that
+module's lock, because another thread may hold the lock and wait for the module of the hook.
 """
 
 from __future__ import annotations

@@ -9,10 +9,11 @@ context cannot be restored. The name of the span and the route are set at the en
 framework finds the route only while it handles the request.
 
 **Other instrumentations.** There must be one span of kind SERVER per request. If another
-instrumentation has opened it before the request begins here, latspan adds to it. If it opens it
-later, inside the framework, the request begins with ``awaits_span``: without a span and without the
-caller's trace context, which that instrumentation reads itself, and only if no span is current.
-``adopt`` then passes its span.
+instrumentation has opened that span before the request begins here, latspan adds to the span. If
+the other instrumentation opens it later, inside the framework, the request begins with
+``awaits_span``: it has no span, and latspan does not read the caller's trace context. The other
+instrumentation reads that context itself, but only if no span is current. ``adopt`` then passes its
+span.
 """
 
 from __future__ import annotations

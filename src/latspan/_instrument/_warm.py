@@ -100,9 +100,9 @@ def warm(
     ``saved = await latspan.warm(client)`` with an asynchronous one. The function works without
     :func:`~latspan.configure`, and records no telemetry.
 
-    The connections are opened one after the other, each with a ``HEAD`` request that has the
-    headers of every request of the HTTP client and none of the credentials that an SDK adds.
-    The connection is open after any response, including 401 and 404. HTTP clients close idle
+    The connections are opened one after the other, each with a ``HEAD`` request. The request has
+    the headers that the HTTP client sends with every request, but not the credentials that an SDK
+    adds. The connection is open after any response, including 401 and 404. HTTP clients close idle
     connections (httpx after 5 s by default), so warm a client just before its first use.
 
     Args:

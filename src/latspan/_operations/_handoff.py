@@ -75,8 +75,8 @@ class Handoff:
     :func:`latspan.handoff` returns one. A handoff can be pickled.
 
     Args:
-        headers: Result of :meth:`headers` in another process, possibly among other headers, in any
-            letter case. Values that are not text are ignored.
+        headers: Result of :meth:`headers` in another process. Names may be in any letter case.
+            Other headers, and values that are not text, are ignored.
     """
 
     __slots__ = (
@@ -208,13 +208,14 @@ class Handoff:
 
     def merge_remote(self, header: str) -> None:
         """
-        Add the stages of another process to the request; call this when its response has arrived.
+        Add the stages of another process to the request; call this when that process has responded.
 
         The clocks of two processes are never compared: the stages are placed directly before this
-        moment. The rest of the time since the handoff is the wait. It is an estimate, because it
-        includes the transmission in both directions. If the stages take longer than the time since
-        the handoff, they are dropped and counted in the metric ``evidence_rejected``. The method
-        has no effect after the wait has ended.
+        moment. The rest of the time since the handoff becomes the stage that the argument ``waits``
+        of :func:`latspan.handoff` names. It is an estimate, because it includes the transmission in
+        both directions. If the stages take longer than the time since the handoff, they are dropped
+        and counted in the metric ``evidence_rejected``. The method has no effect if that stage has
+        already ended.
 
         Args:
             header: Result of :meth:`server_timing` in the other process.

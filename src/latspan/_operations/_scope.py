@@ -2,10 +2,11 @@
 An open scope: a user-visible request, or a stage of one.
 
 **States.** A scope is open until :meth:`LocalScope.end` removes the only item of ``_open``.
-Removing an item is atomic, so exactly one caller ends the scope. To end a scope is not to leave it:
-a context variable can be reset only in the context in which it was set. If ``end`` runs in another
-context, the scope has ended but is still current where it began, until ``leave`` is called there.
-Code that looks for the current scope must therefore skip ended ones, as ``active_scope`` does.
+Removing an item is atomic, so exactly one caller ends the scope. Ending a scope and leaving it are
+two steps, because a context variable can be reset only in the context in which it was set. If
+``end`` runs in another context, the scope has ended but is still current where it began, until
+``leave`` is called there. Code that looks for the current scope must therefore skip ended ones, as
+``active_scope`` does.
 
 **Order at the end.** The waits of handoffs that were not attached end first, because they are
 stages inside the scope. Then the end is fixed, the annotations are frozen, and the previous scope

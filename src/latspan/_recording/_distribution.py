@@ -47,7 +47,8 @@ class Distribution:
         hint: Hint of the :class:`~latspan.errors.EmptyHistogramError` if there are no values.
         kind: Kind of timeline that the values were measured on; ``None`` without values, unless the
             query named a kind.
-        cause: Why there are no values, if it is known; a part of the same error.
+        cause: Reason why there are no values, if it is known. The message of the same error
+            contains it.
     """
 
     name: str
@@ -128,13 +129,13 @@ class Distribution:
         Return the percentile spectrum: the whole distribution, finer towards its tail.
 
         Args:
-            ticks: Number of points per half of the remaining distance to 100 %, at least 1.
+            ticks: Number of points each time the distance to 100 % halves, at least 1.
             unit: Unit of the values; no effect on counts and ratios.
 
         Returns:
             Tuples of a percentile in [0, 100], its value, and the number of values that do not
-            exceed it. The last tuple has the largest value. Percentiles that need more values than
-            there are equal the largest value: with 100 values, p99.9 does.
+            exceed it. The last tuple has the largest value. A percentile that needs more values
+            than were recorded equals the largest value, for example p99.9 of 100 values.
 
         Raises:
             ConfigError: ``ticks`` is less than 1.
@@ -178,7 +179,8 @@ class Distribution:
         Return the fraction of values above a limit, in [0, 1].
 
         Args:
-            limit: The limit. A value up to 1/1024 above it may be counted as not above it.
+            limit: The limit. A value that exceeds the limit by at most 1/1024 of it may be left out
+                of the fraction.
             unit: Unit of the limit; no effect on counts and ratios.
 
         Raises:

@@ -33,7 +33,7 @@ _KINDS: Final = frozenset(Kind)
 
 def write_interval(writer: HistogramLogWriter, snapshot: Snapshot) -> None:
     """
-    Append a snapshot to a log as one interval.
+    Append a snapshot to a histogram log as one interval.
 
     Args:
         writer: Writer of the log.
@@ -52,7 +52,7 @@ def write_interval(writer: HistogramLogWriter, snapshot: Snapshot) -> None:
 
 def read_snapshots(path: str | os.PathLike[str]) -> Iterator[Snapshot]:
     """
-    Yield the snapshots of a log in the file's order.
+    Yield the snapshots of a histogram log in the order of the file.
 
     A tag that another program wrote becomes the name of a metric; lines without a tag become the
     metric ``untagged``. An interval that a killed writer left incomplete is skipped;

@@ -15,12 +15,12 @@ thread that holds it, and a garbage collection may end an abandoned stream there
 neither wait for another thread, which may be waiting for this one, nor see half-changed data:
 
 - Counted data is read and changed only inside `_exclusive`. To a call that interrupts it on the
-  same thread, `_exclusive` yields `False`: a snapshot then holds everything up to the last swap
-  that is complete, and a swap returns nothing.
+  same thread, `_exclusive` yields `False`: a snapshot then holds everything up to the last complete
+  swap, and a swap returns nothing.
 - A swapped interval gets no more values. Its histograms still change until they are compacted,
   which happens inside `_exclusive`, in parts. After that, reading them changes nothing.
-- Totals and their mapping are never written to. A swap computes its sum without the lock, and
-  publishes the sum only if no other sum was published meanwhile.
+- Totals and their mapping are never written to. A swap computes new totals without the lock, and
+  publishes them only if no other totals were published meanwhile.
 - If `is_held_here` is true, the caller must not wait for latspan's own threads: they may be waiting
   for this one.
 """

@@ -38,7 +38,7 @@ class Subject(NamedTuple):
 
     Args:
         kind: Kind of the timelines that the values were measured on, a :class:`~latspan.Kind`.
-        side: The side of the network they were recorded on.
+        side: Side of the network on which they were recorded, ``client`` or ``server``.
         outcome: How the requests ended.
         inference_path: Inference path.
         route: The application's route.
@@ -46,7 +46,8 @@ class Subject(NamedTuple):
         tenant: The tenant on whose behalf the requests were made.
         model: The requested model.
         provider: ``gen_ai.provider.name``.
-        operation: ``gen_ai.operation.name``; like all below, only on the conventions' metrics.
+        operation: ``gen_ai.operation.name``. Like the attributes from ``response_model`` to
+            ``system_fingerprint``, it is set only on the metrics of the GenAI conventions.
         response_model: Name of the model in the response.
         server_address: Host of the called server.
         server_port: Port of the called server.
@@ -99,7 +100,7 @@ class SeriesKey(NamedTuple):
     Args:
         metric: A metric's name, or ``segment``.
         subject: Attributes of the measured requests.
-        source: Source of the values; ``None`` on the conventions' metrics.
+        source: Source of the values; ``None`` on the metrics of the GenAI conventions.
         segment: The segment's name, if ``metric`` is ``segment``.
     """
 
@@ -130,8 +131,8 @@ class SeriesKey(NamedTuple):
         """
         Return the key with texts that every exporter accepts: valid Unicode of limited length.
 
-        A server chooses the name of the response model, and an application the names of its
-        tenants. Neither must be able to stop an export or to exhaust the memory.
+        A server chooses the name of the response model, and an application chooses the names of its
+        tenants. Such a name must not stop an export or exhaust the memory.
         """
         *named, custom = self.subject
         kept = (*named, *chain.from_iterable(custom), self.metric, self.source, self.segment)
@@ -161,7 +162,8 @@ class SeriesKey(NamedTuple):
         Return the attribute's value, or ``None`` if it is not set.
 
         Args:
-            name: One of :data:`ATTRIBUTES`, or the name of an attribute of the application's.
+            name: One of :data:`ATTRIBUTES`, or the name of an attribute that the application
+                defines.
         """
         if name not in ATTRIBUTES:
             return dict(self.subject.custom).get(name)
@@ -216,7 +218,7 @@ class Series:
     Args:
         histogram: The values; it no longer changes.
         start_epoch_ns: Unix time from which values are counted, in nanoseconds. A series that was
-            forgotten as idle starts again with its next value.
+            dropped because it was idle starts again with its next value.
         end_epoch_ns: Unix time of the end of the interval in which the last value was counted.
         exemplars: The slowest request and a typical one of a single interval.
     """

@@ -53,9 +53,9 @@ class Snapshot:
     Each query accepts ``kind``, the kind of timeline on which the values were measured, and
     attributes that the series must have. If ``kind`` is omitted, the query uses the outermost kind
     that was recorded with these attributes: the first of request, inner_request, call, http and
-    stage. If only a kind inside it has the metric, the query raises an error that names that kind,
-    because the user waits for the outermost kind: the time to the first token of a call, for
-    example, does not include the work before the call.
+    stage. If only an inner kind has the metric, the query raises an error that names that kind. Its
+    values are not what the user waits for: the time to the first token of a call, for example, does
+    not include the work before the call.
 
     A query for an attribute value that was never recorded raises an error that lists the recorded
     values, because the value is probably misspelt. If the value was recorded, but not in this part
@@ -121,8 +121,8 @@ class Snapshot:
             percentile: 0, or in [1, 100].
             unit: Unit of the result if it is a time; no effect on counts and ratios.
             kind: Kind of timeline; the outermost recorded kind if not given.
-            default: Result if there are too few values or none, also because an attribute value was
-                never recorded; if not given, these cases raise.
+            default: Result if there are no values or too few, or if an attribute value was never
+                recorded; if not given, these cases raise.
             where: Attributes that the series must have.
 
         Raises:
@@ -156,8 +156,8 @@ class Snapshot:
 
         Args:
             name: Name of a segment or a stage; a name that was never recorded has no values.
-            kind: Kind of timeline; the outermost kind that has such values if not given. A segment
-                is one interval, whichever timeline it was recorded on.
+            kind: Kind of timeline; the outermost kind that has such values if not given. An inner
+                kind is not an error here, because a segment means the same on every timeline.
             where: Attributes that the series must have.
 
         Raises:
@@ -225,8 +225,10 @@ class Snapshot:
             attribute: For example ``model``, ``route`` or ``outcome``.
 
         Returns:
-            Snapshots by value of the attribute; ``None`` is the key of the requests without it, and
-            is absent if there are none. Requests have no model: group ``where(kind="call")`` by it.
+            Snapshots by value of the attribute. The key ``None`` has the requests without the
+            attribute, and is absent if there are none. A request has a model only if
+            :func:`latspan.annotate` sets one: to group calls by model, use
+            ``where(kind="call").group_by("model")``.
 
         Raises:
             UnknownNameError: There is no such attribute.
@@ -247,8 +249,8 @@ class Snapshot:
         Return what was recorded after an earlier snapshot of the same recorder.
 
         Counts and sums are exact. The smallest and the largest value are within 1/1024, because
-        they may have been recorded before ``earlier``. If a series was forgotten as idle after the
-        earlier snapshot, the values recorded in between are in neither snapshot.
+        they may have been recorded before ``earlier``. If a series was dropped because it was idle
+        after the earlier snapshot, the result lacks the values that it had received in between.
 
         Args:
             earlier: A snapshot that this one contains.

@@ -62,24 +62,23 @@ class Config:
             applies, and otherwise ``grpc`` for port 4317 and ``http/protobuf`` for any other.
         service_name: ``service.name`` of exported telemetry. If not set, metrics use the resource
             of the application's provider if it has one, and otherwise ``OTEL_SERVICE_NAME``.
-        export_enabled: Whether to export anything. If false, :func:`latspan.snapshot` still returns
+        export_enabled: Whether to export anything. If false, ``latspan.snapshot()`` still returns
             the histograms.
         metrics_interval_s: Seconds between two exports of metrics, at least 0.001. If not set,
             ``OTEL_METRIC_EXPORT_INTERVAL`` applies, and otherwise 60.
-        metrics_scale: Scale of exported exponential histograms, in [-10, 20]. At 8, the middle of
-            a bucket is within 0.3 % of each value in it, and 8 is the finest scale that Prometheus
-            keeps.
+        metrics_scale: Scale of exported exponential histograms, in [-10, 20]. At 8, the middle of a
+            bucket is within 0.3 % of each value in it; Prometheus reduces a finer scale to 8.
         metrics_max_buckets: Maximum number of buckets of an exported histogram, at least 2. A
-            histogram that spans more is exported at a lower scale.
-        cardinality_limit: Maximum number of series per metric, at least 1. Values of further
-            series are counted in one overflow series, which is marked.
-        series_attributes: Names of your own attributes to add to series, at most 16, for example
-            ``("prompt.version",)``. Set their values with :func:`latspan.attributes`,
-            :func:`latspan.annotate` or ``set_attribute`` of an open request or stage. Percentiles
-            can be filtered by them, and exported metrics have them. Each combination of values
-            creates a series, so use only attributes with few values. In the variable, commas
-            separate the names.
-        series_idle_s: Seconds without new values after which a series is dropped, if its last
+            histogram that needs more is exported at a lower scale.
+        cardinality_limit: Maximum number of series per metric, at least 1. Values of further series
+            are counted in one common series, which has the attribute ``otel.metric.overflow``.
+        series_attributes: Names of your own attributes that latspan also sets on histograms, at
+            most 16, for example ``("prompt.version",)``. Set their values with
+            ``latspan.attributes()``, ``latspan.annotate()`` or ``set_attribute()`` of an open
+            request or stage. Percentiles can be filtered by them, and exported metrics have them.
+            Each combination of values creates a series, so use only attributes with few values. In
+            the variable, commas separate the names.
+        series_idle_s: Seconds after which a series without new values is dropped, once its last
             values have been exported; at least 0.001.
         histogram_log_dir: Folder in which each process writes a log of its exact histograms, one
             entry per export interval, even if ``export_enabled`` is false.
@@ -96,11 +95,12 @@ class Config:
             caller does not set ``stream_options``. This changes the request and adds a chunk
             without choices to the stream.
         emit_gen_ai_latency: Whether to set vLLM's ``gen_ai.latency.*`` attributes on the spans of
-            served requests with a model, for dashboards that read them.
+            served requests for which a model was set, for dashboards that read them.
         set_global_provider: Whether to make latspan's tracer provider the global one, so that the
             application's spans use it too.
         tracer_provider: Tracer provider to use, even if another one is global.
-        inference_path: Inference path of requests that do not set one.
+        inference_path: Inference path of requests that do not set one, see
+            ``latspan.attributes()``.
         route: Route of requests that do not set one.
         traffic_class: Traffic class of requests that do not set one.
         stall_threshold_ms: Length above which a gap between two token-bearing chunks counts as a
@@ -129,11 +129,12 @@ class Config:
             If not set, there is no such limit.
         console: Whether to print one line per finished request and call on stderr: name, duration,
             time to the first token, largest segment and outcome. Use it during development.
-        console_waterfalls: Whether a waterfall follows each of these lines.
+        console_waterfalls: Whether to print the lines of ``console``, each followed by a waterfall.
         keep_records: Number of the latest records that are kept complete, in addition to the
-            histograms, for the waterfalls of ``latspan.report()``. All kinds share this number: a
-            request with two calls and three stages takes six. A record takes 3 to 50 kB, depending
-            on the length of the stream. ``None`` keeps all of them, for demonstrations and tests.
+            histograms, for the waterfalls of ``latspan.report()``. Requests, calls and stages count
+            alike: a request with two calls and three stages has six records. A record takes 3 to 50
+            kB, depending on the length of the stream. ``None`` keeps all of them, for
+            demonstrations and tests.
     """
 
     endpoint: str | None = endpoint()

@@ -1,5 +1,5 @@
 """
-Batch export of spans that keeps the timeouts of flush and shutdown.
+Batch export of spans that respects the timeouts of flush and shutdown.
 
 **Threads.** Application threads and finalisers only add ended spans to the queue, and wake the
 export thread once a full batch waits and no pause is in effect. The export thread alone sends.

@@ -73,9 +73,10 @@ def annotate(
     over one that :func:`latspan.attributes` has set around the request.
 
     The ``model`` becomes an attribute of the request's histograms. A served request with a model is
-    also recorded in the conventions' metrics of servers: ``gen_ai.server.request.duration``, and
-    the token times that :func:`latspan.track_tokens` records. Omitted arguments keep their earlier
-    values. A value out of range is not recorded, and latspan logs one warning per argument.
+    also recorded in the server metrics of the OpenTelemetry GenAI conventions:
+    ``gen_ai.server.request.duration``, and the token times that :func:`latspan.track_tokens`
+    records. Omitted arguments keep their earlier values. A value out of range is not recorded, and
+    latspan logs one warning per argument.
 
     Args:
         custom: Attributes of your own, as for :func:`latspan.attributes`.
@@ -87,7 +88,8 @@ def annotate(
         model: Your own name for the model that generates the response. Each name creates a series,
             so never pass a name that a client sent.
         provider: Provider of the model, for example ``vllm``.
-        operation: The conventions' operation: ``chat``, ``text_completion``, ``embeddings`` …
+        operation: Operation, as the GenAI conventions name it: ``chat``, ``text_completion``,
+            ``embeddings`` …
         input_tokens: Tokens of the prompt, cached ones included.
         cached_tokens: Tokens of the prompt that were in the prefix cache.
         batch_size: Number of requests processed together.
@@ -169,8 +171,8 @@ def mark_degraded(*how: Degradation) -> None:
 
     Args:
         how: ``fallback_model``: another model than the requested one answered. ``feature_off``: a
-            step was skipped, for example a safety check or retrieval. ``output_cut``: fewer tokens
-            were allowed.
+            step was skipped, for example a safety check or retrieval. ``output_cut``: fewer output
+            tokens were allowed than the client requested.
 
     Raises:
         UnknownNameError: A value of ``how`` is not one of these.

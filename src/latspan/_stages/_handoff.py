@@ -20,8 +20,8 @@ def handoff(*, waits: str | None = "queue") -> Handoff:
     context. A handoff can be pickled; ``handoff().headers()`` returns it as text.
 
     Args:
-        waits: Name of the stage that lasts from now until the handoff is attached. ``None`` records
-            no such stage, for code that goes on with the request itself.
+        waits: Name of the stage that lasts from now until the handoff is attached. Pass ``None`` to
+            record no such stage, if the code that creates the handoff also continues the request.
     """
     return handoff_here(waits)
 
@@ -38,8 +38,9 @@ def attach(handoff_or_headers: Handoff | Mapping[str, str]) -> ScopeManager[Hand
         handoff_or_headers: Result of :func:`handoff`, from this or another process, or its headers.
 
     Returns:
-        A context manager and decorator; the value of the ``with`` statement is the handoff. Its
-        :meth:`Handoff.server_timing` returns the stages done here to the process that sent it.
+        A context manager and decorator; the value of the ``with`` statement is the handoff. If
+        another process created it, send that process the result of :meth:`Handoff.server_timing`:
+        it contains the stages that ended here.
     """
     if not isinstance(handoff_or_headers, Handoff):
         handoff_or_headers = Handoff(handoff_or_headers)

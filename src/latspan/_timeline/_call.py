@@ -7,8 +7,9 @@ an instant that is missing, early or late can shorten a segment but never cause 
 
 1. Transport, up to the last byte sent: ``prepare``, ``retry`` (the attempts before the one that got
    the response), ``pool_wait``, ``connect`` or ``dns`` and ``tcp``, ``tls``, ``send``.
-2. The wait and the tokens. Of a stream, the intervals that the caller held it are ``consumer``; the
-   parts that servers reported are laid over the remaining intervals in order.
+2. The wait and the tokens. In a stream, the intervals in which the caller held it are ``consumer``
+   (see ``_read_intervals``); the parts that servers reported are laid over the remaining intervals
+   in order.
 3. The end: ``stream_close``, ``postprocess``, or ``server_wait`` if the caller was waiting for
    another token.
 """
