@@ -148,8 +148,8 @@ LATENCY_METRICS: Final = _by_name(
     Metric(
         "time_per_output_token",
         "s",
-        "(last_token - first_token) / (n - 1), n the output tokens without"
-        " reasoning that it does not stream",
+        "(last_token - first_token) / (n - 1), n the number of output tokens, without"
+        " reasoning tokens that are not streamed",
         "n < 2, no token count, several choices, or all tokens in one chunk",
         "MLPerf inference rules; (E2E - TTFT) / (n - 1) where the stream ends with its tokens",
         ("tpot",),
