@@ -1,8 +1,8 @@
 """
-What every benchmark shares: the yardstick, interleaved pairs, and the row of a result.
+Code that all benchmarks share: the yardstick, interleaved measurements, and the rows of results.
 
-A cost that is added to something is the difference of two measurements that take turns in one
-process, so that whatever else the machine does falls on both.
+An added cost is the difference between two measurements that take turns in one process. So the
+other work of the machine affects both in the same way.
 """
 
 from __future__ import annotations
@@ -38,38 +38,44 @@ __all__ = [
 ]
 
 REFERENCE_YARDSTICK_US: Final = 0.05
-"""The yardstick of the machine that targets in microseconds are stated for."""
+"""Yardstick of the machine for which targets in microseconds are stated."""
 
 _ROUND: Final = 10
-"""Turns of a measurement, of which the least is taken."""
+"""Number of consecutive turns that form a group; only the minimum of each group is used."""
 
 _BALLAST: Final[list[bytes]] = []
-"""What :func:`scattered_heap` has taken."""
+"""Memory that :func:`scattered_heap` has allocated."""
 
 Measure = Callable[[], float]
-"""Measures once and returns microseconds."""
+"""Function that measures once and returns microseconds."""
 
 Unit = Literal["µs", "ms", "MiB", "B", "%"]
 """
-What a figure is in: CPU time, time that passed, memory, size on the wire, or a relative error.
+Unit of a figure: µs for CPU time, ms for elapsed time, MiB for memory, B for a size on the wire,
+and % for a relative error or a share of a CPU.
 
-Only CPU time depends on the machine's speed.
+Only microseconds are compared in multiples of the yardstick.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Scale:
     """
-    How long a run may take.
+    Scale of a run: full or quick.
 
     Args:
-        quick: Fewer repeats, and so less certain numbers.
+        quick: Whether to repeat less often. The figures are then less certain.
     """
 
     quick: bool
 
     def of(self, repeats: int) -> int:
-        """Return how often to repeat what takes ``repeats`` in a full run."""
+        """
+        Return the number of repeats in this run: a fifth of ``repeats``, but at least 5, if quick.
+
+        Args:
+            repeats: Number of repeats in a full run.
+        """
         return max(5, repeats // 5) if self.quick else repeats
 
 
@@ -79,12 +85,12 @@ class Figure:
     One result, in its row's unit.
 
     Args:
-        least: Of all repeats: what it costs when nothing disturbs. Of an added cost, the
-            difference of the two lower deciles.
-        middle: The median of all repeats; of an added cost, of the differences round by round.
-            ``None`` where it was measured once, because nothing disturbs it.
-        half: Between which two the middle half of them lies; of an added cost, of the
-            differences.
+        least: Minimum of all repeats: the cost without disturbance. For an added cost, the
+            difference between the two lower deciles.
+        middle: Median of all repeats. For an added cost, the median of the differences, as
+            :func:`added` describes. ``None`` if the figure was measured once, because other work
+            on the machine does not affect it.
+        half: Lower and upper quartile of the repeats; for an added cost, of the differences.
     """
 
     least: float
@@ -95,13 +101,14 @@ class Figure:
 @dataclass(frozen=True, slots=True)
 class Target:
     """
-    Target of the design for a figure: one of ``most`` and ``ratio``.
+    Target for a figure: either ``most`` or ``ratio``.
 
     Args:
-        most: In the row's unit. Microseconds are those of a machine whose yardstick is 0.05 µs,
-            so 20 yardsticks each; every other unit is the same on every machine.
-        ratio: Multiples of the rival.
-        due: Whether the code has been built for it yet.
+        most: Upper limit, in the row's unit. Microseconds are stated for a machine whose yardstick
+            is 0.05 µs, so one microsecond is 20 yardsticks. Every other unit is the same on every
+            machine.
+        ratio: Upper limit, as a multiple of the rival's figure.
+        due: Whether the code that must meet the target exists.
     """
 
     most: float | None = None
@@ -112,17 +119,17 @@ class Target:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
     """
-    One line of the table.
+    One row of the table.
 
     Args:
-        what: What was done.
-        latspan: What it costs with latspan; an added cost unless ``what`` names another figure.
-        rival: The alternative it is compared with, measured in the same run; ``None`` without one.
-        rival_name: What that is.
-        target: What was to be reached, if anything was.
-        unit: What both figures are in.
-        stick: The yardstick, where it took turns with what was measured: a machine that others
-            use is slower at one moment than at another.
+        what: Name of the measured operation.
+        latspan: Figure of latspan: an added cost, unless ``what`` names another figure.
+        rival: Figure of the alternative, measured in the same run; ``None`` if there is none.
+        rival_name: Name of the alternative.
+        target: Target of the figure; ``None`` if it has none.
+        unit: Unit of both figures.
+        stick: Yardstick that took turns with this measurement; ``None`` to use the yardstick of
+            the whole run. On a shared machine, the speed changes during a run.
     """
 
     what: str
@@ -135,25 +142,25 @@ class Row:
 
     @property
     def ratio(self) -> float | None:
-        """The figure as a multiple of the rival's, ``None`` without one."""
+        """Figure of latspan as a multiple of the rival's; ``None`` without a rival."""
         if self.rival is None or not self.rival.least:
             return None
         return self.latspan.least / self.rival.least
 
     def yardsticks(self, yardstick: Figure) -> float | None:
-        """Return how many yardsticks it takes, ``None`` for what is no time."""
+        """Return the figure in yardsticks; ``None`` if its unit is not microseconds."""
         stick = self.stick or yardstick
         return self.latspan.least / stick.least if self.unit == "µs" else None
 
     def verdict(self, yardstick: Figure) -> str:
         """
-        Return whether the target is met on this machine, or the empty string without one.
+        Return whether the target is met on this machine; the empty string without a target.
 
-        Least is held against least and median against median: where other work slows the
-        machine down, it slows the yardstick too.
+        The minimum is compared with a limit from the minimum of the yardstick, and the median with
+        a limit from its median, because other work on the machine slows the yardstick down too.
 
         Args:
-            yardstick: That of the whole run, in microseconds, for rows without one of their own.
+            yardstick: Yardstick of the whole run, in microseconds, for rows without their own.
         """
         if self.target is None:
             return ""
@@ -174,12 +181,16 @@ class Row:
 
 
 def machine() -> str:
-    """Return what this runs on, in a few words."""
+    """Return the Python version, the operating system and the architecture."""
     return f"Python {platform.python_version()} on {platform.system()} {platform.machine()}"
 
 
 def yardstick(repeats: int = 100) -> list[float]:
-    """Return what ``append(perf_counter_ns())`` took, over and over, in microseconds."""
+    """
+    Return the CPU time of ``append(perf_counter_ns())`` in microseconds, once per repeat.
+
+    Each value is the mean of 1,000 calls.
+    """
     times = 1_000
     results: list[float] = []
     for _ in range(repeats):
@@ -193,13 +204,21 @@ def yardstick(repeats: int = 100) -> list[float]:
 
 
 def scattered_heap() -> None:
-    """Take memory here and there, for good: what comes next lies elsewhere in each process."""
+    """
+    Allocate a random amount of memory in scattered places, and keep it.
+
+    Objects that are created afterwards have different addresses in each process.
+    """
     taken = [bytes(random.randrange(2_000)) for _ in range(random.randrange(20_000))]  # noqa: S311
     _BALLAST.extend(taken[:: random.randrange(2, 9)])  # noqa: S311
 
 
 def settled_heap() -> None:
-    """Put what exists now beyond the garbage collector's reach, which else walks it at random."""
+    """
+    Exclude all existing objects from garbage collection.
+
+    Otherwise, a collection could traverse them at any point of a measurement.
+    """
     gc.collect()
     gc.freeze()
 
@@ -217,16 +236,16 @@ def without_numpy() -> Generator[None]:
 
 def interleaved(measures: Sequence[Measure], repeats: int) -> list[list[float]]:
     """
-    Measure each in turn, over and over, each time in another order.
+    Run the measurements in turn, in a different order in each round.
 
-    The previous measure affects the next one through the caches, so the order changes each time.
+    A measurement affects the next one through the caches, so the order changes.
 
     Args:
-        measures: What to measure.
-        repeats: How often.
+        measures: Measurements.
+        repeats: Number of rounds.
 
     Returns:
-        The results of each.
+        The results of each measurement, in microseconds, one per round.
     """
     results: list[list[float]] = [[] for _ in measures]
     order = list(range(len(measures)))
@@ -239,22 +258,23 @@ def interleaved(measures: Sequence[Measure], repeats: int) -> list[list[float]]:
 
 
 def figure(results: Sequence[float]) -> Figure:
-    """Return the least and the median."""
+    """Return the minimum, the median and the quartiles of the results."""
     return Figure(min(results), median(results), _half(results))
 
 
 def added(bare: Sequence[float], more: Sequence[float], *, turns: int = _ROUND) -> Figure:
     """
-    Return what ``more`` costs above ``bare``, measured in turns.
+    Return the added cost: the cost of ``more`` minus the cost of ``bare``, measured in turns.
 
-    Neither figure is a difference of two single results, which is mostly whatever else the
-    machine did meanwhile: the least is that of the lower deciles, and the median is of the
-    differences between the least of some turns each.
+    The difference between two single results mostly shows the other work of the machine. So
+    ``least`` is the difference between the lower deciles. For ``middle``, the results form groups
+    of ``turns`` consecutive results; it is the median of the differences between the minimums of
+    corresponding groups.
 
     Args:
-        bare: Without it, in turns.
-        more: With it.
-        turns: Of how many the least is taken; 1 where each result is one of many calls already.
+        bare: Results without the added code.
+        more: Results with the added code, in the same rounds.
+        turns: Number of results per group; 1 if each result already covers many calls.
     """
     differences = list(map(sub, _leasts(more, turns), _leasts(bare, turns)))
     return Figure(
@@ -264,19 +284,19 @@ def added(bare: Sequence[float], more: Sequence[float], *, turns: int = _ROUND) 
 
 def interleaved_yardstick(sticks: Sequence[float], *, turns: int = _ROUND) -> Figure:
     """
-    Return the yardstick that took turns with an added cost, as :func:`added` does with that.
+    Return the yardstick that took turns with an added cost, computed as :func:`added` does.
 
     Args:
-        sticks: Of passes as long as the others, in turns: one short pass finds a moment that the
-            others never see.
-        turns: As for the added cost.
+        sticks: Yardstick in each round. Each pass must take as long as the other measurements:
+            a short pass may fit entirely in a quiet moment of the machine.
+        turns: Number of results per group, as for the added cost.
     """
     leasts = _leasts(sticks, turns)
     return Figure(_lower_decile(sticks), median(leasts), _half(leasts))
 
 
 def _leasts(results: Sequence[float], turns: int) -> list[float]:
-    """Return the least of each so many turns."""
+    """Return the minimum of each group of ``turns`` consecutive results."""
     return [min(results[begin : begin + turns]) for begin in range(0, len(results), turns)]
 
 

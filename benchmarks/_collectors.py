@@ -1,4 +1,4 @@
-"""Collectors that take nothing, each in a way of its own."""
+"""Collectors that accept no data, each for a different reason."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def refuses() -> Generator[str]:
 
 @contextmanager
 def hangs() -> Generator[str]:
-    """Yield the address of a listener that takes connections and never answers."""
+    """Yield the address of a listener that accepts connections and never responds."""
     with socket.create_server(("127.0.0.1", 0), backlog=1024) as listener:
         yield _address(listener)
 
 
 @contextmanager
 def resets() -> Generator[str]:
-    """Yield the address of a listener that resets every connection once it is spoken to."""
+    """Yield the address of a listener that resets a connection once it has received a byte."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         thread = threading.Thread(target=_reset_all, args=[listener], daemon=True)
         thread.start()
@@ -42,7 +42,7 @@ def resets() -> Generator[str]:
 
 @contextmanager
 def is_absent() -> Generator[str]:
-    """Yield the address of a host that cannot exist: RFC 2606 keeps ``.invalid`` for that."""
+    """Yield the address of a host that cannot exist: RFC 2606 reserves ``.invalid`` for this."""
     yield "http://collector.invalid:4318"
 
 
@@ -52,7 +52,7 @@ COLLECTORS: Final[Mapping[str, Callable[[], AbstractContextManager[str]]]] = {
     "resets": resets,
     "is absent": is_absent,
 }
-"""By what each does."""
+"""Collectors by their behaviour, as it is named in the rows of a table."""
 
 
 def _address(listener: socket.socket) -> str:

@@ -1,7 +1,7 @@
 """
-latspan switched on as ``configure()`` does, but with spans that go into memory.
+latspan, switched on as by ``configure()``, but with an exporter that keeps spans in memory.
 
-There is no setting for this, because only benchmarks need it for latspan's own provider.
+latspan has no setting for this, because only benchmarks need it with latspan's own provider.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = ["On", "application_provider", "own_provider"]
 
 @dataclass(frozen=True, slots=True)
 class On:
-    """latspan switched on, with what it exports to."""
+    """latspan, switched on, with the exporter that receives its spans."""
 
     runtime: Runtime
     recorder: Recorder
@@ -42,14 +42,14 @@ class On:
         self.recorder.drain()
 
     def forget(self) -> None:
-        """Let go of what has been exported and counted."""
+        """Discard the exported spans and the counted values."""
         self.exporter.clear()
         self.recorder.swap_interval()
 
 
 @contextmanager
 def own_provider() -> Generator[On]:
-    """Set up what ``configure()`` does without a provider, but for where spans go."""
+    """Set up latspan as ``configure()`` does without a provider, except for the span exporter."""
     exporter = InMemorySpanExporter()
     spans = SpanExport(lambda: OtlpSpans(exporter))
     sink = PrivateSink(TracerProvider(shutdown_on_exit=False), spans.take)
@@ -64,7 +64,7 @@ def own_provider() -> Generator[On]:
 
 @contextmanager
 def application_provider() -> Generator[On]:
-    """Set up what ``configure()`` does with an application's provider."""
+    """Set up latspan as ``configure()`` does with an application's provider."""
     exporter = InMemorySpanExporter()
     processor = BatchSpanProcessor(exporter)
     provider = TracerProvider(shutdown_on_exit=False)

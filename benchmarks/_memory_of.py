@@ -1,10 +1,11 @@
 """
-The process whose memory ``histogram_memory`` measures.
+Process whose memory ``histogram_memory`` measures: ``_memory_of.py NAME SERIES FILLS``.
 
-It is a process of its own so that nothing else's memory is in the figure: ``_memory_of.py NAME
-SERIES FILLS``, where NAME is ``cumulative`` or ``delta``, either with ``-sampled`` behind it, or
-``dense`` or ``dense-narrow``. It prints, for each fill, the peak, and what was held before anything
-was sent, both in bytes above what the process took before its first value.
+It is a separate process, so that the figure does not include the memory of other work. NAME is
+``cumulative`` or ``delta``, each also with the suffix ``-sampled``, or ``dense`` or
+``dense-narrow``. For each fill, the process prints two sizes: the peak of its memory, and the
+memory in use before an export message was sent. Both are in bytes, minus the memory of the process
+before its first value.
 """
 
 from __future__ import annotations
@@ -28,7 +29,10 @@ __all__ = ["main"]
 
 _POOL: Final = 20_000
 _DENSE: Final = {"dense": (1, 24 * 3600 * NS_PER_S), "dense-narrow": (1, 3600 * 1_000_000)}
-"""The lowest and the highest value: nanoseconds up to 24 hours, microseconds up to one hour."""
+"""
+Lowest and highest value of a dense histogram: ``dense`` counts nanoseconds up to 24 hours,
+``dense-narrow`` microseconds up to one hour.
+"""
 
 
 def main() -> int:
@@ -64,7 +68,7 @@ def _latspan(name: str, series: int, fills: int, pool: list[int]) -> list[tuple[
 
 
 def _exported(recorder: Recorder, outlet: OtlpMetrics) -> int:
-    """Do what latspan's exporting thread does, and return the memory in use before it sends."""
+    """Export as latspan's exporting thread does; return the bytes in use before the message."""
     interval = recorder.swap_interval()
     held = _status("VmRSS")
     outlet.send(interval)
@@ -85,7 +89,7 @@ def _dense(name: str, series: int, pool: list[int]) -> tuple[int, int]:
 
 
 def _fresh_peak() -> int:
-    """Begin a new peak, and return the memory in use now, in bytes."""
+    """Reset the peak, and return the memory in use now, in bytes."""
     gc.collect()
     Path("/proc/self/clear_refs").write_text("5")
     return _status("VmRSS")

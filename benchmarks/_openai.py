@@ -1,9 +1,9 @@
 """
-The OpenAI client over bytes in this process: real client, real pool, no socket and no delay.
+The real OpenAI client with its real connection pool, over bytes in memory: no socket, no delay.
 
-The transport is a subclass of httpx2's own with another network beneath its pool, so it is one
-that ``latspan_httpx`` patches: httpcore2's events come, and with them every segment. The far end
-answers each request with the same bytes.
+The transport is a subclass of httpx2's own, with a different network backend under its pool. So
+``latspan_httpx`` patches it, and latspan receives httpcore2's events, and from them every segment.
+The simulated server answers each request with the same bytes.
 """
 
 from __future__ import annotations
@@ -38,21 +38,21 @@ MESSAGES: Any = [{"role": "user", "content": "Where did the time go?"}]
 HEAD: Final = (
     b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
 )
-"""What comes before the body of a streamed answer."""
+"""Status line and headers of a streamed response."""
 LAST: Final = b"0\r\n\r\n"
 """The end of a chunked body."""
 
 _CONNECTIONS: Final = 1_000
-"""As many at once as the OpenAI client allows by itself."""
+"""Maximum number of simultaneous connections, which is the OpenAI client's own default."""
 
 
 def event(delta: dict[str, str] | None, **more: Any) -> bytes:
     """
-    Return one event of a streamed chat.
+    Return one event of a streamed chat completion.
 
     Args:
-        delta: What the chunk brings; empty: it says that the answer stops; ``None``: it has no
-            choice.
+        delta: Delta of the chunk's choice. If it is empty, the choice has the finish reason
+            ``stop``. If it is ``None``, the chunk has no choice.
         more: Further fields of the chunk.
     """
     choices: list[dict[str, Any]] = []
@@ -71,20 +71,20 @@ def event(delta: dict[str, str] | None, **more: Any) -> bytes:
 
 
 def framed(data: bytes) -> bytes:
-    """Return ``data`` as one piece of a chunked body."""
+    """Return ``data`` as one chunk of a body with chunked transfer encoding."""
     return b"%x\r\n%b\r\n" % (len(data), data)
 
 
 def stream_of(tokens: int, *, events_a_read: int = 1) -> list[bytes]:
     """
-    Return the reads of a streamed answer: a role, ``tokens`` words, an end, the usage.
+    Return the reads of a streamed response: a role, ``tokens`` words, a finish reason, the usage.
 
-    The last chunk carries llama.cpp's timings too, so that every segment is there that a new
-    connection without TLS has.
+    The last chunk also contains llama.cpp's timings, so that the call has every segment of a call
+    on a new connection without TLS.
 
     Args:
-        tokens: At least 1.
-        events_a_read: How many chunks come in one read.
+        tokens: Number of words, at least 1.
+        events_a_read: Number of events per read.
     """
     usage = {"prompt_tokens": 12, "completion_tokens": tokens, "total_tokens": 12 + tokens}
     timings = {"prompt_n": 12, "prompt_ms": 0.02, "predicted_n": tokens, "predicted_ms": 0.02}
@@ -103,7 +103,7 @@ def stream_of(tokens: int, *, events_a_read: int = 1) -> list[bytes]:
 
 
 class _Far:
-    """The far end of one connection: whatever is sent to it, it answers the same."""
+    """Server side of one connection; it answers everything with the same bytes."""
 
     def __init__(self, answer: Sequence[bytes]) -> None:
         self._answer = answer
@@ -117,18 +117,23 @@ class _Far:
 
 
 class Far(Protocol):
-    """The far end of one connection."""
+    """Server side of one connection."""
 
     def receive(self) -> None:
-        """Take what is sent to it."""
+        """Receive a request."""
 
     def next_read(self) -> bytes:
-        """Return what it sends next."""
+        """Return the next bytes of the response."""
         ...
 
 
 class Stream(httpcore2.NetworkStream):
-    """One connection to ``far``."""
+    """
+    Client side of one connection.
+
+    Args:
+        far: Server side of the connection.
+    """
 
     def __init__(self, far: Far) -> None:
         self._far = far
@@ -155,7 +160,12 @@ class _Backend(httpcore2.NetworkBackend):
 
 
 class AsyncStream(httpcore2.AsyncNetworkStream):
-    """The same, asynchronous."""
+    """
+    Client side of one connection, for asynchronous clients.
+
+    Args:
+        far: Server side of the connection.
+    """
 
     def __init__(self, far: Far) -> None:
         self._far = far
@@ -200,17 +210,17 @@ def _no_authorities() -> ssl.SSLContext:
 
 
 def client(answer: Sequence[bytes]) -> OpenAI:
-    """Return a client that every request of is answered with ``answer``, one read an element."""
+    """Return a client whose requests are all answered with ``answer``; each element is a read."""
     return client_over(_Backend(answer))
 
 
 def async_client(answer: Sequence[bytes]) -> AsyncOpenAI:
-    """Return the same as :func:`client`, asynchronous."""
+    """Return the asynchronous variant of :func:`client`."""
     return async_client_over(_AsyncBackend(answer))
 
 
 def client_over(backend: httpcore2.NetworkBackend, *, retries: int = 0) -> OpenAI:
-    """Return a client over another network, which tries ``retries`` times more."""
+    """Return a client on the given network, with at most ``retries`` retries per call."""
     return OpenAI(
         base_url="http://model.test/v1",
         api_key="none",
@@ -220,7 +230,7 @@ def client_over(backend: httpcore2.NetworkBackend, *, retries: int = 0) -> OpenA
 
 
 def async_client_over(backend: httpcore2.AsyncNetworkBackend) -> AsyncOpenAI:
-    """Return an asynchronous client over another network, which tries once."""
+    """Return an asynchronous client on the given network, without retries."""
     return AsyncOpenAI(
         base_url="http://model.test/v1",
         api_key="none",

@@ -1,10 +1,10 @@
 """
-Recorders that hold many series, filled in seconds, and an exporter that only encodes.
+Recorders with many series, filled within seconds, and an exporter that only encodes.
 
-A thousand values for each of 16,000 series are two million records, which take minutes to key. So
-what a recorder is given here is a stretch of one attribute set's values in place of records, and
-the recorder's own :func:`values_of` is replaced by one that reads stretches. Locks, intervals,
-admission of series and the histograms are the recorder's.
+A thousand values in each of 16,000 series need two million records, and it takes minutes to
+determine their series. So these recorders receive stretches instead of records: many values of one
+attribute set at once. The recorder's function ``values_of`` is replaced by one that reads
+stretches. Locks, intervals, the admission of series and the histograms are the recorder's own.
 """
 
 from __future__ import annotations
@@ -36,10 +36,13 @@ METRICS: Final = (
     "gen_ai.client.operation.duration",
     "gen_ai.client.operation.time_to_first_chunk",
 )
-"""Eight that are exported: six as exponential histograms, two in the buckets of conventions."""
+"""
+Eight metrics: six are exported as exponential histograms, and two with the explicit buckets that
+the GenAI conventions advise.
+"""
 
 VALUES: Final = 1_000
-"""Values that each fill adds to each series."""
+"""Number of values that each fill adds to each series, unless it is given another number."""
 
 _ENCODE: Final = metrics_encoder(encode_metrics)
 
@@ -49,7 +52,7 @@ _SETS_AT_ONCE: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class _Stretch:
-    """Successive values of all metrics under one attribute set; stands for as many records."""
+    """Successive values of all metrics with one attribute set, in place of as many records."""
 
     model: str
     metrics: Sequence[str]
@@ -62,7 +65,7 @@ class _Stretch:
 
 
 class EncodingExporter:
-    """Encodes as latspan's OTLP exporters do, and throws the message away."""
+    """Metric exporter that encodes as latspan's OTLP exporters do, and discards the message."""
 
     def export(
         self,
@@ -78,14 +81,18 @@ class EncodingExporter:
 
 
 def lognormal_ns(count: int, *, seed: int = 1) -> list[int]:
-    """Return values around 0.4 s, sigma 0.5; the same for each seed."""
+    """
+    Return lognormal values in nanoseconds: median 0.4 s, sigma 0.5.
+
+    Calls with the same seed return the same values.
+    """
     chosen = random.Random(seed)  # noqa: S311 - the same values each run
     return [round(chosen.lognormvariate(0, 0.5) * 400_000_000) for _ in range(count)]
 
 
 def new_recorder() -> Recorder:
-    """Return one that :func:`fill` can be used on."""
-    # There is no other way in: records are keyed where they are counted.
+    """Return a recorder that :func:`fill` can fill."""
+    # The recorder has no parameter for this: it determines the series of a record while counting.
     cast("Any", waiting_module).values_of = _values_of
     return Recorder(SystemClock())
 
@@ -100,17 +107,19 @@ def fill(
     values: int = VALUES,
 ) -> None:
     """
-    Record some values for each metric under each of ``sets`` attribute sets.
+    Record values of each metric with each of ``sets`` attribute sets.
 
-    All sets grow together, as they do where calls of many kinds are mixed. What is left after
-    stretches of 64 comes one by one, so that values wait in every series when the fill ends.
+    All series grow at the same time, as in an application that mixes calls of many kinds. Values
+    are recorded in stretches of 64. The remainder is recorded one by one, so that values wait to be
+    counted in every series when the fill ends.
 
     Args:
-        recorder: Of :func:`new_recorder`.
-        sets: At most 2,000, the limit for one metric.
-        pool: Each series takes the next 1,000, from the first again where they end.
-        metrics: Some of :data:`METRICS`.
-        values: How many for each series.
+        recorder: Recorder from :func:`new_recorder`.
+        sets: Number of attribute sets, at most 2,000, the limit for one metric.
+        pool: Values in nanoseconds. Each series takes the next 1,000; after the last value, the
+            first one follows.
+        metrics: Metrics to record, from :data:`METRICS`.
+        values: Number of values per series.
         sampled: Whether the traces are kept, so that each series has exemplars.
     """
     chosen = random.Random(3)  # noqa: S311 - identifiers of the usual size
@@ -123,7 +132,7 @@ def fill(
             for metric in range(len(metrics)):
                 first = (which * len(metrics) + metric) * VALUES + begin
                 first %= len(pool) - _STRETCH
-                # As from records: integers without other references.
+                # New integers, to which nothing else refers, as in records.
                 columns.append([value + 1 for value in pool[first : first + length]])
             stretch = _Stretch(
                 f"model-{which}",
@@ -140,7 +149,7 @@ def fill(
 
 
 def _values_of(stretch: _Stretch) -> Values:
-    """Return what the recorder asks of a record, of which each has attributes of its own."""
+    """Return the values and the attributes of a stretch, as ``values_of`` does for a record."""
     tag = (("model", stretch.model), ("provider", "openai"))
     names = tuple(
         (metric, "measured", "queue" if metric == "segment" else None, "own")

@@ -1,4 +1,4 @@
-"""Rows of text as a Markdown table that reads well unrendered too."""
+"""Markdown tables that can also be read unrendered."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ __all__ = ["markdown"]
 
 def markdown(lines: Sequence[Sequence[str]]) -> str:
     """
-    Return a table whose columns line up.
+    Return a table with aligned columns.
 
     Args:
-        lines: The heading, then the rows; all of the same length.
+        lines: The heading, then the rows, each with the same number of cells.
     """
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     aligned = [

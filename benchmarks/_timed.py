@@ -1,8 +1,8 @@
 """
-Answers that take their time: a far end in this process that writes each piece when it is due.
+Simulated server in this process that sends each part of a response at a scheduled time.
 
-It produces on its own schedule, counted from the request, whether anyone reads or not: a read
-returns at once what has come by then, as a socket does, and else waits for what comes next.
+The schedule counts from the request, and does not depend on the reader. A read returns everything
+that is due, as a read from a socket does. If nothing is due, it waits for the next part.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ __all__ = ["Answer", "AsyncTimed", "Timed", "TimedPart", "paced", "slow_client"]
 
 _DUE: Final = b"@@@@@@@@@@@@@@@@@"
 """
-Stands in a piece for the instant at which it was due, in seconds of ``time.perf_counter``.
+Placeholder in a part, replaced by the instant at which the part was due, in seconds of
+``time.perf_counter``.
 
-As long as what takes its place, because the length of a piece is written before it.
+It is as long as its replacement, because the length of the part is written before the part.
 """
 _WRITTEN_DUE: Final = b"%017.6f"
 
@@ -35,11 +36,11 @@ _WRITTEN_DUE: Final = b"%017.6f"
 @dataclass(frozen=True, slots=True)
 class TimedPart:
     """
-    What the far end writes at once.
+    Part of a response that the server sends at once.
 
     Args:
-        at_s: When, in seconds since the request.
-        data: What.
+        at_s: Time at which the part is due, in seconds since the request.
+        data: Bytes of the part.
     """
 
     at_s: float
@@ -49,11 +50,11 @@ class TimedPart:
 @dataclass(frozen=True, slots=True)
 class Answer:
     """
-    One answer.
+    One response.
 
     Args:
-        pieces: In the order in which they are due.
-        cut: Whether the connection breaks after the last.
+        pieces: Parts, in the order in which they are due.
+        cut: Whether the connection breaks after the last part.
     """
 
     pieces: Sequence[TimedPart]
@@ -61,7 +62,7 @@ class Answer:
 
 
 class _Far:
-    """The far end of one connection: knows what is due, waits for nothing."""
+    """Server side of one connection. It determines what is due; its methods do not wait."""
 
     def __init__(self, answers: Iterator[Answer]) -> None:
         self._answers = answers
@@ -78,19 +79,19 @@ class _Far:
         self._began_s = time.perf_counter()
 
     def wait_s(self) -> float:
-        """Return how long the next piece is still to come, 0 if there is none or it has come."""
+        """Return the seconds until the next part is due; 0 if it is due or none is left."""
         if not self._left:
             return 0
         return max(0.0, self._began_s + self._left[-1].at_s - time.perf_counter())
 
     def next_read(self) -> bytes:
-        """Return all that is due."""
+        """Return all parts that are due; if none is, return the next one."""
         self._was_read = True
         if not self._left and self._answer.cut:
             raise httpcore2.ReadError("the far end went away")
         since_s = time.perf_counter() - self._began_s
         due: list[bytes] = []
-        # What was waited for is due even where the wait was a little short.
+        # The part that the reader waited for counts as due even if the wait was slightly too short.
         while self._left and (not due or self._left[-1].at_s <= since_s):
             piece = self._left.pop()
             due.append(piece.data.replace(_DUE, _WRITTEN_DUE % (self._began_s + piece.at_s)))
@@ -110,10 +111,10 @@ class _Stream(Stream):
 
 class Timed(httpcore2.NetworkBackend):
     """
-    A network on which every request is answered in its time.
+    Network backend that answers every request on a schedule.
 
     Args:
-        answers: One for each request; the last for all that follow.
+        answers: One response per request; the last one also answers all further requests.
     """
 
     def __init__(self, answers: Iterable[Answer]) -> None:
@@ -136,10 +137,10 @@ class _AsyncStream(AsyncStream):
 
 class AsyncTimed(httpcore2.AsyncNetworkBackend):
     """
-    The same as :class:`Timed`, for asynchronous clients.
+    Asynchronous variant of :class:`Timed`.
 
     Args:
-        answers: One for each request; the last for all that follow.
+        answers: One response per request; the last one also answers all further requests.
     """
 
     def __init__(self, answers: Iterable[Answer]) -> None:
@@ -156,13 +157,13 @@ def _for_ever(answers: Iterable[Answer]) -> Iterator[Answer]:
 
 def paced(tokens: int, first_s: float, gap_s: float) -> Answer:
     """
-    Return a streamed answer.
+    Return a streamed response.
 
     Args:
-        tokens: How many words; each is the instant at which it was due, in seconds of
+        tokens: Number of words. Each word is the instant at which it was due, in seconds of
             ``time.perf_counter``.
-        first_s: When the first is due, in seconds since the request.
-        gap_s: From one to the next, in seconds.
+        first_s: Time at which the first word is due, in seconds since the request.
+        gap_s: Time from one word to the next, in seconds.
     """
     words = [
         TimedPart(first_s + gap_s * number, framed(event({"content": _DUE.decode()})))
@@ -173,5 +174,5 @@ def paced(tokens: int, first_s: float, gap_s: float) -> Answer:
 
 
 def slow_client() -> OpenAI:
-    """Return a client whose calls wait for five words, and take some 8 ms."""
+    """Return a client whose calls receive five words and take about 8 ms."""
     return client_over(Timed([paced(5, first_s=0.003, gap_s=0.001)]))

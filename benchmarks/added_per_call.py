@@ -1,31 +1,34 @@
 """
-What latspan adds to each call, all segment spans and histograms included.
+Cost that latspan adds to each call, including all segment spans and histograms.
 
-How: the real OpenAI client 3 reads a short streamed answer (role, three words, end, usage with
-llama.cpp's timings; no delays) through a transport that ``latspan_httpx`` patches, a subclass of
-``httpx2.HTTPTransport`` over bytes in this process. Each call opens a connection and ends in ten
-spans: nine segments and the call itself. Ten calls with latspan configured and ten without it take
-turns in one process.
+Method: the real OpenAI client 3 reads a short streamed response (role, three words, finish reason,
+usage with llama.cpp's timings) without delays. Its transport is a subclass of
+``httpx2.HTTPTransport`` over bytes in this process, and ``latspan_httpx`` patches it. Each call
+opens a connection and produces ten spans: nine segments and the call itself. Groups of ten calls
+with latspan take turns with groups of ten calls without it, in one process.
 
-*On the caller's thread* is CPU time of that thread over ten calls. The rest happens on latspan's
-worker thread, ten times a second; under an application's provider too, where its processors are the
-SDK's for batches, as here. The yardstick takes turns with the calls, and as long.
+*Caller's thread* is the CPU time of that thread over ten calls. The rest of the work runs on
+latspan's worker thread, ten times per second. This includes calls under an application's provider
+if all its processors are the SDK's batch processors, as here. The yardstick takes turns with the
+calls, and each of its measurements takes about as long as ten calls.
 
-*In all* is CPU time of the process over 100 calls, until the worker is idle, the in-memory exporter
-has every span and the histograms are filled. Handing out an interval of them, once a minute and not
-once in 100 calls, is not in it: see ``histogram_work``.
+*All threads* is the CPU time of the process over 100 calls, until the worker is idle, the in-memory
+exporter has every span and the histograms are filled. It does not include the export of the
+histograms, which happens once per minute: see ``histogram_work``.
 
-*Its end alone* is evidence, timeline, spans and record of a call, the ends of 100 calls in a row:
-what latspan's thread does, or the caller's under an application's provider. It leaves the client
-out, and so has little of the noise, and none of what the client does to latspan's caches.
+*A call's end alone* is the CPU time for the evidence, the timeline, the spans and the record of a
+call, over the ends of 100 calls in a row. The worker thread spends it, or the caller's thread under
+an application's provider with other processors. It does not include the client, so it has little
+noise, and the client does not displace latspan's data from the caches.
 
-*When off* is what patched methods cost before ``configure()``, against ``uninstrument()``.
+*When off* is the cost of the patched methods before ``configure()``, compared with the methods
+after ``uninstrument()``.
 
-Caveats: no encoding and no network, as for the rivals that design names; encoding ten spans as
-OTLP is another 0.3 ms, in the background. The client takes about 1 ms for such a call, so single
-differences are noise; only the least and the median of many mean anything, and no more than the
-control row, the client against itself, lets them. A call of 500 chunks
-costs more at its end: see ``added_per_chunk`` for each chunk's share while it runs.
+Caveats: nothing is encoded or sent. Encoding ten spans as OTLP takes another 0.3 ms, in the
+background. The client takes about 1 ms for such a call, so a single difference is noise. Only the
+minimum and the median of many differences are meaningful, and only if they are well above the
+control row, which compares the client with itself. A call of 500 chunks costs more at its end:
+``added_per_chunk`` shows the cost of each chunk.
 
 Reproduce: ``make bench ARGS=added_per_call``
 """
@@ -68,11 +71,11 @@ if TYPE_CHECKING:
 __all__ = ["measure", "recorded_us"]
 
 _RUN: Final = 10
-"""Calls in a row: each finds the caches as the call before has left them."""
+"""Number of calls in a row, so that each call finds the caches as the previous call left them."""
 _BLOCK: Final = 100
-"""Calls whose telemetry is finished together."""
+"""Number of calls whose telemetry is processed together."""
 _STICKS_A_CALL: Final = 20
-"""Passes of the yardstick, of 0.06 ms or so each, in the time of a call."""
+"""Number of passes of the yardstick, of about 0.06 ms each, that take as long as a call."""
 _DRAINED: Final = 513
 """Number of queued records at which a recorder without a reader counts them."""
 
@@ -122,7 +125,7 @@ def _row(
 
 
 def _sticks(calls: int) -> Callable[[], float]:
-    """Measure the yardstick for about as long as ``calls`` calls take."""
+    """Return a measurement of the yardstick that takes about as long as ``calls`` calls."""
     return lambda: fmean(yardstick(calls * _STICKS_A_CALL))
 
 
@@ -176,7 +179,7 @@ def _by_block(openai: OpenAI, on: On | None = None) -> Callable[[], float]:
 
 @dataclass(frozen=True, slots=True)
 class _Patient:
-    """A sink whose spans may wait, so that the ends of calls can be gathered."""
+    """Sink whose spans may be ended later, so that the ends of calls can be collected."""
 
     sink: SpanSink
     inline: bool = False
@@ -223,7 +226,7 @@ def _by_end(openai: OpenAI, on: On) -> Callable[[], float]:
 def _switched(switch: Callable[[], object], openai: OpenAI) -> Callable[[], float]:
     def measured() -> float:
         switch()
-        # Patching a class makes the interpreter forget what it knew of it.
+        # Patching a class invalidates the interpreter's caches for it: these calls refill them.
         for _ in range(_RUN):
             _call(openai)
         before = time.thread_time_ns()
@@ -235,7 +238,14 @@ def _switched(switch: Callable[[], object], openai: OpenAI) -> Callable[[], floa
 
 
 def recorded_us(repeats: int) -> Figure:
-    """Return what counting a call's record costs, where 513 are counted at once."""
+    """
+    Return the CPU time of counting the record of one call, in microseconds.
+
+    513 records are counted at once.
+
+    Args:
+        repeats: Number of measurements.
+    """
     record = _record_of_a_call()
 
     def measured() -> float:

@@ -1,32 +1,35 @@
 """
-What latspan adds to each chunk of a streamed answer, on the caller's thread.
+Cost that latspan adds to each chunk of a streamed response, on the caller's thread.
 
-How: the real OpenAI client 3 reads long streams through a transport that ``latspan_httpx`` patches
-(a subclass of ``httpx2.HTTPTransport`` over bytes in this process, see ``_openai.py``), with no
-delays. Two streams are open side by side: one requested with latspan on (``auto_instrument()`` and
-``configure(export_enabled=False)``), and one requested with it off (``uninstrument()``), whose
-iterator is the client's own. A hundred chunks of the one are read, then the same hundred of the
-other, and so on; CPU time of the thread. Who reads looks at the text of each, as a program does.
-Beginning and end of a stream are not counted. A third stream, without latspan like the first, takes
-its turns too: what it "adds" is the error of this measurement, and a figure that is not well above
-it only shows "less than that".
+Method: the real OpenAI client 3 reads long streams without delays. Its transport is a subclass of
+``httpx2.HTTPTransport`` over bytes in this process (see ``_openai.py``), and ``latspan_httpx``
+patches it. Three streams are open at the same time. One was requested with latspan on
+(``auto_instrument()`` and ``configure(export_enabled=False)``). The other two were requested with
+latspan off (``uninstrument()``), so their iterators are the client's own. The streams take turns: a
+hundred chunks are read from each, then the next hundred, and so on. The figure is the CPU time of
+the thread. The reader accesses the text of each chunk, as a program does. The start and the end of
+a stream are not counted. The difference between the two streams without latspan is the control: it
+shows the error of this measurement. If a figure is not well above the control, it only shows that
+the cost is not larger than the error.
 
-Where a process happens to have its memory is worth as much as latspan costs: two streams without
-it differ by up to 0.5 µs a chunk, the same way as long as the process lives. So fresh processes are
-asked, each with other memory in use, and in each the stream with latspan is opened first, second
-and last.
+The addresses of a process's objects affect the figures as much as latspan does: two streams without
+latspan differ by up to 0.5 µs per chunk, in the same direction for the lifetime of the process. So
+the benchmark starts new processes, each with different memory in use. In each process, the stream
+with latspan is opened first, second and last.
 
-A second pair leaves the client out: the hook over chunks that were parsed before, against the same
-loop without it. It has 1/100 of the noise, and none of what the hook does to the client's caches.
+A second comparison leaves out the client: it iterates over parsed chunks with the hook and without
+it. It has 1/100 of the noise, but does not show the effect of the hook on the client's caches.
 
-The last row is what a chunk costs after the call's end: its share of timeline, attributes and
-histograms. That is spent on latspan's worker thread, or on the caller's under an application's
-provider.
+The last row is the cost of a chunk after the end of the call: its share of the timeline, the
+attributes and the histograms. latspan's worker thread does this work. The caller's thread does it
+under an application's provider, unless all processors of the provider are the SDK's batch
+processors.
 
-Caveats: the client takes 100 times as long for a chunk as latspan adds, so the difference needs
-thousands of repeats, and even then is off by what the control shows. Twenty chunks come in one
-read, which makes the client faster than over a network and the difference easier to see. Every
-chunk bears text; role-only and tool-call chunks take a slower branch of the content test.
+Caveats: the client needs 100 times as long for a chunk as latspan adds. So the difference needs
+thousands of repeats, and its error is still as large as the control. One read contains twenty
+chunks, which makes the client faster than on a network, and the difference easier to see. Every
+chunk contains text; chunks with only a role or with a tool call take a slower branch of the content
+test.
 
 Reproduce: ``make bench ARGS=added_per_chunk``
 """
@@ -60,17 +63,23 @@ if TYPE_CHECKING:
 __all__ = ["measure"]
 
 _BATCH: Final = 100
-"""Chunks in a turn: few enough for the machine to stay the same, and the change is spread over."""
+"""
+Number of chunks per turn: few enough that the machine's speed hardly changes during a round, and
+enough to spread the cost of switching between streams.
+"""
 _BATCHES: Final = 33
 _WARM: Final = 3
-"""The first batches of a stream, which do not count."""
+"""Number of batches at the start of a stream that are not counted."""
 _STREAMS: Final = 3
 _LOOP: Final = 400
 _TARGET: Final = Target(most=0.5)
 _ANSWER: Final = stream_of(_BATCH * _BATCHES + 100, events_a_read=20)
 
 Results = tuple[list[float], list[float], list[float]]
-"""Microseconds a chunk, batch by batch: without latspan, without it again, with it."""
+"""
+Microseconds per chunk, one value per batch, of three streams: without latspan, without it again
+(the control), and with it.
+"""
 
 
 def measure(scale: Scale) -> Iterator[Row]:
@@ -110,12 +119,12 @@ def measure(scale: Scale) -> Iterator[Row]:
 
 
 def _ask(openai: Any) -> Any:
-    """Return the stream of either client, of the one still to be awaited."""
+    """Return the client's stream; with an asynchronous client, an awaitable of it."""
     return openai.chat.completions.create(model="gpt-4o-mini", messages=MESSAGES, stream=True)
 
 
 def _in_fresh_processes(read: Callable[[], list[Results]], times: int) -> Results:
-    """Return the results of that many processes, each of which calls ``read``."""
+    """Return the results of ``times`` new processes, each of which calls ``read`` once."""
     with ProcessPoolExecutor(
         max_workers=1,
         mp_context=get_context("spawn"),
@@ -132,10 +141,10 @@ def _in_fresh_processes(read: Callable[[], list[Results]], times: int) -> Result
 
 class _Turns:
     """
-    Streams that are read turn and turn about, a hundred chunks a turn.
+    Streams that are read in turn, a hundred chunks per turn.
 
     Args:
-        streams: What the client answered, iterators of chunks.
+        streams: Iterators of chunks, from the client.
     """
 
     def __init__(self, streams: Sequence[Any]) -> None:
@@ -143,19 +152,19 @@ class _Turns:
         self._results = [results for _, results in self._turns]
 
     def __iter__(self) -> Iterator[tuple[Any, list[float]]]:
-        """Yield each stream and where its results go, until every stream had all its turns."""
+        """Yield a stream and the list for its results, until every stream has had all turns."""
         for _ in range(_BATCHES):
             yield from self._turns
             self._turns.append(self._turns.pop(0))
 
     def results(self) -> Results:
-        """Return the results of each stream, those of its first turns left out."""
+        """Return the results of each stream, without those of its first turns."""
         bare, control, traced = (results[_WARM:] for results in self._results)
         return bare, control, traced
 
 
 def _read_in_turns() -> list[Results]:
-    """Read streams in this process, those with latspan in each place once."""
+    """Read streams in this process, with the stream of latspan in each position once."""
     latspan.configure(export_enabled=False)
     openai = client(_ANSWER)
     _read(openai, 0)
@@ -164,7 +173,7 @@ def _read_in_turns() -> list[Results]:
 
 
 def _aread_in_turns() -> list[Results]:
-    """Do the same with asynchronous streams."""
+    """Read asynchronous streams, otherwise as :func:`_read_in_turns` does."""
     latspan.configure(export_enabled=False)
     openai = async_client(_ANSWER)
     with asyncio.Runner() as runner:
@@ -178,7 +187,7 @@ def _text_of(chunk: ChatCompletionChunk) -> str | None:
 
 
 def _instrumented_at(place: int) -> Iterator[None]:
-    """Go once through for each stream, with latspan on at ``place`` alone."""
+    """Iterate once per stream, with latspan on only in the iteration ``place``."""
     for index in range(_STREAMS):
         if index == place:
             latspan.auto_instrument()
@@ -187,7 +196,7 @@ def _instrumented_at(place: int) -> Iterator[None]:
 
 
 def _read(openai: OpenAI, place: int) -> Results:
-    """Read two streams that latspan does not follow and one that it does, opened at ``place``."""
+    """Read three streams; latspan tracks only one, which is opened at position ``place``."""
     streams = [iter(_ask(openai)) for _ in _instrumented_at(place)]
     streams.append(streams.pop(place))
     turns = _Turns(streams)
@@ -203,7 +212,7 @@ def _read(openai: OpenAI, place: int) -> Results:
 
 
 async def _aread(openai: AsyncOpenAI, place: int) -> Results:
-    """Do the same with asynchronous streams."""
+    """Read asynchronous streams, otherwise as :func:`_read` does."""
     streams = [aiter(await _ask(openai)) for _ in _instrumented_at(place)]
     streams.append(streams.pop(place))
     turns = _Turns(streams)
@@ -251,7 +260,7 @@ def _after_the_end(chunks: list[Any], repeats: int) -> Row:
 
 
 class _Stream:
-    """What is iterated stands for the client's stream object."""
+    """Substitute for the client's stream object."""
 
 
 def _watched() -> tuple[Any, _Stream]:

@@ -1,23 +1,24 @@
 """
-What latspan adds to each request that a server serves, and to each chunk of a streamed answer.
+Cost that latspan adds to each served request, and to each chunk of a streamed response.
 
-How: an ASGI application in memory, without a server and without a framework, answers a request in
-one piece, or as a stream of 400 chunks. What sends is a coroutine that does nothing. The same
-application behind ``LatspanMiddleware`` takes turns with it in one process, and so does the same
-behind OpenTelemetry's own ASGI middleware, whose spans go to a provider with a batch processor and
-an exporter into memory, as latspan's do.
+Method: an ASGI application in memory, without a server and without a framework, answers a request
+with one message or with a stream of 400 chunks. Its ``send`` is a coroutine that does nothing.
+Three variants take turns in one process: the application alone, the application behind
+``LatspanMiddleware``, and the application behind OpenTelemetry's own ASGI middleware. The spans of
+OpenTelemetry's middleware go to a provider with a batch processor and an in-memory exporter.
+latspan exports to memory too.
 
-*A request* is CPU time of the thread over 20 requests that bring a ``traceparent``. latspan's own
-provider does the rest on its worker thread; *in all* is CPU time of the process until the exporter
-has every span and the histograms are filled.
+*Per request* is the CPU time of the thread over 20 requests with a ``traceparent``. With its own
+provider, latspan does the rest on its worker thread. *All threads* is the CPU time of the process,
+until the exporter has every span and the histograms are filled.
 
-*A chunk* is CPU time of the thread from the first chunk of a stream to its last, beginning and end
-of the request left out.
+*Per chunk* is the CPU time of the thread from the first chunk of a stream to the last, without the
+start and the end of the request.
 
-Caveats: OpenTelemetry's middleware makes a span of each message it sends, chunks included, unless
-``exclude_spans`` says otherwise: both are measured. No stage is named inside; each costs another
-``with``. A server and a framework take 100 µs and more for a request, and a chunk costs them 20 µs
-and more: neither is in the figures.
+Caveats: unless ``exclude_spans`` is set, OpenTelemetry's middleware creates a span for each message
+that it sends, including chunks: both cases are measured. The application opens no stage; each one
+would cost another ``with``. A server and a framework take 100 µs or more per request and 20 µs or
+more per chunk, which the figures do not include.
 
 Reproduce: ``make bench ARGS=added_per_request``
 """
@@ -117,7 +118,7 @@ def _row(what: str, bare: list[float], traced: list[float], target: Target | Non
 
 
 class _Official:
-    """OpenTelemetry's own middleware, and where its spans go."""
+    """OpenTelemetry's own middleware, with a provider that exports to memory."""
 
     runtime: Final = None
 
@@ -137,11 +138,11 @@ class _Official:
         self._processor.force_flush()
 
     def forget(self) -> None:
-        """Let go of them."""
+        """Discard the exported spans."""
         self._exporter.clear()
 
     def shutdown(self) -> None:
-        """End its thread."""
+        """End the thread of the batch processor."""
         self._provider.shutdown()
 
 
@@ -204,7 +205,16 @@ def _by_run(
     *,
     clock: Callable[[], int] = time.thread_time_ns,
 ) -> Callable[[], float]:
-    """Measure a run of requests; by the process's clock, until nothing is left to be done."""
+    """
+    Return a measurement of a run of requests.
+
+    Args:
+        runner: Runner of the event loop.
+        app: Application.
+        on: Library that is switched on; ``None`` for the application alone.
+        clock: Returns CPU time in nanoseconds. With the clock of the process, the measurement ends
+            when everything is exported.
+    """
     settled_heap()
 
     def measured() -> float:

@@ -1,21 +1,22 @@
 """
-Duration of a call if no collector accepts what latspan sends.
+Time that latspan adds to a call while no collector accepts latspan's data.
 
-How: the real OpenAI client 3 makes calls of some 8 ms, one after the other: five words, each when
-it is due, over a transport that ``latspan_httpx`` patches (``_timed.py``). latspan is configured
-for a collector that refuses connections, one that takes them and never answers, one that resets
-them, or one whose name cannot be resolved; metrics are exported every second, spans in batches.
-Forty calls with latspan and forty without it (``uninstrument()``) take turns in one process. Of
-each forty come a p50 and a p95; a row is their difference, pair by pair: least and median as
-everywhere, and behind the median where the middle half of the differences lies.
+Method: the real OpenAI client 3 makes calls of about 8 ms, one after the other. Each response has
+five words, which arrive on a schedule (``_timed.py``), and ``latspan_httpx`` patches the transport.
+latspan exports to one of four collectors: one refuses connections, one accepts them and never
+responds, one resets them, and the name of one cannot be resolved. Metrics are exported every
+second, and spans in batches. Groups of forty calls with latspan take turns with groups of forty
+calls without it (``uninstrument()``), in one process. Each group has a p50 and a p95, and a row is
+the difference between them with and without latspan: first the minimum, then the median, then the
+range of the middle half of the differences.
 
-Here the time that passes counts, not CPU time, so the unit is ms and does not depend on the
-yardstick. The difference has all that latspan does in it, not only what the collector's absence
-costs; the rows in which nothing is exported say how much of it that is.
+The figures are elapsed time and not CPU time, so their unit is ms, and they do not depend on the
+yardstick. They include everything that latspan does. The rows in which nothing is exported show how
+much of the difference does not come from the collector.
 
-Caveats: on a machine that others use, the p95 of forty calls is mostly theirs; the control, the
-client against itself, says how much. A call without waiting in it would leave latspan's threads no
-time but the caller's.
+Caveats: on a shared machine, the p95 of forty calls mostly depends on the other work. The control,
+which compares the client with itself, shows how much. The calls wait for their response, as real
+calls do; without these waits, latspan's threads could only run by delaying the caller.
 
 Reproduce: ``make bench ARGS=dead_collector``
 """
@@ -42,7 +43,7 @@ __all__ = ["measure"]
 _CALLS: Final = 40
 _WARM: Final = 3
 _FAREWELL_S: Final = 0.1
-"""What is left need not arrive."""
+"""Time limit of the shutdown, in seconds; short, because no data can be delivered."""
 _TARGET: Final = Target(most=2)
 
 
@@ -74,7 +75,9 @@ Percentiles = tuple[float, float]
 def _pairs(
     openai: OpenAI, switch_on: Callable[[], object], scale: Scale
 ) -> list[tuple[list[float], list[float]]]:
-    """Return the percentiles of calls without latspan and of those with it, turn by turn."""
+    """
+    Return the p50s, then the p95s: each as the lists without latspan and with it, by turn.
+    """
     results: tuple[list[Percentiles], list[Percentiles]] = ([], [])
     turns = [(latspan.uninstrument, results[0]), (switch_on, results[1])]
     for _ in range(scale.of(30)):
@@ -87,7 +90,7 @@ def _pairs(
 
 
 def _percentiles(openai: OpenAI) -> Percentiles:
-    # Patching a class makes the interpreter forget what it knew of it.
+    # Patching a class invalidates the interpreter's caches for it: the first calls refill them.
     took = [_took_ms(openai) for _ in range(_WARM + _CALLS)][_WARM:]
     cuts = quantiles(took, n=20, method="inclusive")
     return cuts[9], cuts[18]

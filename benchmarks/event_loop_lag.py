@@ -1,25 +1,30 @@
 """
-How late an asyncio loop wakes up while telemetry is exported on other threads.
+Delay of an asyncio loop's wake-ups while telemetry is exported on other threads.
 
-How: a loop in the main thread sleeps for 1 ms, over and over, and notes by how much longer it
-slept. Meanwhile nothing happens (the control), latspan exports 2,048 spans and 5,000 series, or
-OpenTelemetry's ``BatchSpanProcessor`` and ``PeriodicExportingMetricReader`` do, or a thread
-computes and gives the interpreter's lock up every 0.5 ms, which shows what the machine allows. All
-take turns in one process, in another order each time. Both exports use OTLP over HTTP to a receiver
-in another process, which reads the message and accepts it. latspan's series have 128 new values
-each (``_series.py``), after 1,000 old ones, and three quarters of them leave as exponential
-histograms. OpenTelemetry's have some 50 values each, and leave as exponential histograms of at most
-160 buckets.
+Method: a loop in the main thread repeatedly sleeps for 1 ms and records how much longer the sleep
+took: the lag. Four cases take turns in one process, in a different order in each round:
 
-The loop is idle, or has 200 streams: tasks that each wait for 50 ms, over and over, and then parse
-a chunk of a model's stream.
+- the control, in which nothing else runs;
+- latspan exports 2,048 spans and 5,000 series;
+- OpenTelemetry's ``BatchSpanProcessor`` and ``PeriodicExportingMetricReader`` export as many;
+- a thread computes and releases the interpreter's lock every 0.5 ms, which shows about the lowest
+  lag that this machine allows.
 
-A row is the difference to the control, round by round, of the p99 (or p50) of a whole export: least
-and median, and behind the median where the middle half lies. Beside it stands the control itself.
+Both exports use OTLP over HTTP to a receiver in another process, which reads each message and
+accepts it. latspan's series have 128 new values each, after 1,000 older ones (see ``_series.py``),
+and three quarters of the series are exported as exponential histograms. OpenTelemetry's series have
+about 50 values each and are exported as exponential histograms with at most 160 buckets.
 
-Caveats: what else the machine does makes a loop late as well. The control says how much, and the
-difference may be below zero. With fewer than three free cores the receiver and the exporting
-thread take the loop's core now and then, whatever they do about the interpreter's lock.
+The loop is idle or has 200 streams: tasks that repeatedly wait for 50 ms and then parse a chunk of
+a model's stream.
+
+Each case has a p50 and a p99 of the lag during a whole export. A row is the difference between one
+of them and that of the control in the same round: first the minimum, then the median, then the
+range of the middle half. The row also shows the lag of the control.
+
+Caveats: other work on the machine delays the loop too. The control shows how much, and a difference
+may be below zero. With fewer than three free cores, the receiver and the exporting thread sometimes
+occupy the loop's core, whether or not they hold the interpreter's lock.
 
 Reproduce: ``make bench ARGS=event_loop_lag``
 """
@@ -88,7 +93,7 @@ _CHUNK: Final = json.dumps(
 )
 
 Export = Callable[[], object]
-"""Exports once, and returns when it is done."""
+"""Function that exports once, and returns when the export is complete."""
 
 _RECEIVER: Final = """
 import http.server, sys
@@ -138,7 +143,7 @@ def _quantile(lags_ms: Sequence[float], cut: int) -> float:
 def _rounds(
     preparing: Sequence[Callable[[], Export]], streams: int, repeats: int
 ) -> list[list[list[float]]]:
-    """Return the lags of each round and each of the exports, in milliseconds."""
+    """Return the lags in milliseconds: a list per round, with a list per export."""
     order = list(range(len(preparing)))
     orders = random.Random(1)  # noqa: S311 - the same orders each run
     rounds: list[list[list[float]]] = []
@@ -154,7 +159,7 @@ def _rounds(
 
 
 async def _lags_ms(export: Export, streams: int) -> list[float]:
-    """Return by how much the loop overslept each time, from the start of the export to its end."""
+    """Return the lag of each wake-up from the start of the export to its end, in milliseconds."""
     reading = [asyncio.create_task(_read_stream(number)) for number in range(streams)]
     await asyncio.sleep(0.2)
     thread = threading.Thread(target=export)
@@ -291,7 +296,7 @@ def _attributes(which: int) -> dict[str, Any]:
 
 
 def _spans() -> list[ReadableSpan]:
-    """Return ended spans of usual size."""
+    """Return ended spans of a typical size."""
     exporter = InMemorySpanExporter()
     provider = TracerProvider(resource=_RESOURCE, shutdown_on_exit=False)
     provider.add_span_processor(SimpleSpanProcessor(exporter))

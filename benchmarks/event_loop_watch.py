@@ -1,15 +1,16 @@
 """
-What the timer costs that watches an event loop while calls are open.
+Cost of the timer that watches an event loop while calls are open.
 
-How: a loop in the main thread has 1 or 200 streams: tasks that each wait for 50 ms, over and over,
-and then parse a chunk of a model's stream. The CPU time of the thread is read before and after a
-second, with a watch for each stream and without one, in turns. A row is the difference, round by
-round, in percent of the second. Beside it stands the share without the watches.
+Method: a loop in the main thread has 1 or 200 streams: tasks that repeatedly wait for 50 ms and
+then parse a chunk of a model's stream. The CPU time of the thread is measured over periods of one
+second. Periods with a watch for each stream take turns with periods without watches. A row is the
+difference between two periods of the same round, in percent of a CPU. The row also shows the share
+of a CPU without watches.
 
-The last row is what a call does on its own thread: watch the loop, and end the watch.
+The last row is the work of a call on its own thread: start a watch of the loop, and end it.
 
-Caveats: the timer wakes the loop 100 times per second. Where the loop would be awake anyway, a
-tick costs less, because it takes no wake-up of its own.
+Caveats: the timer wakes the loop 100 times per second. If the loop is awake anyway, a tick costs
+less, because it needs no separate wake-up.
 
 Reproduce: ``make bench ARGS=event_loop_watch``
 """
@@ -67,7 +68,7 @@ def measure(scale: Scale) -> Iterator[Row]:
 
 
 def _shares(streams: int, rounds: int) -> tuple[list[float], list[float]]:
-    """Return the share of a CPU of each round without and with watches, in percent."""
+    """Return the shares of a CPU in percent, one per round: without watches, and with them."""
     shares: tuple[list[float], list[float]] = [], []
     orders = random.Random(1)  # noqa: S311 - the same orders each run
     for _ in range(rounds):
@@ -103,7 +104,7 @@ async def _read_stream(phase: float) -> None:
 
 
 async def _watch() -> float:
-    """Return what one watch takes, in microseconds."""
+    """Return the CPU time of starting and ending one watch, in microseconds."""
     loops = EventLoops(time.perf_counter_ns)
     open_call = loops.watch()
     before_ns = time.thread_time_ns()
