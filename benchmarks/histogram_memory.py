@@ -1,26 +1,29 @@
 """
-What 16,000 series take at the most while they are exported, beside dense HDR histograms.
+Peak memory of 16,000 series during their export, compared with dense HDR histograms.
 
-How: eight metrics under 2,000 attribute sets, each series 1,000 lognormal values (sigma 0.5). A
-fresh process fills a recorder with them, swaps the interval and sends it as the exporting thread
-does, through an exporter that encodes each message as protobuf and throws it away. The figure is
-the peak of its resident memory above what it was before the first value: ``VmHWM``, which is set
-back through ``/proc/self/clear_refs`` just then (so Linux only). numpy is not loaded. Everything
-is imported before; the table that takes HDR buckets to exponential ones is not made before.
+Method: eight metrics with 2,000 attribute sets give 16,000 series of 1,000 lognormal values each
+(sigma 0.5). A new process records the values, swaps the interval and sends it as the exporting
+thread does. The exporter encodes each message as protobuf and discards it. The figure is the peak
+of the process's resident memory (``VmHWM``) minus its memory before the first value. At that
+instant the peak is reset through ``/proc/self/clear_refs``, so the benchmark needs Linux. numpy is
+not loaded. All modules are imported before that instant; the table that maps HDR buckets to
+exponential buckets is created after it.
 
-*1,000 values each*: all values are in the interval and in the totals. *1,000 more* is the same
-process afterwards: 1,000 values in the totals already and 1,000 others in the interval, so 2,000 in
-each point that a cumulative export sends. *Every trace kept* adds exemplars, which a series has
-where the trace of its request is sampled: up to six candidates until the export.
+*1,000 values each*: all values are both in the interval and in the totals. *1,000 more* is the next
+export of the same process: 1,000 values are already in the totals, and 1,000 others are in the
+interval, so each point of a cumulative export contains 2,000. *Every trace kept* adds exemplars. A
+series has exemplars if the traces of its requests are sampled: up to six candidates until the
+export.
 
-The rival is one dense histogram of three digits a series, as the hdrhistogram package makes it;
-500 of them are measured and scaled up. It holds no interval and exports nothing.
+The rival is one dense histogram with three digits per series, from the hdrhistogram package. 500
+histograms (100 with ``--quick``) are measured and scaled up. It has no interval and exports
+nothing.
 
-Caveats: records are stood in for by stretches of values (``_series.py``), so the at most 512
-records that wait are not in the figure; they are some 1 MB. With ``--quick``, and where a row says
-so, a tenth of the series is measured: what they hold is multiplied, what an export takes beside
-that is not, though a tenth may be too little for a whole message. Which memory is given back to
-the system is the C library's choice, here glibc's.
+Caveats: stretches of values replace the records (``_series.py``). So the figure does not include
+the records that are not counted yet: at most 512, about 1 MB. With ``--quick``, and in rows whose
+name states it, a tenth of the series is measured. The memory that they hold is multiplied by ten.
+The additional memory of an export is not multiplied, although a tenth of the series may not fill a
+whole message. The C library, here glibc, determines which memory is returned to the system.
 
 Reproduce: ``make bench ARGS=histogram_memory``
 """
@@ -53,7 +56,7 @@ def measure(scale: Scale) -> Iterator[Row]:
     """Yield the rows of this benchmark."""
     series = _SERIES // 10 if scale.quick else _SERIES
     dense = 100 if scale.quick else 500
-    # What else runs disturbs no memory, so the processes share the cores.
+    # Other work on the machine does not affect memory, so two processes run at the same time.
     with ThreadPoolExecutor(2) as pool:
         measured = {
             name: pool.submit(_taken, name, count, fills)
@@ -89,7 +92,7 @@ def measure(scale: Scale) -> Iterator[Row]:
 
 
 def _taken(name: str, series: int, fills: int) -> list[float]:
-    """Return the peak of each fill, for 16,000 series and in MiB."""
+    """Return the peak of each fill in MiB, scaled up to 16,000 series."""
     ran = subprocess.run(
         [sys.executable, str(_PROGRAM), name, str(series), str(fills)],
         check=True,

@@ -1,26 +1,29 @@
 """
-What it costs to read, merge, encode and export histograms, and how large they are on the wire.
+Cost of reading, merging, encoding and exporting histograms, and their size on the wire.
 
-How: 96 series (six metrics that leave as exponential histograms, 16 attribute sets) hold 1,000
-lognormal values (sigma 0.5) each from an interval before and 1,000 in the running one. CPU time of
-the thread, divided by 96; each repeat has a recorder of its own, and numpy is hidden as if the
-application had not loaded it, except in rows that name it. What is measured takes turns with what
-stands beside it.
+Method: 96 series (six metrics that are exported as exponential histograms, with 16 attribute sets)
+have 1,000 lognormal values each (sigma 0.5) from the previous interval and 1,000 from the current
+one. The figure is the CPU time of the thread, divided by 96. Each repeat has a new recorder. In
+rows that do not name numpy, numpy is hidden, as if the application had not loaded it. All
+measurements take turns.
 
-- *snapshot*: ``Recorder.snapshot``, which adds each running histogram to a copy of its total.
+- *snapshot*: ``Recorder.snapshot``, which adds the histogram of the current interval to a copy of
+  the total, for each series.
 - *swap and export*: ``swap_interval``, then ``OtlpMetrics.send`` with an exporter that encodes to
-  protobuf and throws it away. The interval before has been exported the same way; *first* is an
-  export without one before it. The SDK's rival is ``MetricReader.collect`` and the same encoding of
-  as many exponential histograms of at most 160 buckets, with the same attributes. latspan's have
-  some ten times as many buckets: that is what the precision costs.
-- *merge*: one histogram of 1,000 values into another; beside it ``HdrHistogram.add``.
-- *text*: HdrHistogram's V2 form, compressed and in Base64, by latspan and by hdrhistogram.
+  protobuf and discards the message. The previous interval was exported in the same way; *first*
+  means that there was no export before. The SDK's rival is ``MetricReader.collect`` and the same
+  encoding, with as many exponential histograms of at most 160 buckets and the same attributes.
+  latspan's histograms are more precise, with about ten times as many buckets.
+- *merge*: one histogram of 1,000 values is merged into another, compared with ``HdrHistogram.add``.
+- *text*: HdrHistogram's V2 form, compressed and in Base64, written by latspan and by hdrhistogram.
 
-Sizes are of one message of all 96 series of 1,000 values, divided by 96, so attributes are in them.
-Texts have no attributes. *gzip* is the whole message compressed, as an exporter does if asked to.
+A size on the wire is the size of the messages with all series of 1,000 values, divided by the
+number of series: 96 of the exponential metrics, and 32 of the two with explicit buckets. So it
+includes attributes. Texts do not include attributes. *gzip* is the size of the whole message after
+compression, as an exporter compresses it if that is configured.
 
-Caveats: the SDK's histograms cost their price when values are recorded (``record_one_value``),
-latspan's when they are read. The dense histograms of hdrhistogram reach from 1 ns to 24 hours.
+Caveats: the SDK converts values when they are recorded (see ``record_one_value``), latspan when
+they are read. The dense histograms of hdrhistogram have a range from 1 ns to 24 hours.
 
 Reproduce: ``make bench ARGS=histogram_work``
 """
@@ -245,7 +248,7 @@ def _message(metrics: Sequence[str]) -> bytes:
 
 
 def _sdk(metrics: Sequence[str], aggregation: Aggregation) -> InMemoryMetricReader:
-    """Return a reader of as many series, under the names and attributes that latspan sends."""
+    """Return a reader of as many series, with the names and attributes that latspan exports."""
     recorder = new_recorder()
     fill(recorder, _SETS, _POOL, metrics=metrics)
     reader = InMemoryMetricReader(preferred_aggregation={Instrument: aggregation})

@@ -1,12 +1,14 @@
 """
-What importing latspan costs, beside the OpenTelemetry API.
+Cost of importing latspan, compared with the OpenTelemetry API.
 
-How: fresh interpreters take turns, each importing one thing; CPU time of the process from before
-the import until after it, so the interpreter's own start is not counted. Byte code is cached.
+Method: new interpreters take turns, and each executes one import statement. The figure is the CPU
+time of the process from just before the import to just after it, so it does not include the start
+of the interpreter. Byte code is cached.
 
-Caveats: files are in the system's cache; the first import after an installation takes longer.
-``from latspan import traced ...`` imports ``opentelemetry.trace`` too, so its ratio is never below
-1. An application that has imported OpenTelemetry already pays only the rest.
+Caveats: the files are in the operating system's cache; the first import after an installation takes
+longer. ``from latspan import traced ...`` also imports ``opentelemetry.trace``, so its ratio is
+never below 1. If an application has already imported OpenTelemetry, importing latspan costs only
+the difference.
 
 Reproduce: ``make bench ARGS=import_time``
 """

@@ -1,25 +1,28 @@
 """
-How far quantiles are off in each form that histograms are read or sent in.
+Error of quantiles in each form in which histograms are read or exported.
 
-How: 100,000 values (20,000 with ``--quick``) of each of four distributions around a second: one
-lognormal (median 0.4 s, sigma 0.5), two peaks, a heavy tail (5 % Pareto, alpha 1.2), and one value
-over and over. The truth is the value of that rank (by ceiling) in the sorted data. A row is the
-largest relative error of p50, p90, p95, p99 and p99.9 over all four, in either direction.
+Method: 100,000 values (20,000 with ``--quick``) from each of four distributions in the range of a
+second: a lognormal one (median 0.4 s, sigma 0.5), one with two peaks, one with a heavy tail (5 %
+Pareto, alpha 1.2), and one that repeats a single value. The correct quantile is the value at its
+rank, rounded up, in the sorted data. A row is the largest relative error of p50, p90, p95, p99 and
+p99.9 over all four distributions, in either direction.
 
-What is sent has no quantiles, so they are estimated as a backend would:
+Exported histograms do not contain quantiles, so the benchmark estimates them as a backend would:
 
-- exponential buckets, latspan's and the SDK's (160 of them, its default): the geometric middle of
-  the bucket that the rank falls into;
-- explicit buckets with the bounds that the GenAI conventions advise: linear inside the bucket, as
-  Prometheus' ``histogram_quantile``;
-- powers of two, as TraceQL's ``quantile_over_time``: exponential inside the bucket.
+- exponential buckets of latspan and of the SDK (160, its default): the geometric middle of the
+  bucket that contains the rank;
+- explicit buckets with the bounds that the GenAI conventions advise: linear interpolation inside
+  the bucket, as in Prometheus' ``histogram_quantile``;
+- powers of two, as in TraceQL's ``quantile_over_time``: exponential interpolation inside the
+  bucket.
 
-latspan's own snapshot, and what was written as HdrHistogram's text and read back, are read with
-``value_at_percentile``, which returns the top of the bucket.
+latspan's own snapshot, and a histogram that was written as HdrHistogram's text and read back, are
+read with ``values_at_percentiles``, which returns the upper end of the bucket.
 
-Caveats: the worst is not the usual: explicit buckets happen to be right where a bound is near.
-latspan sends the metrics of the conventions in the advised buckets too, and those are as far off
-as anyone's. Where values span a factor above 65,536 latspan lowers the scale, as told.
+Caveats: the largest error is not a typical error: explicit buckets are accurate if a bound happens
+to be near the quantile. latspan also exports the metrics of the conventions, in the advised
+buckets, and their error is as large as with any other tool. If values span a factor of more than
+65,536, latspan lowers the scale, which increases the error.
 
 Reproduce: ``make bench ARGS=quantile_error``
 """
@@ -50,7 +53,7 @@ _PERCENTILES: Final = (50, 90, 95, 99, 99.9)
 _BOUNDS_S: Final = semconv.EXPLICIT_BOUNDS[semconv.METRIC_OPERATION_DURATION]
 
 Estimate = Callable[[list[int]], Sequence[float]]
-"""Takes nanoseconds, sorted; returns the percentiles in nanoseconds."""
+"""Function that estimates the percentiles, in nanoseconds, of sorted values in nanoseconds."""
 
 
 def measure(scale: Scale) -> Iterator[Row]:
@@ -104,7 +107,7 @@ def _distributions(count: int) -> Iterator[list[int]]:
 
 
 def _worst(estimate: Estimate, data: list[list[int]]) -> Figure:
-    """Return the largest relative error in percent."""
+    """Return the largest relative error, in percent."""
     errors = [
         abs(estimated / values[rank_of(percentile, len(values)) - 1] - 1)
         for values in data
@@ -157,7 +160,7 @@ def _explicit(values: list[int]) -> Sequence[float]:
     edges = (0.0, *_BOUNDS_S)
     estimates: list[float] = []
     for place, rank, count in _places([hits[each] for each in range(len(edges))]):
-        # What is above the last bound is taken for it.
+        # As in Prometheus, a quantile above the last bound is estimated as the last bound.
         low, high = edges[place], edges[min(place + 1, len(_BOUNDS_S))]
         estimates.append((low + (high - low) * rank / count) * 1e9)
     return estimates
@@ -176,8 +179,8 @@ def _places(
     Yield, for each percentile, its bucket, its rank inside the bucket, and the bucket's count.
 
     Args:
-        counts: By bucket, lowest first.
-        exact_ranks: Rounded up to whole values; as they are, without.
+        counts: Count of each bucket, the lowest bucket first.
+        exact_ranks: Whether to round ranks up to integers.
     """
     up_to = list(accumulate(counts))
     for percentile in _PERCENTILES:

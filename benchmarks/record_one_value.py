@@ -1,26 +1,31 @@
 """
-What it costs to record one value, beside the hdrhistogram package and OpenTelemetry's SDK.
+Cost of recording one value, compared with the hdrhistogram package and OpenTelemetry's SDK.
 
-How: the same 4,096 lognormal values (median 50 ms, sigma 0.5, fixed seed), over and over; CPU time
-of the thread. OpenTelemetry's instruments get seconds, six attributes, and a reader that never
-collects. The measurements take turns, the yardstick among them.
+Method: the same 4,096 lognormal values (median 50 ms, sigma 0.5, fixed seed) are recorded
+repeatedly. The figure is the CPU time of the thread per value. OpenTelemetry's instruments record
+seconds with six attributes, and their reader never collects. All measurements take turns, including
+the yardstick.
 
-A *fresh* histogram is made for every 4,096 values, as for each interval, so its counts are a list
-of hits. A *full* one has counters. Each pass is over the values eight times, so that what numpy
-lets wait as hits is folded into counters once: that is in the figure.
+A *fresh* histogram is created for every 4,096 values, as for each interval, so it holds its counts
+as a list of hits. A *full* histogram holds them as counters. Each measurement records the values
+eight times. With numpy, a full histogram then folds its list of hits into the counters once, and
+the figure includes this.
 
-*Singly* is ``record``, which lets values wait and counts 128 of them together; that is in the
-figure. *In bulk* is ``record_many`` of a list. *Appended, counted in bulk of 512* is what a value
-costs from a list's append on, as a call's chunk gaps are recorded when it has ended.
+*Singly* is ``record``, which appends the value to a buffer and counts 128 values together; the
+figure includes the counting. *In bulk* is ``record_many`` with a list. *Appended, counted in bulk
+of 512* is the cost from appending the value to a list until it is counted: the chunk gaps of a call
+are recorded in this way when the call has ended.
 
-latspan uses numpy where the application has loaded it, for 96 values and more. *With numpy* and
-*without numpy* are the same process: for the latter the module is hidden, as if never imported.
+latspan uses numpy for 96 or more values, if the application has loaded it. *With numpy* and
+*without numpy* are measured in the same process: for the latter, the module is hidden, as if it had
+not been imported.
 
-A whole call's record, its series' keys included, is a row too.
+The last row is the whole record of a call, including the keys of its series.
 
-Caveats: the loop over the values (0.02 µs) is in every figure but the bulk ones. numpy gets lists
-of Python integers here, as from the recorder; its own arrays are quicker. Values that fall into
-few buckets are faster. The first value of a series is slower; a *fresh* figure holds that once.
+Caveats: every figure except those for bulk includes the loop over the values (0.02 µs). numpy
+receives lists of Python integers, as from the recorder; its own arrays would be faster. Values that
+fall into few buckets are recorded faster. The first value of a series takes longer; each *fresh*
+histogram includes this once.
 
 Reproduce: ``make bench ARGS=record_one_value``
 """
@@ -51,12 +56,12 @@ from latspan.histogram._buckets import HIGHEST_NS
 
 __all__ = ["measure"]
 
-# Not used here, only loaded: that is what latspan goes by.
+# latspan uses numpy only if the application has loaded it; this module does not use it itself.
 importlib.import_module("numpy")
 
 _VALUES: Final = 4096
 _FULL: Final = 8
-"""Passes over the values after which a list of hits is folded into counters."""
+"""Number of passes over the values after which a list of hits is folded into counters."""
 
 _BOUNDS_S: Final = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48)
 _ATTRIBUTES: Final = {
@@ -72,7 +77,7 @@ _SINGLY: Final = Target(most=0.25)
 _BULK: Final = {"without numpy": Target(most=0.12), "with numpy": Target(most=0.05)}
 
 Make = Callable[[], Histogram]
-"""Returns the histogram that a pass records into."""
+"""Function that returns the histogram into which a pass records."""
 
 
 def measure(scale: Scale) -> Iterator[Row]:
@@ -85,7 +90,7 @@ def measure(scale: Scale) -> Iterator[Row]:
     }
     ours = dict(_ours(values))
     measures = {
-        # As long as the others take: one short pass may find a moment that they never see.
+        # It takes as long as the others: a short pass could fit entirely in a quiet moment.
         "yardstick": lambda: fmean(yardstick(32)),
         **rivals,
         **{name: measured for name, (measured, _) in ours.items()},
@@ -125,7 +130,7 @@ def _ours(values: list[int]) -> Iterator[tuple[str, tuple[Callable[[], float], T
         yield f"singly, {form}", (_singly(values, make), _SINGLY)
         yield f"appended, counted in bulk of 512, {form}", (_appended(values, make), _SINGLY)
     for size in (8, 64, 512, 4096):
-        # Smaller batches never reach numpy.
+        # latspan does not use numpy for smaller batches.
         for numpys in _BULK if size >= 512 else ("without numpy",):
             for form, make in makes.items():
                 name = f"in bulk of {size}, {form}, {numpys}"
@@ -185,7 +190,7 @@ def _singly(values: list[int], make: Make) -> Callable[[], float]:
         record = histogram.record
         for value in values:
             record(value)
-        _ = histogram.count  # what waits is counted before anybody is told
+        _ = histogram.count  # reading it counts the values that still wait
 
     return _timed(work, _FULL)
 

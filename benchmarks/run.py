@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """
-Measure what latspan costs, and print one table.
+Measure the cost of latspan, and print one table.
 
-``run.py`` runs every benchmark, ``run.py NAME ...`` those named. What each measures, how, and what
-to beware of stands at the top of its file; how to read the table in ``docs/benchmarks.md``.
+``run.py`` runs every benchmark, ``run.py NAME ...`` only the named ones. The docstring of each
+benchmark describes what it measures, its method and its caveats. ``docs/benchmarks.md`` describes
+how to read the table.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ PACKAGES: Final = ("latspan", "openai", "httpx2", "opentelemetry-sdk", "hdrhisto
 
 
 def shown(value: float, unit: Unit) -> str:
-    """Return a figure with its unit, microseconds in the one that suits them."""
+    """Return a figure with its unit; 1,000 µs or more are shown in ms."""
     if unit == "B":
         return f"{value:,.0f} B"
     if unit != "µs":
@@ -59,7 +60,7 @@ def shown(value: float, unit: Unit) -> str:
 
 
 def middle_of(row: Row) -> str:
-    """Return the median; of times that passed, also where the middle half of the repeats lies."""
+    """Return the median; for elapsed times, with the range of the middle half of the repeats."""
     middle, half = row.latspan.middle, row.latspan.half
     if middle is None:
         return ""
@@ -71,7 +72,7 @@ def middle_of(row: Row) -> str:
 
 
 def target_of(row: Row) -> str:
-    """Return the row's target in words."""
+    """Return the row's target as text; the empty string without one."""
     if row.target is None:
         return ""
     if row.target.most is None:
@@ -84,7 +85,7 @@ def target_of(row: Row) -> str:
 
 
 def cells(row: Row, stick: Figure) -> tuple[str, ...]:
-    """Return the row as text, one cell a heading."""
+    """Return the row as text, one cell per heading."""
     yardsticks = row.yardsticks(stick)
     return (
         row.what,
@@ -100,7 +101,7 @@ def cells(row: Row, stick: Figure) -> tuple[str, ...]:
 
 
 def as_data(row: Row, stick: Figure) -> dict[str, Any]:
-    """Return the row for ``--json``; every figure in the row's unit."""
+    """Return the row for ``--json``; every figure is in the row's unit."""
     return {
         "what": row.what,
         "unit": row.unit,

@@ -1,21 +1,22 @@
 """
-What switching latspan on costs beyond the import of the client, beside OpenInference.
+Cost of switching latspan on after the client is imported, compared with OpenInference.
 
-How: fresh interpreters take turns. Each imports ``openai`` and then switches one library on, which
-includes the library's own import: latspan with ``configure()`` and ``auto_instrument()``,
-OpenInference with a tracer provider of the SDK, a batch processor and an exporter in memory, which
-is the least that its user has to set up. Byte code is cached. *Caller's thread* is the CPU time of
-the thread that does this: it delays the application. *In all* is the CPU time of the process until
-latspan's own thread has loaded the exporters, which OpenInference's exporter in memory needs not.
+Method: new interpreters take turns. Each imports ``openai`` and then switches one library on, which
+includes the import of the library. latspan is switched on with ``configure()`` and
+``auto_instrument()``; OpenInference with a tracer provider of the SDK, a batch processor and an
+in-memory exporter, which is the minimum that its user has to set up. Byte code is cached. *Caller's
+thread* is the CPU time of the thread that does this; it delays the application. *In all* is the CPU
+time of the process until latspan's own thread has loaded the exporters. OpenInference's in-memory
+exporter needs no such step.
 
-Both are measured in the environments that ``make bench-rivals`` has installed, which hold little
-else: a longer list of installed distributions makes the search for entry points slower. If there
-are none, latspan is measured in the environment of this run, and the import of the client stands
-beside it.
+Both libraries are measured in the environments that ``make bench-rivals`` installs. These contain
+few other distributions; more of them would slow down the search for entry points. If the
+environments do not exist, latspan is measured in the environment of this run and compared with the
+import of the client.
 
-Caveats: files are in the system's cache. The targets are ratios, because no yardstick in
-microseconds resembles an import: 100 ms where OpenInference takes 68, and where the import of the
-client takes 576, as in ``docs/rivals.md``.
+Caveats: the files are in the operating system's cache. The targets are ratios, because the
+yardstick does not resemble an import. They correspond to 100 ms on a machine where OpenInference
+takes 68 ms and the import of the client 576 ms, as in ``docs/rivals.md``.
 
 Reproduce: ``make bench ARGS=switch_on``
 """
@@ -99,7 +100,12 @@ def measure(scale: Scale) -> Iterator[Row]:
 
 
 def _measured(python: str, switching_on: str, results: list[list[float]]) -> Callable[[], float]:
-    """Return a measurement that appends its three figures, in microseconds, to ``results``."""
+    """
+    Return a measurement that appends three CPU times, in microseconds, to ``results``.
+
+    They are the time of the caller's thread and of the process for switching on, and the time of
+    the process for importing the client.
+    """
     environment = dict(os.environ)
     # Byte code must be cached, as in production.
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
