@@ -7,7 +7,7 @@ thread does. The exporter encodes each message as protobuf and discards it. The 
 of the process's resident memory (``VmHWM``) minus its memory before the first value. At that
 instant the peak is reset through ``/proc/self/clear_refs``, so the benchmark needs Linux. numpy is
 not loaded. All modules are imported before that instant; the table that maps HDR buckets to
-exponential buckets is created after it.
+exponential buckets is not yet created then.
 
 *1,000 values each*: all values are both in the interval and in the totals. *1,000 more* is the next
 export of the same process: 1,000 values are already in the totals, and 1,000 others are in the

@@ -1,4 +1,4 @@
-"""The program behind ``make bench-rivals``: measures, and prints Markdown or a JSON document."""
+"""Program that ``make bench-rivals`` runs: it measures, and prints Markdown or a JSON document."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def main() -> int:
 
 
 def _field() -> Field:
-    """Return the subjects that can be installed, and why the others cannot."""
+    """Return the subjects whose libraries can be installed, and the reasons for skipped ones."""
     pythons: dict[str, Path] = {}
     skipped: dict[str, str] = {}
     for library in LIBRARIES:
@@ -94,7 +94,7 @@ def _what_ran(taking_part: Field, stick: Figure) -> dict[str, Any]:
     versions = {library.name: versions_of(library) for library in installed}
     return {
         "yardstick_us": {"least": stick.least, "median": stick.middle},
-        # More than one of a kind is not what is wanted.
+        # More than one version of a package makes the costs incomparable; the notes then warn.
         "shared_versions": {
             name: sorted({each[name] for each in versions.values()}) for name in SHARED
         },

@@ -1,4 +1,4 @@
-"""What an application does with a stream: reads it, leaves it, or is stopped while it reads."""
+"""Callers of a model: they read a stream, leave it early, or are cancelled while they read."""
 
 from __future__ import annotations
 
@@ -36,29 +36,29 @@ __all__ = [
 ]
 
 AROUND: Final = "application, around the call"
-"""The name of the span that the application makes around a call."""
+"""Name of the span that the application creates around a call."""
 BETWEEN: Final = "application, between chunks"
-"""The name of the span that the application makes while it reads."""
+"""Name of the span that the application creates while it reads."""
 
 _READ: Final = 6
-"""Chunks that are read of a stream that is left early: the role and five tokens."""
+"""Number of chunks read from a stream that is left early: the role and five tokens."""
 WORK_S: Final = 0.05
-"""How long a slow caller works on each chunk, in seconds."""
+"""Time for which a slow caller processes each chunk, in seconds."""
 
 
 @dataclass(slots=True)
 class Scene:
     """
-    One call, as its caller sees it.
+    One call, from the view of its caller.
 
     Args:
-        answers: What the server will answer.
-        headers_came: To be called as soon as the client has returned.
-        held: What the application still holds when it is done.
-        read: How many chunks, events or lines it read.
-        raised: The name of the exception that it got, if it got one.
-        around: The id of the span that it made around the call, if it made one.
-        parent: The id of the parent of the span that it made between chunks, if it has one.
+        answers: Responses of the server, one per request.
+        headers_came: Function to call as soon as the client has returned the stream.
+        held: Objects that the application still references after the call.
+        read: Number of chunks, events or lines that it read.
+        raised: Name of the exception that the application received; ``None`` if there was none.
+        around: ID of the span that the application created around the call, if any.
+        parent: ID of the parent of the span that it created between chunks, if any.
     """
 
     answers: Sequence[Answer]
@@ -70,29 +70,29 @@ class Scene:
     parent: int | None = None
 
     def client(self) -> OpenAI:
-        """Return a client that is answered as planned, and tries again."""
+        """Return a client that receives the scene's responses, with up to two retries per call."""
         return client_over(Timed(self.answers), retries=2)
 
     def async_client(self) -> AsyncOpenAI:
-        """Return the same, asynchronous; it does not try again."""
+        """Return an asynchronous client that receives the scene's responses, without retries."""
         return async_client_over(AsyncTimed(self.answers))
 
     def chat(self) -> Any:
-        """Return a streamed chat that the application holds on to."""
+        """Request a streamed chat, and return the stream, which the scene keeps a reference to."""
         return self.hold(self.client().chat.completions.create(**_CHAT))
 
     def hold(self, stream: Any) -> Any:
-        """Hold on to what the client has just returned."""
+        """Keep a reference to the object that the client has just returned."""
         self.held.append(stream)
         self.headers_came()
         return stream
 
     def read_all(self, chunks: Iterable[object]) -> None:
-        """Read what there is, and note what is raised."""
+        """Read all chunks, and record the exception if one is raised."""
         try:
             for _ in chunks:
                 self.read += 1
-        except Exception as error:  # noqa: BLE001 - what comes is what is asked
+        except Exception as error:  # noqa: BLE001 - the type of any exception is a result
             self.raised = type(error).__name__
 
 
@@ -105,14 +105,14 @@ def reads_to_the_end(scene: Scene) -> None:
 
 
 def takes_its_time(scene: Scene) -> None:
-    """Read every chunk, and work on each."""
+    """Read every chunk, and spend time on each."""
     for _ in scene.chat():
         scene.read += 1
         time.sleep(WORK_S)
 
 
 def breaks(scene: Scene) -> None:
-    """Leave the loop early, still holding the stream."""
+    """Leave the loop early, and keep a reference to the stream."""
     for _ in scene.chat():
         scene.read += 1
         if scene.read == _READ:
@@ -120,14 +120,14 @@ def breaks(scene: Scene) -> None:
 
 
 def closes(scene: Scene) -> None:
-    """Read with ``next`` and close the stream early."""
+    """Read with ``next``, and close the stream early."""
     stream = scene.chat()
     scene.read_all(islice(stream, _READ))
     stream.close()
 
 
 def leaves_with(scene: Scene) -> None:
-    """Leave loop and ``with`` early, still holding the stream."""
+    """Leave the loop and its ``with`` block early, and keep a reference to the stream."""
     with scene.chat() as stream:
         for _ in stream:
             scene.read += 1
@@ -136,7 +136,7 @@ def leaves_with(scene: Scene) -> None:
 
 
 def is_cancelled(scene: Scene) -> None:
-    """Be cancelled while waiting for a chunk."""
+    """Read in a task that is cancelled while it waits for a chunk."""
     asyncio.run(_cancelled(scene))
 
 
@@ -146,7 +146,7 @@ async def _cancelled(scene: Scene) -> None:
         async for _ in stream:
             scene.read += 1
             if scene.read == _READ:
-                # Comes at the next wait, which is for a chunk.
+                # The cancellation arrives at the next wait, which is the wait for a chunk.
                 task.cancel()
 
     task = asyncio.create_task(read())
@@ -157,27 +157,27 @@ async def _cancelled(scene: Scene) -> None:
 
 
 def parses_a_raw_response(scene: Scene) -> None:
-    """Ask for the raw response, then for its stream, and read every chunk."""
+    """Request the raw response, parse it as a stream, and read every chunk."""
     raw = scene.hold(scene.client().chat.completions.with_raw_response.create(**_CHAT))
     scene.read_all(scene.hold(raw.parse()))
 
 
 def reads_lines(scene: Scene) -> None:
-    """Ask for the response unread, and read every line."""
+    """Request the response with its body unread, and read every line."""
     completions: Any = scene.client().chat.completions
     with completions.with_streaming_response.create(**_CHAT) as response:
         scene.read_all(scene.hold(response).iter_lines())
 
 
 def reads_events(scene: Scene) -> None:
-    """Read every event of the client's own accumulating stream."""
+    """Read every event of the client's own stream that accumulates the response."""
     completions: Any = scene.client().chat.completions
     with completions.stream(model="gpt-4o-mini", messages=MESSAGES) as stream:
         scene.read_all(scene.hold(stream))
 
 
 def makes_a_span(scene: Scene) -> None:
-    """Make a span between two chunks, in one around the call."""
+    """Create a span around the call, and another between two chunks."""
     tracer = trace.get_tracer("application")
     with tracer.start_as_current_span(AROUND) as around:
         scene.around = around.get_span_context().span_id
@@ -186,12 +186,12 @@ def makes_a_span(scene: Scene) -> None:
             if scene.read == _READ:
                 between = tracer.start_span(BETWEEN)
                 between.end()
-                # Without a provider there is none.
+                # If no provider is set, the span has no attribute `parent`.
                 parent = getattr(between, "parent", None)
                 scene.parent = parent and parent.span_id
 
 
 def reads_a_response(scene: Scene) -> None:
-    """Read every event of a response."""
+    """Read every event of a streamed response of the Responses API."""
     responses: Any = scene.client().responses
     scene.read_all(scene.hold(responses.create(model="gpt-4o-mini", input="hello", stream=True)))

@@ -1,4 +1,4 @@
-"""A run as one JSON document."""
+"""JSON document of a run."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def document(
 
     Args:
         run: Conditions of the run.
-        numbers: The results of each part, by subject.
+        numbers: Results by part and subject.
         results: Results by library and situation.
     """
     return {

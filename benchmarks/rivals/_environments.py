@@ -1,8 +1,8 @@
 """
-The environment of each library: a folder under ``build/rivals``, made when it is first needed.
+Environment of each library: a folder under ``build/rivals``, created when it is first needed.
 
-A stamp in the folder is named for what it was made from, as those of the Makefile are, so that a
-second run finds it ready.
+The name of a stamp file in the folder contains a checksum of the requirements, as with the stamps
+of the Makefile. So a second run finds the environment ready, unless the requirements have changed.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ print(json.dumps({name: version(name) for name in sys.argv[1:]}))
 
 
 class NotInstalledError(Exception):
-    """A library's environment cannot be made; the message is the reason."""
+    """The environment of a library could not be created; the message is the reason."""
 
 
 def python_of(library: Library) -> Path:
     """
-    Return the interpreter of the library's environment, which is made if it is not ready.
+    Return the interpreter of the library's environment; create the environment if necessary.
 
     Raises:
-        NotInstalledError: It cannot be made.
+        NotInstalledError: The environment could not be created.
     """
     folder = _FOLDER / library.name
     python = folder / "bin" / "python"
@@ -57,7 +57,7 @@ def python_of(library: Library) -> Path:
 
 
 def versions_of(library: Library) -> Mapping[str, str]:
-    """Return the versions of what is compared and of what it shares, by distribution."""
+    """Return the versions of the library and of the shared distributions, by distribution."""
     names = [*SHARED, library.distribution]
     return json.loads(_run([str(python_of(library)), "-P", "-c", _VERSIONS, *names]))
 

@@ -1,8 +1,8 @@
 """
-The process whose imports are measured: ``python -m rivals._import_of SUBJECT``.
+Process whose imports are measured: ``python -m rivals._import_of SUBJECT``.
 
-It prints CPU time in microseconds: until ``openai`` and the library are imported, and until it is
-switched on.
+It prints two CPU times in microseconds: until ``openai`` and the library are imported, and until
+the library is switched on.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def main() -> int:
     """Execute the command line, and return the exit status."""
     subject = subject_named(sys.argv[1])
     before = time.process_time_ns()
-    # Not before: a plug-in of pydantic's comes with it, and Logfire is one.
+    # Not imported earlier: it imports pydantic, which loads its plug-ins, and Logfire is one.
     import_module("openai")
     for module in subject.library.imports:
         import_module(module)
@@ -37,5 +37,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    # What libraries do when a process ends is not measured.
+    # Ends without the libraries' exit handlers, which are not part of the measurement.
     os._exit(main())

@@ -1,8 +1,8 @@
 """
-What is compared: the libraries, their versions and their settings.
+Libraries that are compared, with their versions and settings.
 
-Each environment holds the same client and SDK, so that one bare client serves as the measure of
-all.
+Each environment contains the same client and SDK, so that all libraries can be compared with one
+client alone.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ CLIENT: Final = (
     "opentelemetry-sdk>=1.45,<1.46",
     "opentelemetry-exporter-otlp-proto-http>=1.45,<1.46",
 )
-"""What is installed into every environment."""
+"""Requirements that are installed into every environment."""
 
 SHARED: Final = ("openai", "httpx2", "httpcore2", "pydantic", "pydantic-core", "opentelemetry-sdk")
 """Distributions whose versions must be the same in every environment."""
@@ -31,12 +31,12 @@ class Library:
     One instrumentation.
 
     Args:
-        name: Of its environment.
-        title: In tables.
-        distribution: Whose version is meant; empty for none.
+        name: Name of its environment.
+        title: Name in tables.
+        distribution: Distribution whose version is shown; empty for none.
         requirements: Requirements to install together with :data:`CLIENT`, as pip accepts them.
-        imports: What an application that uses it imports.
-        setting: How it is switched on, in words.
+        imports: Modules that an application imports to use the library.
+        setting: Description of how the library is switched on.
     """
 
     name: str

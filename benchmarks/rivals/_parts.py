@@ -1,4 +1,4 @@
-"""The parts of a run whose results are numbers: what is measured in each, and in what columns."""
+"""Parts of a run whose results are numbers, with their measurements and their tables' columns."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ __all__ = ["PARTS", "Column", "Part"]
 @dataclass(frozen=True, slots=True)
 class Column:
     """
-    One figure of every subject.
+    Column of a table: one figure of every subject.
 
     Args:
-        key: Of the figure in the results.
-        title: In tables.
-        unit: Of the figure.
+        key: Key of the figure in the results.
+        title: Heading of the column.
+        unit: Unit of the figure.
     """
 
     key: str
@@ -37,12 +37,12 @@ class Column:
 @dataclass(frozen=True, slots=True)
 class Part:
     """
-    One table.
+    Part of a run, with its table.
 
     Args:
-        title: Above it.
-        columns: Its columns.
-        measure: Returns the results of each subject.
+        title: Title above the table.
+        columns: Columns of the table.
+        measure: Function that measures, and returns the results of each subject by its name.
     """
 
     title: str
@@ -79,7 +79,7 @@ def _collector(taking_part: Field, scale: Scale) -> Mapping[str, Values]:
 def _imports(taking_part: Field, scale: Scale) -> Mapping[str, Values]:
     taken: dict[str, Values] = defaultdict(lambda: {"imported": [], "switched on": []})
     order = list(taking_part.subjects)
-    # The first of all compiles what is imported.
+    # Round -1 is not counted: it compiles the imported modules to byte code.
     for number in range(-1, scale.of(8)):
         for subject in list(order):
             python = taking_part.pythons[subject.library.name]
@@ -146,4 +146,4 @@ PARTS: Final[Mapping[str, Part]] = {
         _imports,
     ),
 }
-"""By name."""
+"""Parts by name, as on the command line."""

@@ -21,7 +21,7 @@ _NS_PER_S: Final = 1e9
 
 
 class Place(Protocol):
-    """Place of a number."""
+    """Place of a number in a library's telemetry."""
 
     def look(self, span: ReadableSpan, totals: Mapping[str, Total], /) -> float | None:
         """Return the number, in seconds or a count; ``None`` if it is absent."""
@@ -30,24 +30,24 @@ class Place(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Attribute:
-    """An attribute of the span."""
+    """Attribute of the span that contains the number."""
 
     name: str
 
     def look(self, span: ReadableSpan, _: Mapping[str, Total]) -> float | None:
-        """Return its value."""
+        """Return the attribute's value, if it is a number."""
         value = (span.attributes or {}).get(self.name)
         return value if isinstance(value, int | float) else None
 
 
 @dataclass(frozen=True, slots=True)
 class Instant:
-    """An attribute that is an instant, since the span's start."""
+    """Attribute of the span that contains an instant; the number is the time since its start."""
 
     name: str
 
     def look(self, span: ReadableSpan, _: Mapping[str, Total]) -> float | None:
-        """Return how long after the start it is."""
+        """Return the seconds from the span's start to the instant."""
         value = (span.attributes or {}).get(self.name)
         if not isinstance(value, str) or span.start_time is None:
             return None
@@ -56,12 +56,12 @@ class Instant:
 
 @dataclass(frozen=True, slots=True)
 class FirstEvent:
-    """The first event of a name, since the span's start."""
+    """First event of a name; the number is the time since the span's start."""
 
     name: str
 
     def look(self, span: ReadableSpan, _: Mapping[str, Total]) -> float | None:
-        """Return how long after the start it is."""
+        """Return the seconds from the span's start to the event."""
         for event in span.events:
             if event.name == self.name and span.start_time is not None:
                 return (event.timestamp - span.start_time) / _NS_PER_S
@@ -70,12 +70,12 @@ class FirstEvent:
 
 @dataclass(frozen=True, slots=True)
 class LongestBetweenEvents:
-    """The longest time from one event of a name to the next."""
+    """Longest time between two consecutive events of a name."""
 
     name: str
 
     def look(self, span: ReadableSpan, _: Mapping[str, Total]) -> float | None:
-        """Return it; ``None`` below two events."""
+        """Return this time in seconds; ``None`` if there are fewer than two events."""
         instants = [event.timestamp for event in span.events if event.name == self.name]
         gaps = [after - before for before, after in pairwise(instants)]
         return max(gaps) / _NS_PER_S if gaps else None
@@ -83,10 +83,10 @@ class LongestBetweenEvents:
 
 @dataclass(frozen=True, slots=True)
 class SpanDuration:
-    """From the span's start to its end."""
+    """Duration of the span."""
 
     def look(self, span: ReadableSpan, _: Mapping[str, Total]) -> float | None:
-        """Return it."""
+        """Return the seconds from the span's start to its end."""
         if span.start_time is None or span.end_time is None:
             return None
         return (span.end_time - span.start_time) / _NS_PER_S
@@ -94,23 +94,23 @@ class SpanDuration:
 
 @dataclass(frozen=True, slots=True)
 class Sum:
-    """The sum of a metric's values."""
+    """Sum of a metric's values."""
 
     name: str
 
     def look(self, _: ReadableSpan, totals: Mapping[str, Total]) -> float | None:
-        """Return it."""
+        """Return the sum, in the metric's unit."""
         return totals[self.name].total if self.name in totals else None
 
 
 @dataclass(frozen=True, slots=True)
 class Greatest:
-    """The greatest of a metric's values."""
+    """Greatest of a metric's values."""
 
     name: str
 
     def look(self, _: ReadableSpan, totals: Mapping[str, Total]) -> float | None:
-        """Return it."""
+        """Return the greatest value, in the metric's unit."""
         return totals[self.name].most if self.name in totals else None
 
 

@@ -1,4 +1,4 @@
-"""The process of one subject, as the process that gives it orders uses it."""
+"""Process of one subject: the side that starts it and sends it orders."""
 
 from __future__ import annotations
 
@@ -16,32 +16,32 @@ __all__ = ["SubjectFailedError", "SubjectProcess", "environment"]
 
 _BENCHMARKS: Final = Path(__file__).resolve().parents[1]
 _SETTINGS: Final = ("OTEL_", "LATSPAN_", "LANGFUSE_", "LOGFIRE_", "OPENINFERENCE_", "TRACELOOP_")
-"""How the variables begin that would change what is measured."""
+"""Prefixes of environment variables that would change the libraries' settings."""
 
 
 class SubjectFailedError(Exception):
-    """A subject's process came to its end; the message is its last output."""
+    """The process of a subject has ended; the message is its last line of output."""
 
 
 def environment() -> dict[str, str]:
     """Return the environment variables of a subject's process."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(_SETTINGS)}
-    # Hashes of strings decide where things lie in memory, and so how fast they are found.
+    # Hashes of strings affect the layout of dictionaries and sets, and so the speed of look-ups.
     return kept | {"PYTHONPATH": str(_BENCHMARKS), "PYTHONHASHSEED": "0"}
 
 
 class SubjectProcess:
     """
-    A process in which one library is switched on, and which executes orders.
+    Process that switches one library on and then executes orders.
 
     Args:
-        python: The interpreter of the library's environment.
-        subject: Who.
-        mode: Where its telemetry goes.
-        collector: The collector's address, for that mode.
+        python: Interpreter of the library's environment.
+        subject: Subject whose library is switched on.
+        mode: Destination of its telemetry.
+        collector: Address of the collector, for ``Mode.COLLECTOR``.
 
     Raises:
-        SubjectFailedError: It does not start.
+        SubjectFailedError: The process ended before the library was switched on.
     """
 
     def __init__(self, python: Path, subject: Subject, mode: Mode, collector: str = "") -> None:
@@ -74,12 +74,12 @@ class SubjectProcess:
 
     def ask(self, **order: str) -> Any:
         """
-        Give an order, and return the answer.
+        Send an order, and return the reply.
 
         Raises:
-            SubjectFailedError: The process is gone.
+            SubjectFailedError: The process has ended.
         """
-        assert self._process.stdin is not None  # noqa: S101 - a pipe was asked for
+        assert self._process.stdin is not None  # noqa: S101 - Popen has created a pipe
         try:
             self._process.stdin.write(json.dumps(order) + "\n")
             self._process.stdin.flush()
@@ -94,7 +94,7 @@ class SubjectProcess:
         self._errors.close()
 
     def _reply(self) -> Any:
-        assert self._process.stdout is not None  # noqa: S101 - a pipe was asked for
+        assert self._process.stdout is not None  # noqa: S101 - Popen has created a pipe
         line = self._process.stdout.readline()
         if line:
             return json.loads(line)

@@ -1,4 +1,4 @@
-"""Result of one library in one situation: the values that it reports, and when."""
+"""Result of a library in a situation: the values that it reports, and when it exports them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class SituationResult:
         return None if answer is None else question.is_right(answer)
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as values that ``json.dumps`` accepts."""
+        """Return the result as values that ``json.dumps`` accepts."""
         return asdict(self)
 
 
@@ -78,7 +78,7 @@ def run_situation(on: On, situation: Situation, library: str) -> SituationResult
 
 
 def _rehearse(situation: Situation) -> None:
-    """Run it once without delays, so that a client's work before its first call is not measured."""
+    """Run the situation once without delays, so that work of a first call is not measured."""
     answers = [
         Answer([TimedPart(0, piece.data) for piece in answer.pieces], cut=answer.cut)
         for answer in situation.answers
@@ -98,7 +98,7 @@ def _without_collection() -> Generator[None]:
 
 
 def _records(on: On, sources: Sources, scene: Scene) -> list[ReadableSpan]:
-    """Return the spans that stand for a call: outermost, or children of the application's own."""
+    """Return the spans of calls: those without a parent, or children of the application's span."""
     return [
         span
         for span in on.telemetry.memory.get_finished_spans()

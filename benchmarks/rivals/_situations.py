@@ -1,9 +1,9 @@
 """
-The thirteen situations: what the server does and when, what its caller does, and what is true.
+The thirteen situations: schedule of the server, behaviour of the caller, and correct values.
 
-Every stream has the same times, in seconds since the request: headers and a chunk that only names
-the role at 0.30, the first of twenty tokens at 0.50, each other 0.02 after the one before, but the
-eleventh 0.40 later still.
+Every stream has the same schedule, in seconds since the request. The headers and a chunk with only
+the role arrive at 0.30, and the first of twenty tokens at 0.50. Each further token arrives 0.02
+after the previous one, except the eleventh, which arrives 0.42 after it.
 """
 
 from __future__ import annotations
@@ -50,7 +50,11 @@ class Fact(StrEnum):
 
 
 class EndRecorded(StrEnum):
-    """When the span, or the record instead of it, is exported; garbage collection is off."""
+    """
+    Instant at which the span, or the record in its place, has been exported.
+
+    Automatic garbage collection is off.
+    """
 
     TOO_EARLY = "at the headers"
     AT_ONCE = "at once"
@@ -60,7 +64,7 @@ class EndRecorded(StrEnum):
 
 
 class Outcome(StrEnum):
-    """How a call ended, as the library reports it."""
+    """Outcome of a call, as the library reports it."""
 
     WELL = "no error"
     CANCELLED = "cancelled"
@@ -77,11 +81,12 @@ class Parent(StrEnum):
 @dataclass(frozen=True, slots=True)
 class About:
     """
-    A time.
+    A time that may be reported slightly too long.
 
     Args:
-        seconds: When nothing is in the way. The client and the machine may take a little longer.
-        is_gap: Whether it is the time between two instants of which the first may be late too.
+        seconds: Exact time. The client and the machine may add a short delay.
+        is_gap: Whether the time lies between two instants that may both be late. It may then also
+            be reported too short.
     """
 
     seconds: float
@@ -100,11 +105,11 @@ class About:
 @dataclass(frozen=True, slots=True)
 class Between:
     """
-    A number of which more than one value is right, for example because definitions differ.
+    A range of correct values, for example because definitions differ.
 
     Args:
-        least: The least that is right.
-        most: The greatest that is right.
+        least: Smallest correct value.
+        most: Greatest correct value.
     """
 
     least: float
@@ -125,7 +130,7 @@ class Count:
     A count.
 
     Args:
-        number: The only one that is right.
+        number: The only correct value.
     """
 
     number: int
@@ -162,14 +167,14 @@ class Question:
 @dataclass(frozen=True, slots=True)
 class Situation:
     """
-    One way a call can go.
+    One course of a call.
 
     Args:
-        name: A letter and perhaps a number.
-        title: In tables.
-        answers: What the server answers, request by request.
-        caller: What the application does.
-        questions: Questions about it.
+        name: Name in tables: a letter, for some with a number.
+        title: Description in tables.
+        answers: Responses of the server, one per request.
+        caller: Function that makes the call, as the application would.
+        questions: Questions about the situation.
     """
 
     name: str
@@ -181,7 +186,10 @@ class Situation:
 
 _TOO_SOON_S: Final = 0.002
 _LATE_S: Final = 0.05
-"""What a busy machine may add; a quarter of what a role is taken for a token by."""
+"""
+Delay that a busy machine may add, in seconds. It is a quarter of the time between the chunk with
+the role and the first token, so a library that takes the former for the latter is detected.
+"""
 
 _HEADERS_S: Final = 0.30
 _FIRST_S: Final = 0.50
@@ -292,9 +300,10 @@ SITUATIONS: Final = (
         _callers.takes_its_time,
         [
             _TTFT,
-            # From the first chunk or from the first token, to the last token or to the end.
+            # The gaps may begin at the first chunk or at the first token, and end at the last
+            # token or at the end of the stream.
             Question(Fact.GAPS, Between(_token_s(_TOKENS - 1) - _FIRST_S, _END_S - _HEADERS_S)),
-            # All its work, or less what it did while nothing had come.
+            # The caller's whole time, or without the time in which no chunk was waiting.
             Question(
                 Fact.CONSUMER,
                 Between(_callers.WORK_S * (_TOKENS - 2), _callers.WORK_S * (_TOKENS + 2)),

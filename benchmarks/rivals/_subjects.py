@@ -1,4 +1,4 @@
-"""Who takes turns in a run: a library, and the way in which it is switched on."""
+"""Subjects of a run: each is a library with the way in which it is switched on."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ __all__ = ["BASELINE", "CONTROL", "SUBJECTS", "Mode", "Subject", "subject_named"
 
 
 class Mode(StrEnum):
-    """Where a process's telemetry goes."""
+    """Destination of a process's telemetry."""
 
     MEMORY = "memory"
-    """Into memory, in batches, as to a collector."""
+    """Memory; spans are exported in batches, as to a collector."""
     AT_ONCE = "at once"
-    """Into memory, each span when it ends."""
+    """Memory; each span is exported when it ends."""
     COLLECTOR = "collector"
-    """To a collector, by OTLP over HTTP."""
+    """A collector, with OTLP over HTTP."""
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
     """
-    One process that takes turns.
+    A library in one process, which takes turns with the other subjects.
 
     Args:
-        name: What tells it from others.
-        title: In tables.
-        library: What is switched on in it.
+        name: Unique name.
+        title: Name in tables.
+        library: Library that is switched on in the process.
     """
 
     name: str

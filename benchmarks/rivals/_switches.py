@@ -1,7 +1,8 @@
 """
-How each library is switched on, as its documentation describes; runs in its environment.
+Functions that switch each library on, as its documentation describes, in its environment.
 
-Libraries are imported by name: none of the five others is installed where this is type-checked.
+Libraries are imported by name, because the other five are not installed in the environment in which
+this file is type-checked.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ _for_the_rest_of_the_process: Final = ExitStack()
 @dataclass(frozen=True, slots=True)
 class Total:
     """
-    All values of one metric.
+    Sum and maximum of one metric's values.
 
     Args:
-        total: Their sum, in the metric's unit.
-        most: The greatest.
+        total: Sum of the values, in the metric's unit.
+        most: Greatest value, in the metric's unit.
     """
 
     total: float
@@ -43,9 +44,9 @@ class On:
     A library that is switched on.
 
     Args:
-        telemetry: Where it exports.
-        flush: Waits until all that has ended is exported.
-        totals: Returns its metrics since it was last asked, by name.
+        telemetry: Telemetry of the application, to which the library exports.
+        flush: Function that waits until everything that has ended is exported.
+        totals: Function that returns the library's metrics since its previous call, by name.
     """
 
     telemetry: Telemetry
@@ -53,7 +54,7 @@ class On:
     totals: Callable[[], Mapping[str, Total]]
 
     def settle(self) -> None:
-        """Wait until all that has ended is exported, and forget the spans."""
+        """Wait until everything that has ended is exported, and discard the spans."""
         self.flush()
         self.telemetry.memory.clear()
 
@@ -68,7 +69,7 @@ def _nothing(telemetry: Telemetry) -> On:
 
 
 def _instrumentor(module: str, telemetry: Telemetry) -> On:
-    """Switch on what has an instrumentor of the kind that OpenTelemetry knows."""
+    """Switch on a library whose module has an OpenTelemetry instrumentor."""
     import_module(module).OpenAIInstrumentor().instrument(
         tracer_provider=telemetry.tracer_provider, meter_provider=telemetry.meter_provider
     )
@@ -92,7 +93,7 @@ def _langfuse(telemetry: Telemetry) -> On:
     from opentelemetry import trace
     from opentelemetry.sdk.trace import TracerProvider
 
-    # Its own processor exports; the application's would do so a second time.
+    # Langfuse exports with its own processor; the application's would export each span again.
     provider = TracerProvider(shutdown_on_exit=False)
     trace.set_tracer_provider(provider)
     offline = telemetry.mode is not Mode.COLLECTOR
@@ -103,7 +104,7 @@ def _langfuse(telemetry: Telemetry) -> On:
         tracer_provider=provider,
         span_exporter=telemetry.memory if offline else None,
     )
-    # Importing this is what patches the client.
+    # This import patches the client.
     import_module("langfuse.openai")
     return On(telemetry, flush=langfuse.flush, totals=dict[str, Total])
 
@@ -129,7 +130,7 @@ def _latspan(telemetry: Telemetry) -> On:
 
 
 def _latspan_alone(telemetry: Telemetry) -> On:
-    """Switch latspan on with a provider of its own."""
+    """Switch latspan on with its own provider."""
     import latspan
 
     if telemetry.mode is Mode.COLLECTOR:
@@ -154,7 +155,7 @@ def _latspan_totals() -> Callable[[], Mapping[str, Total]]:
     def totals() -> Mapping[str, Total]:
         nonlocal before
         now = latspan.snapshot()
-        # What it calls estimated it does not claim to know.
+        # Only measured gaps: latspan marks the others as estimated.
         gaps = now.diff(before).metric("chunk_gap", source="measured").histogram
         before = now
         if not gaps.count:
@@ -173,7 +174,7 @@ def _flushed_by_its_processor(telemetry: Telemetry) -> On:
 
 
 def _read(reader: InMemoryMetricReader) -> Mapping[str, Total]:
-    """Return the histograms that the reader has, all attributes together."""
+    """Return the histograms of the reader by name, each over all attributes."""
     totals: dict[str, Total] = {}
     data = reader.get_metrics_data()
     for resource in data.resource_metrics if data is not None else ():

@@ -1,4 +1,4 @@
-"""A run as Markdown: its tables and its conditions."""
+"""Markdown of a run: its tables and its conditions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _RIGHT = {True: "right", False: "wrong", None: "not reported"}
 
 
 def numbers_table(part: Part, results: Mapping[str, Values]) -> str:
-    """Return a part's results: the bare client's medians, and what each subject adds."""
+    """Return the table of a part: medians of the client alone, and added costs of each subject."""
     heading = ["added by", *(f"{column.title}, {column.unit}" for column in part.columns)]
     bare = results[BASELINE.name]
     lines = [
@@ -39,7 +39,7 @@ def numbers_table(part: Part, results: Mapping[str, Values]) -> str:
 
 def situations_table(results: Mapping[str, Mapping[str, SituationResult]]) -> str:
     """
-    Return the questions about each situation, the correct values, and those of each library.
+    Return the table of situations: their questions, the correct values, and each library's values.
     """
     libraries = [library for library in LIBRARIES if library.name in results]
     lines = [["situation", "question", "correct value", *(library.title for library in libraries)]]
@@ -69,7 +69,7 @@ def situations_table(results: Mapping[str, Mapping[str, SituationResult]]) -> st
 
 
 def notes(run: dict[str, Any]) -> str:
-    """Return the conditions of a run."""
+    """Return the conditions of a run as Markdown."""
     stick = run["yardstick_us"]
     shared = ", ".join(f"{name} {' and '.join(v)}" for name, v in run["shared_versions"].items())
     took = f"{run['took_s']:.0f} s{', quick' if run['quick'] else ''}"

@@ -1,4 +1,4 @@
-"""The application's telemetry: processors, readers and providers of the SDK."""
+"""Telemetry of the application: processors, readers and providers of the SDK."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ from rivals._subjects import Mode
 __all__ = ["METRICS_INTERVAL_S", "Telemetry"]
 
 METRICS_INTERVAL_S = 1.0
-"""Short, so that a dead collector is tried often in a short run."""
+"""Interval in seconds; short, so that a short run tries a dead collector often."""
 
 
 class Telemetry:
     """
-    What an application sets up before it switches an instrumentation on.
+    Telemetry that an application sets up before it switches an instrumentation on.
 
-    Nothing exists before it is asked for, because some libraries bring their own.
+    Each object is created when it is first used, because some libraries create their own.
 
     Args:
-        mode: Where it goes.
-        collector: The collector's address, for that mode.
+        mode: Destination of the telemetry.
+        collector: Address of the collector, for ``Mode.COLLECTOR``.
     """
 
     def __init__(self, mode: Mode, collector: str) -> None:
@@ -49,30 +49,30 @@ class Telemetry:
 
     @cached_property
     def exporter(self) -> SpanExporter:
-        """Where spans go."""
+        """Exporter of spans: to the collector or to memory."""
         if self.mode is Mode.COLLECTOR:
             return OTLPSpanExporter(f"{self.collector}/v1/traces")
         return self.memory
 
     @cached_property
     def processor(self) -> SpanProcessor:
-        """What takes spans there."""
+        """Processor that passes spans to the exporter, in batches or one by one."""
         if self.mode is Mode.AT_ONCE:
             return SimpleSpanProcessor(self.exporter)
         return BatchSpanProcessor(self.exporter)
 
     @cached_property
     def reader(self) -> MetricReader:
-        """What takes metrics where they go."""
+        """Reader that collects metrics, and exports them if there is a collector."""
         if self.mode is Mode.COLLECTOR:
             exporter = OTLPMetricExporter(f"{self.collector}/v1/metrics")
             return PeriodicExportingMetricReader(exporter, METRICS_INTERVAL_S * 1000)
-        # So that one situation's values are told from those of the one before.
+        # Delta, so that values of one situation do not include those of the previous one.
         return InMemoryMetricReader({Histogram: AggregationTemporality.DELTA})
 
     @cached_property
     def tracer_provider(self) -> TracerProvider:
-        """The application's, which is the global one from then on."""
+        """Tracer provider of the application; its first use makes it the global one."""
         provider = TracerProvider(shutdown_on_exit=False)
         provider.add_span_processor(self.processor)
         trace.set_tracer_provider(provider)
@@ -80,5 +80,5 @@ class Telemetry:
 
     @cached_property
     def meter_provider(self) -> MeterProvider:
-        """The application's."""
+        """Meter provider of the application."""
         return MeterProvider([self.reader], shutdown_on_exit=False)

@@ -1,4 +1,4 @@
-"""Turns: every subject does the same work, one after the other, over and over."""
+"""Turns: all subjects do the same work, one after another, in several rounds."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from rivals._subjects import BASELINE, Mode, Subject
 __all__ = ["Field", "Values", "take_turns"]
 
 Values = dict[str, list[float]]
-"""The results of one subject: by figure, one a round."""
+"""Results of one subject by figure, one per round."""
 
 
 @dataclass(slots=True)
 class Field:
     """
-    Who takes part.
+    Subjects that take part in a run.
 
     Args:
-        pythons: The interpreter of each library's environment, by the library's name.
-        subjects: Those that are still in, the baseline first.
-        skipped: Why those are out that are, by title.
+        pythons: Interpreter of each library's environment, by the library's name.
+        subjects: Subjects that have not failed, the baseline first.
+        skipped: Reasons of the others, by title.
     """
 
     pythons: Mapping[str, Path]
@@ -34,7 +34,7 @@ class Field:
     skipped: dict[str, str]
 
     def start(self, subject: Subject, mode: Mode, collector: str = "") -> SubjectProcess | None:
-        """Return the subject's process, ``None`` where it does not start: it is out then."""
+        """Return the subject's process; if it does not start, drop the subject, return ``None``."""
         try:
             return SubjectProcess(self.pythons[subject.library.name], subject, mode, collector)
         except SubjectFailedError as error:
@@ -43,10 +43,10 @@ class Field:
 
     def drop(self, subject: Subject, error: SubjectFailedError) -> None:
         """
-        Let a subject take part no more.
+        Exclude a subject from the rest of the run.
 
         Raises:
-            SubjectFailedError: It is the baseline, without which nothing can be measured.
+            SubjectFailedError: The subject is the baseline, which every comparison needs.
         """
         if subject is BASELINE:
             raise error
@@ -63,18 +63,18 @@ def take_turns(
     collector: str = "",
 ) -> dict[str, dict[str, list[Any]]]:
     """
-    Let every subject work in turn, beginning with another one each round.
+    Let all subjects work in turn; each round begins with another subject.
 
     Args:
         taking_part: Subjects; a subject that fails is removed.
-        works: How many rounds each kind of work has.
-        generations: How often all processes are started anew.
-        mode: Where telemetry goes.
-        collector: The collector's address, for that mode.
+        works: Number of rounds of each kind of work.
+        generations: Number of times that all processes are started.
+        mode: Destination of telemetry.
+        collector: Address of the collector, for ``Mode.COLLECTOR``.
 
     Returns:
-        By subject: the results of each figure, named ``work figure``, one a round; in the same
-        order for all.
+        Results by subject and figure, one per round, in the order of the rounds. A figure is named
+        ``work figure``.
     """
     taken: dict[str, dict[str, list[Any]]] = defaultdict(lambda: defaultdict(list))
     for _ in range(generations):

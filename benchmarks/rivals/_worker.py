@@ -1,8 +1,9 @@
 """
-The process of one subject: ``python -m rivals._worker SUBJECT MODE COLLECTOR``.
+Process of one subject: ``python -m rivals._worker SUBJECT MODE COLLECTOR``.
 
-Reads orders, one JSON document per line, and replies to each with one. The first reply, before any
-order, reports that the library is switched on. Whatever it prints goes to standard error.
+It reads orders from standard input, one JSON document per line, and replies to each with one line
+on standard output. The first reply, before any order, reports that the library is switched on.
+Everything that the library prints goes to standard error.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ def _done(on: On, order: dict[str, str], library: str) -> object:
 
 
 if __name__ == "__main__":
-    # A library's threads, and those of a dead collector's exporter, are not waited for.
+    # Ends without waiting for threads of the library or of an exporter to a dead collector.
     status = main()
     sys.stderr.flush()
     os._exit(status)

@@ -1,7 +1,7 @@
 """
-The work that is measured, in the process of one subject: streams, calls, many streams, slow calls.
+Work that is measured in the process of one subject: chunks, calls, many streams, slow calls.
 
-Each function does its work once and returns its figures by name.
+Each function does its work once, and returns its figures by name.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _EVENTS_A_READ: Final = 20
 _CALLS: Final = 20
 _STREAMS: Final = 200
 _STREAMS_BEGIN_S: Final = 2.0
-"""Over how long the beginnings of the many streams are spread."""
+"""Period over which the starts of the many streams are distributed, in seconds."""
 _TOKENS: Final = 20
 _GAP_S: Final = 0.2
 _SLOW_CALLS: Final = 40
@@ -38,7 +38,7 @@ Figures = Mapping[str, float]
 
 
 def chunks(on: On) -> Figures:
-    """Read one long stream; CPU time in microseconds a chunk."""
+    """Read one long stream, and return CPU times in microseconds per chunk."""
     openai = _chunks_client()
     process, thread = time.process_time_ns(), time.thread_time_ns()
     stream = iter(_ask(openai))
@@ -60,7 +60,7 @@ def chunks(on: On) -> Figures:
 
 
 def calls(on: On) -> Figures:
-    """Make short calls; CPU time in microseconds a call."""
+    """Make short calls, and return CPU times in microseconds per call."""
     openai = _calls_client()
     process, thread = time.process_time_ns(), time.thread_time_ns()
     for _ in range(_CALLS):
@@ -76,7 +76,11 @@ def calls(on: On) -> Figures:
 
 
 def streams(on: On) -> Figures:
-    """Read many streams at once; lateness in milliseconds, CPU time in microseconds a chunk."""
+    """
+    Read many streams at once.
+
+    Return the lateness of chunks in milliseconds, and the CPU time in microseconds per chunk.
+    """
     late_s: list[float] = []
     process = time.process_time_ns()
     _runner().run(_all_streams(_streams_client(), late_s))
@@ -107,7 +111,7 @@ async def _one_stream(openai: AsyncOpenAI, late_s: list[float], begin_s: float) 
 
 
 def slow_calls(_: On) -> Figures:
-    """Make calls that take some 8 ms; how long they took, in milliseconds."""
+    """Make calls that take about 8 ms, and return percentiles of their durations in ms."""
     openai = _slow_client()
     took: list[float] = []
     while len(took) < _SLOW_CALLS:
@@ -125,7 +129,7 @@ WORKLOADS: Final[Mapping[str, Callable[[On], Figures]]] = {
 
 
 def _ask(openai: OpenAI | AsyncOpenAI) -> Any:
-    """Return the stream of either client, of the asynchronous one still to be awaited."""
+    """Return the client's stream; with an asynchronous client, an awaitable of it."""
     return openai.chat.completions.create(model="gpt-4o-mini", messages=MESSAGES, stream=True)
 
 
