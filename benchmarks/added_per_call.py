@@ -17,9 +17,9 @@ exporter has every span and the histograms are filled. It does not include the e
 histograms, which happens once per minute: see ``histogram_work``.
 
 *A call's end alone* is the CPU time for the evidence, the timeline, the spans and the record of a
-call, over the ends of 100 calls in a row. The worker thread spends it, or the caller's thread under
-an application's provider with other processors. It does not include the client, so it has little
-noise, and the client does not displace latspan's data from the caches.
+call, over the ends of 100 calls in a row. The worker thread does this work; under an application's
+provider with other processors, the caller's thread does it. The figure does not include the client,
+so it has little noise, and the client does not displace latspan's data from the caches.
 
 *When off* is the cost of the patched methods before ``configure()``, compared with the methods
 after ``uninstrument()``.

@@ -1,8 +1,8 @@
 """
 Cost that latspan adds to each served request, and to each chunk of a streamed response.
 
-Method: an ASGI application in memory, without a server and without a framework, answers a request
-with one message or with a stream of 400 chunks. Its ``send`` is a coroutine that does nothing.
+Method: an ASGI application in memory, without a server and without a framework, sends the body of a
+response in one message or as a stream of 400 chunks. Its ``send`` is a coroutine that does nothing.
 Three variants take turns in one process: the application alone, the application behind
 ``LatspanMiddleware``, and the application behind OpenTelemetry's own ASGI middleware. The spans of
 OpenTelemetry's middleware go to a provider with a batch processor and an in-memory exporter.

@@ -7,9 +7,9 @@ seconds with six attributes, and their reader never collects. All measurements t
 the yardstick.
 
 A *fresh* histogram is created for every 4,096 values, as for each interval, so it holds its counts
-as a list of hits. A *full* histogram holds them as counters. Each measurement records the values
-eight times. With numpy, a full histogram then folds its list of hits into the counters once, and
-the figure includes this.
+as a list of hits. A *full* histogram holds them as counters. Each measurement of latspan records
+the values eight times. With numpy, a full histogram then folds its list of hits into the counters
+once, and the figure includes this.
 
 *Singly* is ``record``, which appends the value to a buffer and counts 128 values together; the
 figure includes the counting. *In bulk* is ``record_many`` with a list. *Appended, counted in bulk

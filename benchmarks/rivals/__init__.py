@@ -34,10 +34,10 @@ providers.
 values that each library reports in its own attributes, events and metrics (``_places.py``).
 
 Caveats: all responses come from memory, through the client's own connection pool. Nothing is
-encoded or sent, except to the dead collector. All settings have their defaults, so only some
-libraries keep the content of prompts and responses, and only some record metrics; this is part of
-their cost. The comparison does not cover the libraries' other features, for example dashboards,
-evaluations and prompt management.
+encoded or sent, except to the dead collector. All libraries have their default settings, except for
+those that ``_libraries.py`` names. So only some of them keep the content of prompts and responses,
+and only some record metrics; this is part of their cost. The comparison does not cover the
+libraries' other features, for example dashboards, evaluations and prompt management.
 
 Reproduce: ``make bench-rivals``
 """

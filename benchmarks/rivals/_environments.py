@@ -1,8 +1,8 @@
 """
 Environment of each library: a folder under ``build/rivals``, created when it is first needed.
 
-The name of a stamp file in the folder contains a checksum of the requirements, as with the stamps
-of the Makefile. So a second run finds the environment ready, unless the requirements have changed.
+The name of a stamp file in the folder contains a checksum of the Python version and the
+requirements. So a second run uses the environment again, unless one of them has changed.
 """
 
 from __future__ import annotations

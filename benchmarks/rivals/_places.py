@@ -42,7 +42,7 @@ class Attribute:
 
 @dataclass(frozen=True, slots=True)
 class Instant:
-    """Attribute of the span that contains an instant; the number is the time since its start."""
+    """Attribute that contains an instant; the number is the time since the span's start."""
 
     name: str
 

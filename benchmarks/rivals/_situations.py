@@ -35,7 +35,7 @@ __all__ = [
 
 
 class Fact(StrEnum):
-    """Facts about a call that a library can report."""
+    """Fact about a call that a library can report."""
 
     END_RECORDED = "when its end is recorded"
     OUTCOME = "outcome"
@@ -93,12 +93,12 @@ class About:
     is_gap: bool = False
 
     def holds(self, answer: float) -> bool:
-        """Return whether ``answer`` is right."""
+        """Return whether the reported value is correct."""
         early_s = _LATE_S if self.is_gap else _TOO_SOON_S
         return self.seconds - early_s <= answer <= self.seconds + _LATE_S
 
     def __str__(self) -> str:
-        """Return it as in tables."""
+        """Return the correct value as tables show it."""
         return f"{self.seconds:.2f}"
 
 
@@ -116,11 +116,11 @@ class Between:
     most: float
 
     def holds(self, answer: float) -> bool:
-        """Return whether ``answer`` is right."""
+        """Return whether the reported value is correct."""
         return self.least - _TOO_SOON_S <= answer <= self.most + _LATE_S
 
     def __str__(self) -> str:
-        """Return it as in tables."""
+        """Return the correct value as tables show it."""
         return f"{self.least:.2f} … {self.most:.2f}"
 
 
@@ -136,11 +136,11 @@ class Count:
     number: int
 
     def holds(self, answer: float) -> bool:
-        """Return whether ``answer`` is right."""
+        """Return whether the reported value is correct."""
         return answer == self.number
 
     def __str__(self) -> str:
-        """Return it as in tables."""
+        """Return the correct value as tables show it."""
         return str(self.number)
 
 
@@ -150,15 +150,15 @@ class Question:
     One question about a situation.
 
     Args:
-        fact: The fact that the library is expected to report.
-        correct: The correct value.
+        fact: Fact that the library is expected to report.
+        correct: Correct value.
     """
 
     fact: Fact
     correct: About | Between | Count | EndRecorded | Outcome | Parent
 
     def is_right(self, answer: float | str) -> bool:
-        """Return whether ``answer`` is right."""
+        """Return whether the reported value is correct."""
         if isinstance(self.correct, About | Between | Count):
             return not isinstance(answer, str) and self.correct.holds(answer)
         return answer == self.correct

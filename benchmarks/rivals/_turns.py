@@ -26,7 +26,7 @@ class Field:
     Args:
         pythons: Interpreter of each library's environment, by the library's name.
         subjects: Subjects that have not failed, the baseline first.
-        skipped: Reasons of the others, by title.
+        skipped: Reasons why other subjects and libraries are excluded, by title.
     """
 
     pythons: Mapping[str, Path]
