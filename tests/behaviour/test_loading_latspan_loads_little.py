@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from support.snippets import run_text
+
 CLIENTS = {
     "openai",
     "httpx",
@@ -136,11 +138,7 @@ def test_the_sdk_and_the_exporters_are_imported_on_their_own_thread(
     """The application's thread imports none of them, and the loader thread all."""
     program = HELD_BACK.replace("{protocol}", protocol).replace("{sender}", sender)
 
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
-
-    assert json.loads(done.stdout) == [[], []]
+    assert json.loads(run_text(program).stdout) == [[], []]
 
 
 def test_instrumenting_imports_neither_clients_nor_their_integrations() -> None:

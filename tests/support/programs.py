@@ -51,7 +51,8 @@ def run_program(name: str, *arguments: str, under: Sequence[str] = (), **variabl
         text=True,
         timeout=_DEADLINE_S,
     )
-    assert (done.returncode, done.stderr) == (0, "")
+    ended = (done.returncode, done.stderr)
+    assert ended == (0, ""), f"{name} ended with {ended}"
     return done.stdout
 
 

@@ -35,6 +35,8 @@ class _ExponentialPoint(ExponentialHistogramDataPoint):
         return ExponentialHistogramDataPoint(**values).to_json(indent)
 
 
+_MOST_PORT: Final = 65_535
+
 _OVERFLOW: Final = {"otel.metric.overflow": True}
 """Source: OpenTelemetry metrics SDK specification, "Overflow attribute"."""
 
@@ -82,7 +84,8 @@ def attributes_of(key: SeriesKey, *, conventions: bool) -> dict[str, str | int |
         if name in _CONVENTION_ATTRIBUTES
     }
     port = key.subject.server_port
-    if port is not None and port.isdecimal():
+    # A client may hand over any number as a port; one that OTLP cannot represent costs a message.
+    if port is not None and port.isdecimal() and int(port) <= _MOST_PORT:
         labels[semconv.SERVER_PORT] = int(port)
     return labels
 

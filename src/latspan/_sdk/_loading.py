@@ -129,7 +129,7 @@ class Loader:
 
     def start(self) -> None:
         """Start the thread. If none can be started any more, each part is created when needed."""
-        _wait_at_exit()
+        _wait_at_fork_and_exit()
         thread = threading.Thread(target=self._run, name="latspan-loader", daemon=True)
         # Before the start, so that a fork by another thread cannot miss it.
         _threads.add(thread)
@@ -166,14 +166,14 @@ def _wait_for_loaders() -> None:
             thread.join(_LONGEST_WAIT_S)
 
 
-os.register_at_fork(before=_wait_for_loaders)
-
-
 @functools.cache
-def _wait_at_exit() -> None:
-    """Have the interpreter wait for loaders before ``concurrent.futures`` refuses work."""
-    # The hook that is registered last runs first, and this import registers one.
+def _wait_at_fork_and_exit() -> None:
+    """Have forks wait for loaders, and the interpreter's end before it refuses work."""
+    # Of each kind of hook, the one that is registered last runs first. This import registers hooks
+    # for both: one takes the lock at a fork without which no executor accepts work, and the SDK
+    # uses an executor to detect the resource. The other refuses all work at the end.
     import_module("concurrent.futures.thread")
+    os.register_at_fork(before=_wait_for_loaders)
 
     register = getattr(threading, "_register_atexit", None)
     # The interpreter is ending already.

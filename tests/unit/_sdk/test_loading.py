@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import subprocess
 import sys
 import threading
 
@@ -18,6 +17,7 @@ from latspan._sdk._loading import DeferredExporter, DeferredIntervalExporter, Lo
 from latspan.errors import ConfigError
 from support.receivers import refusing
 from support.records import RECORD
+from support.snippets import run_text
 
 HELD_BACK = """
 import os, threading
@@ -63,12 +63,6 @@ def program(
     return text
 
 
-def run(text: str, *, check: bool = True) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", text], capture_output=True, text=True, check=check, timeout=60
-    )
-
-
 RECORDS = "with latspan.request('answer'): pass"
 
 
@@ -86,7 +80,7 @@ def test_a_program_may_end_before_the_exporters_are_loaded(
 ) -> None:
     """What it has recorded is exported; the interpreter waits for the imports."""
     with refusing(protocol, None) as collector:
-        done = run(
+        done = run_text(
             program(
                 ENDS_AT_ONCE,
                 held=held,
@@ -106,12 +100,12 @@ def test_an_interrupted_program_keeps_its_exit_status() -> None:
     """Imports that run while the program ends would change it from SIGINT to 1."""
     text = program(IS_INTERRUPTED, held="urllib3", endpoint="http://127.0.0.1:9")
 
-    assert run(text, check=False).returncode == -signal.SIGINT
+    assert run_text(text, check=False).returncode == -signal.SIGINT
 
 
 def test_a_fork_waits_until_the_exporters_are_loaded() -> None:
     """Otherwise the child's import would wait forever for the lock of a thread it does not have."""
-    done = run(program(FORKS_AT_ONCE, held="requests", endpoint="http://127.0.0.1:9"))
+    done = run_text(program(FORKS_AT_ONCE, held="requests", endpoint="http://127.0.0.1:9"))
 
     assert done.stdout == "imported\n"
 
