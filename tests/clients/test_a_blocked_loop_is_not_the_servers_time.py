@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 import pytest
 
 from latspan._segments import totals
-from latspan.testing import RequestRecord, Script, ScriptedServer, capture
+from latspan.testing import RequestRecord, Script, ScriptedServer, _capture, capture
 from tests.clients.conftest import MESSAGES, openai
 from tests.conftest import Measured
 from tests.support.stillness import when_still
@@ -27,6 +27,13 @@ _ASKED: Final[dict[str, Any]] = {"model": "m", "messages": MESSAGES, "stream": T
 # A block may begin up to one period of the timer, 10 ms, before the tick that detects it.
 _SEND_LIMIT_MS: Final = 12
 _ERROR_LIMIT_MS: Final = 15
+
+
+@pytest.fixture(autouse=True)
+def watched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Watch event loops, which other tests do not."""
+    monkeypatch.setattr(_capture, "watches_loops", True)
+
 
 _Chat = Callable[[], Awaitable[None]]
 _Client = Callable[[str], AbstractAsyncContextManager[_Chat]]
