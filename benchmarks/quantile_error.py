@@ -89,16 +89,16 @@ def measure(scale: Scale) -> Iterator[Row]:
 def _distributions(count: int) -> Iterator[list[int]]:
     chosen = random.Random(1)  # noqa: S311 - the same values each run
 
-    def parent_context(median_s: float, sigma: float) -> float:
+    def lognormal(median_s: float, sigma: float) -> float:
         return median_s * chosen.lognormvariate(0, sigma)
 
     def heavy_tailed() -> float:
         is_tail = chosen.random() < 0.05
-        return min(chosen.paretovariate(1.2), 3600) if is_tail else parent_context(0.3, 0.4)
+        return min(chosen.paretovariate(1.2), 3600) if is_tail else lognormal(0.3, 0.4)
 
     kinds: tuple[Callable[[], float], ...] = (
-        lambda: parent_context(0.4, 0.5),
-        lambda: parent_context(0.15, 0.2) if chosen.random() < 0.8 else parent_context(2, 0.2),
+        lambda: lognormal(0.4, 0.5),
+        lambda: lognormal(0.15, 0.2) if chosen.random() < 0.8 else lognormal(2, 0.2),
         heavy_tailed,
         lambda: 0.4,
     )
