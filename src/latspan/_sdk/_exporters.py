@@ -8,12 +8,13 @@ with which it could not be created is found here before, without importing its p
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 
 from latspan import _shown
-from latspan._sdk._config import Config, otlp_target
+from latspan._sdk._config import Config, is_exported, otlp_target
+from latspan._sdk._import_locks import Imports
 from latspan._sdk._loading import DeferredExporter
 from latspan.errors import ConfigError
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = [
     "check_exporter",
     "event_exporter",
+    "exporter_imports",
     "metrics_exporter",
     "payload_exporter",
     "span_exporter",
@@ -47,6 +49,38 @@ _PACKAGES: Final[Mapping[Protocol, Mapping[str, str]]] = {
     },
 }
 """Packages of the exporters and the distributions that have them, by protocol."""
+
+_SDK_MODULES: Final[Mapping[Signal, str]] = {
+    "traces": "opentelemetry.sdk.trace.export",
+    "metrics": "opentelemetry.sdk.metrics.export",
+    "logs": "opentelemetry.sdk._logs.export",
+}
+_EXPORTER_MODULES: Final[Mapping[Signal, str]] = {
+    "traces": "trace_exporter",
+    "metrics": "metric_exporter",
+    "logs": "_log_exporter",
+}
+_SDK_PACKAGES: Final = (
+    "opentelemetry.metrics",
+    "opentelemetry._logs",
+    "opentelemetry.semconv",
+    "opentelemetry.sdk",
+)
+_SENDERS: Final[Mapping[Protocol, Sequence[str]]] = {
+    "http/protobuf": ("certifi", "charset_normalizer", "idna", "urllib3", "requests"),
+    "grpc": ("grpc",),
+}
+"""Packages that send messages, by protocol; the last one imports the others."""
+_EXPORTERS: Final = "opentelemetry.exporter.otlp.proto"
+_MESSAGES: Final = (
+    "google.protobuf",
+    "google.rpc",
+    "opentelemetry.proto",
+    # Namespace packages have no module, and do not list what is in them.
+    f"{_EXPORTERS}.common",
+    f"{_EXPORTERS}.http",
+    f"{_EXPORTERS}.grpc",
+)
 
 _PROVIDERS: Final = "opentelemetry_otlp_credential_provider"
 """Group of the entry points that the variables ``…_CREDENTIAL_PROVIDER`` name."""
@@ -132,6 +166,36 @@ def payload_exporter(
         return _export.OtlpPayloads(exporter, session=session, resource=resource)
 
     return DeferredExporter("exact histograms", make)
+
+
+def exporter_imports(config: Config, *, emits_events: bool) -> tuple[Imports, ...]:
+    """
+    Return what the exporters import, in small parts: a thread that needs one of them waits for it.
+
+    Args:
+        config: Validated configuration.
+        emits_events: Whether events are exported.
+    """
+    signals: list[Signal] = ["traces", "metrics"]
+    if emits_events or config.export_raw_histograms:
+        signals.append("logs")
+    protocols: dict[Signal, Protocol] = {
+        signal: otlp_target(config, signal).protocol
+        for signal in signals
+        if is_exported(config, signal)
+    }
+    senders = [_SENDERS[protocol] for protocol in dict.fromkeys(protocols.values())]
+    return (
+        *(Imports(_SDK_PACKAGES, [_SDK_MODULES[signal]]) for signal in protocols),
+        *(Imports(sender, sender[-1:]) for sender in senders),
+        *(
+            Imports(
+                _MESSAGES,
+                [f"{_EXPORTERS}.{protocol.partition('/')[0]}.{_EXPORTER_MODULES[signal]}"],
+            )
+            for signal, protocol in protocols.items()
+        ),
+    )
 
 
 def _checked(config: Config, signal: Signal) -> OtlpTarget:

@@ -38,6 +38,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from latspan._runtime import handle_internal_errors
+from latspan._sdk._import_locks import Imports
 from latspan._sdk._per_process import PerProcess
 from latspan._warn_once import warn_once
 
@@ -71,6 +72,9 @@ class DeferredExporter(Generic[_T_co]):
 
     def load(self) -> _T_co | None:
         """Return this process's exporter; ``None`` if it cannot be created."""
+        if self._own.made() is None:
+            # The loader imports packages without harm to the application's imports.
+            _wait_for_loaders()
         try:
             return self._own()
         except Exception as error:  # noqa: BLE001 - an exporter's package may fail in any way
@@ -119,10 +123,12 @@ class Loader:
     Thread that imports modules and creates exporters before they are needed.
 
     Args:
-        loads: Steps, in this order.
+        imports: Modules of packages that the application may import too.
+        loads: Steps after these imports, in this order.
     """
 
-    def __init__(self, loads: Sequence[Callable[[], object]]) -> None:
+    def __init__(self, imports: Sequence[Imports], loads: Sequence[Callable[[], object]]) -> None:
+        self._imports = imports
         self._loads = loads
         self._stopped = False
         self._thread: threading.Thread | None = None
@@ -149,11 +155,14 @@ class Loader:
         self._stopped = True
 
     def _run(self) -> None:
-        for load in self._loads:
+        for load in (*map(self._importing, self._imports), *self._loads):
             if self._stopped:
                 return
             with handle_internal_errors("the loading of exporters"):
                 load()
+
+    def _importing(self, imports: Imports) -> Callable[[], None]:
+        return lambda: imports.load(lambda: self._stopped)
 
 
 _threads: Final[weakref.WeakSet[threading.Thread]] = weakref.WeakSet()

@@ -22,7 +22,12 @@ from latspan._runtime import EmitEvent, Runtime, handle_internal_errors, no_obse
 from latspan._sdk._config import Config, default_attributes, expectations, is_exported
 from latspan._sdk._content import Capture, capture, token_counter
 from latspan._sdk._exit_hooks import run_before_a_child_ends
-from latspan._sdk._exporters import event_exporter, metrics_exporter, payload_exporter
+from latspan._sdk._exporters import (
+    event_exporter,
+    exporter_imports,
+    metrics_exporter,
+    payload_exporter,
+)
 from latspan._sdk._loading import DeferredExporter, DeferredIntervalExporter, Loader
 from latspan._sdk._per_process import PerProcess
 from latspan._sdk._private_provider import private_spans
@@ -340,12 +345,13 @@ def _assembled(config: Config, at_end: Callable[[], None], undo: ExitStack) -> A
         sampling=sampling,
         intervals=intervals,
         loader=Loader(
+            exporter_imports(config, emits_events=events is not None),
             [
                 private.sink,
                 lambda: import_module("latspan._evidence"),
                 *(export.exporter.load for export in (spans, events) if export is not None),
                 *(exporter.load for exporter in deferred),
-            ]
+            ],
         ),
         outputs=outputs,
         monitor=monitor,

@@ -191,7 +191,7 @@ def test_the_loader_goes_on_after_an_error_and_stops_after_the_current_step() ->
         assert may_go_on.wait(30)
         steps.append("loaded")
 
-    loader = Loader([fail, load, lambda: steps.append("too late")])
+    loader = Loader([], [fail, load, lambda: steps.append("too late")])
     loader.start()
     assert is_loading.wait(30)
     loader.stop(0)

@@ -1,0 +1,126 @@
+"""
+Imports on a background thread that cannot break imports of the application.
+
+Python locks each module while it is imported, and a package's module imports its submodules under
+its own lock. If the application imports ``requests.adapters`` at the moment at which another thread
+imports ``requests``, each waits for a lock that the other holds. Python resolves that by giving one
+of them a module that is not complete, and the application may fail with an ``ImportError``.
+
+So a background thread first takes the locks of all modules of the packages that it imports, and
+releases all of them again if one is taken: it then has everything that it needs, or waits for
+nothing. An import of the application waits for a single lock, holds no other lock that the
+background thread needs, and finds the module complete afterwards.
+
+The locks are not part of Python's documented interface. Without them, the modules are imported
+without this protection.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import threading
+import time
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+__all__ = ["Imports"]
+
+_RETRY_S: Final = 0.005
+"""Seconds until the locks are tried again after one was taken."""
+
+
+class Imports(NamedTuple):
+    """
+    Modules that are imported together.
+
+    Args:
+        packages: Packages whose modules' locks are held meanwhile: those of the modules, and those
+            that these import. A package that is not installed is skipped.
+        modules: Modules to import.
+    """
+
+    packages: Sequence[str]
+    modules: Sequence[str]
+
+    def load(self, is_stopped: Callable[[], bool]) -> None:
+        """
+        Import the modules; wait while another thread imports a module of the packages.
+
+        Args:
+            is_stopped: Returns whether to give up waiting.
+        """
+        if all(_is_complete(module) for module in self.modules):
+            return
+        names = [name for package in self.packages for name in _modules_of(package)]
+        while not is_stopped():
+            with _all_locked(names) as are_locked:
+                if are_locked:
+                    for module in self.modules:
+                        import_module(module)
+                    return
+            time.sleep(_RETRY_S)
+
+
+def _is_complete(module: str) -> bool:
+    spec = getattr(sys.modules.get(module), "__spec__", None)
+    return spec is not None and not getattr(spec, "_initializing", False)
+
+
+def _modules_of(package: str) -> Iterator[str]:
+    """Yield the names of a package and of all modules in it, without importing them."""
+    try:
+        spec = find_spec(package)
+    except (ImportError, ValueError):
+        return
+    if spec is not None:
+        yield package
+        yield from _submodules(package, spec.submodule_search_locations or ())
+
+
+def _submodules(package: str, folders: Iterable[str]) -> Iterator[str]:
+    from pkgutil import iter_modules
+
+    for finder, name, is_package in iter_modules(list(folders)):
+        yield f"{package}.{name}"
+        folder = getattr(finder, "path", None)
+        if is_package and folder is not None:
+            yield from _submodules(f"{package}.{name}", [str(Path(folder, name))])
+
+
+@contextmanager
+def _all_locked(names: Iterable[str]) -> Generator[bool]:
+    """
+    Hold the import locks of all modules inside the block, or none.
+
+    Yields:
+        Whether the locks are held, or do not exist in this version of Python.
+    """
+    bootstrap: Any = getattr(importlib, "_bootstrap", None)
+    lock_of: Callable[[str], Any] | None = getattr(bootstrap, "_get_module_lock", None)
+    held: list[Any] = []
+    try:
+        yield lock_of is None or _take_all(map(lock_of, names), held)
+    finally:
+        for lock in reversed(held):
+            lock.release()
+
+
+def _take_all(locks: Iterable[Any], held: list[Any]) -> bool:
+    """Take locks until one is taken by another thread; return whether there was none."""
+    for lock in locks:
+        # There is no way to try a lock. A thread that takes it between these two statements would
+        # have to wait for another of the locks at once, to be harmed.
+        if lock.owner not in {None, threading.get_ident()}:
+            return False
+        try:
+            lock.acquire()
+        except RuntimeError:
+            # A deadlock with a thread that took it between the two statements.
+            return False
+        held.append(lock)
+    return True
