@@ -39,7 +39,13 @@ _PAIR: Final = re.compile(
     r"(?:(?:Bearer|Basic|Digest|Token|ApiKey)\s+)?(?:\"[^\"]*\"|'[^']*'|[^\s\"',;&]+)",
     re.IGNORECASE,
 )
-_BEARER: Final = re.compile(r"\b(Bearer)\s+[\w.~+/=-]{8,}", re.IGNORECASE)
+_BEARER: Final = re.compile(
+    # A line end may be in the text, or stand there as an escape of Python or of an address.
+    r"\b(Bearer|Basic)(?:\s|\\[nrt]|%0[ad]|%20)+[^\s\"',;&<>]{8,}",
+    re.IGNORECASE,
+)
+_HEADER_VALUE: Final = re.compile(r"(header value:?\s*)(?:\"[^\"]*\"|'[^']*'|\S+)", re.IGNORECASE)
+"""An HTTP library's quotation of a header that it does not accept, as ``repr`` writes it."""
 _SECRET: Final = re.compile(
     r"api[._-]?key|secret|token|passw|passphrase|credential|authorization|bearer|cookie|signature"
     r"|(?:^|[._-])(?:key|auth|sig|pass|pwd|pw)(?:$|[._-])",
@@ -86,6 +92,7 @@ def foreign(text: str, *, longest: int = LONGEST) -> str:
         head, space, _ = whole.rpartition(" ")
         whole = head + space + _CUT
     hidden = _WORD.sub(lambda word: _without_credentials(word[0]), whole)
+    hidden = _HEADER_VALUE.sub(rf"\1{HIDDEN}", hidden)
     hidden = _BEARER.sub(rf"\1 {HIDDEN}", _PAIR.sub(_without_secret, hidden))
     return printable(hidden, longest=longest)
 

@@ -65,6 +65,12 @@ def test_no_password_of_an_address_is_shown(user: str, rest: str) -> None:
         ('{"access_token": "S3 CRET", "b": 1}', '{"access_token": ***, "b": 1}'),
         ("Authorization: Basic S3CRET is wrong", "Authorization: *** is wrong"),
         ("it sent Bearer S3CRETS3CRET twice", "it sent Bearer *** twice"),
+        ("it sent 'Bearer\\nS3CRETS3CRET'", "it sent 'Bearer ***'"),
+        ("it sent Bearer%0aS3CRETS3CRET", "it sent Bearer ***"),
+        (
+            "return character(s) in header value: 'Bearer a\\nS3CRET'",
+            "return character(s) in header value: ***",
+        ),
     ],
 )
 def test_a_text_is_shown_without_its_credentials(written: str, shown: str) -> None:

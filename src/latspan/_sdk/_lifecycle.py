@@ -92,6 +92,10 @@ def configure(**settings: object) -> None:
         MissingExtraError: A package that a setting needs is not installed.
     """
     global _live, _was_configured
+    from latspan._sdk._api_variables import check_api_variables
+
+    check_api_variables()
+    # It loads modules of the API that read these variables.
     from latspan._sdk._pipeline import assemble
 
     config = read_config(settings)

@@ -31,7 +31,7 @@ from latspan._sdk._exporters import (
 from latspan._sdk._loading import DeferredExporter, DeferredIntervalExporter, Loader
 from latspan._sdk._per_process import PerProcess
 from latspan._sdk._private_provider import private_spans
-from latspan._sdk._propagation import propagates
+from latspan._sdk._api_variables import propagates
 from latspan._sdk._record_export import RecordOutputs
 from latspan._sdk._sigterm import wake_sigterm
 from latspan._sdk._span_routing import SpanRouter

@@ -19,7 +19,7 @@ from latspan._operations import end_left_calls
 from latspan._recording import Recorder, RequestRecord, Snapshot
 from latspan._runtime import Runtime, no_watch
 from latspan._sdk._lifecycle import explained
-from latspan._sdk._propagation import propagates
+from latspan._sdk._api_variables import propagates
 from latspan.testing._span_dicts import SequentialIds, spans_as_dict
 
 __all__ = ["Captured", "capture"]
