@@ -32,6 +32,7 @@ from opentelemetry import context, trace
 from opentelemetry.trace import Span, SpanKind
 
 from latspan import semconv
+from latspan._event_loop import LoopWatch
 from latspan._fork import this_process
 from latspan._metrics import MetricValue
 from latspan._operations._annotations import Annotations
@@ -116,6 +117,7 @@ class LocalScope:
         "_custom",
         "_entered",
         "_inline",
+        "_loop",
         "_observation",
         "_offset_ns",
         "_open",
@@ -127,6 +129,7 @@ class LocalScope:
         "_span",
         "_start_ns",
         "_started_with",
+        "_watch",
         "kind",
         "name",
         "outer",
@@ -174,6 +177,9 @@ class LocalScope:
         """Functions that end the waits of handoffs not attached yet, called when this ends."""
         self._start_ns = runtime.clock.monotonic_ns() if start_ns is None else start_ns
         self._place = Place(name, self._start_ns)
+        self._loop, self._watch = self._watched(runtime)
+        if self._loop is not None:
+            self._place.start_other_ns = self._loop.step(self._start_ns)
         if kind is Kind.STAGE:
             for scope in enclosing_scopes():
                 scope.add_stage(self._place)
@@ -194,6 +200,16 @@ class LocalScope:
             parent_context=context.get_current(),
         )
         self._entered = self.active() if current else None
+
+    def _watched(self, runtime: Runtime) -> tuple[LoopWatch | None, LoopWatch | None]:
+        """Return the watch of the event loop, and again if it ends with this scope."""
+        if self.kind is Kind.STAGE and isinstance(self.outer, LocalScope):
+            loop = self.outer._loop  # noqa: SLF001 - of the same class
+            if loop is not None:
+                # Starting a watch would cost more than the rest of a stage's detection.
+                return loop, None
+        watch = runtime.watch_loop()
+        return watch, watch
 
     def active(self) -> Entered[Scope | None]:
         """Return a context manager that makes this the innermost scope and its span current."""
@@ -325,6 +341,10 @@ class LocalScope:
         except IndexError:
             return
         ended_ns = self._runtime.clock.monotonic_ns() if done_ns is None else done_ns
+        if self._loop is not None:
+            self._place.done_other_ns = self._loop.step(ended_ns)
+        if self._watch is not None:
+            self._watch.end()
         self._place.source, self._place.done_ns = source, ended_ns
         annotations = self._annotated[0] if self._annotated else None
         if annotations is not None:
@@ -368,7 +388,10 @@ class LocalScope:
             stages=stages,
             own_name=stage_name,
             own_source=self._place.source,
+            blocks=() if self._loop is None else self._loop.blocks(self._start_ns, done_ns),
+            done_other_ns=self._place.done_other_ns,
         )
+        self._loop = self._watch = None
         timeline = result.timeline
         reported_ns = dict(self._contents.stages_ns()) if self._runtime.emit_gen_ai_latency else {}
         # Code that still holds this object does not need the calls and stages inside it.
