@@ -153,7 +153,13 @@ class _Timer:
         """Return the value of :meth:`LoopWatch.blocks`."""
         found: list[tuple[int, int]] = []
         due_ns = self._due_ns
-        if due_ns is not None and done_ns - due_ns >= _LATE_NS:
+        is_late = due_ns is not None and done_ns - due_ns >= _LATE_NS
+        if not is_late and self._open_since_ns is None:
+            # Nearly always: no block lies between the two instants.
+            latest = self._blocks[-1] if self._blocks else None
+            if latest is None or latest[1] <= start_ns:
+                return []
+        if due_ns is not None and is_late:
             found.append((due_ns, done_ns))
         open_since_ns = self._open_since_ns
         if open_since_ns is not None:
@@ -170,7 +176,16 @@ class _Timer:
         return merged
 
     def step(self, instant_ns: int) -> int | None:
-        """Return the value of :meth:`LoopWatch.step`."""
+        """
+        Report that the current task runs at an instant, on the thread of the loop.
+
+        Args:
+            instant_ns: The instant, monotonic nanoseconds.
+
+        Returns:
+            Last instant before it at which something else is known to have run on the loop, so that
+            the task did not; ``None`` if there is none, or on another thread.
+        """
         loop = self._running()
         if loop is None or loop is not self.loop():
             return None
@@ -241,28 +256,16 @@ class LoopWatch:
         timer: Timer of that loop.
     """
 
-    __slots__ = ("_timer",)
+    __slots__ = ("_timer", "step")
 
     def __init__(self, timer: _Timer) -> None:
         self._timer = timer
+        self.step = timer.step
         timer.watches.add(id(self))
 
     def end(self) -> None:
         """Stop running the timer for this request; what it has recorded remains readable."""
         self._timer.watches.discard(id(self))
-
-    def step(self, instant_ns: int) -> int | None:
-        """
-        Report that the current task runs at an instant, on the thread of the loop.
-
-        Args:
-            instant_ns: The instant, monotonic nanoseconds.
-
-        Returns:
-            Last instant before it at which something else is known to have run on the loop, so that
-            the task did not; ``None`` if there is none, or on another thread.
-        """
-        return self._timer.step(instant_ns)
 
     __del__ = end
 

@@ -177,7 +177,11 @@ class LocalScope:
         """Functions that end the waits of handoffs not attached yet, called when this ends."""
         self._start_ns = runtime.clock.monotonic_ns() if start_ns is None else start_ns
         self._place = Place(name, self._start_ns)
-        self._loop, self._watch = self._watched(runtime)
+        self._watch: LoopWatch | None = None
+        """Watch that ends with this scope: a stage uses that of its request, which costs less."""
+        self._loop = self.outer._loop if isinstance(self.outer, LocalScope) else None
+        if self._loop is None or kind is not Kind.STAGE:
+            self._loop = self._watch = runtime.watch_loop()
         if self._loop is not None:
             self._place.start_other_ns = self._loop.step(self._start_ns)
         if kind is Kind.STAGE:
@@ -200,16 +204,6 @@ class LocalScope:
             parent_context=context.get_current(),
         )
         self._entered = self.active() if current else None
-
-    def _watched(self, runtime: Runtime) -> tuple[LoopWatch | None, LoopWatch | None]:
-        """Return the watch of the event loop, and again if it ends with this scope."""
-        if self.kind is Kind.STAGE and isinstance(self.outer, LocalScope):
-            loop = self.outer._loop  # noqa: SLF001 - of the same class
-            if loop is not None:
-                # Starting a watch would cost more than the rest of a stage's detection.
-                return loop, None
-        watch = runtime.watch_loop()
-        return watch, watch
 
     def active(self) -> Entered[Scope | None]:
         """Return a context manager that makes this the innermost scope and its span current."""
@@ -435,7 +429,9 @@ class LocalScope:
         # The span of a stage covers the stage's own time, and an earlier call has a span of its
         # own; the other segments have none yet. After a merge their positions are unknown, so no
         # spans are created for them.
-        unseen = () if stage_name is not None or merged else result.own
+        unseen = [] if merged else [each for each in result.own if each.name != SegmentName.CALL]
+        if stage_name is not None:
+            unseen = [each for each in unseen if each.name == SegmentName.EVENT_LOOP != stage_name]
         self._span.end(
             FinishedSpan(
                 end_epoch_ns=timeline.done_ns + self._offset_ns,
@@ -445,10 +441,7 @@ class LocalScope:
                 failed=outcome.failed
                 and (self._side is Side.CLIENT or outcome is not Outcome.REJECTED),
                 name=known.name,
-                children=segment_spans(
-                    [each for each in unseen if each.name != SegmentName.CALL],
-                    self._start_ns + self._offset_ns,
-                ),
+                children=segment_spans(unseen, self._start_ns + self._offset_ns),
             )
         )
         identity = self._span.span_context

@@ -97,8 +97,10 @@ def delay_of_own_code(
     if block is None:
         return None
     begin_ns = max(since_ns, block[0])
-    length_ns = other_ns - begin_ns
-    return Delay(begin_ns, other_ns, length_ns) if length_ns >= READER_BOUND_NS else None
+    # Less than 1 ms of own code is not separated from the delay before it.
+    until_ns = instant_ns if instant_ns - other_ns < READER_BOUND_NS else other_ns
+    length_ns = until_ns - begin_ns
+    return Delay(begin_ns, until_ns, length_ns) if length_ns >= READER_BOUND_NS else None
 
 
 def delays_in(seen: CallObservation) -> list[Delay]:
