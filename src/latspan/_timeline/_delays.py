@@ -108,7 +108,7 @@ def delays_in(seen: CallObservation) -> list[Delay]:
     found: list[Delay] = []
     passed_ns, done_ns = seen.start_ns, max(seen.start_ns, seen.done_ns)
     if seen.attempts:
-        first_ns = min(done_ns, min(attempt.start_ns for attempt in seen.attempts))
+        first_ns = min(done_ns, *(attempt.start_ns for attempt in seen.attempts))
         delay = delay_of_own_code(seen.blocks, passed_ns, first_ns, seen.prepare_other_ns)
         if delay is not None:
             found.append(delay)
