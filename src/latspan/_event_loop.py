@@ -261,6 +261,7 @@ class LoopWatch:
     def __init__(self, timer: _Timer) -> None:
         self._timer = timer
         self.step = timer.step
+        """Report that the current task runs at an instant; see :meth:`_Timer.step`."""
         timer.watches.add(id(self))
 
     def end(self) -> None:
