@@ -154,10 +154,14 @@ def _first_calls(*, block_ms: float, own_ms: float) -> _Seen:
         while time.perf_counter() < until_s:
             pass
 
-    class Client(openai.AsyncOpenAI):
+    sdk: Any = openai.AsyncOpenAI
+
+    class Client(sdk):
         async def _prepare_options(self, options: Any) -> Any:
             compute(own_ms)
-            return await super()._prepare_options(options)
+            return await sdk._prepare_options(self, options)
+
+    new_client: Any = Client
 
     async def rerank() -> None:
         compute(block_ms)
@@ -165,7 +169,7 @@ def _first_calls(*, block_ms: float, own_ms: float) -> _Seen:
     async def main(url: str) -> tuple[RequestRecord, ...]:
         with capture() as seen:
             for _ in range(_CALLS // 5):
-                async with Client(base_url=url, api_key="none") as client:
+                async with new_client(base_url=url, api_key="none") as client:
                     call = client.chat.completions.create(**{**_ASKED, "stream": False})
                     await asyncio.gather(call, rerank())
             return seen.records
