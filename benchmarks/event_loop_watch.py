@@ -7,7 +7,8 @@ second. Periods with a watch for each stream take turns with periods without wat
 difference between two periods of the same round, in percent of a CPU. The row also shows the share
 of a CPU without watches.
 
-The last row is the work of a call on its own thread: start a watch of the loop, and end it.
+The last rows are work on the caller's thread: a call or request starts a watch of the loop and ends
+it, and a stage reports two steps.
 
 Caveats: the timer wakes the loop 100 times per second. If the loop is awake anyway, a tick costs
 less, because it needs no separate wake-up.
@@ -55,14 +56,22 @@ def measure(scale: Scale) -> Iterator[Row]:
             unit="%",
         )
     costs: list[float] = []
+    steps: list[float] = []
     sticks: list[float] = []
     for _ in range(scale.of(100)):
-        costs.append(asyncio.run(_watch()))
+        for times in (costs, steps):
+            times.append(asyncio.run(_watch(steps=times is steps)))
         sticks += yardstick(repeats=1)
     yield Row(
         what="watch a loop, per call, caller's thread",
         latspan=figure(costs),
         target=Target(most=2),
+        stick=figure(sticks),
+    )
+    yield Row(
+        what="two steps, per stage, caller's thread",
+        latspan=figure(steps),
+        target=Target(most=1),
         stick=figure(sticks),
     )
 
@@ -103,16 +112,20 @@ async def _read_stream(phase: float) -> None:
         text.append(json.loads(_CHUNK)["choices"][0]["delta"]["content"])
 
 
-async def _watch() -> float:
-    """Return the CPU time of starting and ending one watch, in microseconds."""
+async def _watch(*, steps: bool) -> float:
+    """Return the CPU time of starting and ending one watch, or of two steps, in microseconds."""
     loops = EventLoops(time.perf_counter_ns)
     open_call = loops.watch()
-    before_ns = time.thread_time_ns()
-    for _ in range(_CALLS):
-        watch = loops.watch()
-        if watch is not None:
-            watch.end()
-    taken_ns = time.thread_time_ns() - before_ns
     if open_call is None:
         raise SystemExit("the loop was not watched")
+    before_ns = time.thread_time_ns()
+    for at_ns in range(_CALLS):
+        if steps:
+            open_call.step(at_ns)
+            open_call.step(at_ns)
+        else:
+            watch = loops.watch()
+            if watch is not None:
+                watch.end()
+    taken_ns = time.thread_time_ns() - before_ns
     return taken_ns / _CALLS / 1000

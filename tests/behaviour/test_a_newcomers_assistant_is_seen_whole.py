@@ -130,11 +130,16 @@ def test_the_report_shows_requests_with_stages_and_calls(seen: Run) -> None:
     calls = counts_in(seen.report, f"segments of {REQUESTS * CALLS} calls")
 
     assert re.search(rf"^slowest of {REQUESTS} served requests", seen.report, re.MULTILINE)
-    for name in (*STAGES, "prepare", "call", "postprocess"):
+    for name in (*STAGES, "prepare", "call"):
         assert served[name] == REQUESTS, name
     # A segment that the server reports is left out of a stream whose reader came late.
     assert {"send", "prefill", "decode"} <= served.keys() & calls.keys()
-    assert calls["prepare"] == REQUESTS * CALLS
+    # If a request blocks the loop, all of this time of another one may be `event_loop`.
+    for counts, name, number in (
+        (served, "postprocess", REQUESTS),
+        (calls, "prepare", REQUESTS * CALLS),
+    ):
+        assert number - counts.get("event_loop", 0) <= counts[name] <= number, name
     assert "may be missing" not in seen.report
     assert "Missing:" not in seen.report
 

@@ -151,3 +151,52 @@ def test_a_synchronous_call_on_a_loop_waits_for_the_server() -> None:
     found = {total.name: total.duration_ns for total in totals(record.segments)}
     assert "event_loop" not in found
     assert found["server_wait"] >= _PREFILL_MS * 1_000_000
+
+
+def _first_calls(*, block_ms: float, own_ms: float) -> _Seen:
+    """Make the first call of new clients; the SDK waits for a thread in it before it sends."""
+
+    def compute(duration_ms: float) -> None:
+        until_s = time.perf_counter() + duration_ms / 1e3
+        while time.perf_counter() < until_s:
+            pass
+
+    sdk: Any = openai.AsyncOpenAI
+
+    class Client(sdk):
+        async def _prepare_options(self, options: Any) -> Any:
+            compute(own_ms)
+            return await sdk._prepare_options(self, options)
+
+    new_client: Any = Client
+
+    async def rerank() -> None:
+        compute(block_ms)
+
+    async def main(url: str) -> tuple[RequestRecord, ...]:
+        with capture() as seen:
+            for _ in range(_CALLS // 5):
+                async with new_client(base_url=url, api_key="none") as client:
+                    call = client.chat.completions.create(**{**_ASKED, "stream": False})
+                    await asyncio.gather(call, rerank())
+            return seen.records
+
+    with ScriptedServer(_SCRIPT) as server:
+        return _Seen(asyncio.run(main(server.base_url)), [])
+
+
+def test_a_block_before_the_first_attempt_is_not_the_calls_own_time() -> None:
+    """The SDK awaits a thread in the first call of a client, while another task computes."""
+    seen = when_still(lambda: _first_calls(block_ms=_BLOCK_MS, own_ms=0))
+
+    assert abs(median(seen.times_ms("event_loop")) - _BLOCK_MS) < _ERROR_LIMIT_MS
+    assert median(seen.times_ms("prepare")) < 40
+
+
+def test_own_work_before_the_first_attempt_is_the_calls() -> None:
+    """It blocks the loop too, and is ``prepare`` because the call does not wait in it."""
+    seen = when_still(lambda: _first_calls(block_ms=0, own_ms=_BLOCK_MS))
+
+    assert _BLOCK_MS <= median(seen.times_ms("prepare")) < _BLOCK_MS + 40
+    # What became ready in the block is processed after it.
+    assert max(seen.times_ms("event_loop"), default=0) < _BLOCK_MS / 2

@@ -215,6 +215,42 @@ def test_only_blocks_between_the_two_instants_are_returned() -> None:
     assert rig.blocks(30 * MS, 70 * MS) == [(40, 60)]
 
 
+def test_a_step_returns_when_something_else_last_ran() -> None:
+    """Steps of the same task in between do not count; on another thread nothing is known."""
+    clock = ManualClock()
+    loops = EventLoops(clock.monotonic_ns)
+
+    async def other(watch: LoopWatch) -> None:
+        watch.step(50)
+
+    async def main() -> list[int | None]:
+        watch = loops.watch()
+        assert watch is not None
+        steps = [watch.step(10), watch.step(20)]
+        await asyncio.create_task(other(watch))
+        return [*steps, watch.step(60), watch.step(70), await asyncio.to_thread(watch.step, 80)]
+
+    assert asyncio.run(main()) == [None, None, 50, 50, None]
+
+
+def test_the_timer_is_something_else() -> None:
+    """Each tick, and each turn in which the loop catches up, is a step of the timer."""
+    rig = Rig()
+
+    def step() -> int | None:
+        asyncio.events._set_running_loop(rig.loop)
+        try:
+            return rig.request.step(rig.clock.monotonic_ns())
+        finally:
+            asyncio.events._set_running_loop(None)
+
+    assert step() is None
+    rig.tick()
+    assert step() == 10 * MS
+    rig.tick(late_ns=110 * MS, turn_ns=2 * MS)
+    assert step() == 154 * MS
+
+
 variable: ContextVar[object] = ContextVar("variable")
 
 

@@ -46,7 +46,7 @@ GLOSSARY: Final[dict[str, str]] = {
     SegmentName.CONSUMER: "the application's own work between chunks",
     SegmentName.STREAM_CLOSE: "closing the stream",
     SegmentName.POSTPROCESS: "the application after the answer",
-    SegmentName.EVENT_LOOP: "the application's event loop was blocked",
+    SegmentName.EVENT_LOOP: "the application's event loop was blocked or busy",
     SegmentName.UNATTRIBUTED: "not explained by any evidence",
 }
 """Activity of a request in each segment, shown in brackets after its name."""

@@ -77,6 +77,7 @@ class ModelCall:
         "_close_started_ns",
         "_convention_metrics",
         "_custom",
+        "_done_other_ns",
         "_ending",
         "_entered",
         "_handle",
@@ -85,9 +86,11 @@ class ModelCall:
         "_loop",
         "_observation",
         "_offset_ns",
+        "_prepare_other_ns",
         "_renamed",
         "_runtime",
         "_start_ns",
+        "_start_other_ns",
         "_started_with",
         "_timeline",
         "api_format",
@@ -143,6 +146,10 @@ class ModelCall:
         """Outcome as seen by the caller, before the response is read; ``None`` while it is open."""
         self._observation = runtime.observe()
         self._loop: LoopWatch | None = None
+        # When something else last ran on the loop: before the start, the first attempt, and the end
+        self._start_other_ns: int | None = None
+        self._prepare_other_ns: int | None = None
+        self._done_other_ns: int | None = None
         self._offset_ns = runtime.clock.epoch_offset_ns()
         self.kind = kind
         self.name = text_of(name)
@@ -261,11 +268,15 @@ class ModelCall:
         loop blocks the loop itself, and what it waits for is not the loop.
         """
         if self._loop is None:
-            self._loop = self._runtime.watch_loop()
+            loop = self._loop = self._runtime.watch_loop()
+            if loop is not None:
+                self._start_other_ns = loop.step(self._start_ns)
 
     def open_attempt(self) -> Attempt:
         """Start an attempt on the transport now."""
         attempt = Attempt(self.now())
+        if self._loop is not None and not self.attempts:
+            self._prepare_other_ns = self._loop.step(attempt.start_ns)
         self.attempts.append(attempt)
         return attempt
 
@@ -423,6 +434,8 @@ class ModelCall:
             self.tail = self.tail.copy()
             if self.gathered is not None:
                 self.gathered = self.gathered.copy()
+        if self._loop is not None:
+            self._done_other_ns = self._loop.step(ended_ns)
         self._ending.append((outcome, ended_ns, error_type))
         self._record_end_later(inline=self._inline and not finalizing)
 
@@ -441,7 +454,9 @@ class ModelCall:
             observed = self._observed()
             timeline = observed.timeline(observed.summary(), left.outcome, left.done_ns)
         if timeline is None:
-            return ChildInterval(self.name, self._start_ns, until_ns)
+            return ChildInterval(
+                self.name, self._start_ns, until_ns, start_other_ns=self._start_other_ns
+            )
         visible = timeline.metrics.get("time_to_first_visible_token")
         return ChildInterval(
             name=self.name,
@@ -450,6 +465,8 @@ class ModelCall:
             segments=timeline.segments,
             first_visible_ns=timeline.marks.get(Mark.FIRST_VISIBLE),
             first_visible_source=Source.MEASURED if visible is None else visible.source,
+            start_other_ns=self._start_other_ns,
+            done_other_ns=self._done_other_ns,
         )
 
     def _observed(self) -> ObservedCall:
@@ -481,6 +498,7 @@ class ModelCall:
             span=self.span,
             observation=self._observation,
             loop=self._loop,
+            prepare_other_ns=self._prepare_other_ns,
         )
 
     def _record_end(self) -> None:

@@ -67,6 +67,8 @@ class ObservedCall(NamedTuple):
         span: Span of the call.
         observation: Observation of the process during the call.
         loop: Watch of the event loop on which the call waited, ``None`` if it is not watched.
+        prepare_other_ns: Last instant before the first attempt at which something else is known to
+            have run on the event loop.
     """
 
     runtime: Runtime
@@ -95,6 +97,7 @@ class ObservedCall(NamedTuple):
     span: OpenSpan
     observation: Observation
     loop: LoopWatch | None
+    prepare_other_ns: int | None
 
     def record_attributes(self) -> Mapping[str, str]:
         """Return the attributes that identify the series of the call."""
@@ -134,6 +137,7 @@ class ObservedCall(NamedTuple):
                 body_is_the_callers=self.kind is Kind.HTTP,
                 expected=self.runtime.expected,
                 blocks=() if self.loop is None else self.loop.blocks(self.start_ns, done_ns),
+                prepare_other_ns=self.prepare_other_ns,
             )
         )
 

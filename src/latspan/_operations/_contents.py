@@ -38,20 +38,29 @@ class Place:
         start_ns: Start of the stage, monotonic nanoseconds.
     """
 
-    __slots__ = ("_name", "_start_ns", "done_ns", "source")
+    __slots__ = ("_name", "_start_ns", "done_ns", "done_other_ns", "source", "start_other_ns")
 
     def __init__(self, name: str, start_ns: int) -> None:
         self._name = name
         self._start_ns = start_ns
         self.done_ns: int | None = None
         """End of the stage, monotonic nanoseconds; ``None`` while it is open."""
+        self.start_other_ns: int | None = None
+        self.done_other_ns: int | None = None
         self.source = Source.MEASURED
         """Source of the stage's times."""
 
     def __call__(self, until_ns: int) -> ChildInterval:
         """Return the interval of the stage in a scope that ended at ``until_ns``."""
         done_ns = until_ns if self.done_ns is None else self.done_ns
-        return ChildInterval(self._name, self._start_ns, done_ns, source=self.source)
+        return ChildInterval(
+            self._name,
+            self._start_ns,
+            done_ns,
+            source=self.source,
+            start_other_ns=self.start_other_ns,
+            done_other_ns=self.done_other_ns,
+        )
 
 
 class Contents:

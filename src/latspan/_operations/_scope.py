@@ -32,6 +32,7 @@ from opentelemetry import context, trace
 from opentelemetry.trace import Span, SpanKind
 
 from latspan import semconv
+from latspan._event_loop import LoopWatch
 from latspan._fork import this_process
 from latspan._metrics import MetricValue
 from latspan._operations._annotations import Annotations
@@ -116,6 +117,7 @@ class LocalScope:
         "_custom",
         "_entered",
         "_inline",
+        "_loop",
         "_observation",
         "_offset_ns",
         "_open",
@@ -127,6 +129,7 @@ class LocalScope:
         "_span",
         "_start_ns",
         "_started_with",
+        "_watch",
         "kind",
         "name",
         "outer",
@@ -174,6 +177,13 @@ class LocalScope:
         """Functions that end the waits of handoffs not attached yet, called when this ends."""
         self._start_ns = runtime.clock.monotonic_ns() if start_ns is None else start_ns
         self._place = Place(name, self._start_ns)
+        self._watch: LoopWatch | None = None
+        """Watch that ends with this scope: a stage uses that of its request, which costs less."""
+        self._loop = self.outer._loop if isinstance(self.outer, LocalScope) else None
+        if self._loop is None or kind is not Kind.STAGE:
+            self._loop = self._watch = runtime.watch_loop()
+        if self._loop is not None:
+            self._place.start_other_ns = self._loop.step(self._start_ns)
         if kind is Kind.STAGE:
             for scope in enclosing_scopes():
                 scope.add_stage(self._place)
@@ -325,6 +335,10 @@ class LocalScope:
         except IndexError:
             return
         ended_ns = self._runtime.clock.monotonic_ns() if done_ns is None else done_ns
+        if self._loop is not None:
+            self._place.done_other_ns = self._loop.step(ended_ns)
+        if self._watch is not None:
+            self._watch.end()
         self._place.source, self._place.done_ns = source, ended_ns
         annotations = self._annotated[0] if self._annotated else None
         if annotations is not None:
@@ -368,7 +382,10 @@ class LocalScope:
             stages=stages,
             own_name=stage_name,
             own_source=self._place.source,
+            blocks=() if self._loop is None else self._loop.blocks(self._start_ns, done_ns),
+            done_other_ns=self._place.done_other_ns,
         )
+        self._loop = self._watch = None
         timeline = result.timeline
         reported_ns = dict(self._contents.stages_ns()) if self._runtime.emit_gen_ai_latency else {}
         # Code that still holds this object does not need the calls and stages inside it.
@@ -412,7 +429,9 @@ class LocalScope:
         # The span of a stage covers the stage's own time, and an earlier call has a span of its
         # own; the other segments have none yet. After a merge their positions are unknown, so no
         # spans are created for them.
-        unseen = () if stage_name is not None or merged else result.own
+        unseen = [] if merged else [each for each in result.own if each.name != SegmentName.CALL]
+        if stage_name is not None:
+            unseen = [each for each in unseen if each.name == SegmentName.EVENT_LOOP != stage_name]
         self._span.end(
             FinishedSpan(
                 end_epoch_ns=timeline.done_ns + self._offset_ns,
@@ -422,10 +441,7 @@ class LocalScope:
                 failed=outcome.failed
                 and (self._side is Side.CLIENT or outcome is not Outcome.REJECTED),
                 name=known.name,
-                children=segment_spans(
-                    [each for each in unseen if each.name != SegmentName.CALL],
-                    self._start_ns + self._offset_ns,
-                ),
+                children=segment_spans(unseen, self._start_ns + self._offset_ns),
             )
         )
         identity = self._span.span_context

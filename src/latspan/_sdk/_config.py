@@ -117,9 +117,9 @@ class Config:
             for ``/metrics`` and ``/slots``. Needs the extra ``scraping``.
         monitor_host: Whether to set the load of the process and its machine on spans.
         scrape_interval_s: Seconds between two samples, at least 0.001.
-        watch_event_loop: Whether to watch the asyncio loops of calls, so that the time in which the
-            application blocked a loop is the segment ``event_loop``. A timer runs 100 times per
-            second on each loop that has an open call.
+        watch_event_loop: Whether to watch the asyncio loops of calls, requests and stages, so that
+            the time in which the application blocked a loop is the segment ``event_loop``. A timer
+            runs 100 times per second on each loop that has one of them open.
         tail_sampling_ratio: Maximum fraction of traces to export, in (0, 1]; 1 keeps all. It
             applies only while the application has no tracer provider. Below 1, a trace is kept or
             dropped once it has ended: failed traces, the slowest ones and a few at random are kept.

@@ -5,8 +5,11 @@ Delays of a call by blocks of its event loop, and their separation from all othe
 that instant lies in the block. The real instant is unknown, somewhere in the block. The delay is
 the interval from the begin of the block, or from the previous instant of the call if that is later,
 to the stamp; delays of less than 1 ms do not count. A block in the middle of a wait, after which
-the loop was idle again before the awaited instant came, delayed nothing. Time of the call's own
-code is never a delay: the loop was busy with this call.
+the loop was idle again before the awaited instant came, delayed nothing.
+
+**Own code.** Code of a call, stage or request may itself block the loop up to an instant. Such an
+instant was delayed only if something else is known to have run on the loop since the previous
+instant, and the delay ends when that last ran. The rest is time of the code itself.
 
 **How it is separated.** The delays are cut out of the time of the call: each collapses to the
 instant at which it began. The segments are laid over the time that remains, by the code that lays
@@ -49,6 +52,7 @@ from latspan._timeline._segment_builder import SegmentBuilder
 __all__ = [
     "Cuts",
     "Delay",
+    "delay_of_own_code",
     "delayed_reads",
     "delays_in",
     "reported_ns",
@@ -74,10 +78,41 @@ class Delay(NamedTuple):
     length_ns: int
 
 
+def delay_of_own_code(
+    blocks: Sequence[Block], since_ns: int, instant_ns: int, other_ns: int | None
+) -> Delay | None:
+    """
+    Return the delay of an instant that code reached, which may have blocked the loop itself.
+
+    Args:
+        blocks: Blocks of the event loop.
+        since_ns: Previous instant of the code, monotonic nanoseconds.
+        instant_ns: The instant, monotonic nanoseconds.
+        other_ns: Last instant before it at which something else is known to have run on the loop;
+            ``None`` if unknown.
+    """
+    if other_ns is None or not since_ns < other_ns <= instant_ns:
+        return None
+    block = _block_of(blocks, instant_ns)
+    if block is None:
+        return None
+    begin_ns = max(since_ns, block[0])
+    # Less than 1 ms of own code is not separated from the delay before it.
+    until_ns = instant_ns if instant_ns - other_ns < READER_BOUND_NS else other_ns
+    length_ns = until_ns - begin_ns
+    return Delay(begin_ns, until_ns, length_ns) if length_ns >= READER_BOUND_NS else None
+
+
 def delays_in(seen: CallObservation) -> list[Delay]:
     """Return the delays of a call, in order and without an overlap."""
     found: list[Delay] = []
     passed_ns, done_ns = seen.start_ns, max(seen.start_ns, seen.done_ns)
+    if seen.attempts:
+        first_ns = min(done_ns, *(attempt.start_ns for attempt in seen.attempts))
+        delay = delay_of_own_code(seen.blocks, passed_ns, first_ns, seen.prepare_other_ns)
+        if delay is not None:
+            found.append(delay)
+            passed_ns = delay.until_ns
     for since_ns, instant_ns in _awaited(seen):
         until_ns = min(instant_ns, done_ns)
         delay = _delay(seen.blocks, max(passed_ns, since_ns), until_ns)

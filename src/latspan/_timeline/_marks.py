@@ -202,6 +202,8 @@ class CallObservation:
         expected: Expectations that a stream is compared with.
         blocks: Begin and end of each block of the caller's event loop, in order and without an
             overlap.
+        prepare_other_ns: Last instant before the first attempt at which something else than the
+            call's task is known to have run on that loop; ``None`` if unknown.
     """
 
     start_ns: int
@@ -218,6 +220,7 @@ class CallObservation:
     body_is_the_callers: bool = False
     expected: Expectations = DEFAULT_EXPECTATIONS
     blocks: Sequence[Block] = ()
+    prepare_other_ns: int | None = None
 
 
 def body_end_ns(seen: CallObservation, attempt: Attempt | None) -> int:

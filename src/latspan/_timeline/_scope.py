@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
 from latspan._metrics import MetricValue
 from latspan._segments import Segment, SegmentName, Source
+from latspan._timeline._delays import delay_of_own_code
+from latspan._timeline._marks import Block
 from latspan._timeline._segment_builder import SegmentBuilder, Timeline
 
 __all__ = ["ChildInterval", "ScopeTimeline", "innermost", "last_of", "scope_timeline", "states"]
@@ -30,6 +32,9 @@ class ChildInterval:
         source: Source of the time of a stage.
         merged: Number of merged calls or stages that began in this interval; ``None`` if it is a
             single call or stage.
+        start_other_ns: Last instant before its start at which something else than its task is known
+            to have run on the event loop; ``None`` if unknown.
+        done_other_ns: The same for its end.
     """
 
     name: str
@@ -41,6 +46,8 @@ class ChildInterval:
     own: bool = False
     source: Source = Source.MEASURED
     merged: int | None = None
+    start_other_ns: int | None = None
+    done_other_ns: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +73,8 @@ def scope_timeline(
     stages: Sequence[ChildInterval] = (),
     own_name: str | None = None,
     own_source: Source = Source.MEASURED,
+    blocks: Sequence[Block] = (),
+    done_other_ns: int | None = None,
 ) -> ScopeTimeline:
     """
     Return the timeline of a request or of a stage.
@@ -73,7 +82,8 @@ def scope_timeline(
     The call that began last contributes its own segments. The union of the other calls is the
     segment ``call``. Remaining time inside a stage belongs to the innermost stage. The rest is
     ``own_name``. If that is ``None``, the rest is ``prepare`` before the last call began,
-    ``postprocess`` after it, and ``unattributed`` if there was no call.
+    ``postprocess`` after it, and ``unattributed`` if there was no call. Outside calls, the time by
+    which a block of the event loop delayed an edge is ``event_loop``.
 
     Args:
         start_ns: Start of the scope, monotonic nanoseconds.
@@ -82,8 +92,14 @@ def scope_timeline(
         stages: Stages inside it.
         own_name: Name of the segment for the scope's own time, if the scope is a stage.
         own_source: Source of the scope's own time.
+        blocks: Blocks of the event loop.
+        done_other_ns: Last instant before the end at which something else than the task of the
+            scope is known to have run on the event loop; ``None`` if unknown.
     """
     done_ns = max(start_ns, done_ns)
+    others = _others(calls, stages) if blocks else {}
+    if done_other_ns is not None:
+        others[done_ns] = done_other_ns
     last = last_of(calls)
     earlier = [call for call in calls if call is not last]
     builder = SegmentBuilder(start_ns, done_ns)
@@ -105,7 +121,9 @@ def scope_timeline(
         # earlier calls.
         call = _Interval(0, SegmentName.CALL, Source.MEASURED, own=own_name is None)
         rest = _Interval(0, name, source, own=True)
-        add(_sweep(builder.cursor_ns, builder.clamp(until_ns), earlier, stages, call, rest))
+        begin_ns, end_ns = builder.cursor_ns, builder.clamp(until_ns)
+        pieces = _sweep(begin_ns, end_ns, earlier, stages, call, rest)
+        add(_delayed(pieces, begin_ns, blocks, others) if blocks else pieces)
 
     if last is None:
         add_own(
@@ -162,6 +180,35 @@ def _opened(call: ChildInterval, end_ns: int, *, own: bool) -> Iterator[_Interva
         edge_ns = min(call.start_ns + segment.end_ns, end_ns)
         yield _Interval(edge_ns, segment.name, segment.source, own=False)
     yield _Interval(end_ns, SegmentName.CALL, Source.MEASURED, own=own)
+
+
+def _others(
+    calls: Iterable[ChildInterval], stages: Iterable[ChildInterval]
+) -> dict[int, int | None]:
+    """Return for each edge when something else last ran on the event loop before it."""
+    others: dict[int, int | None] = {}
+    for child in (*calls, *stages):
+        others[child.start_ns] = child.start_other_ns
+        others[child.done_ns] = child.done_other_ns
+    return others
+
+
+def _delayed(
+    pieces: Iterable[_Interval],
+    begin_ns: int,
+    blocks: Sequence[Block],
+    others: Mapping[int, int | None],
+) -> Iterator[_Interval]:
+    """Yield the intervals, with the delays of edges outside calls as ``event_loop``."""
+    for piece in pieces:
+        delay = None
+        if piece.name != SegmentName.CALL:
+            delay = delay_of_own_code(blocks, begin_ns, piece.end_ns, others.get(piece.end_ns))
+        if delay is not None:
+            yield replace(piece, end_ns=delay.begin_ns)
+            yield _Interval(delay.until_ns, SegmentName.EVENT_LOOP, Source.MEASURED, own=piece.own)
+        yield piece
+        begin_ns = piece.end_ns
 
 
 def _sweep(

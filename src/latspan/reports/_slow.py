@@ -29,7 +29,8 @@ _WORTH_NAMING: Final = 0.10
 """Fraction of the time below which the sentence does not name the second segment."""
 
 _UNBLOCK: Final = (
-    "Run CPU-bound work outside the event loop: with asyncio.to_thread, or in another process."
+    "Move CPU-bound work off the event loop: pure Python code to another process, because"
+    " asyncio.to_thread helps only with code that releases the interpreter's lock (I/O, numpy)."
 )
 
 

@@ -72,6 +72,38 @@ def _stream(*blocks: tuple[int, int], **given: Any) -> CallObservation:
 _EVENT_LOOP = "event_loop"
 
 
+class TestPrepare:
+    """A block delays the first attempt only if something else than the call ran on the loop."""
+
+    @pytest.mark.parametrize(
+        ("other", "expected"),
+        [
+            (80, [("prepare", 0, 20, "measured"), ("event_loop", 20, 80, "measured")]),
+            (
+                60,
+                [
+                    ("prepare", 0, 20, "measured"),
+                    ("event_loop", 20, 60, "measured"),
+                    ("prepare", 60, 80, "measured"),
+                ],
+            ),
+            (None, [("prepare", 0, 80, "measured")]),
+        ],
+        ids=["waited", "waited and computed", "computed"],
+    )
+    def test_time_of_the_calls_own_code_is_no_delay(
+        self, other: int | None, expected: list[tuple[str, int, int, str]]
+    ) -> None:
+        """Imports of a library in its first call block the loop, and are ``prepare``."""
+        seen = _call(
+            (20, 81),
+            attempts=[attempt_in_ms(80, pool_acquired=85, sent=90, headers=99, body_end=100)],
+            prepare_other_ns=None if other is None else other * MS,
+        )
+
+        assert _segments(seen)[: len(expected)] == expected
+
+
 class TestTransport:
     """A block delays the phases of the transport."""
 

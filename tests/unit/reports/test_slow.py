@@ -93,8 +93,9 @@ def test_a_blocked_event_loop_has_a_remedy(call: MakeCall) -> None:
     """It is the application's own, so the sentence says what to change."""
     assert sentence([call(measured(event_loop=75, decode=25))], "call") == (
         "The only call spent 75 % of its time in event_loop (the application's event loop was"
-        " blocked) and 25 % in decode (writing the answer). Run CPU-bound work outside the event"
-        " loop: with asyncio.to_thread, or in another process."
+        " blocked or busy) and 25 % in decode (writing the answer). Move CPU-bound work off the"
+        " event loop: pure Python code to another process, because asyncio.to_thread helps only"
+        " with code that releases the interpreter's lock (I/O, numpy)."
     )
 
 
