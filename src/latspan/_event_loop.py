@@ -129,9 +129,17 @@ class _Timer:
         self._blocks: deque[tuple[int, int]] = deque(maxlen=_KEPT)
 
     def start(self) -> None:
-        """Run the timer while there are watches; called on the loop's thread."""
+        """Run the timer while there are watches; called on the loop's thread by each new one."""
         if self._due_ns is None:
             self._tick_later()
+        elif len(self.watches) == 1:
+            # The tick was left by an earlier watch. Since then, the loop may have been stopped, as
+            # between two calls of `run_until_complete`: that delays nothing.
+            now_ns = self._now()
+            if self._due_ns < now_ns:
+                # It runs in the next turn, and then counts as early.
+                self._due_ns = now_ns + _PERIOD_NS
+            self._open_since_ns = None
 
     def greatest_lag(self, start_ns: int, done_ns: int) -> int | None:
         """Return the value of :meth:`LoopWatch.greatest_lag`."""
@@ -226,9 +234,10 @@ class _Timer:
 
     def _catch_up(self, since_ns: int) -> None:
         is_running, self._turns_left = self._turns_left > 0, _TURNS
-        if not is_running:
+        if self._open_since_ns is None:
             # Otherwise the block of the previous tick is not over, and this one continues it.
             self._open_since_ns = since_ns
+        if not is_running:
             self._turn_later()
 
     def _turn_later(self) -> None:

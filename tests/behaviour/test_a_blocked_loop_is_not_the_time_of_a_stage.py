@@ -15,7 +15,7 @@ import pytest
 
 import latspan
 from latspan._segments import totals
-from latspan.testing import RequestRecord, Script, ScriptedServer, capture
+from latspan.testing import RequestRecord, Script, ScriptedServer, _capture, capture
 from support.stillness import when_still
 
 _PROGRAM: Final = Path(__file__).with_name("programs") / "blocks_its_loop.py"
@@ -23,6 +23,12 @@ _DEADLINE_S: Final = 60
 _ROUNDS: Final = 5
 _WAIT_S: Final = 0.03
 _BLOCK_MS: Final = 120
+
+
+@pytest.fixture(autouse=True)
+def watched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Watch event loops, which other tests do not."""
+    monkeypatch.setattr(_capture, "watches_loops", True)
 
 
 def _compute(duration_ms: float) -> None:

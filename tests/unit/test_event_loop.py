@@ -304,3 +304,34 @@ def test_a_loop_without_usable_timers_is_not_watched() -> None:
         assert [loops.watch(), loops.watch()] == [None, None]
     finally:
         asyncio.events._set_running_loop(None)
+
+
+def test_a_loop_that_stood_still_between_two_requests_delayed_neither() -> None:
+    """The tick of the first one runs late, in the second."""
+    rig = Rig()
+    rig.request.end()
+    rig.clock.advance(500 * MS)
+    rig.request = rig.watch()
+    start_ns = rig.clock.monotonic_ns()
+    rig.clock.advance(MS)
+    rig.loop.fire()
+
+    assert rig.blocks(start_ns) == []
+
+
+def test_a_request_does_not_inherit_the_block_of_an_earlier_one() -> None:
+    """The loop was stopped before it had caught up; a block of its own is found."""
+    rig = Rig()
+    rig.clock.advance(PERIOD + 50 * MS)
+    rig.loop.fire()
+    rig.request.end()
+    rig.clock.advance(500 * MS)
+    rig.request = rig.watch()
+    start_ns = rig.clock.monotonic_ns()
+    while rig.loop.soon:
+        rig.loop.turn()
+
+    assert rig.blocks(start_ns) == []
+    rig.loop.fire()
+    rig.tick(30 * MS)
+    assert [end - begin for begin, end in rig.blocks(start_ns)] == [30]
