@@ -12,6 +12,7 @@ from typing import Final
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.text import Text
 
+from latspan._drawing import count
 from latspan._metrics import DEFAULT_EXPECTATIONS, Expectations
 from latspan._recording import Snapshot
 from latspan.reports._group import Group, calls_in, requests_in, served_in
@@ -70,10 +71,12 @@ class Report:
         if not groups:
             parts.append(_nothing(self.snapshot.empty_reason, options))
         elif groups[0].records:
-            closing = sentence(groups[0].records, groups[0].noun)
+            own = groups[0].has_own_unattributed_time
+            closing = sentence(groups[0].records, groups[0].noun, own_code_unattributed=own)
             parts.append(_prose(closing, options, style="bold"))
         else:
             parts.append(_prose(_WITHOUT_RECORDS, options))
+        parts += [_prose(_left_out(group), options) for group in groups if group.left_out]
         parts += [_prose(line, options) for line in self.note.splitlines()]
         for index, part in enumerate(parts):
             if index:
@@ -127,6 +130,14 @@ def _nothing(reason: str | None, options: ConsoleOptions) -> Text:
         return _prose("No request and no call was recorded.", options)
     lines = f"No request and no call was recorded: {reason}".splitlines()
     return Text("\n", no_wrap=True, overflow="ignore").join(_prose(line, options) for line in lines)
+
+
+def _left_out(group: Group) -> str:
+    one = group.left_out == 1
+    return (
+        f"Not shown: {count(group.left_out, group.noun)} that {'contains' if one else 'contain'}"
+        " no call and no stage."
+    )
 
 
 def _prose(text: str, options: ConsoleOptions, *, style: str = "") -> Text:

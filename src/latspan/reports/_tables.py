@@ -43,6 +43,9 @@ _METRIC_LABELS: Final[dict[Kind, dict[str, str]]] = {
 }
 
 _UNEXPLAINED: Final = "unattributed: no clock reading and no report of a server explains this time"
+_OWN_CODE: Final = (
+    "unattributed: your own code outside the named stages; name it with latspan.stage"
+)
 
 _TOKEN_SOURCES: Final[dict[TokenSource, str]] = {
     TokenSource.PROVIDER: "the provider",
@@ -97,7 +100,8 @@ class SegmentsTable:
             )
         yield from aligned(rows, left=(0, 5, 6), options=options)
         if SegmentName.UNATTRIBUTED in names:
-            yield shown(Text(MARGIN + _UNEXPLAINED, style=FAINT), options)
+            explanation = _OWN_CODE if group.has_own_unattributed_time else _UNEXPLAINED
+            yield shown(Text(MARGIN + explanation, style=FAINT), options)
 
 
 @dataclass(frozen=True, slots=True)

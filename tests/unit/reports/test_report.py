@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 
 import latspan
-from latspan import Kind, Snapshot, Source
+from latspan import Kind, Snapshot, Source, TokenSource
 from latspan.reports import Report
-from latspan.testing import RequestRecord, Side
+from latspan.testing import RequestRecord, Side, TokenCounts
 
 MakeCall = Callable[..., RequestRecord]
 TakeSnapshot = Callable[[Iterable[RequestRecord]], Snapshot]
@@ -53,6 +53,52 @@ def test_served_requests_are_named_so(call: MakeCall, snapshot_of: TakeSnapshot)
     served = replace(request(call), side=Side.SERVER)
 
     assert str(Report(snapshot_of([served]))).startswith("the only served request · answer")
+
+
+def test_requests_without_a_call_are_only_counted(
+    call: MakeCall, snapshot_of: TakeSnapshot
+) -> None:
+    """A slow page of statistics is not the slowest request of a report on inference."""
+    page = call([("unattributed", 827, Source.UNKNOWN)], kind=Kind.REQUEST, order=2)
+    records = [replace(each, side=Side.SERVER) for each in (request(call), page)]
+    text = str(Report(snapshot_of(records)))
+
+    assert text.startswith("the only served request · answer")
+    assert "827" not in text
+    assert "segments of 1 served request," in text
+    assert "Not shown: 1 served request that contains no call and no stage." in text
+
+
+def test_requests_are_shown_if_none_has_a_call(call: MakeCall, snapshot_of: TakeSnapshot) -> None:
+    """Their unattributed time is the application's own code, and the report states the remedy."""
+    pages = [
+        call([("unattributed", each, Source.UNKNOWN)], kind=Kind.REQUEST, order=each)
+        for each in (1, 2)
+    ]
+    text = str(Report(snapshot_of(pages)))
+
+    assert "slowest of 2 requests" in text
+    assert (
+        "unattributed: your own code outside the named stages; name it with latspan.stage" in text
+    )
+    assert "in unattributed (your own code outside the named stages; unknown)" in " ".join(
+        text.split()
+    )
+    assert "Not shown" not in text
+
+
+def test_a_request_that_generates_tokens_is_shown(
+    call: MakeCall, snapshot_of: TakeSnapshot
+) -> None:
+    """A model server's request may contain neither a call nor a stage."""
+    served = call(
+        [("unattributed", 5, Source.UNKNOWN)],
+        kind=Kind.REQUEST,
+        tokens=TokenCounts(output=7, source=TokenSource.PROVIDER),
+    )
+    text = str(Report(snapshot_of([served, request(call, order=1)])))
+
+    assert "slowest of 2 requests" in text
 
 
 def test_the_latest_records_of_more_are_named_so(call: MakeCall, snapshot_of: TakeSnapshot) -> None:
