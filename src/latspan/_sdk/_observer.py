@@ -26,7 +26,7 @@ from latspan._fork import this_process
 from latspan._instrument import Integration, IntegrationStatus, integrations
 from latspan._instrument._discovery import instrumentor_of, patched_libraries
 from latspan._instrument._instrumentor import trigger_of
-from latspan._log import EXPORT_FAILED, NOT_EXPORTED, logger
+from latspan._log import EXPORT_FAILED, EXPORT_REFUSED, NOT_EXPORTED, logger
 from latspan._sdk._lifecycle import is_sdk_disabled
 from latspan._sdk._observation import (
     Configured,
@@ -174,7 +174,7 @@ def _is_logged(record: logging.LogRecord) -> bool:
     Without a handler, Python would print the lines about failed exports before the report, which
     contains them. A program that handles log records gets all of them.
     """
-    return record.msg not in {EXPORT_FAILED, NOT_EXPORTED} or logger.hasHandlers()
+    return record.msg not in {EXPORT_FAILED, EXPORT_REFUSED, NOT_EXPORTED} or logger.hasHandlers()
 
 
 def _program() -> str:
