@@ -41,7 +41,7 @@ from latspan._shown import foreign
 if TYPE_CHECKING:
     from latspan._export._http_session import HttpSession
 
-__all__ = ["ProbeResult", "probe_exports"]
+__all__ = ["ProbeResult", "explained", "probe_exports"]
 
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 _ELSEWHERE: Final = "that is a login page or a proxy: use the receiver's own address"
@@ -71,6 +71,8 @@ _SENDER: Final = "latspan-doctor-"
 """First part of the names of the threads that send."""
 
 _NOTHING_LISTENS: Final = "start a collector there, or set LATSPAN_ENDPOINT to the address of one"
+_NO_EXPORT: Final = f"{_NOTHING_LISTENS}, or LATSPAN_EXPORT_ENABLED=false to export nothing"
+_CORRECT_NAME: Final = "correct the name in LATSPAN_ENDPOINT"
 _NO_ADDRESS: Final = "an address is http://HOST:PORT; write @ and : of a password as %40 and %3A"
 _OTHER_PROTOCOL: Final = "read the receiver's log; check that it accepts LATSPAN_PROTOCOL there"
 
@@ -166,7 +168,7 @@ def _unreachable(address: str, timeout_s: float) -> tuple[str, str] | None:
     except (socket.gaierror, UnicodeError):
         return (
             f"cannot resolve the host '{shown_address(where[0])}'",
-            "correct the name in LATSPAN_ENDPOINT",
+            _CORRECT_NAME,
         )
     except ConnectionRefusedError:
         return f"refused: nothing listens on port {where[1]}", _NOTHING_LISTENS
@@ -227,10 +229,31 @@ def _within(timeout_s: float, send: Callable[[], bool], name: str) -> bool | Non
 
 
 def _hint_for(response: str) -> str:
+    return _known_hint(response) or _OTHER_PROTOCOL
+
+
+def _known_hint(response: str) -> str | None:
     return next(
-        (hint for mark, hint in _HINTS.items() if re.search(rf"\b{mark}\b", response)),
-        _OTHER_PROTOCOL,
+        (hint for mark, hint in _HINTS.items() if re.search(rf"\b{mark}\b", response)), None
     )
+
+
+def explained(reason: str, *, has_endpoint: bool) -> tuple[str, str | None]:
+    """
+    Return the reason of a failed export in the words of the probe, and a hint if one is known.
+
+    Args:
+        reason: Text that an exporter logged.
+        has_endpoint: Whether the user has set the address of a receiver.
+    """
+    host = re.search(r"Failed to resolve '([^']*)'", reason)
+    if host is not None:
+        return f"cannot resolve the host '{shown_address(host[1])}'", _CORRECT_NAME
+    port = re.search(r"\bport=(\d+)", reason)
+    if port is not None and "Connection refused" in reason:
+        hint = _NOTHING_LISTENS if has_endpoint else _NO_EXPORT
+        return f"refused: nothing listens on port {port[1]}", hint
+    return reason, _known_hint(reason)
 
 
 def _send_span(config: Config, protocol: Protocol, endpoint: str | None) -> bool:
