@@ -39,6 +39,7 @@ __all__ = [
     "kind_named",
     "kind_of_question",
     "metric_of_question",
+    "nearest_values",
     "refuse_absent_values",
 ]
 
@@ -139,7 +140,8 @@ def refuse_absent_values(
         recorded = {text for key in known if (text := key.attribute(name)) is not None}
         if vocabulary and value not in vocabulary | recorded:
             raise UnknownNameError(
-                f"no {name} {value!r}", hint=f"one of {_nearest(value, vocabulary | recorded)}"
+                f"no {name} {value!r}",
+                hint=f"one of {nearest_values(value, vocabulary | recorded)}",
             )
         # Without an overflow there is no such series, and zero is an answer.
         if not known or values_may_be_absent or name == _OVERFLOW:
@@ -152,7 +154,7 @@ def refuse_absent_values(
         if not vocabulary and value not in recorded:
             raise UnknownNameError(
                 f"{name} {value!r} was never recorded",
-                hint=f"recorded are {_nearest(value, recorded)}{_overflow_of(known)}",
+                hint=f"recorded are {nearest_values(value, recorded)}{_overflow_of(known)}",
             )
         if metric is not None:
             _refuse_absent_attribute(name, value, known, metric, kind)
@@ -263,7 +265,7 @@ def _attributes_of(known: Iterable[SeriesKey]) -> list[str]:
     return sorted({name for key in known for name in key.attributes})
 
 
-def _nearest(value: object, candidates: AbstractSet[str]) -> str:
+def nearest_values(value: object, candidates: AbstractSet[str]) -> str:
     """Return the candidates most like the value, nearest first, and the number of the others."""
     # The value may be of any type if the caller does not check types: `server_port=443`.
     nearest = difflib.get_close_matches(str(value), candidates, n=_SHOWN, cutoff=0)
