@@ -170,7 +170,7 @@ class Snapshot:
             where,
             segment=name,
             unit="s",
-            hint=lambda: hint_for_segment(name, self.segments()),
+            hint=lambda: hint_for_segment(name, self.segments(), self.series, where),
         )
 
     def count(self, *, kind: Kind | str | None = None, **where: str) -> int:
@@ -211,7 +211,7 @@ class Snapshot:
         Raises:
             UnknownNameError: There is no such attribute, or its value was never recorded.
         """
-        refuse_unknown_attributes(where, self.series)
+        refuse_unknown_attributes(where, self._known())
         held = {key: series for key, series in self.series.items() if key.has(where)}
         if not held:
             refuse_absent_values(self._known(), where)
@@ -233,7 +233,7 @@ class Snapshot:
         Raises:
             UnknownNameError: There is no such attribute.
         """
-        refuse_unknown_attributes((attribute,), self.series)
+        refuse_unknown_attributes((attribute,), self._known())
         groups: defaultdict[str | None, dict[SeriesKey, Series]] = defaultdict(dict)
         for key, series in self.series.items():
             groups[key.attribute(attribute)][key] = series
@@ -393,7 +393,7 @@ class Snapshot:
         values_may_be_absent: bool = False,
     ) -> Distribution:
         """Return the values of a metric, or of a segment, that have the attributes and one kind."""
-        refuse_unknown_attributes(where, self.series)
+        refuse_unknown_attributes(where, self._known())
         asked = None if kind is None else kind_named(kind)
         wanted = where if segment is None else {**where, SEGMENT: segment}
         found = {
