@@ -116,7 +116,7 @@ class MetricsTable:
     group: Group
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Yield the title and the table."""
+        """Yield the title, the table, and why a stream has no TPOT."""
         del console
         yield title("time to answer", options=options)
         rows = [heads("metric", "n", *_PERCENTILE_HEADS, "source")]
@@ -131,6 +131,19 @@ class MetricsTable:
                 )
             )
         yield from aligned(rows, left=(0, 5), options=options)
+        for line in self._without_counts():
+            yield shown(Text(MARGIN + line, style=FAINT), options)
+
+    def _without_counts(self) -> Iterator[str]:
+        """Yield lines on the streams whose TPOT is not known because they report no counts."""
+        if self.group.kind is not Kind.CALL:
+            return
+        streams = [each for each in self.group.records if "time_to_first_token" in each.metrics]
+        silent = sum(each.tokens.output is None for each in streams)
+        if silent:
+            reports = "reports" if silent == 1 else "report"
+            yield f"TPOT: {silent:,} of {count(len(streams), 'stream')} {reports} no token counts;"
+            yield "LATSPAN_REQUEST_STREAM_USAGE=true requests them from the OpenAI API"
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,8 @@ from latspan import Kind, Snapshot, Source, TokenSource
 from latspan.reports import Report
 from latspan.testing import RequestRecord, Side, TokenCounts
 
+TOKENS = TokenCounts(output=7, source=TokenSource.PROVIDER)
+
 MakeCall = Callable[..., RequestRecord]
 TakeSnapshot = Callable[[Iterable[RequestRecord]], Snapshot]
 
@@ -94,11 +96,24 @@ def test_a_request_that_generates_tokens_is_shown(
     served = call(
         [("unattributed", 5, Source.UNKNOWN)],
         kind=Kind.REQUEST,
-        tokens=TokenCounts(output=7, source=TokenSource.PROVIDER),
+        tokens=TOKENS,
     )
     text = str(Report(snapshot_of([served, request(call, order=1)])))
 
     assert "slowest of 2 requests" in text
+
+
+def test_streams_without_token_counts_are_the_reason_for_a_missing_tpot(
+    call: MakeCall, snapshot_of: TakeSnapshot
+) -> None:
+    """A row of "needs 2" does not show that more calls would not help."""
+    counted = call([("decode", 9, Source.MEASURED)], first_token_ms=1, tokens=TOKENS)
+    silent = call([("decode", 9, Source.MEASURED)], first_token_ms=1, order=1)
+    unstreamed = call([("server_wait", 9, Source.MEASURED)], order=2)
+    line = "TPOT: 1 of 2 streams reports no token counts;\n  LATSPAN_REQUEST_STREAM_USAGE=true"
+
+    assert line in str(Report(snapshot_of([counted, silent, unstreamed])))
+    assert "TPOT: " not in str(Report(snapshot_of([counted, unstreamed])))
 
 
 def test_the_latest_records_of_more_are_named_so(call: MakeCall, snapshot_of: TakeSnapshot) -> None:
