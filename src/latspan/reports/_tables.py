@@ -73,8 +73,13 @@ class SegmentsTable:
         one = len(slowest.slow) == 1
         slow = "slowest" if one else f"slowest {len(slowest.slow):,}"
         whose = "slowest one's" if one else f"{slow}'s"
+        values_of = group.snapshot.count(kind=group.kind)
+        # The table of requests is made of the records, of which only the latest are kept.
+        whose_values = (
+            group.number if values_of == len(group.records) else count(values_of, group.noun)
+        )
         yield title(
-            f"segments of {count(group.snapshot.count(kind=group.kind), group.noun)}",
+            f"segments of {whose_values}",
             f"and their share of the {whose} time",
             options=options,
         )

@@ -127,6 +127,17 @@ def test_the_latest_records_of_more_are_named_so(call: MakeCall, snapshot_of: Ta
     assert repr(report) == "<latspan.reports.Report: the latest 2 of 3 calls>"
 
 
+def test_a_table_of_the_latest_requests_is_named_so(
+    call: MakeCall, snapshot_of: TakeSnapshot
+) -> None:
+    """The title of the waterfalls alone is easily overlooked."""
+    everything = snapshot_of([request(call, order=order) for order in range(3)])
+    text = str(Report(replace(everything, records=everything.records[1:])))
+
+    assert "slowest of the latest 2 of 3 requests" in text
+    assert "segments of the latest 2 of 3 requests, and" in text
+
+
 def test_a_report_without_records_has_the_tables_of_metrics(
     call: MakeCall, snapshot_of: TakeSnapshot
 ) -> None:
