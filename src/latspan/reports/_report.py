@@ -28,9 +28,13 @@ _WIDEST_PROSE: Final = 96
 _WIDTH: Final = 100
 """Width of a report in characters where there is no terminal."""
 
+_PART: Final = (
+    "This is a part of a snapshot, which has histograms but no complete records, so only these"
+    " tables are shown. A report on the whole snapshot has waterfalls too."
+)
 _WITHOUT_RECORDS: Final = (
-    "Waterfalls, the other tables and the closing sentence need complete records, which this"
-    " snapshot does not have: a part of a snapshot has none, and keep_records limits them."
+    "This snapshot has histograms but no complete records, so only these tables are shown. The"
+    " setting keep_records is the number of records that latspan keeps."
 )
 
 _PRE: Final = (
@@ -75,7 +79,8 @@ class Report:
             closing = sentence(groups[0].records, groups[0].noun, own_code_unattributed=own)
             parts.append(_prose(closing, options, style="bold"))
         else:
-            parts.append(_prose(_WITHOUT_RECORDS, options))
+            reason = _PART if self.snapshot.known else _WITHOUT_RECORDS
+            parts.append(_prose(reason, options))
         parts += [_prose(_left_out(group), options) for group in groups if group.left_out]
         parts += [_prose(line, options) for line in self.note.splitlines()]
         for index, part in enumerate(parts):

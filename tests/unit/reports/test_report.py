@@ -147,9 +147,18 @@ def test_a_report_without_records_has_the_tables_of_metrics(
 
     assert text.startswith("time to answer\n")
     assert text.count("  duration ") == 2
-    assert "needs complete records" not in text
-    assert "need complete records" in text
+    assert "This is a part of a snapshot, which has histograms but no complete records" in text
     assert "tokens" not in text
+
+
+def test_a_report_of_a_recorder_without_records_names_the_setting(
+    call: MakeCall, snapshot_of: TakeSnapshot
+) -> None:
+    """The whole snapshot has no waterfalls either if keep_records is 0."""
+    everything = snapshot_of([call([("decode", 1, Source.MEASURED)])])
+    text = str(Report(replace(everything, records=())))
+
+    assert "The setting keep_records is the number of records" in " ".join(text.split())
     assert all(
         line.split()[1] == "1" for line in text.splitlines() if line.startswith("  duration ")
     )
