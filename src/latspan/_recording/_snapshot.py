@@ -193,12 +193,23 @@ class Snapshot:
             warn_once(f"count() is 0: {cause}; hint: {step}")
         return self.metric("duration", kind=kind, **where).count()
 
-    def segments(self) -> tuple[str, ...]:
+    def segments(self, *, kind: Kind | str | None = None) -> tuple[str, ...]:
         """
         Return the names of the recorded segments: client segments in their order, then stages.
+
+        Args:
+            kind: Only segments that timelines of this kind record; of all kinds if not given.
+
+        Raises:
+            UnknownNameError: There is no such kind.
         """
-        names = {name for key in self.series if (name := key.segment) is not None}
-        known = [name for name in SEGMENT_ORDER if name in names]
+        asked = None if kind is None else kind_named(kind)
+        names = {
+            name
+            for key in self.series
+            if (name := key.segment) is not None and asked in (None, key.kind)
+        }
+        known = [str(name) for name in SEGMENT_ORDER if name in names]
         return (*known, *sorted(names.difference(known)))
 
     def where(self, **where: str) -> Snapshot:

@@ -124,9 +124,9 @@ class LatspanCapture:
         """Return the number of records of a kind; see :meth:`percentile` for the arguments."""
         return self.snapshot().count(kind=kind, **where)
 
-    def segments(self) -> tuple[str, ...]:
+    def segments(self, *, kind: Kind | str | None = None) -> tuple[str, ...]:
         """Return the names of the recorded segments; see :meth:`latspan.Snapshot.segments`."""
-        return self.snapshot().segments()
+        return self.snapshot().segments(kind=kind)
 
     def where(self, **where: str) -> Snapshot:
         """Return the part with these attributes; see :meth:`latspan.Snapshot.where`."""

@@ -294,6 +294,17 @@ def test_an_attribute_of_the_request_only_has_its_remedy_in_the_hint() -> None:
     assert of_kind.value.hint == f'use kind="request", or {SCOPE_HINT}'
 
 
+def test_the_segments_of_a_kind_are_plain_text() -> None:
+    """A request records only what its calls and stages do not."""
+    snapshot = snapshot_of(request(), call(), stage("rerank"))
+
+    assert repr(snapshot.segments()) == "('prepare', 'decode', 'rerank')"
+    assert snapshot.segments(kind="request") == ("prepare",)
+    assert snapshot.segments(kind=Kind.CALL) == ("decode",)
+    with pytest.raises(UnknownNameError):
+        snapshot.segments(kind="calls")
+
+
 def test_a_value_that_a_segment_lacks_has_the_others_in_the_hint() -> None:
     """The segment was recorded for another model."""
     snapshot = snapshot_of(call(), replace(call("large"), segments=()))
