@@ -74,6 +74,9 @@ _NOTHING_LISTENS: Final = "start a collector there, or set LATSPAN_ENDPOINT to t
 _NO_EXPORT: Final = f"{_NOTHING_LISTENS}, or LATSPAN_EXPORT_ENABLED=false to export nothing"
 _CORRECT_NAME: Final = "correct the name in LATSPAN_ENDPOINT"
 _NO_ADDRESS: Final = "an address is http://HOST:PORT; write @ and : of a password as %40 and %3A"
+_NO_RECEIVER: Final = (
+    "this may not be an OTLP receiver: receivers listen on 4318 (HTTP) and 4317 (gRPC)"
+)
 _OTHER_PROTOCOL: Final = "read the receiver's log; check that it accepts LATSPAN_PROTOCOL there"
 
 
@@ -139,7 +142,11 @@ def _probe(
         # An exporter that keeps retrying has no result yet, but has logged the responses it
         # received.
         response = foreign(messages[-1])
-        return result(False, response, _hint_for(response))
+        hint = _known_hint(response) or _OTHER_PROTOCOL
+        if hint == _HINTS["404"] and urlsplit(address).path == f"/v1/{signal}":
+            # The user's address has no path: latspan has added this one.
+            hint = _NO_RECEIVER
+        return result(False, response, hint)
     if arrived is None:
         return result(False, f"no response within {timeout_s:g} s", _OTHER_PROTOCOL)
     return result(False, "the exporter failed and reported no reason", _OTHER_PROTOCOL)
@@ -228,10 +235,6 @@ def _within(timeout_s: float, send: Callable[[], bool], name: str) -> bool | Non
     return bool(results and results[0])
 
 
-def _hint_for(response: str) -> str:
-    return _known_hint(response) or _OTHER_PROTOCOL
-
-
 def _known_hint(response: str) -> str | None:
     return next(
         (hint for mark, hint in _HINTS.items() if re.search(rf"\b{mark}\b", response)), None
@@ -253,7 +256,9 @@ def explained(reason: str, *, has_endpoint: bool) -> tuple[str, str | None]:
     if port is not None and "Connection refused" in reason:
         hint = _NOTHING_LISTENS if has_endpoint else _NO_EXPORT
         return f"refused: nothing listens on port {port[1]}", hint
-    return reason, _known_hint(reason)
+    hint = _known_hint(reason)
+    # The remedy depends on the address, which the probe knows.
+    return reason, None if hint == _HINTS["404"] else hint
 
 
 def _send_span(config: Config, protocol: Protocol, endpoint: str | None) -> bool:
