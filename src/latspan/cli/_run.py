@@ -28,10 +28,11 @@ _NOT_EXECUTABLE: Final = 126
 _NOT_FOUND: Final = 127
 
 _DESCRIPTION: Final = """\
-Replaces this process with a program, and instruments every supported client
-library that the program imports. The program is not changed: it keeps its
-arguments, exit code, signals, standard input and standard output. Python
-programs that it starts are instrumented too, and so are the workers of a server.
+Runs a program, and instruments every supported client library that the program
+imports. The program is not changed: it keeps its arguments, exit code, signals,
+standard input and standard output. Python programs that it starts are
+instrumented too, and so are the workers of a server. The program replaces this
+process; with --report, it is a child of this process.
 
 Settings come from the environment:
 
@@ -185,6 +186,10 @@ COMMAND: Final = Command(
         (
             "latspan run -- python app.py",
             "run a program unchanged, with its model calls instrumented",
+        ),
+        (
+            "latspan run --report -- python app.py",
+            "the same, and print where its requests spent their time",
         ),
         (
             "OTEL_SERVICE_NAME=shop latspan run -- gunicorn shop:app",
