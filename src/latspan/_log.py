@@ -14,9 +14,13 @@ from typing import Final
 
 from latspan._shown import foreign
 
-__all__ = ["EXPORT_FAILED", "NOT_EXPORTED", "logger", "make_fit"]
+__all__ = ["EXPORT_FAILED", "EXPORT_REFUSED", "NOT_EXPORTED", "logger", "make_fit"]
 
 EXPORT_FAILED: Final = "exporting %s failed; they are kept, and dropped once the queue is full: %s"
+EXPORT_REFUSED: Final = (
+    "exporting %s failed; they are lost, because this error is permanent: %s;"
+    " hint: check the address and the credentials with latspan doctor"
+)
 NOT_EXPORTED: Final = "Dropped %d %s that could not be exported before shutdown"
 """The lines about failed exports, whose content is in the report of the doctor too."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from latspan import _runtime, _sdk
@@ -45,13 +46,16 @@ def report(snapshot: Snapshot | None = None) -> Report:
     return Report(_sdk.snapshot() if snapshot is None else snapshot, expected)
 
 
-def report_of_run(folder: str | os.PathLike[str], expected: Expectations) -> Report:
+def report_of_run(
+    folder: str | os.PathLike[str], expected: Expectations, *, empty_reason: str | None = None
+) -> Report:
     """
     Return a report on all processes of one run.
 
     Args:
         folder: Folder in which the processes wrote their records.
         expected: Expectations that streams were measured against.
+        empty_reason: Why nothing was recorded, if nothing was and the reason is known.
 
     Raises:
         MissingExtraError: The package ``rich`` of the extra ``study`` is not installed.
@@ -64,7 +68,11 @@ def report_of_run(folder: str | os.PathLike[str], expected: Expectations) -> Rep
     recorder = Recorder(SystemClock(), keep=None)
     for record in run.records:
         recorder.record(record)
-    return Report(recorder.snapshot(), expected, "\n".join(_notes(run)))
+    notes = list(_notes(run))
+    if not run.records and run.lost == 0 and run.unended == 0 and empty_reason is None:
+        notes.append(_NOTHING_RECORDED)
+    snapshot = replace(recorder.snapshot(), empty_reason=empty_reason)
+    return Report(snapshot, expected, "\n".join(notes))
 
 
 def _notes(run: RunRecords) -> Iterator[str]:
@@ -93,5 +101,3 @@ def _notes(run: RunRecords) -> Iterator[str]:
             f" missing: {'it was' if one else 'they were'} replaced by exec, killed or ended by"
             f" os._exit(), or still {'runs' if one else 'run'}."
         )
-    if not run.records and run.lost == 0 and run.unended == 0:
-        yield _NOTHING_RECORDED

@@ -77,6 +77,33 @@ def test_a_program_without_requests_gets_a_report_without_tables() -> None:
     assert "hint: latspan doctor -- PROGRAM" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("variables", "reason"),
+    [
+        (
+            {"LATSPAN_KEEP_RECORDS": "alot"},
+            "latspan stayed off, because LATSPAN_KEEP_RECORDS is 'alot' hint: use an integer",
+        ),
+        (
+            {"OTEL_SDK_DISABLED": "true"},
+            "latspan is off, because OTEL_SDK_DISABLED is true hint: remove OTEL_SDK_DISABLED",
+        ),
+    ],
+    ids=["invalid", "disabled"],
+)
+def test_a_variable_that_leaves_latspan_off_is_the_reason(
+    variables: dict[str, str], reason: str
+) -> None:
+    """The program runs unchanged, and its report is empty."""
+    program = "import latspan\nwith latspan.request('x'): print('done')"
+    done = ran(*REPORT, sys.executable, "-c", program, **variables)
+
+    assert (done.returncode, done.stdout) == (0, "done\n")
+    assert done.stderr.count("latspan stays off") == ("KEEP" in str(variables))
+    assert f"No request and no call was recorded: {reason}" in " ".join(done.stderr.split())
+    assert "hint: latspan doctor" not in done.stderr
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_a_signal_that_ends_the_program_ends_the_run(number: signal.Signals) -> None:
     """A parent of ``latspan run`` sees the wait status of the program."""

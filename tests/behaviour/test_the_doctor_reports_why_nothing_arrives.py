@@ -155,7 +155,7 @@ def test_a_silent_receiver_times_out() -> None:
         (302, "use the receiver's own address"),
         (400, "read its log"),
         (401, "OTEL_EXPORTER_OTLP_HEADERS"),
-        (404, "without a path"),
+        (404, "this may not be an OTLP receiver"),
         (413, "raise its limit"),
     ],
 )
@@ -168,6 +168,15 @@ def test_an_error_status_is_reported_with_a_hint(status: int, word: str) -> None
     for each in found["exports"]:
         assert str(status) in each["response"]
         assert word in each["hint"]
+
+
+def test_a_path_in_the_address_may_be_the_reason() -> None:
+    """The paths of the signals are added to it."""
+    with refusing(404) as url:
+        code, found = document(LATSPAN_ENDPOINT=f"{url}/otlp")
+
+    assert code == 1
+    assert all("use the address without a path" in each["hint"] for each in found["exports"])
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ import pytest
 
 from latspan.testing import Script, ScriptedServer
 from support.distributions import write_distribution
+from support.otlp import free_port
 from support.programs import PROGRAMS
 from support.receivers import Receiver, Refusal, receiving, refusing
 
@@ -90,6 +91,24 @@ def test_output_and_exit_code_are_the_programs(tmp_path: Path) -> None:
         assert (done.returncode, done.stdout) == (7, "read me\n")
         assert done.stderr.startswith("mine\n")
         assert ("ended with exit code 7" in done.stderr) is bool(command)
+
+
+def test_a_missing_collector_is_reported_in_plain_words() -> None:
+    """Neither the exporter's exceptions nor the libraries that it imports are the program's."""
+    code = "import latspan\nwith latspan.request('x'): pass"
+    port = free_port()
+    for imports, marked in (("", True), ("import requests\n", False)):
+        done = subprocess.run(
+            [*DOCTOR, "--", *python(imports + code)],
+            env=environment(LATSPAN_ENDPOINT=f"http://127.0.0.1:{port}"),
+            capture_output=True,
+            text=True,
+            timeout=DEADLINE_S,
+        )
+        assert "HTTPConnectionPool" not in done.stderr
+        assert f"failed: refused: nothing listens on port {port}" in done.stderr
+        assert "hint: start a collector there" in done.stderr
+        assert done.stderr.count("imported by latspan's own exporter") == 2 * marked
 
 
 def test_a_program_that_works_is_fine(receiver: Receiver, model: str, tmp_path: Path) -> None:

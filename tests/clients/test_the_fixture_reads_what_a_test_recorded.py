@@ -14,6 +14,7 @@ import pytest
 import latspan
 from latspan.errors import EmptyHistogramError, NotEnoughValuesError, UnknownNameError
 from latspan.testing import LatspanCapture, Script, ScriptedServer
+from latspan.testing._fixture import recording_fixture
 from tests.clients.conftest import MESSAGES, openai
 
 SCRIPT = Script.chat(tokens=3, queue_ms=8, prefill_ms=10, gap_ms=2)
@@ -60,6 +61,16 @@ def test_each_test_begins_with_an_empty_recorder(
     assert latspan_capture.records == ()
     _chat(client, 1)
     assert latspan_capture.count() == 1
+
+
+def test_series_attributes_come_from_the_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """``configure(series_attributes=…)`` has no effect inside the fixture."""
+    monkeypatch.setenv("LATSPAN_SERIES_ATTRIBUTES", "prompt.version")
+    with recording_fixture() as captured:
+        with latspan.attributes({"prompt.version": "7"}), latspan.request("answer"):
+            pass
+
+        assert list(captured.group_by("prompt.version")) == ["7"]
 
 
 def test_too_few_values_is_an_error_with_the_number_needed(

@@ -147,6 +147,8 @@ def test_what_it_refuses_for_good_is_counted(model: ScriptedServer, protocol: Pr
         report = app.do("report")
 
     refused = sum(count for _, taken, count in collector.asked if not taken)
+    (loss,) = (message for _, level, message in report["log"] if level == "WARNING")
+    assert "they are lost, because this error is permanent" in loss
     assert refused > CALLS
     assert dropped_spans(collector.taken.all_metrics) == {"refused": refused}
     assert len(arrived(collector)) == len(report["ended"]) - refused

@@ -25,7 +25,7 @@ from typing import Final
 from opentelemetry.instrumentation.utils import suppress_instrumentation
 
 from latspan._export._last_export import LastExport
-from latspan._log import EXPORT_FAILED, logger, make_fit
+from latspan._log import EXPORT_FAILED, EXPORT_REFUSED, logger, make_fit
 from latspan._shown import foreign
 
 __all__ = ["ExportErrors", "ExportResult", "export_results"]
@@ -70,14 +70,19 @@ class Delivery:
         """
         self.http_status: int | None = None
         """Last HTTP status of a failure, if the exporter logged one."""
+        self.reason: str | None = None
+        """First reason of a final failure, which is logged once it is known what is lost."""
+        self.is_lost = False
+        """Whether the message is not sent again."""
 
     def handle(self, record: logging.LogRecord) -> None:
         """Record the failure and the status codes in a log record of the exporter."""
-        if record.levelno >= logging.WARNING:
+        if record.levelno >= logging.ERROR:
+            self.reason = self.reason or record.getMessage()
+        elif record.levelno == logging.WARNING:
+            # The exporter logs a warning before it waits for its next attempt.
             ExportErrors.failed(self.signal, record.getMessage())
-            if record.levelno < logging.ERROR:
-                # The exporter logs a warning before it waits for its next attempt.
-                LastExport.failed()
+            LastExport.failed()
         for value in record.args or ():
             # The gRPC exporter does not return a reason, but logs the status code object.
             if type(value).__name__ == "StatusCode":
@@ -127,6 +132,8 @@ class ExportErrors:
     about its end names the signal of the warning. If another signal still fails then, its next
     failure is logged as another outage.
     """
+    _loss_warned: Final[set[str]] = set()
+    """The same, of the last warning that reported a loss: an outage may begin without one."""
 
     def __init__(self, signal: str) -> None:
         self._signal = signal
@@ -147,6 +154,8 @@ class ExportErrors:
                 yield delivery
         finally:
             _delivering.one = outer
+            if delivery.reason is not None:
+                self.failed(self._signal, delivery.reason, is_lost=delivery.is_lost)
 
     def count(self, *, accepted: bool) -> None:
         """Count one message that was sent, for the doctor."""
@@ -159,18 +168,29 @@ class ExportErrors:
         """Record that the receiver accepted a message; log the end of an outage of this signal."""
         if self._signal in self._warned:
             self._warned.discard(self._signal)
+            self._loss_warned.clear()
             logger.info("exporting %s works again", self._signal)
 
     @classmethod
-    def failed(cls, signal: str, reason: str) -> None:
-        """Record that a message was not accepted; log the first failure of an outage."""
+    def failed(cls, signal: str, reason: str, *, is_lost: bool = False) -> None:
+        """
+        Record that a message was not accepted; log the first failure, and the first loss.
+
+        Args:
+            signal: Name of the exported signal.
+            reason: Text of the exporter or of the exception.
+            is_lost: Whether the message is not sent again.
+        """
         result = export_results[signal]
         if result.reason is None:
             # The reasons that follow may only report that the exporter stopped.
             result.reason = foreign(reason)
-        if not cls._warned:
-            cls._warned.add(signal)
-            logger.warning(EXPORT_FAILED, signal, reason)
+        warned = cls._loss_warned if is_lost else cls._warned
+        if not warned:
+            warned.add(signal)
+            if not cls._warned:
+                cls._warned.add(signal)
+            logger.warning(EXPORT_REFUSED if is_lost else EXPORT_FAILED, signal, reason)
 
 
 def _listen() -> None:

@@ -27,7 +27,7 @@ from latspan._log import logger
 from latspan._recording import Recorder, Snapshot
 from latspan._slices import Slices
 from latspan._units import from_unit
-from latspan.errors import ConfigError
+from latspan.errors import ConfigError, LatspanError
 
 __all__ = ["DEFAULT_IDLE_S", "IntervalExporter", "PeriodicExport"]
 
@@ -254,7 +254,9 @@ class PeriodicExport:
             logged = self._logged.setdefault(whose, set())
             if type(error) not in logged:
                 logged.add(type(error))
-                logger.warning("histograms could not be exported: %s", error, exc_info=True)
+                # An error of latspan's own names the cause and the remedy.
+                unexpected = not isinstance(error, LatspanError)
+                logger.warning("histograms could not be exported: %s", error, exc_info=unexpected)
             return None
         self._logged.pop(whose, None)
         return result

@@ -100,7 +100,7 @@ class OtlpMetrics:
         self._waiting: dict[SeriesKey, Sequence[Exemplar]] = {}
         """The latest exemplars of each series that are not in an accepted message yet."""
         self._refused = 0
-        self._sending = Sending("histograms", session)
+        self._sending = Sending("histograms", session, splits=False)
         self._back_off = BackOff(SystemClock() if clock is None else clock)
 
     def send(self, interval: Snapshot, *, last: bool = False) -> bool:

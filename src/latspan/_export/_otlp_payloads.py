@@ -60,7 +60,7 @@ class OtlpPayloads:
         self._part_bytes = part_bytes
         self._unsent = Unsent()
         self._refused = 0
-        self._sending = Sending("histograms", session)
+        self._sending = Sending("histograms", session, splits=False)
 
     def send(self, interval: Snapshot, *, last: bool = False) -> bool:  # noqa: ARG002
         """Send an interval and return whether the receiver accepted everything so far."""

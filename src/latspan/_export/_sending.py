@@ -61,11 +61,15 @@ class Sending:
     Args:
         signal: Name of the signal, for the log.
         session: The exporter's HTTP session, if it is one that records the last response.
+        splits: Whether the caller sends the parts of a message that is too large.
     """
 
-    def __init__(self, signal: str, session: HttpSession | None = None) -> None:
+    def __init__(
+        self, signal: str, session: HttpSession | None = None, *, splits: bool = True
+    ) -> None:
         self._signal = signal
         self._session = session
+        self._splits = splits
         self._deliveries = ExportErrors(signal)
         self._logged: set[type[Exception]] = set()
 
@@ -90,12 +94,15 @@ class Sending:
             self._session.forget()
         try:
             with self._deliveries.one() as delivery:
-                taken = export()
+                answer = self._answer(export(), delivery)
+                delivery.is_lost = self._is_lost(answer)
+                return answer
         except Exception as error:
             if self._session is not None and self._session.tried:
                 # Up to 1.39 the SDK's exporter raises if no response arrives.
-                ExportErrors.failed(self._signal, str(error))
-                return _answer_over_http(self._session)
+                answer = _answer_over_http(self._session)
+                ExportErrors.failed(self._signal, str(error), is_lost=self._is_lost(answer))
+                return answer
             if type(error) not in self._logged:
                 self._logged.add(type(error))
                 logger.warning("%s could not be exported: %s", self._signal, error, exc_info=True)
@@ -103,11 +110,19 @@ class Sending:
             # encoded.
             passing = isinstance(error, OSError)
             return SpanAnswer(taken=False, again=passing, smaller=not passing)
+
+    def _answer(self, taken: bool, delivery: Delivery) -> SpanAnswer:
         if taken:
             return SpanAnswer(taken=True)
         if self._session is None:
             return _answer_in_the_log(delivery)
         return _answer_over_http(self._session)
+
+    def _is_lost(self, answer: SpanAnswer) -> bool:
+        """Return whether no part of a message is sent again."""
+        if answer.smaller:
+            return not answer.taken and not self._splits
+        return not answer.taken and not answer.again
 
     def arrived(self) -> None:
         """Record that the receiver accepted a message, which ends an outage."""

@@ -20,6 +20,7 @@ from latspan._recording._empty_reason import (
 )
 from latspan._recording._exemplars import Exemplar
 from latspan._recording._noop_recorder import NoopRecorder
+from latspan._recording._questions import nearest_values
 from latspan._recording._record import RequestRecord
 from latspan._recording._recorder import Recorder
 from latspan._recording._series import ATTRIBUTES, Series, SeriesKey, Subject
@@ -55,6 +56,7 @@ __all__ = [
     "Snapshot",
     "Subject",
     "TaggedName",
+    "nearest_values",
     "prepare_records_folder",
     "read_records",
     "read_snapshots",

@@ -19,7 +19,7 @@ from latspan._metrics import (
     Metric,
     metric_named,
 )
-from latspan._recording._series import SEGMENT, SeriesKey
+from latspan._recording._series import SEGMENT, SeriesKey, is_settable
 from latspan._segments import (
     KIND_NOUNS,
     SEGMENT_ORDER,
@@ -39,6 +39,7 @@ __all__ = [
     "kind_named",
     "kind_of_question",
     "metric_of_question",
+    "nearest_values",
     "refuse_absent_values",
 ]
 
@@ -139,7 +140,8 @@ def refuse_absent_values(
         recorded = {text for key in known if (text := key.attribute(name)) is not None}
         if vocabulary and value not in vocabulary | recorded:
             raise UnknownNameError(
-                f"no {name} {value!r}", hint=f"one of {_nearest(value, vocabulary | recorded)}"
+                f"no {name} {value!r}",
+                hint=f"one of {nearest_values(value, vocabulary | recorded)}",
             )
         # Without an overflow there is no such series, and zero is an answer.
         if not known or values_may_be_absent or name == _OVERFLOW:
@@ -152,7 +154,7 @@ def refuse_absent_values(
         if not vocabulary and value not in recorded:
             raise UnknownNameError(
                 f"{name} {value!r} was never recorded",
-                hint=f"recorded are {_nearest(value, recorded)}{_overflow_of(known)}",
+                hint=f"recorded are {nearest_values(value, recorded)}{_overflow_of(known)}",
             )
         if metric is not None:
             _refuse_absent_attribute(name, value, known, metric, kind)
@@ -217,14 +219,28 @@ def hint_for_metric(recorded: Iterable[SeriesKey]) -> str:
     return f"metrics recorded: {', '.join(metrics) or 'none'}"
 
 
-def hint_for_segment(name: str, recorded: Collection[str]) -> str:
+def hint_for_segment(
+    name: str, recorded: Collection[str], series: Iterable[SeriesKey], where: Mapping[str, str]
+) -> str:
     """
     Return the hint for a question about a segment without values.
 
     Args:
         name: Name in the question.
         recorded: Names of the recorded segments.
+        series: Recorded series.
+        where: Attributes in the question.
     """
+    if name in recorded:
+        of_segment = [key for key in series if key.segment == name]
+        for attribute, value in where.items():
+            values = {key.attribute(attribute) for key in of_segment} - {None}
+            if not values and is_settable(attribute):
+                return f"no value of {name} has a {attribute}: {_hint_for_scope(attribute)}"
+            if value not in values:
+                recorded_values = nearest_values(value, {str(each) for each in values})
+                return f"the values of {attribute} recorded for {name}: {recorded_values or 'none'}"
+        return f"the values of {name} have none of these attributes together"
     listed = f"segments recorded: {', '.join(recorded) or 'none'}"
     if name in METRIC_NAMES:
         return f"'{name}' is a metric: use metric(\"{name}\")"
@@ -244,12 +260,25 @@ def _refuse_absent_attribute(
             f"{metric} has no attribute '{name}'",
             hint=f'use segment("{value}")'
             if name == SEGMENT
+            else f"{_hint_for_scope(name)}; metrics with it: {', '.join(others)}"
+            if is_settable(name)
             else f"metrics with it: {', '.join(others)}",
         )
     if kind is not None and kind not in kinds and kind in {key.kind for key in of_metric}:
         raise UnknownNameError(
-            f"{KIND_NOUNS[kind][1]} have no attribute '{name}'", hint=f'use kind="{_first(kinds)}"'
+            f"{KIND_NOUNS[kind][1]} have no attribute '{name}'",
+            hint=f'use kind="{_first(kinds)}"'
+            + (f", or {_hint_for_scope(name)}" if is_settable(name) else ""),
         )
+
+
+def _hint_for_scope(attribute: str) -> str:
+    """Return the hint about an attribute that an application set on something else only."""
+    argument = f"{attribute}=…" if attribute.isidentifier() else f'{{"{attribute}": …}}'
+    return (
+        f"put the calls and stages into `with latspan.attributes({argument}):`;"
+        " latspan.annotate() sets attributes of the request only"
+    )
 
 
 def _overflow_of(known: Iterable[SeriesKey]) -> str:
@@ -263,7 +292,7 @@ def _attributes_of(known: Iterable[SeriesKey]) -> list[str]:
     return sorted({name for key in known for name in key.attributes})
 
 
-def _nearest(value: object, candidates: AbstractSet[str]) -> str:
+def nearest_values(value: object, candidates: AbstractSet[str]) -> str:
     """Return the candidates most like the value, nearest first, and the number of the others."""
     # The value may be of any type if the caller does not check types: `server_port=443`.
     nearest = difflib.get_close_matches(str(value), candidates, n=_SHOWN, cutoff=0)

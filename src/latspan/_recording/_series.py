@@ -20,6 +20,7 @@ __all__ = [
     "SeriesKey",
     "Subject",
     "add_series",
+    "is_settable",
     "refuse_unknown_attributes",
     "subject_of",
 ]
@@ -185,6 +186,14 @@ ATTRIBUTES: Final = _OF_REQUESTS | _OF_VALUES
 """Every attribute that a series can have, except the application's own."""
 
 
+_SETTABLE: Final = frozenset({"inference_path", "route", "traffic_class", "tenant"})
+
+
+def is_settable(name: str) -> bool:
+    """Return whether ``latspan.attributes`` sets the attribute, perhaps as one of your own."""
+    return name in _SETTABLE or name not in ATTRIBUTES
+
+
 def refuse_unknown_attributes(names: Iterable[str], keys: Iterable[SeriesKey]) -> None:
     """
     Raise an error for names that are not attributes of series.
@@ -200,13 +209,21 @@ def refuse_unknown_attributes(names: Iterable[str], keys: Iterable[SeriesKey]) -
     unknown = [name for name in names if name not in ATTRIBUTES]
     if not unknown:
         return
+    keys = list(keys)
     known = ATTRIBUTES.union(*(dict(key.subject.custom) for key in keys))
     for name in unknown:
         if name not in known:
+            adds = (
+                f"configure(series_attributes=('{name}',)), or the variable"
+                f" LATSPAN_SERIES_ATTRIBUTES in a test, adds an attribute of your own"
+            )
+            if not keys:
+                raise UnknownNameError(
+                    f"no attribute '{name}': no request has been recorded yet",
+                    hint=f"{adds}, and it exists from the first request that has it",
+                )
             raise UnknownNameError(
-                f"no attribute '{name}'",
-                hint=f"series have {', '.join(sorted(known))};"
-                f" configure(series_attributes=('{name}',)) adds an attribute of your own",
+                f"no attribute '{name}'", hint=f"series have {', '.join(sorted(known))}; {adds}"
             )
 
 

@@ -170,7 +170,7 @@ class Snapshot:
             where,
             segment=name,
             unit="s",
-            hint=lambda: hint_for_segment(name, self.segments()),
+            hint=lambda: hint_for_segment(name, self.segments(), self.series, where),
         )
 
     def count(self, *, kind: Kind | str | None = None, **where: str) -> int:
@@ -193,12 +193,23 @@ class Snapshot:
             warn_once(f"count() is 0: {cause}; hint: {step}")
         return self.metric("duration", kind=kind, **where).count()
 
-    def segments(self) -> tuple[str, ...]:
+    def segments(self, *, kind: Kind | str | None = None) -> tuple[str, ...]:
         """
         Return the names of the recorded segments: client segments in their order, then stages.
+
+        Args:
+            kind: Only segments that timelines of this kind record; of all kinds if not given.
+
+        Raises:
+            UnknownNameError: There is no such kind.
         """
-        names = {name for key in self.series if (name := key.segment) is not None}
-        known = [name for name in SEGMENT_ORDER if name in names]
+        asked = None if kind is None else kind_named(kind)
+        names = {
+            name
+            for key in self.series
+            if (name := key.segment) is not None and asked in (None, key.kind)
+        }
+        known = [str(name) for name in SEGMENT_ORDER if name in names]
         return (*known, *sorted(names.difference(known)))
 
     def where(self, **where: str) -> Snapshot:
@@ -211,7 +222,7 @@ class Snapshot:
         Raises:
             UnknownNameError: There is no such attribute, or its value was never recorded.
         """
-        refuse_unknown_attributes(where, self.series)
+        refuse_unknown_attributes(where, self._known())
         held = {key: series for key, series in self.series.items() if key.has(where)}
         if not held:
             refuse_absent_values(self._known(), where)
@@ -233,7 +244,7 @@ class Snapshot:
         Raises:
             UnknownNameError: There is no such attribute.
         """
-        refuse_unknown_attributes((attribute,), self.series)
+        refuse_unknown_attributes((attribute,), self._known())
         groups: defaultdict[str | None, dict[SeriesKey, Series]] = defaultdict(dict)
         for key, series in self.series.items():
             groups[key.attribute(attribute)][key] = series
@@ -393,7 +404,7 @@ class Snapshot:
         values_may_be_absent: bool = False,
     ) -> Distribution:
         """Return the values of a metric, or of a segment, that have the attributes and one kind."""
-        refuse_unknown_attributes(where, self.series)
+        refuse_unknown_attributes(where, self._known())
         asked = None if kind is None else kind_named(kind)
         wanted = where if segment is None else {**where, SEGMENT: segment}
         found = {

@@ -41,7 +41,7 @@ from latspan._shown import foreign
 if TYPE_CHECKING:
     from latspan._export._http_session import HttpSession
 
-__all__ = ["ProbeResult", "probe_exports"]
+__all__ = ["ProbeResult", "explained", "probe_exports"]
 
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 _ELSEWHERE: Final = "that is a login page or a proxy: use the receiver's own address"
@@ -71,7 +71,12 @@ _SENDER: Final = "latspan-doctor-"
 """First part of the names of the threads that send."""
 
 _NOTHING_LISTENS: Final = "start a collector there, or set LATSPAN_ENDPOINT to the address of one"
+_NO_EXPORT: Final = f"{_NOTHING_LISTENS}, or LATSPAN_EXPORT_ENABLED=false to export nothing"
+_CORRECT_NAME: Final = "correct the name in LATSPAN_ENDPOINT"
 _NO_ADDRESS: Final = "an address is http://HOST:PORT; write @ and : of a password as %40 and %3A"
+_NO_RECEIVER: Final = (
+    "this may not be an OTLP receiver: receivers listen on 4318 (HTTP) and 4317 (gRPC)"
+)
 _OTHER_PROTOCOL: Final = "read the receiver's log; check that it accepts LATSPAN_PROTOCOL there"
 
 
@@ -137,7 +142,11 @@ def _probe(
         # An exporter that keeps retrying has no result yet, but has logged the responses it
         # received.
         response = foreign(messages[-1])
-        return result(False, response, _hint_for(response))
+        hint = _known_hint(response) or _OTHER_PROTOCOL
+        if hint == _HINTS["404"] and urlsplit(address).path == f"/v1/{signal}":
+            # The user's address has no path: latspan has added this one.
+            hint = _NO_RECEIVER
+        return result(False, response, hint)
     if arrived is None:
         return result(False, f"no response within {timeout_s:g} s", _OTHER_PROTOCOL)
     return result(False, "the exporter failed and reported no reason", _OTHER_PROTOCOL)
@@ -166,7 +175,7 @@ def _unreachable(address: str, timeout_s: float) -> tuple[str, str] | None:
     except (socket.gaierror, UnicodeError):
         return (
             f"cannot resolve the host '{shown_address(where[0])}'",
-            "correct the name in LATSPAN_ENDPOINT",
+            _CORRECT_NAME,
         )
     except ConnectionRefusedError:
         return f"refused: nothing listens on port {where[1]}", _NOTHING_LISTENS
@@ -226,11 +235,30 @@ def _within(timeout_s: float, send: Callable[[], bool], name: str) -> bool | Non
     return bool(results and results[0])
 
 
-def _hint_for(response: str) -> str:
+def _known_hint(response: str) -> str | None:
     return next(
-        (hint for mark, hint in _HINTS.items() if re.search(rf"\b{mark}\b", response)),
-        _OTHER_PROTOCOL,
+        (hint for mark, hint in _HINTS.items() if re.search(rf"\b{mark}\b", response)), None
     )
+
+
+def explained(reason: str, *, has_endpoint: bool) -> tuple[str, str | None]:
+    """
+    Return the reason of a failed export in the words of the probe, and a hint if one is known.
+
+    Args:
+        reason: Text that an exporter logged.
+        has_endpoint: Whether the user has set the address of a receiver.
+    """
+    host = re.search(r"Failed to resolve '([^']*)'", reason)
+    if host is not None:
+        return f"cannot resolve the host '{shown_address(host[1])}'", _CORRECT_NAME
+    port = re.search(r"\bport=(\d+)", reason)
+    if port is not None and "Connection refused" in reason:
+        hint = _NOTHING_LISTENS if has_endpoint else _NO_EXPORT
+        return f"refused: nothing listens on port {port[1]}", hint
+    hint = _known_hint(reason)
+    # The remedy depends on the address, which the probe knows.
+    return reason, None if hint == _HINTS["404"] else hint
 
 
 def _send_span(config: Config, protocol: Protocol, endpoint: str | None) -> bool:

@@ -16,7 +16,12 @@ from latspan import _shown
 from latspan._instrument import Integration, IntegrationStatus, integrations
 from latspan._sdk._config import Config
 from latspan._sdk._connectivity_probe import ProbeResult, probe_exports
-from latspan._sdk._variables import VariableFinding, examine_variables, readable_config
+from latspan._sdk._variables import (
+    VariableFinding,
+    examine_variables,
+    misspelt_otlp,
+    readable_config,
+)
 from latspan._version import __version__
 
 __all__ = ["Conflict", "Examination", "Setting", "examine"]
@@ -170,7 +175,12 @@ def _settings(config: Config, unreadable: Collection[str]) -> Iterator[Setting]:
             text = ", ".join(map(_shown.address, config.scrape_servers)) or "none"
         is_set = os.environ.get(variable) and variable not in unreadable
         yield Setting(field.name, text, variable if is_set else "default")
+    without_effect = {each.variable for each in misspelt_otlp(os.environ)}
     for variable, text in sorted(os.environ.items()):
-        if text and variable.startswith(_SHOWN_VARIABLES):
+        if (
+            text
+            and variable.startswith(_SHOWN_VARIABLES)
+            and _shown.printable(variable) not in without_effect
+        ):
             shown = _shown.setting(variable, text)
             yield Setting(_shown.printable(variable), shown, variable)

@@ -49,6 +49,8 @@ class Library:
         problem: Why its calls are not recorded; ``None`` if it is instrumented.
         hint: How to fix that.
         is_intended: Whether a setting switched it off.
+        by_exporter: Whether latspan's own exporter imported it, and no module of the program uses
+            it.
     """
 
     package: str
@@ -56,6 +58,7 @@ class Library:
     problem: str | None = None
     hint: str | None = None
     is_intended: bool = False
+    by_exporter: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,8 +172,11 @@ def recorded_in(observations: Iterable[ProcessObservation]) -> dict[str, int]:
 
 def libraries_of(observations: Iterable[ProcessObservation]) -> list[Library]:
     """Return the imported libraries of all processes, each state of a library once."""
+    found = {library for each in observations for library in each.libraries}
+    # Another process may have imported it for itself.
+    used = {library.package for library in found if not library.by_exporter}
     return sorted(
-        {library for each in observations for library in each.libraries},
+        (library for library in found if not (library.by_exporter and library.package in used)),
         key=lambda library: (library.package, library.problem or ""),
     )
 

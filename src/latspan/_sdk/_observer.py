@@ -26,7 +26,7 @@ from latspan._fork import this_process
 from latspan._instrument import Integration, IntegrationStatus, integrations
 from latspan._instrument._discovery import instrumentor_of, patched_libraries
 from latspan._instrument._instrumentor import trigger_of
-from latspan._log import EXPORT_FAILED, NOT_EXPORTED, logger
+from latspan._log import EXPORT_FAILED, EXPORT_REFUSED, NOT_EXPORTED, logger
 from latspan._sdk._lifecycle import is_sdk_disabled
 from latspan._sdk._observation import (
     Configured,
@@ -54,6 +54,14 @@ _MODULES_OF_COPIES: Final[Mapping[str, str]] = {
     "urllib3": "connectionpool",
 }
 """A module of each library by which a copy inside another package is recognised."""
+
+
+_EXPORTER: Final = "opentelemetry.exporter.otlp.proto.http"
+_OF_EXPORTER: Final[Mapping[str, frozenset[str]]] = {
+    "requests": frozenset(),
+    "urllib3": frozenset({"requests"}),
+}
+"""Libraries that the OTLP exporter over HTTP imports, with those that use them too."""
 
 
 class Observer:
@@ -174,7 +182,7 @@ def _is_logged(record: logging.LogRecord) -> bool:
     Without a handler, Python would print the lines about failed exports before the report, which
     contains them. A program that handles log records gets all of them.
     """
-    return record.msg not in {EXPORT_FAILED, NOT_EXPORTED} or logger.hasHandlers()
+    return record.msg not in {EXPORT_FAILED, EXPORT_REFUSED, NOT_EXPORTED} or logger.hasHandlers()
 
 
 def _program() -> str:
@@ -195,10 +203,38 @@ def _libraries() -> Iterator[Library]:
         # An integration has the name of the import package of its library.
         package = each.name.removeprefix(f"{_OURS}_")
         if package in patched:
-            yield Library(package, each.found)
+            by_exporter = package in _OF_EXPORTER and not _is_used_by_program(package)
+            yield Library(package, each.found, by_exporter=by_exporter)
         elif sys.modules.get(_trigger_of(package)) is not None:
             yield _missed(package, each)
     yield from _copies()
+
+
+def _is_used_by_program(package: str) -> bool:
+    """Return whether a module other than those of latspan's exporter refers to a library."""
+    if _EXPORTER not in sys.modules:
+        return True
+    used_through = {package, *_OF_EXPORTER[package]}
+    return any(
+        _package_of(value) in used_through
+        for name, module in list(sys.modules.items())
+        if type(module) is ModuleType
+        and name.partition(".")[0] not in {"opentelemetry", *_OF_EXPORTER}
+        # A module of latspan's own bootstrap is named like one of the program.
+        and not name.startswith((_OURS, "sitecustomize"))
+        for value in list(vars(module).values())
+    )
+
+
+def _package_of(value: object) -> str | None:
+    if type(value) is ModuleType:
+        name = value.__name__
+    elif isinstance(value, FunctionType | type):
+        name = value.__module__
+    else:
+        return None
+    # An application may set the attribute to any object.
+    return str(name).partition(".")[0]
 
 
 def _trigger_of(package: str) -> str:

@@ -154,7 +154,8 @@ def integer(
     def parse(variable: str, text: str) -> int | None:
         if word_for_none and text.lower() == word_for_none:
             return None
-        return _converted(int, variable, text)
+        other = f", or {word_for_none}" if word_for_none else ""
+        return _converted(int, variable, text, hint=f"use an integer{other}")
 
     return _field(default, check, parse)
 
@@ -324,8 +325,10 @@ def _parse_number(variable: str, text: str) -> float:
 _Number = TypeVar("_Number", int, float)
 
 
-def _converted(to: type[_Number], variable: str, text: str) -> _Number:
+def _converted(
+    to: type[_Number], variable: str, text: str, *, hint: str = "use a number"
+) -> _Number:
     try:
         return to(text)
     except ValueError:
-        raise ConfigError(f"{variable} is '{text}'", hint="use a number") from None
+        raise ConfigError(f"{variable} is '{text}'", hint=hint) from None

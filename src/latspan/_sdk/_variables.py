@@ -18,12 +18,40 @@ from latspan._sdk._settings import kind_of, nearest
 from latspan._sdk._zero_code import INTERNAL_VARIABLES
 from latspan.errors import ConfigError, LatspanError, MissingExtraError
 
-__all__ = ["Readable", "VariableFinding", "examine_variables", "readable_config"]
+__all__ = [
+    "Readable",
+    "VariableFinding",
+    "examine_variables",
+    "misspelt_otlp",
+    "readable_config",
+]
 
 _PREFIX: Final = "LATSPAN_"
 _FOR_LATSPAN, _FOR_ALL = DISABLING_VARIABLES
 _OURS: Final = "latspan_"
 _EVERY: Final = "*"
+
+_OTLP: Final = "OTEL_EXPORTER_OTLP_"
+_OTLP_NAMES: Final = frozenset(
+    f"{signal}{name}"
+    for signal in ("", "TRACES_", "METRICS_", "LOGS_")
+    for name in (
+        "CERTIFICATE",
+        "CLIENT_CERTIFICATE",
+        "CLIENT_KEY",
+        "COMPRESSION",
+        "ENDPOINT",
+        "HEADERS",
+        "INSECURE",
+        "PROTOCOL",
+        "TIMEOUT",
+    )
+) | {"METRICS_DEFAULT_HISTOGRAM_AGGREGATION", "METRICS_TEMPORALITY_PREFERENCE"}
+"""
+Variables of OTLP exporters, without their prefix.
+
+Source: OpenTelemetry specification, "OpenTelemetry Protocol Exporter" and "Metrics Exporter".
+"""
 
 _FIELDS: Final = {field.name: field for field in fields(Config)}
 
@@ -126,6 +154,7 @@ def examine_variables(
         integrations: latspan's integrations.
     """
     yield from _unknown_names(environment)
+    yield from misspelt_otlp(environment)
     yield from _disabled_names(environment, list(integrations))
     yield from _missing_extras(config)
 
@@ -143,6 +172,20 @@ def _unknown_names(environment: Mapping[str, str]) -> Iterator[VariableFinding]:
                 None if meant is None else f"did you mean {_PREFIX}{meant}?",
                 is_error=meant is not None,
             )
+
+
+def misspelt_otlp(environment: Mapping[str, str]) -> Iterator[VariableFinding]:
+    """Yield the variables that are almost those of OTLP exporters, and have no effect."""
+    for variable in sorted(environment):
+        name = variable.removeprefix(_OTLP)
+        if name != variable and name not in _OTLP_NAMES:
+            meant = nearest(name, _OTLP_NAMES)
+            if meant is not None:
+                yield VariableFinding(
+                    _shown.printable(variable),
+                    "is not a variable of OpenTelemetry and has no effect",
+                    f"did you mean {_OTLP}{meant}?",
+                )
 
 
 def _disabled_names(

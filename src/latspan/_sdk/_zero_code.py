@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -22,6 +23,7 @@ __all__ = [
     "OBSERVATION_FOLDER",
     "after_opentelemetry",
     "environment_for",
+    "requests_export",
     "start",
 ]
 
@@ -107,6 +109,11 @@ def after_opentelemetry() -> None:
         _runtime.expect(_configure)
 
 
+def requests_export(variables: Mapping[str, str]) -> bool:
+    """Return whether a variable requests an export, for example with the address of a receiver."""
+    return any(map(variables.get, _ENDPOINTS))
+
+
 def _observer() -> Observer | None:
     """Return the observer of this program; ``None`` unless ``latspan doctor`` started it."""
     folder = os.environ.get(OBSERVATION_FOLDER)
@@ -119,7 +126,7 @@ def _observer() -> Observer | None:
 
 def _configure(observer: Observer | None = None) -> None:
     # A report needs no collector. If no address of one is set, nothing is exported.
-    reports_only = os.environ.get(RECORDS_FOLDER) and not any(map(os.environ.get, _ENDPOINTS))
+    reports_only = os.environ.get(RECORDS_FOLDER) and not requests_export(os.environ)
     if observer is not None:
         observer.starts_for_program(now=True)
     try:

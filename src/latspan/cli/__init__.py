@@ -7,8 +7,10 @@ Slow imports happen inside the subcommands, so that ``--help`` responds immediat
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
 from typing import Final, NoReturn
 
 from latspan._shown import printable
@@ -85,8 +87,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _exit_code_of(argv: Sequence[str] | None) -> int:
     parser = _parser()
-    arguments = parser.parse_args(argv)
+    arguments, unknown = parser.parse_known_args(argv)
     command: Command | None = arguments.command
+    if unknown:
+        used: argparse.ArgumentParser = parser if command is None else arguments.subparser
+        used.error(_unrecognized(unknown, used))
     if command is None:
         parser.print_help(sys.stderr)
         return _USAGE
@@ -140,8 +145,17 @@ def _parser() -> argparse.ArgumentParser:
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         command.add_arguments(subparser)
-        subparser.set_defaults(command=command)
+        subparser.set_defaults(command=command, subparser=subparser)
     return parser
+
+
+def _unrecognized(unknown: list[str], parser: argparse.ArgumentParser) -> str:
+    """Return the error about unknown arguments, with the option that was probably meant."""
+    # The parser has no public list of its options.
+    options = set(re.findall(r"(?<!\S)--[a-z-]+", parser.format_help()))
+    meant = get_close_matches(unknown[0].partition("=")[0], options, n=1)
+    hint = f": did you mean {meant[0]}?" if meant else ""
+    return f"unrecognized arguments: {' '.join(unknown)}{hint}"
 
 
 def _examples(examples: Iterable[tuple[str, str]]) -> str:

@@ -187,6 +187,9 @@ def _of_process(process: ProcessObservation, label: str) -> Row:
 def _library_rows(libraries: tuple[Library, ...]) -> Iterator[Row]:
     for each in libraries:
         version = each.version or "imported"
+        if each.by_exporter:
+            yield "note", each.package, f"{version}, imported by latspan's own exporter"
+            continue
         if each.problem is None:
             yield "ok", each.package, f"{version}, instrumented"
             continue
@@ -202,17 +205,19 @@ def _library_rows(libraries: tuple[Library, ...]) -> Iterator[Row]:
 
 
 def _export_rows(report: ProgramReport) -> Iterator[Row]:
+    from latspan._sdk._connectivity_probe import explained
+    from latspan._sdk._zero_code import requests_export
+
+    has_endpoint = requests_export(os.environ)
     for endpoint in sorted({each.endpoint for each in report.processes if each.endpoint}):
         yield "", "endpoint", endpoint
     for each in report.exports:
         accepted = f"{each.accepted} accepted by the receiver"
         if each.failed:
-            yield (
-                "fail",
-                each.signal,
-                f"{accepted}, {each.failed} failed: {each.reason or 'no reason is known'}",
-            )
-            yield "", "", "hint: run `latspan doctor` with the same settings to test the endpoint"
+            reason, hint = explained(each.reason or "no reason is known", has_endpoint=has_endpoint)
+            yield "fail", each.signal, f"{accepted}, {each.failed} failed: {reason}"
+            hint = hint or "run `latspan doctor` with the same settings to test the endpoint"
+            yield "", "", f"hint: {hint}"
         else:
             yield "ok", each.signal, f"{accepted}"
     if any(each.uses_application for each in report.processes):

@@ -151,10 +151,13 @@ def _run(arguments: argparse.Namespace) -> int:
 
 def _show(arguments: argparse.Namespace) -> int:
     from latspan.reports._histogram_json import histogram_show_document
+    from latspan.reports._histogram_rows import refuse_absent_values
 
     # A missing package is reported before long files are read, not after it.
     show = _print_json if arguments.json else _printer()
     totals, rows = _read(arguments, arguments.files)
+    if not rows:
+        refuse_absent_values([totals], dict(arguments.where))
     if arguments.json:
         show(histogram_show_document(totals, rows, by=arguments.by))
         return 0
@@ -176,9 +179,12 @@ def _show(arguments: argparse.Namespace) -> int:
 
 def _diff(arguments: argparse.Namespace) -> int:
     from latspan.reports._histogram_json import histogram_diff_document
+    from latspan.reports._histogram_rows import refuse_absent_values
 
     show = _print_json if arguments.json else _printer()
     before, after = (_read(arguments, [path]) for path in (arguments.before, arguments.after))
+    if not (before[1] or after[1]):
+        refuse_absent_values([before[0], after[0]], dict(arguments.where))
     if arguments.json:
         show(histogram_diff_document(before, after, by=arguments.by))
         return 0

@@ -12,10 +12,11 @@ from contextlib import ExitStack, contextmanager, suppress
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final
 
+from latspan._metrics import DEFAULT_EXPECTATIONS, Expectations
 from latspan.cli._command import Command
 from latspan.cli._console import print_message
 from latspan.cli._supervisor import end_as, supervise
-from latspan.errors import ConfigError
+from latspan.errors import ConfigError, LatspanError
 from latspan.reports._rich import needs_rich
 
 if TYPE_CHECKING:
@@ -27,10 +28,11 @@ _NOT_EXECUTABLE: Final = 126
 _NOT_FOUND: Final = 127
 
 _DESCRIPTION: Final = """\
-Replaces this process with a program, and instruments every supported client
-library that the program imports. The program is not changed: it keeps its
-arguments, exit code, signals, standard input and standard output. Python
-programs that it starts are instrumented too, and so are the workers of a server.
+Runs a program, and instruments every supported client library that the program
+imports. The program is not changed: it keeps its arguments, exit code, signals,
+standard input and standard output. Python programs that it starts are
+instrumented too, and so are the workers of a server. The program replaces this
+process; with --report, it is a child of this process.
 
 Settings come from the environment:
 
@@ -94,22 +96,35 @@ def _become(path: str, program: list[str]) -> int:
 def _run_and_report(path: str, program: list[str]) -> int:
     """Run the program to its end, print the report, and end as the program ended."""
     from latspan._report import report_of_run
-    from latspan._sdk import expectations, read_config
     from latspan._sdk._zero_code import environment_for
 
     # First, because a missing package is reported before the run, not after it.
     with needs_rich():
         import rich.console  # noqa: F401 # pyright: ignore[reportUnusedImport]
 
-    expected = expectations(read_config({}))
+    expected, off_reason = _expectations()
     with _records_folder() as folder:
         environment = environment_for(dict(os.environ), becomes=False, records_folder=folder)
         try:
             status = supervise(path, program, environment)
         except OSError as error:
             return explain_error(path, error)
-        _print_report(report_of_run(folder, expected))
+        _print_report(report_of_run(folder, expected, empty_reason=off_reason))
     return end_as(status)
+
+
+def _expectations() -> tuple[Expectations, str | None]:
+    """Return the expectations of streams, and why the environment leaves latspan off, if so."""
+    from latspan._recording import SDK_DISABLED
+    from latspan._sdk import expectations, read_config
+    from latspan._sdk._lifecycle import is_sdk_disabled
+
+    try:
+        expected = expectations(read_config({}))
+    except LatspanError as error:
+        # The program runs all the same, and logs the error when it first uses latspan.
+        return DEFAULT_EXPECTATIONS, f"latspan stayed off, because {error}"
+    return expected, SDK_DISABLED if is_sdk_disabled() else None
 
 
 @contextmanager
@@ -171,6 +186,10 @@ COMMAND: Final = Command(
         (
             "latspan run -- python app.py",
             "run a program unchanged, with its model calls instrumented",
+        ),
+        (
+            "latspan run --report -- python app.py",
+            "the same, and print where its requests spent their time",
         ),
         (
             "OTEL_SERVICE_NAME=shop latspan run -- gunicorn shop:app",

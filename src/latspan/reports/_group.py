@@ -5,12 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from statistics import fmean
+from typing import Final
 
 from latspan._clock import SystemClock
 from latspan._recording import Recorder, RequestRecord, Snapshot
-from latspan._segments import Kind, Side
+from latspan._segments import Kind, SegmentName, Side, Stage
 
 __all__ = ["Group", "calls_in", "requests_in", "served_in"]
+
+_WITHOUT_CONTENT: Final = frozenset(
+    (SegmentName.UNATTRIBUTED, SegmentName.EVENT_LOOP, Stage.SEND_STREAM.value)
+)
+"""Segments of a request in which the application made no call and named no stage."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +30,8 @@ class Group:
         records: Complete records, in the order in which they began.
         snapshot: Histograms of their segments and metrics.
         total: Number of all that were recorded; more than the records if only the latest are kept.
+        left_out: Number of requests without a call and without a stage, which are neither in the
+            records nor in the total, because other requests have some.
     """
 
     noun: str
@@ -31,6 +39,7 @@ class Group:
     records: tuple[RequestRecord, ...]
     snapshot: Snapshot
     total: int
+    left_out: int = 0
 
     def segment_names(self) -> tuple[str, ...]:
         """Return the names of their segments, ordered by the mean of where they first begin."""
@@ -42,6 +51,15 @@ class Group:
                     seen.add(segment.name)
                     starts.setdefault(segment.name, []).append(segment.start_ns)
         return tuple(sorted(starts, key=lambda name: fmean(starts[name])))
+
+    @property
+    def has_own_unattributed_time(self) -> bool:
+        """Whether time outside all calls and stages of a request is ``unattributed``."""
+        return self.kind is Kind.REQUEST and any(
+            segment.name == SegmentName.UNATTRIBUTED
+            for record in self.records
+            for segment in (record.segments if record.reports is None else record.reports)
+        )
 
     @property
     def number(self) -> str:
@@ -75,6 +93,9 @@ def _requests(snapshot: Snapshot, noun: str, side: Side) -> Group:
     records = _sorted(
         each for each in snapshot.records if each.kind is Kind.REQUEST and each.side is side
     )
+    found = len(records)
+    # A health check or a page of statistics would take over a report on inference.
+    records = tuple(filter(_has_content, records)) or records
     # A request counts only the time that its calls do not count. Its own table shows all of it, so
     # the histograms are made of the records, if there are any.
     whole = snapshot
@@ -88,7 +109,17 @@ def _requests(snapshot: Snapshot, noun: str, side: Side) -> Group:
         for key, series in snapshot.series.items()
         if (key.metric, key.kind, key.subject.side) == ("duration", Kind.REQUEST, side)
     )
-    return Group(noun, Kind.REQUEST, records, whole, total)
+    left_out = found - len(records)
+    return Group(noun, Kind.REQUEST, records, whole, total - left_out, left_out)
+
+
+def _has_content(record: RequestRecord) -> bool:
+    """Return whether a request contains a call or a stage, or generated tokens itself."""
+    return (
+        any(segment.name not in _WITHOUT_CONTENT for segment in record.segments)
+        or record.tokens.output is not None
+        or "time_to_first_token" in record.metrics
+    )
 
 
 def _sorted(records: Iterable[RequestRecord]) -> tuple[RequestRecord, ...]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from latspan._metrics import EVIDENCE_METRICS, METRICS, SERVER_METRICS, metric_named, unit_of
-from latspan._recording import TaggedName, read_tag
+from latspan._recording import TaggedName, nearest_values, read_tag
 from latspan._segments import SEGMENT_ORDER, Kind
 from latspan._units import MetricUnit
 from latspan.errors import HistogramPrecisionError, UnknownNameError
@@ -27,6 +27,7 @@ __all__ = [
     "is_coarse",
     "paired",
     "percentiles_of",
+    "refuse_absent_values",
     "rows_of",
 ]
 
@@ -136,6 +137,33 @@ def rows_of(
         row = rows.setdefault(key, HistogramRow(key, series.precision, Histogram()))
         _merge(row, series.histogram, series.precision, attributes.get("source"))
     return sorted(rows.values(), key=_place)
+
+
+def refuse_absent_values(totals: Iterable[LogTotals], where: Mapping[str, str]) -> None:
+    """
+    Raise an error for a selection without rows.
+
+    Args:
+        totals: Contents of the files, in none of which a series was selected.
+        where: Attributes that a series must have; without any, nothing is raised.
+
+    Raises:
+        UnknownNameError: The files do not have a value, or not all of them in one series.
+    """
+    named = [read_tag(tag) for each in totals for tag in each.series]
+    for name, value in where.items():
+        recorded = {found for tagged in named if (found := tagged.attributes.get(name)) is not None}
+        if value not in recorded:
+            raise UnknownNameError(
+                f"no series in the files has {name}={value}",
+                hint=f"the values of {name} are {nearest_values(value, recorded)}",
+            )
+    if where:
+        selected = " and ".join(f"{name}={value}" for name, value in where.items())
+        raise UnknownNameError(
+            f"no selected series in the files has {selected}",
+            hint="leave out an attribute, or select another metric",
+        )
 
 
 Percentiles = Mapping[float, int | None]

@@ -12,6 +12,7 @@ from typing import Final
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.text import Text
 
+from latspan._drawing import count
 from latspan._metrics import DEFAULT_EXPECTATIONS, Expectations
 from latspan._recording import Snapshot
 from latspan.reports._group import Group, calls_in, requests_in, served_in
@@ -27,9 +28,13 @@ _WIDEST_PROSE: Final = 96
 _WIDTH: Final = 100
 """Width of a report in characters where there is no terminal."""
 
+_PART: Final = (
+    "This is a part of a snapshot, which has histograms but no complete records, so only these"
+    " tables are shown. A report on the whole snapshot has waterfalls too."
+)
 _WITHOUT_RECORDS: Final = (
-    "Waterfalls, the other tables and the closing sentence need complete records, which this"
-    " snapshot does not have: a part of a snapshot has none, and keep_records limits them."
+    "This snapshot has histograms but no complete records, so only these tables are shown. The"
+    " setting keep_records is the number of records that latspan keeps."
 )
 
 _PRE: Final = (
@@ -70,10 +75,13 @@ class Report:
         if not groups:
             parts.append(_nothing(self.snapshot.empty_reason, options))
         elif groups[0].records:
-            closing = sentence(groups[0].records, groups[0].noun)
+            own = groups[0].has_own_unattributed_time
+            closing = sentence(groups[0].records, groups[0].noun, own_code_unattributed=own)
             parts.append(_prose(closing, options, style="bold"))
         else:
-            parts.append(_prose(_WITHOUT_RECORDS, options))
+            reason = _PART if self.snapshot.known else _WITHOUT_RECORDS
+            parts.append(_prose(reason, options))
+        parts += [_prose(_left_out(group), options) for group in groups if group.left_out]
         parts += [_prose(line, options) for line in self.note.splitlines()]
         for index, part in enumerate(parts):
             if index:
@@ -127,6 +135,14 @@ def _nothing(reason: str | None, options: ConsoleOptions) -> Text:
         return _prose("No request and no call was recorded.", options)
     lines = f"No request and no call was recorded: {reason}".splitlines()
     return Text("\n", no_wrap=True, overflow="ignore").join(_prose(line, options) for line in lines)
+
+
+def _left_out(group: Group) -> str:
+    one = group.left_out == 1
+    return (
+        f"Not shown: {count(group.left_out, group.noun)} that {'contains' if one else 'contain'}"
+        " no call and no stage."
+    )
 
 
 def _prose(text: str, options: ConsoleOptions, *, style: str = "") -> Text:

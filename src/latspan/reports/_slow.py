@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -27,6 +27,10 @@ Minimum lead of the largest segment over the next, as a fraction of the time, to
 
 _WORTH_NAMING: Final = 0.10
 """Fraction of the time below which the sentence does not name the second segment."""
+
+_OWN_CODE: Final[dict[str, str]] = {
+    SegmentName.UNATTRIBUTED: "your own code outside the named stages"
+}
 
 _UNBLOCK: Final = (
     "Move CPU-bound work off the event loop: pure Python code to another process, because"
@@ -97,7 +101,9 @@ def slowest_tenth(calls: Sequence[RequestRecord]) -> Slowest:
     return Slowest(slow=slowest_first[:size], others=slowest_first[size:])
 
 
-def sentence(records: Sequence[RequestRecord], noun: str) -> str:
+def sentence(
+    records: Sequence[RequestRecord], noun: str, *, own_code_unattributed: bool = False
+) -> str:
     """
     Return a plain sentence on where the slowest tenth spent their time.
 
@@ -107,6 +113,7 @@ def sentence(records: Sequence[RequestRecord], noun: str) -> str:
     Args:
         records: Records of one kind.
         noun: Word for one of them: ``call`` or ``request``.
+        own_code_unattributed: Whether unattributed time is time outside all calls and stages.
     """
     parts = slowest_tenth(records)
     shares = parts.shares
@@ -118,7 +125,8 @@ def sentence(records: Sequence[RequestRecord], noun: str) -> str:
         *shares[:surely],
         *(share for share in shares[surely:3] if share.share >= _WORTH_NAMING),
     )
-    spent = f"{_who(parts, noun)} spent {_spent_on(named, of=len(parts.slow))}"
+    meanings = {**GLOSSARY, **(_OWN_CODE if own_code_unattributed else {})}
+    spent = f"{_who(parts, noun)} spent {_spent_on(named, meanings, of=len(parts.slow))}"
     text = spent if alone else f"No single cost: {spent[0].lower()}{spent[1:]}"
     text += _endings(parts.slow)
     if parts.others:
@@ -162,19 +170,19 @@ def _who(parts: Slowest, noun: str) -> str:
     )
 
 
-def _spent_on(named: Sequence[SegmentShare], *, of: int) -> str:
+def _spent_on(named: Sequence[SegmentShare], meanings: Mapping[str, str], *, of: int) -> str:
     whose = "its" if of == 1 else "their"
     first, *rest = named
     return listed(
         [
-            f"{percent(first.share)} of {whose} time in {_explained(first)}",
-            *(f"{percent(share.share)} in {_explained(share)}" for share in rest),
+            f"{percent(first.share)} of {whose} time in {_explained(first, meanings)}",
+            *(f"{percent(share.share)} in {_explained(share, meanings)}" for share in rest),
         ]
     )
 
 
-def _explained(share: SegmentShare) -> str:
-    meaning = GLOSSARY.get(share.name, "a stage of its own")
+def _explained(share: SegmentShare, meanings: Mapping[str, str]) -> str:
+    meaning = meanings.get(share.name, "a stage of its own")
     certain = share.source in (Source.MEASURED, Source.SERVER_REPORTED)
     known = "" if certain else f"; {SOURCE_WORDS[share.source]}"
     return f"{share.name} ({meaning}{known})"

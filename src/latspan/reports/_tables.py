@@ -43,6 +43,9 @@ _METRIC_LABELS: Final[dict[Kind, dict[str, str]]] = {
 }
 
 _UNEXPLAINED: Final = "unattributed: no clock reading and no report of a server explains this time"
+_OWN_CODE: Final = (
+    "unattributed: your own code outside the named stages; name it with latspan.stage"
+)
 
 _TOKEN_SOURCES: Final[dict[TokenSource, str]] = {
     TokenSource.PROVIDER: "the provider",
@@ -70,8 +73,13 @@ class SegmentsTable:
         one = len(slowest.slow) == 1
         slow = "slowest" if one else f"slowest {len(slowest.slow):,}"
         whose = "slowest one's" if one else f"{slow}'s"
+        values_of = group.snapshot.count(kind=group.kind)
+        # The table of requests is made of the records, of which only the latest are kept.
+        whose_values = (
+            group.number if values_of == len(group.records) else count(values_of, group.noun)
+        )
         yield title(
-            f"segments of {count(group.snapshot.count(kind=group.kind), group.noun)}",
+            f"segments of {whose_values}",
             f"and their share of the {whose} time",
             options=options,
         )
@@ -97,7 +105,8 @@ class SegmentsTable:
             )
         yield from aligned(rows, left=(0, 5, 6), options=options)
         if SegmentName.UNATTRIBUTED in names:
-            yield shown(Text(MARGIN + _UNEXPLAINED, style=FAINT), options)
+            explanation = _OWN_CODE if group.has_own_unattributed_time else _UNEXPLAINED
+            yield shown(Text(MARGIN + explanation, style=FAINT), options)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +121,7 @@ class MetricsTable:
     group: Group
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Yield the title and the table."""
+        """Yield the title, the table, and why a stream has no TPOT."""
         del console
         yield title("time to answer", options=options)
         rows = [heads("metric", "n", *_PERCENTILE_HEADS, "source")]
@@ -127,6 +136,19 @@ class MetricsTable:
                 )
             )
         yield from aligned(rows, left=(0, 5), options=options)
+        for line in self._without_counts():
+            yield shown(Text(MARGIN + line, style=FAINT), options)
+
+    def _without_counts(self) -> Iterator[str]:
+        """Yield lines on the streams whose TPOT is not known because they report no counts."""
+        if self.group.kind is not Kind.CALL:
+            return
+        streams = [each for each in self.group.records if "time_to_first_token" in each.metrics]
+        silent = sum(each.tokens.output is None for each in streams)
+        if silent:
+            reports = "reports" if silent == 1 else "report"
+            yield f"TPOT: {silent:,} of {count(len(streams), 'stream')} {reports} no token counts;"
+            yield "LATSPAN_REQUEST_STREAM_USAGE=true requests them from the OpenAI API"
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Generator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Final, TypeVar, overload
 
 from latspan._instrument import auto_instrument, instrumented, uninstrument
 from latspan._recording import NO_DEFAULT, Distribution, RequestRecord, Snapshot
+from latspan._sdk import read_config
 from latspan._segments import Kind
 from latspan._units import TimeUnit
 from latspan.testing._capture import Captured, capture
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 __all__ = ["LatspanCapture", "recording_fixture"]
+
+_SERIES_ATTRIBUTES: Final = "LATSPAN_SERIES_ATTRIBUTES"
 
 _Default = TypeVar("_Default", bound=float | None)
 
@@ -120,9 +124,9 @@ class LatspanCapture:
         """Return the number of records of a kind; see :meth:`percentile` for the arguments."""
         return self.snapshot().count(kind=kind, **where)
 
-    def segments(self) -> tuple[str, ...]:
+    def segments(self, *, kind: Kind | str | None = None) -> tuple[str, ...]:
         """Return the names of the recorded segments; see :meth:`latspan.Snapshot.segments`."""
-        return self.snapshot().segments()
+        return self.snapshot().segments(kind=kind)
 
     def where(self, **where: str) -> Snapshot:
         """Return the part with these attributes; see :meth:`latspan.Snapshot.where`."""
@@ -146,8 +150,9 @@ def recording_fixture() -> Generator[LatspanCapture]:
     """Record inside the block, with every supported installed client instrumented."""
     before = set(instrumented())
     added = set(auto_instrument()) - before
+    variables = {_SERIES_ATTRIBUTES: os.environ.get(_SERIES_ATTRIBUTES, "")}
     try:
-        with capture() as captured:
+        with capture(series_attributes=read_config({}, variables).series_attributes) as captured:
             yield LatspanCapture(captured)
     finally:
         if added:

@@ -15,6 +15,7 @@ def log(
 ) -> pytest.LogCaptureFixture:
     """The log from the level of recoveries on, without an outage of an earlier test."""
     monkeypatch.setattr(ExportErrors, "_warned", set[str]())
+    monkeypatch.setattr(ExportErrors, "_loss_warned", set[str]())
     caplog.set_level(logging.INFO, "latspan")
     return caplog
 
@@ -55,3 +56,18 @@ def test_a_signal_that_still_fails_has_its_own_warning(log: pytest.LogCaptureFix
         "exporting histograms failed",
         "exporting histograms works",
     ]
+
+
+def test_a_loss_is_logged_once_per_outage(log: pytest.LogCaptureFixture) -> None:
+    """An outage may begin with a retryable status; a loss during it is a line of its own."""
+    spans = ExportErrors("spans")
+
+    for _ in range(2):
+        for is_lost in (False, True):
+            ExportErrors.failed("spans", "refused", is_lost=is_lost)
+    spans.arrived()
+    ExportErrors.failed("spans", "404", is_lost=True)
+    ExportErrors.failed("spans", "503")
+
+    fates = [message.split("they are ")[-1].split(",")[0] for message in log.messages]
+    assert fates == ["kept", "lost", "exporting spans works again", "lost"]

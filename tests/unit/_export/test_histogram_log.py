@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from latspan._export import HistogramLogs
+from latspan._export import HistogramLogs, PeriodicExport
 from latspan._recording import Recorder, read_snapshots
 from latspan.errors import HistogramWriteError
 from latspan.testing import ManualClock
@@ -72,6 +72,24 @@ def test_a_folder_that_cannot_be_created_is_logged(tmp_path: Path) -> None:
     logs.shutdown(1)
     [log] = (tmp_path / "taken" / "logs").iterdir()
     assert [snapshot.count() for snapshot in read_snapshots(log)] == [1]
+
+
+def test_a_folder_that_cannot_be_created_is_logged_without_a_traceback(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The line names the cause and the remedy."""
+    (tmp_path / "taken").touch()
+    recorder = Recorder(ManualClock())
+    recorder.record(RECORD)
+    export = PeriodicExport(recorder, [HistogramLogs(tmp_path / "taken" / "logs")], interval_s=60)
+
+    assert not export.force_flush()
+    (tmp_path / "taken").unlink()
+    export.shutdown()
+
+    (record,) = caplog.records
+    assert "hint: set histogram_log_dir to a folder" in record.getMessage()
+    assert not record.exc_info
 
 
 def _removes_the_file(log: Path) -> None:

@@ -119,12 +119,32 @@ def test_over_http_a_receiver_requests_a_pause(said: str, retry_after_s: float) 
     assert over_http(503, {"Retry-After": said}) == SpanAnswer(False, True, retry_after_s)
 
 
+@pytest.mark.parametrize(
+    ("status", "fate"), [(404, "lost"), (401, "lost"), (503, "kept"), (413, "kept"), (None, "kept")]
+)
+def test_the_log_states_whether_the_spans_are_lost(
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    status: int | None,
+    fate: str,
+) -> None:
+    """A status that is not retried loses them; a message that is too large is split."""
+    with monkeypatch.context() as patch:
+        patch.setattr(ExportErrors, "_warned", set[str]())
+        patch.setattr(ExportErrors, "_loss_warned", set[str]())
+        over_http(status)
+
+    (message,) = (record.getMessage() for record in caplog.records if record.name == "latspan")
+    assert message.startswith(f"exporting spans failed; they are {fate}, ")
+
+
 def test_a_redirect_is_logged_without_its_query(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A proxy in front of it wants a login, or TLS: nobody has the spans."""
     with monkeypatch.context() as patch:
         patch.setattr(ExportErrors, "_warned", set[str]())
+        patch.setattr(ExportErrors, "_loss_warned", set[str]())
         over_http(302, {"Location": "https://receiver.test/login?token=S3CRET"})
 
     assert "https://receiver.test/login" in caplog.text

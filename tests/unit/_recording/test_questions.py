@@ -269,3 +269,64 @@ def test_metrics_that_name_their_kind_are_answered() -> None:
 
     assert snapshot.metric("gen_ai.client.operation.duration").count() == 1
     assert snapshot.metric("evidence_rejected").count() == 1
+
+
+SCOPE_HINT = (
+    "put the calls and stages into `with latspan.attributes(tenant=…):`;"
+    " latspan.annotate() sets attributes of the request only"
+)
+
+
+def test_an_attribute_of_the_request_only_has_its_remedy_in_the_hint() -> None:
+    """``latspan.annotate(tenant=…)`` sets it on the request, not on its stages and calls."""
+    snapshot = snapshot_of(request(1), call(), stage("rerank"))
+
+    with pytest.raises(EmptyHistogramError) as of_stage:
+        snapshot.segment("rerank", tenant="t1").mean()
+    with pytest.raises(UnknownNameError) as of_call:
+        snapshot.metric("ttft", kind="call", tenant="t1")
+    with pytest.raises(UnknownNameError) as of_kind:
+        snapshot.count(kind="call", tenant="t1")
+
+    assert of_stage.value.hint == f"no value of rerank has a tenant: {SCOPE_HINT}"
+    assert of_call.value.hint is not None
+    assert of_call.value.hint.startswith(f"{SCOPE_HINT}; metrics with it: duration")
+    assert of_kind.value.hint == f'use kind="request", or {SCOPE_HINT}'
+
+
+def test_the_segments_of_a_kind_are_plain_text() -> None:
+    """A request records only what its calls and stages do not."""
+    snapshot = snapshot_of(request(), call(), stage("rerank"))
+
+    assert repr(snapshot.segments()) == "('prepare', 'decode', 'rerank')"
+    assert snapshot.segments(kind="request") == ("prepare",)
+    assert snapshot.segments(kind=Kind.CALL) == ("decode",)
+    with pytest.raises(UnknownNameError):
+        snapshot.segments(kind="calls")
+
+
+def test_a_value_that_a_segment_lacks_has_the_others_in_the_hint() -> None:
+    """The segment was recorded for another model."""
+    snapshot = snapshot_of(call(), replace(call("large"), segments=()))
+
+    with pytest.raises(EmptyHistogramError) as caught:
+        snapshot.segment("decode", model="large").mean()
+
+    assert caught.value.hint == "the values of model recorded for decode: 'gpt-4o-mini'"
+
+
+def test_an_own_attribute_before_the_first_request_has_no_values_yet() -> None:
+    """The process may have configured it: series have it from the first request on."""
+    with pytest.raises(UnknownNameError) as caught:
+        snapshot_of().group_by("prompt.version")
+
+    assert caught.value.message == "no attribute 'prompt.version': no request has been recorded yet"
+    assert caught.value.hint is not None
+    assert "LATSPAN_SERIES_ATTRIBUTES in a test" in caught.value.hint
+
+
+def test_a_part_without_values_knows_the_attributes_of_the_whole() -> None:
+    """An own attribute does not become unknown because no failed request was recorded."""
+    snapshot = snapshot_of(replace(call(), attributes={"prompt.version": "7"}))
+
+    assert snapshot.where(outcome="error").group_by("prompt.version") == {}

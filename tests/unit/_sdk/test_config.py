@@ -280,6 +280,7 @@ def test_an_unreadable_variable_is_refused(field: str, text: str) -> None:
 
     assert caught.value.message == f"{variable} is '{text}'"
     assert caught.value.hint
+    assert ("all" in caught.value.hint) is (field == "keep_records")
 
 
 @pytest.mark.parametrize(

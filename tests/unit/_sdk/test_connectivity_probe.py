@@ -8,10 +8,20 @@ from collections.abc import Iterator
 
 import pytest
 
-from latspan._sdk._connectivity_probe import _captured_log  # pyright: ignore[reportPrivateUsage]
+from latspan._sdk._connectivity_probe import (
+    _captured_log,  # pyright: ignore[reportPrivateUsage]
+    explained,
+)
 
 LOGGER = logging.getLogger("opentelemetry")
 EXPORTER = logging.getLogger("opentelemetry.exporter.test")
+
+REFUSED = (
+    "Transient error HTTPConnectionPool(host='localhost', port=4318): Max retries exceeded with"
+    " url: /v1/traces (Caused by NewConnectionError('Failed to establish a new connection: [Errno"
+    " 111] Connection refused')) encountered while exporting spans batch, retrying in 0.83s."
+)
+NOTHING_LISTENS = "start a collector there, or set LATSPAN_ENDPOINT to the address of one"
 
 
 @pytest.fixture(autouse=True)
@@ -55,3 +65,30 @@ def test_an_exporter_that_goes_on_prints_nothing(caplog: pytest.LogCaptureFixtur
 
     assert log.messages == {"latspan-doctor-traces": ["retrying"]}
     assert caplog.messages == []
+
+
+@pytest.mark.parametrize(
+    ("reason", "has_endpoint", "shown"),
+    [
+        (REFUSED, True, ("refused: nothing listens on port 4318", NOTHING_LISTENS)),
+        (
+            REFUSED,
+            False,
+            (
+                "refused: nothing listens on port 4318",
+                f"{NOTHING_LISTENS}, or LATSPAN_EXPORT_ENABLED=false to export nothing",
+            ),
+        ),
+        (
+            "HTTPConnection(host='x.test', port=4318): Failed to resolve 'x.test' ([Errno -2] …)",
+            True,
+            ("cannot resolve the host 'x.test'", "correct the name in LATSPAN_ENDPOINT"),
+        ),
+        ("boom", True, ("boom", None)),
+    ],
+)
+def test_the_reason_of_a_failed_export_is_in_the_words_of_the_probe(
+    reason: str, has_endpoint: bool, shown: tuple[str, str | None]
+) -> None:
+    """An exception of the HTTP library names its own classes, and no remedy."""
+    assert explained(reason, has_endpoint=has_endpoint) == shown

@@ -33,6 +33,25 @@ def test_a_misspelt_variable_is_an_error_with_the_nearest_name(variable: str, hi
     ]
 
 
+@pytest.mark.parametrize(
+    ("variable", "meant"),
+    [
+        ("OTEL_EXPORTER_OTLP_ENDPONT", "OTEL_EXPORTER_OTLP_ENDPOINT"),
+        ("OTEL_EXPORTER_OTLP_METRIC_ENDPOINT", "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT"),
+    ],
+)
+def test_a_misspelt_variable_of_otlp_is_an_error(variable: str, meant: str) -> None:
+    """Telemetry would be sent to the default address."""
+    assert found({variable: "http://collector:4318", meant: "http://collector:4318"}) == [
+        VariableFinding(
+            variable,
+            "is not a variable of OpenTelemetry and has no effect",
+            f"did you mean {meant}?",
+        )
+    ]
+    assert found({"OTEL_EXPORTER_OTLP_XYZZY_PLUGH": "1"}) == []
+
+
 def test_an_unknown_variable_without_a_similar_name_is_a_note() -> None:
     """Another program may use the prefix."""
     assert found({"LATSPAN_XYZZY_PLUGH": "1"}) == [

@@ -230,6 +230,46 @@ def test_series_can_be_chosen(host1: str, capsys: pytest.CaptureFixture[str]) ->
     ]
 
 
+@pytest.mark.parametrize("command", ["show", "diff"])
+@pytest.mark.parametrize(
+    ("conditions", "error", "hint"),
+    [
+        (
+            ["model=smal"],
+            "no series in the files has model=smal",
+            "the values of model are 'small', 'large'",
+        ),
+        (
+            ["model=large", "segment=queue"],
+            "no selected series in the files has model=large and segment=queue",
+            "leave out an attribute, or select another metric",
+        ),
+    ],
+)
+def test_a_selection_of_nothing_is_an_error(
+    host1: str,
+    capsys: pytest.CaptureFixture[str],
+    command: str,
+    conditions: list[str],
+    error: str,
+    hint: str,
+) -> None:
+    """As with a question to a snapshot: a misspelt value is not answered with an empty table."""
+    files = [host1] if command == "show" else [host1, host1]
+    where = [word for each in conditions for word in ("--where", each)]
+
+    assert main(["histogram", command, *files, *where]) == 2
+    assert capsys.readouterr() == ("", f"error: {error}\nhint: {hint}\n")
+
+
+def test_a_value_of_one_measurement_is_shown(
+    host1: str, host2: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A model may have been added between the two."""
+    assert "large" in "".join(shown(capsys, "diff", host2, host1, "--by", "model"))
+    assert len(shown(capsys, "diff", host2, host1, "--where", "model=large")) > 2
+
+
 def test_the_document_of_a_file(host1: str, capsys: pytest.CaptureFixture[str]) -> None:
     read = document(capsys, "show", host1, "--metric", "time_to_first_token", "--by", "model")
 

@@ -78,6 +78,31 @@ def test_the_module_runs_as_the_command_does() -> None:
     assert answer.stdout == f"latspan {__version__}\n"
 
 
+@pytest.mark.parametrize(
+    ("line", "error"),
+    [
+        (
+            ["run", "--reprot", "--", "python", "app.py"],
+            "latspan run: error: unrecognized arguments: --reprot: did you mean --report?",
+        ),
+        (
+            ["--vresion"],
+            "latspan: error: unrecognized arguments: --vresion: did you mean --version?",
+        ),
+        (["doctor", "--xyzzy"], "latspan doctor: error: unrecognized arguments: --xyzzy"),
+    ],
+)
+def test_a_misspelt_option_is_an_error_with_the_nearest_one(
+    capsys: pytest.CaptureFixture[str], line: list[str], error: str
+) -> None:
+    """The usage above it is that of the command."""
+    with pytest.raises(SystemExit) as ended:
+        main(line)
+
+    assert ended.value.code == 2
+    assert capsys.readouterr().err.splitlines()[-1] == error
+
+
 def test_no_command_is_a_question(capsys: pytest.CaptureFixture[str]) -> None:
     """The help goes to stderr, and the exit code says that nothing was done."""
     assert main([]) == 2

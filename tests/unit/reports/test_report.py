@@ -8,9 +8,11 @@ from dataclasses import replace
 import pytest
 
 import latspan
-from latspan import Kind, Snapshot, Source
+from latspan import Kind, Snapshot, Source, TokenSource
 from latspan.reports import Report
-from latspan.testing import RequestRecord, Side
+from latspan.testing import RequestRecord, Side, TokenCounts
+
+TOKENS = TokenCounts(output=7, source=TokenSource.PROVIDER)
 
 MakeCall = Callable[..., RequestRecord]
 TakeSnapshot = Callable[[Iterable[RequestRecord]], Snapshot]
@@ -55,6 +57,65 @@ def test_served_requests_are_named_so(call: MakeCall, snapshot_of: TakeSnapshot)
     assert str(Report(snapshot_of([served]))).startswith("the only served request · answer")
 
 
+def test_requests_without_a_call_are_only_counted(
+    call: MakeCall, snapshot_of: TakeSnapshot
+) -> None:
+    """A slow page of statistics is not the slowest request of a report on inference."""
+    page = call([("unattributed", 827, Source.UNKNOWN)], kind=Kind.REQUEST, order=2)
+    records = [replace(each, side=Side.SERVER) for each in (request(call), page)]
+    text = str(Report(snapshot_of(records)))
+
+    assert text.startswith("the only served request · answer")
+    assert "827" not in text
+    assert "segments of 1 served request," in text
+    assert "Not shown: 1 served request that contains no call and no stage." in text
+
+
+def test_requests_are_shown_if_none_has_a_call(call: MakeCall, snapshot_of: TakeSnapshot) -> None:
+    """Their unattributed time is the application's own code, and the report states the remedy."""
+    pages = [
+        call([("unattributed", each, Source.UNKNOWN)], kind=Kind.REQUEST, order=each)
+        for each in (1, 2)
+    ]
+    text = str(Report(snapshot_of(pages)))
+
+    assert "slowest of 2 requests" in text
+    assert (
+        "unattributed: your own code outside the named stages; name it with latspan.stage" in text
+    )
+    assert "in unattributed (your own code outside the named stages; unknown)" in " ".join(
+        text.split()
+    )
+    assert "Not shown" not in text
+
+
+def test_a_request_that_generates_tokens_is_shown(
+    call: MakeCall, snapshot_of: TakeSnapshot
+) -> None:
+    """A model server's request may contain neither a call nor a stage."""
+    served = call(
+        [("unattributed", 5, Source.UNKNOWN)],
+        kind=Kind.REQUEST,
+        tokens=TOKENS,
+    )
+    text = str(Report(snapshot_of([served, request(call, order=1)])))
+
+    assert "slowest of 2 requests" in text
+
+
+def test_streams_without_token_counts_are_the_reason_for_a_missing_tpot(
+    call: MakeCall, snapshot_of: TakeSnapshot
+) -> None:
+    """A row of "needs 2" does not show that more calls would not help."""
+    counted = call([("decode", 9, Source.MEASURED)], first_token_ms=1, tokens=TOKENS)
+    silent = call([("decode", 9, Source.MEASURED)], first_token_ms=1, order=1)
+    unstreamed = call([("server_wait", 9, Source.MEASURED)], order=2)
+    line = "TPOT: 1 of 2 streams reports no token counts;\n  LATSPAN_REQUEST_STREAM_USAGE=true"
+
+    assert line in str(Report(snapshot_of([counted, silent, unstreamed])))
+    assert "TPOT: " not in str(Report(snapshot_of([counted, unstreamed])))
+
+
 def test_the_latest_records_of_more_are_named_so(call: MakeCall, snapshot_of: TakeSnapshot) -> None:
     """A waterfall of the latest hundred must not look like one of all."""
     everything = snapshot_of(
@@ -66,6 +127,17 @@ def test_the_latest_records_of_more_are_named_so(call: MakeCall, snapshot_of: Ta
     assert repr(report) == "<latspan.reports.Report: the latest 2 of 3 calls>"
 
 
+def test_a_table_of_the_latest_requests_is_named_so(
+    call: MakeCall, snapshot_of: TakeSnapshot
+) -> None:
+    """The title of the waterfalls alone is easily overlooked."""
+    everything = snapshot_of([request(call, order=order) for order in range(3)])
+    text = str(Report(replace(everything, records=everything.records[1:])))
+
+    assert "slowest of the latest 2 of 3 requests" in text
+    assert "segments of the latest 2 of 3 requests, and" in text
+
+
 def test_a_report_without_records_has_the_tables_of_metrics(
     call: MakeCall, snapshot_of: TakeSnapshot
 ) -> None:
@@ -75,9 +147,18 @@ def test_a_report_without_records_has_the_tables_of_metrics(
 
     assert text.startswith("time to answer\n")
     assert text.count("  duration ") == 2
-    assert "needs complete records" not in text
-    assert "need complete records" in text
+    assert "This is a part of a snapshot, which has histograms but no complete records" in text
     assert "tokens" not in text
+
+
+def test_a_report_of_a_recorder_without_records_names_the_setting(
+    call: MakeCall, snapshot_of: TakeSnapshot
+) -> None:
+    """The whole snapshot has no waterfalls either if keep_records is 0."""
+    everything = snapshot_of([call([("decode", 1, Source.MEASURED)])])
+    text = str(Report(replace(everything, records=())))
+
+    assert "The setting keep_records is the number of records" in " ".join(text.split())
     assert all(
         line.split()[1] == "1" for line in text.splitlines() if line.startswith("  duration ")
     )
