@@ -72,8 +72,8 @@ class DeferredExporter(Generic[_T_co]):
 
     def load(self) -> _T_co | None:
         """Return this process's exporter; ``None`` if it cannot be created."""
-        if self._own.made() is None:
-            # The loader imports packages without harm to the application's imports.
+        if self._own.made() is None and threading.current_thread() not in _threads:
+            # A loader imports packages without harm to the application's imports.
             _wait_for_loaders()
         try:
             return self._own()

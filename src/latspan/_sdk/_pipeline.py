@@ -19,6 +19,7 @@ from latspan._fork import this_process
 from latspan._operations import end_left_calls
 from latspan._recording import Recorder
 from latspan._runtime import EmitEvent, Runtime, handle_internal_errors, no_observation, no_watch
+from latspan._sdk._api_variables import propagates
 from latspan._sdk._config import Config, default_attributes, expectations, is_exported
 from latspan._sdk._content import Capture, capture, token_counter
 from latspan._sdk._exit_hooks import run_before_a_child_ends
@@ -31,7 +32,6 @@ from latspan._sdk._exporters import (
 from latspan._sdk._loading import DeferredExporter, DeferredIntervalExporter, Loader
 from latspan._sdk._per_process import PerProcess
 from latspan._sdk._private_provider import private_spans
-from latspan._sdk._api_variables import propagates
 from latspan._sdk._record_export import RecordOutputs
 from latspan._sdk._sigterm import wake_sigterm
 from latspan._sdk._span_routing import SpanRouter

@@ -18,8 +18,8 @@ from latspan._metrics import DEFAULT_EXPECTATIONS, Expectations
 from latspan._operations import end_left_calls
 from latspan._recording import Recorder, RequestRecord, Snapshot
 from latspan._runtime import Runtime, no_watch
-from latspan._sdk._lifecycle import explained
 from latspan._sdk._api_variables import propagates
+from latspan._sdk._lifecycle import explained
 from latspan.testing._span_dicts import SequentialIds, spans_as_dict
 
 __all__ = ["Captured", "capture"]
