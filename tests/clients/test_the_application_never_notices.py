@@ -221,7 +221,8 @@ def test_the_first_asynchronous_call_of_a_process_does_not_wait_for_the_pool() -
 
     program = """
 import asyncio, sys, openai, latspan
-from latspan.testing import Script, ScriptedServer, capture
+from latspan.testing import Script, ScriptedServer, _capture, capture
+_capture.watches_loops = False
 latspan.auto_instrument()
 async def main(url):
     async with openai.AsyncOpenAI(base_url=url, api_key="none", max_retries=0) as client:

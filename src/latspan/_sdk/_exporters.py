@@ -71,6 +71,8 @@ _SENDERS: Final[Mapping[Protocol, Sequence[str]]] = {
     "grpc": ("grpc",),
 }
 """Packages that send messages, by protocol; the last one imports the others."""
+_OPTIONAL: Final = {"urllib3.contrib.socks": "socks"}
+"""Modules that the senders import only if a package is installed, with a warning if it is not."""
 _EXPORTERS: Final = "opentelemetry.exporter.otlp.proto"
 _MESSAGES: Final = (
     "google.protobuf",
@@ -187,7 +189,7 @@ def exporter_imports(config: Config, *, emits_events: bool) -> tuple[Imports, ..
     senders = [_SENDERS[protocol] for protocol in dict.fromkeys(protocols.values())]
     return (
         *(Imports(_SDK_PACKAGES, [_SDK_MODULES[signal]]) for signal in protocols),
-        *(Imports(sender, sender[-1:]) for sender in senders),
+        *(Imports(sender, sender[-1:], _OPTIONAL) for sender in senders),
         *(
             Imports(
                 _MESSAGES,

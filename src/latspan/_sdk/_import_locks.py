@@ -21,11 +21,12 @@ import importlib
 import sys
 import threading
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 __all__ = ["Imports"]
@@ -42,10 +43,14 @@ class Imports(NamedTuple):
         packages: Packages whose modules' locks are held meanwhile: those of the modules, and those
             that these import. A package that is not installed is skipped.
         modules: Modules to import.
+        needs: Modules that warn if a package is not installed, and the package. They are then
+            absent during the import: whoever imports them handles that, and a filter of warnings
+            may be undone by another thread at any moment.
     """
 
     packages: Sequence[str]
     modules: Sequence[str]
+    needs: Mapping[str, str] = MappingProxyType({})
 
     def load(self, is_stopped: Callable[[], bool]) -> None:
         """
@@ -60,10 +65,27 @@ class Imports(NamedTuple):
         while not is_stopped():
             with _all_locked(names) as are_locked:
                 if are_locked:
-                    for module in self.modules:
-                        import_module(module)
+                    with self._hidden():
+                        for module in self.modules:
+                            import_module(module)
                     return
             time.sleep(_RETRY_S)
+
+    @contextmanager
+    def _hidden(self) -> Generator[None]:
+        """Let the modules that would warn be absent inside the block."""
+        missing = [
+            module
+            for module, package in self.needs.items()
+            if module not in sys.modules and find_spec(package) is None
+        ]
+        # `None` means to Python that there is no such module.
+        sys.modules.update(dict.fromkeys(missing))  # pyright: ignore[reportArgumentType, reportCallIssue]
+        try:
+            yield
+        finally:
+            for module in missing:
+                del sys.modules[module]
 
 
 def _is_complete(module: str) -> bool:

@@ -147,3 +147,27 @@ def test_a_missing_package_has_no_locks(package: str) -> None:
     Imports(["there.is.no.such", package], [package]).load(lambda: False)
 
     assert sys.modules[package].VALUE == 1
+
+
+WARNS = """
+import threading, warnings
+import latspan
+# What another thread does to the filters must not matter.
+warnings.simplefilter = warnings.filterwarnings = lambda *_, **__: None
+warnings.filters[:] = [("error", None, Warning, None, 0)]
+latspan.configure(endpoint="http://127.0.0.1:9")
+for thread in threading.enumerate():
+    if thread.name == "latspan-loader":
+        thread.join()
+import sys
+print("requests" in sys.modules, "urllib3.contrib.socks" in sys.modules)
+latspan.shutdown(0)
+"""
+
+
+def test_the_loader_causes_no_warning_of_a_package_that_is_not_installed() -> None:
+    """The package requests tries a module of urllib3, which warns if PySocks is missing."""
+    done = run_text(WARNS)
+
+    assert done.stdout == "True False\n"
+    assert "Warning" not in done.stderr
