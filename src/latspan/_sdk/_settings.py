@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar, cast
 
 from latspan import semconv
-from latspan._recording import ATTRIBUTES
 from latspan._scraping import address_of
 from latspan._sdk._endpoints import check_base
 from latspan._text import LONGEST_NAME
@@ -245,15 +244,21 @@ def _check_addresses(name: str, value: object) -> None:
 
 
 _MOST_NAMES: Final = 16
-_LATSPANS_NAMES: Final = frozenset(
-    {
+
+
+def _latspans_names() -> set[str]:
+    # Only a program that sets such names needs it, and every program imports this module.
+    from latspan._recording import ATTRIBUTES
+
+    return {
         *ATTRIBUTES,
         *semconv.SERIES_ATTRIBUTES.values(),
         *semconv.CONVENTION_ATTRIBUTES.values(),
         # Arguments of a snapshot's methods, next to which attributes are passed.
         *("default", "metric", "name", "percentile", "self", "unit"),
     }
-)
+
+
 _LATSPANS_PREFIXES: Final = ("latspan.", "otel.")
 
 
@@ -265,6 +270,7 @@ def _check_names(name: str, value: object) -> None:
             hint="use a list of attribute names, for example ['prompt.version']",
         )
     given = cast("Sequence[object]", value)
+    latspans_names = _latspans_names() if given else set[str]()
     for each in given:
         if not isinstance(each, str) or not _is_name(each):
             raise ConfigError(
@@ -272,7 +278,7 @@ def _check_names(name: str, value: object) -> None:
                 hint=f"use printable text without spaces, at most {LONGEST_NAME} characters,"
                 " for example 'prompt.version'",
             )
-        if each in _LATSPANS_NAMES or each.startswith(_LATSPANS_PREFIXES):
+        if each in latspans_names or each.startswith(_LATSPANS_PREFIXES):
             raise ConfigError(
                 f"{name}: '{each}' is a name of latspan's own",
                 hint="series have latspan's attributes anyway; use another name for yours, for"
