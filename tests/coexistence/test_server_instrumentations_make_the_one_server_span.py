@@ -20,6 +20,7 @@ from latspan.testing import Captured, Side, capture
 from latspan_asgi import StarletteInstrumentor
 from latspan_django import DjangoInstrumentor
 from latspan_wsgi import FlaskInstrumentor
+from tests.support.frameworks import instrumented
 
 _WHY: Final = "the official instrumentations of servers are not installed"
 _fastapi: Any = pytest.importorskip("opentelemetry.instrumentation.fastapi", reason=_WHY)
@@ -49,14 +50,8 @@ def theirs(monkeypatch: pytest.MonkeyPatch) -> InMemorySpanExporter:
 @pytest.fixture
 def seen() -> Iterator[Captured]:
     """Switch latspan's instrumentors on, and record in memory."""
-    for each in _OURS:
-        each().instrument()
-    try:
-        with capture() as captured:
-            yield captured
-    finally:
-        for each in _OURS:
-            each().uninstrument()
+    with instrumented(*_OURS), capture() as captured:
+        yield captured
 
 
 def _over_asgi(app: Any) -> Serve:

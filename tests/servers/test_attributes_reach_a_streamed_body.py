@@ -16,6 +16,7 @@ from latspan import Kind
 from latspan.testing import Captured, capture
 from latspan_asgi import StarletteInstrumentor
 from latspan_wsgi import FlaskInstrumentor
+from tests.support.frameworks import instrumented
 
 _INSTRUMENTORS: Final = (StarletteInstrumentor, FlaskInstrumentor)
 
@@ -23,14 +24,8 @@ _INSTRUMENTORS: Final = (StarletteInstrumentor, FlaskInstrumentor)
 @pytest.fixture
 def seen() -> Iterator[Captured]:
     """Switch the instrumentors on, and record in memory."""
-    for each in _INSTRUMENTORS:
-        each().instrument()
-    try:
-        with capture() as captured:
-            yield captured
-    finally:
-        for each in _INSTRUMENTORS:
-            each().uninstrument()
+    with instrumented(*_INSTRUMENTORS), capture() as captured:
+        yield captured
 
 
 async def parts() -> AsyncIterator[str]:

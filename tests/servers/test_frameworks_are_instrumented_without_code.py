@@ -37,6 +37,7 @@ from latspan_asgi import StarletteInstrumentor
 from latspan_django import DjangoInstrumentor
 from latspan_wsgi import FlaskInstrumentor
 from tests.support import django_site
+from tests.support.frameworks import instrumented
 
 _DEADLINE_S: Final = 30.0
 _INSTRUMENTORS: Final = (StarletteInstrumentor, FlaskInstrumentor, DjangoInstrumentor)
@@ -47,14 +48,8 @@ django_site.set_up()
 @pytest.fixture
 def seen() -> Iterator[Captured]:
     """Switch the instrumentors on, and record in memory."""
-    for each in _INSTRUMENTORS:
-        each().instrument()
-    try:
-        with capture() as captured:
-            yield captured
-    finally:
-        for each in _INSTRUMENTORS:
-            each().uninstrument()
+    with instrumented(*_INSTRUMENTORS), capture() as captured:
+        yield captured
 
 
 class _Quiet(WSGIRequestHandler):
@@ -267,11 +262,8 @@ def test_the_classes_are_restored() -> None:
         return [dict(vars(each)) for each in owners]
 
     before = methods()
-    for each in _INSTRUMENTORS:
-        each().instrument()
-    assert methods() != before
-    for each in _INSTRUMENTORS:
-        each().uninstrument()
+    with instrumented(*_INSTRUMENTORS):
+        assert methods() != before
     assert methods() == before
 
 
@@ -426,16 +418,11 @@ def test_a_client_that_leaves_ends_the_request(seen: Captured) -> None:
 
 def test_an_unconfigured_process_serves_as_before() -> None:
     """Without a configuration the patches only pass through."""
-    for each in _INSTRUMENTORS:
-        each().instrument()
-    try:
+    with instrumented(*_INSTRUMENTORS):
         for serving, application, (item, *_), _ in _FRAMEWORKS.values():
             with serving(application()) as port:
                 end = "/" if item.endswith("/") else ""
                 assert "item 7" in _get(port, f"/items/7{end}")[1]
-    finally:
-        for each in _INSTRUMENTORS:
-            each().uninstrument()
 
 
 @pytest.mark.parametrize("framework", ["fastapi", "flask", "django, WSGI"])
