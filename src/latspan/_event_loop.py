@@ -13,10 +13,11 @@ turns before the block is over. A block is the interval from the instant at whic
 to the end of these turns. It may have begun up to one period earlier.
 
 **Own code.** A block delays a task only if the task waited. A task that reaches an instant in a
-block may have computed up to it, and blocked the loop itself. A timer cannot tell these apart, as
-tasks that were ready before the block run before the late tick. So each request, stage and call
-reports its steps: the instants at which its code ran. If something else ran on the loop, another
-task or the timer, after the previous step of a task, the task waited at that instant.
+block may have computed up to it, and blocked the loop itself. The timer alone does not show which
+is the case, because tasks that were ready before the block run before the late tick. So each
+request, stage and call reports its steps: the instants at which its code ran. If something else ran
+on the loop, another task or the timer, after the previous step of a task, the task waited at that
+instant.
 
 **Threads.** Ticks are recorded on the loop's thread and read on other threads, without a lock. A
 tick is pending, then its block is open, then the block is kept. Each step is written before the

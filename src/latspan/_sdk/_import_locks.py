@@ -44,8 +44,8 @@ class Imports(NamedTuple):
             that these import. A package that is not installed is skipped.
         modules: Modules to import.
         needs: Modules that warn if a package is not installed, and the package. They are then
-            absent during the import: whoever imports them handles that, and a filter of warnings
-            may be undone by another thread at any moment.
+            absent during the import, and the modules that import them handle their absence. A
+            filter of warnings does not help, because another thread may undo it at any moment.
     """
 
     packages: Sequence[str]
