@@ -86,6 +86,7 @@ class ModelCall:
         "_loop",
         "_observation",
         "_offset_ns",
+        "_parent_id",
         "_prepare_other_ns",
         "_renamed",
         "_runtime",
@@ -178,7 +179,8 @@ class ModelCall:
         self._convention_metrics = convention_metrics
         self._custom = custom_attributes()
         self._started_with = {**attributes, **span_attributes(kind, self.series)}
-        if kind is Kind.CALL and current_scope.get() is not None:
+        self._parent_id = 0
+        if current_scope.get() is not None:
             self._join_enclosing_scopes()
         self._awaits_span = awaits_span
         if sink is None:
@@ -187,8 +189,12 @@ class ModelCall:
         self._handle = opened(self)
 
     def _join_enclosing_scopes(self) -> None:
-        for scope in enclosing_scopes():
-            scope.add_call(self.interval)
+        scopes = enclosing_scopes()
+        if scopes:
+            self._parent_id = scopes[0].scope_id
+        if self.kind is Kind.CALL:
+            for scope in scopes:
+                scope.add_call(self.interval)
 
     def _open_span(self, sink: SpanSink, parent_context: Context) -> None:
         self._inline = sink.inline
@@ -499,6 +505,7 @@ class ModelCall:
             observation=self._observation,
             loop=self._loop,
             prepare_other_ns=self._prepare_other_ns,
+            parent_id=self._parent_id,
         )
 
     def _record_end(self) -> None:

@@ -23,6 +23,7 @@ from latspan._spans import (
     FinishedSpan,
     OpenSpan,
     attempt_spans,
+    details_of,
     latency_attributes,
     only_missing,
     segment_spans,
@@ -69,6 +70,7 @@ class ObservedCall(NamedTuple):
         loop: Watch of the event loop on which the call waited, ``None`` if it is not watched.
         prepare_other_ns: Last instant before the first attempt at which something else is known to
             have run on the event loop.
+        parent_id: Number of the request or stage that the call is directly inside of, or 0.
     """
 
     runtime: Runtime
@@ -98,6 +100,7 @@ class ObservedCall(NamedTuple):
     observation: Observation
     loop: LoopWatch | None
     prepare_other_ns: int | None
+    parent_id: int
 
     def record_attributes(self) -> Mapping[str, str]:
         """Return the attributes that identify the series of the call."""
@@ -238,9 +241,22 @@ class CallEnd:
                 sampled=observed.span.kept,
                 convention=self._convention(attributes),
                 output_chunk_gaps_ns=() if observed.reads is None else observed.reads.gaps_ns(),
+                parent_id=observed.parent_id,
+                **({} if observed.runtime.write_record is None else self._written(attributes)),
             ),
             observed.span,
         )
+
+    def _written(self, attributes: Mapping[str, AttributeValue]) -> dict[str, Any]:
+        """Return the fields of the record that are only written to files."""
+        observed, timeline = self._observed, self.timeline
+        known = {**observed.custom, **observed.started_with, **attributes}
+        return {
+            "details": details_of(known),
+            "marks_ns": {
+                mark.value: instant - timeline.start_ns for mark, instant in timeline.marks.items()
+            },
+        }
 
     def _attributes(self) -> dict[str, AttributeValue]:
         """Return the attributes of the span that are set at its end."""

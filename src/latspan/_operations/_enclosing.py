@@ -30,6 +30,11 @@ class Scope(Protocol):
         ...
 
     @property
+    def scope_id(self) -> int:
+        """Number, unique in this process; 0 if the scope is another process's."""
+        ...
+
+    @property
     def outer(self) -> Scope | None:
         """Enclosing scope, ``None`` if there is none."""
         ...
@@ -91,6 +96,8 @@ class RemoteScope:
     """
 
     __slots__ = ("_contents", "_side")
+
+    scope_id = 0
 
     def __init__(self, side: Side) -> None:
         self._side = side

@@ -26,6 +26,7 @@ child neither ends their spans nor records them.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from itertools import count
 from typing import Final, NamedTuple
 
 from opentelemetry import context, trace
@@ -54,6 +55,7 @@ from latspan._spans import (
     AttributeValue,
     FinishedSpan,
     SpanSink,
+    details_of,
     gen_ai_latency,
     given_attributes,
     metric_attributes,
@@ -89,6 +91,7 @@ class Known(NamedTuple):
 
 NOTHING_MORE: Final = Known()
 _NO_ANNOTATIONS: Final = Annotations()
+_next_id: Final = count(1).__next__
 _OVERRULED: Final = frozenset({Outcome.COMPLETED, Outcome.ERROR})
 """Outcomes that an outcome set by the application's code replaces."""
 
@@ -133,6 +136,7 @@ class LocalScope:
         "kind",
         "name",
         "outer",
+        "scope_id",
         "waits",
     )
 
@@ -161,6 +165,8 @@ class LocalScope:
         self._annotated: list[Annotations] = []
         self._started_with: Mapping[str, AttributeValue] = attributes or {}
         self.outer: Scope | None = active_scope()
+        self.scope_id = _next_id()
+        """Number, unique in this process: the record of a scope or call inside refers to it."""
         if kind is Kind.STAGE and name in STAGE_KINDS:
             # The name is the stage kind, unless the caller's attributes set another one.
             self._started_with = {semconv.LATSPAN_STAGE_KIND: name, **self._started_with}
@@ -463,9 +469,20 @@ class LocalScope:
                 # The enclosing request records the segments of an inner one.
                 reports=() if self.kind is Kind.INNER_REQUEST else result.own,
                 convention=self._convention(attributes),
+                scope_id=self.scope_id,
+                parent_id=0 if self.outer is None else self.outer.scope_id,
+                details=self._details(custom, attributes),
             ),
             self._span,
         )
+
+    def _details(
+        self, custom: Mapping[str, AttributeValue], ended_with: Mapping[str, AttributeValue]
+    ) -> Mapping[str, object]:
+        """Return the attributes for a written record; empty if none is written."""
+        if self._runtime.write_record is None:
+            return {}
+        return details_of({**custom, **self._started_with, **ended_with})
 
     def _convention(self, ended_with: Mapping[str, AttributeValue]) -> dict[str, str]:
         """Return the labels of the conventions' server metrics, empty if no model is served."""

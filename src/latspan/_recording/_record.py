@@ -40,6 +40,14 @@ class RequestRecord:
         convention: Attributes of the GenAI conventions' metrics, under the names in
             :data:`~latspan.semconv.CONVENTION_ATTRIBUTES` as far as known. Empty if it is not an
             inference call, or if another active instrumentation emits those metrics.
+        marks_ns: Instants of the known marks of a call, in nanoseconds since its start; empty if
+            records are not written.
+        scope_id: Number of a request or stage, unique in its process and greater than 0; 0 for a
+            call or an HTTP exchange, which nothing is inside of.
+        parent_id: Number of the request or stage that it is directly inside of, 0 if there is none.
+        details: Attributes of its span that the other fields do not repeat: those of the
+            application, and facts on the request and the response. Never content. Empty if records
+            are not written.
         output_chunk_gaps_ns: One value per chunk after the first, token-bearing or not, in order:
             nanoseconds from the return of the previous chunk's read to the return of its own.
             Source: the conventions' ``gen_ai.client.operation.time_per_output_chunk``.
@@ -62,6 +70,10 @@ class RequestRecord:
     sampled: bool = False
     convention: Mapping[str, str] = field(default_factory=dict[str, str])
     output_chunk_gaps_ns: tuple[int, ...] = ()
+    marks_ns: Mapping[str, int] = field(default_factory=dict[str, int])
+    scope_id: int = 0
+    parent_id: int = 0
+    details: Mapping[str, object] = field(default_factory=dict[str, object])
 
     @property
     def segment_totals(self) -> tuple[SegmentTotal, ...]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from latspan._spans._api import ApiSink, start_and_end
 from latspan._spans._attributes import (
+    details_of,
     gen_ai_latency,
     latency_attributes,
     metric_attributes,
@@ -47,6 +48,7 @@ __all__ = [
     "SpanSink",
     "attempt_spans",
     "current_span",
+    "details_of",
     "encodable",
     "encodable_data",
     "gen_ai_latency",

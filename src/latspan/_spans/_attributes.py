@@ -15,6 +15,7 @@ from latspan._tokens import TokenCounts
 from latspan._units import MetricUnit, in_metric_unit, to_seconds
 
 __all__ = [
+    "details_of",
     "gen_ai_latency",
     "latency_attributes",
     "metric_attributes",
@@ -47,6 +48,39 @@ _OF_CALLS: Final[Mapping[str, tuple[str, MetricUnit]]] = {
     **_NAMED,
 }
 """The same for calls, for which the conventions define one more attribute."""
+
+
+_NOT_DETAILS: Final = frozenset(
+    {
+        # Content, and addresses that may contain it.
+        semconv.GEN_AI_INPUT_MESSAGES,
+        semconv.GEN_AI_OUTPUT_MESSAGES,
+        semconv.GEN_AI_SYSTEM_INSTRUCTIONS,
+        semconv.GEN_AI_TOOL_DEFINITIONS,
+        semconv.URL_FULL,
+        # Values that a record has in fields of its own.
+        *(key for key, _ in _OF_CALLS.values()),
+        *semconv.SERIES_ATTRIBUTES.values(),
+        semconv.LATSPAN_KIND,
+        semconv.LATSPAN_OUTCOME,
+        semconv.LATSPAN_SEGMENT,
+        semconv.LATSPAN_SIDE,
+        semconv.LATSPAN_SOURCE,
+        semconv.LATSPAN_TOKEN_SOURCE,
+        semconv.LATSPAN_CHUNK_GAP_P95,
+        semconv.LATSPAN_ESTIMATED_ATTRIBUTES,
+    }
+)
+_USAGE: Final = "gen_ai.usage."
+
+
+def details_of(attributes: Mapping[str, AttributeValue]) -> dict[str, AttributeValue]:
+    """Return the attributes of a span that its record does not repeat, without any content."""
+    return {
+        name: value
+        for name, value in attributes.items()
+        if name not in _NOT_DETAILS and not name.startswith(_USAGE)
+    }
 
 
 def metric_attributes(
