@@ -15,7 +15,7 @@ from typing import Final, NoReturn
 
 from latspan._shown import printable
 from latspan._version import __version__
-from latspan.cli import _demo, _doctor, _histogram, _run
+from latspan.cli import _demo, _doctor, _histogram, _init, _run
 from latspan.cli._command import Command
 from latspan.cli._console import (
     OutputError,
@@ -33,6 +33,7 @@ _COMMANDS: Final[tuple[Command, ...]] = (
     _demo.COMMAND,
     _run.COMMAND,
     _doctor.COMMAND,
+    _init.COMMAND,
     _histogram.COMMAND,
 )
 
