@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         read_snapshots,
         write_interval,
     )
+    from latspan._recording.folder import Recording, open_recording
     from latspan._report import report
     from latspan._sdk import Config, configure, force_flush, shutdown, snapshot
     from latspan._segments import Kind, Source
@@ -62,6 +63,7 @@ __all__ = [
     "LatspanError",
     "MetricUnit",
     "OpenScope",
+    "Recording",
     "ScopeManager",
     "Series",
     "SeriesKey",
@@ -82,6 +84,7 @@ __all__ = [
     "handoff",
     "mark_degraded",
     "mark_rejected",
+    "open_recording",
     "read_snapshots",
     "report",
     "request",
@@ -105,6 +108,7 @@ _HOMES: Final = {
     "LatspanError": "latspan.errors",
     "MetricUnit": "latspan._units",
     "OpenScope": "latspan._instrument",
+    "Recording": "latspan._recording.folder",
     "ScopeManager": "latspan._instrument",
     "Series": "latspan._recording",
     "SeriesKey": "latspan._recording",
@@ -124,6 +128,7 @@ _HOMES: Final = {
     "handoff": "latspan._stages",
     "mark_degraded": "latspan._stages",
     "mark_rejected": "latspan._stages",
+    "open_recording": "latspan._recording.folder",
     "read_snapshots": "latspan._recording",
     "report": "latspan._report",
     "request": "latspan._instrument",

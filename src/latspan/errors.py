@@ -13,6 +13,7 @@ Exceptions that latspan raises from its own API, never inside a call of another 
     ├── HistogramFormatError     (ValueError)   text or a file does not hold a valid histogram
     ├── HistogramPrecisionError  (ValueError)   histograms cannot be merged
     ├── HistogramWriteError      (OSError)      a file cannot be written with histograms
+    ├── RecordingError           (ValueError)   a folder is not a recording, or cannot hold one
     ├── InstrumentationError     (RuntimeError) a client library could not be patched
     └── ServerStartError         (RuntimeError) a model server that latspan started is not serving
 
@@ -38,6 +39,7 @@ __all__ = [
     "LatspanError",
     "MissingExtraError",
     "NotEnoughValuesError",
+    "RecordingError",
     "ServerStartError",
     "UnknownNameError",
 ]
@@ -137,6 +139,10 @@ class HistogramWriteError(LatspanError, OSError):
     """
     A histogram log could not be opened for writing, or an interval could not be written to it.
     """
+
+
+class RecordingError(LatspanError, ValueError):
+    """A folder is not a recording that this release can read, or cannot hold a new one."""
 
 
 class InstrumentationError(LatspanError, RuntimeError):

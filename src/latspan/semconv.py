@@ -126,6 +126,9 @@ LATSPAN_RETRY_AFTER: Final = "latspan.retry_after"
 LATSPAN_REPORTED_PREFIX: Final = "latspan.reported."
 LATSPAN_EVIDENCE_REJECTED: Final = "latspan.evidence.rejected"
 LATSPAN_BUFFERED: Final = "latspan.buffered"
+LATSPAN_LOAD_INDEX: Final = "latspan.load.index"
+LATSPAN_LOAD_PHASE: Final = "latspan.load.phase"
+LATSPAN_LOAD_DISPATCH_LAG: Final = "latspan.load.dispatch_lag"
 
 # Observed around a request: what its server reported, and samples of servers and host.
 LATSPAN_REQUESTS_RUNNING: Final = "latspan.requests.running"

@@ -228,7 +228,7 @@ shutil.rmtree({str(tmp_path)!r})
     done = ran(*REPORT, sys.executable, "-c", program, TMPDIR=str(tmp_path))
 
     assert done.returncode == 0
-    assert "Missing: the temporary folder of the records was deleted" in done.stderr
+    assert "Missing: files of the recording were deleted" in done.stderr
 
 
 def test_a_run_that_could_not_have_a_report_does_not_begin(tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ from latspan._operations._context import (
     series_attributes,
     span_attributes,
 )
-from latspan._operations._enclosing import current_scope, enclosing_scopes
+from latspan._operations._enclosing import NO_SCOPE, current_scope, enclosing_scopes
 from latspan._operations._last_chunks import LastChunks
 from latspan._operations._open_calls import current_call, is_first_to_end, opened
 from latspan._operations._own_requests import OwnRequests
@@ -86,7 +86,7 @@ class ModelCall:
         "_loop",
         "_observation",
         "_offset_ns",
-        "_parent_id",
+        "_parent",
         "_prepare_other_ns",
         "_renamed",
         "_runtime",
@@ -179,7 +179,7 @@ class ModelCall:
         self._convention_metrics = convention_metrics
         self._custom = custom_attributes()
         self._started_with = {**attributes, **span_attributes(kind, self.series)}
-        self._parent_id = 0
+        self._parent = NO_SCOPE
         if current_scope.get() is not None:
             self._join_enclosing_scopes()
         self._awaits_span = awaits_span
@@ -191,7 +191,7 @@ class ModelCall:
     def _join_enclosing_scopes(self) -> None:
         scopes = enclosing_scopes()
         if scopes:
-            self._parent_id = scopes[0].scope_id
+            self._parent = scopes[0].ids
         if self.kind is Kind.CALL:
             for scope in scopes:
                 scope.add_call(self.interval)
@@ -505,7 +505,7 @@ class ModelCall:
             observation=self._observation,
             loop=self._loop,
             prepare_other_ns=self._prepare_other_ns,
-            parent_id=self._parent_id,
+            parent=self._parent,
         )
 
     def _record_end(self) -> None:

@@ -14,6 +14,7 @@ from latspan import semconv
 from latspan._event_loop import LoopWatch
 from latspan._operations._content import INFERENCES, details, with_content
 from latspan._operations._context import convention_labels, custom_series
+from latspan._operations._enclosing import ScopeIds
 from latspan._operations._response_summary import ResponseSummary, summarize_response
 from latspan._recording import RequestRecord
 from latspan._runtime import Observation, Runtime, handle_internal_errors
@@ -70,7 +71,7 @@ class ObservedCall(NamedTuple):
         loop: Watch of the event loop on which the call waited, ``None`` if it is not watched.
         prepare_other_ns: Last instant before the first attempt at which something else is known to
             have run on the event loop.
-        parent_id: Number of the request or stage that the call is directly inside of, or 0.
+        parent: Numbers of the innermost request or stage that the call is inside of.
     """
 
     runtime: Runtime
@@ -100,7 +101,7 @@ class ObservedCall(NamedTuple):
     observation: Observation
     loop: LoopWatch | None
     prepare_other_ns: int | None
-    parent_id: int
+    parent: ScopeIds
 
     def record_attributes(self) -> Mapping[str, str]:
         """Return the attributes that identify the series of the call."""
@@ -241,7 +242,8 @@ class CallEnd:
                 sampled=observed.span.kept,
                 convention=self._convention(attributes),
                 output_chunk_gaps_ns=() if observed.reads is None else observed.reads.gaps_ns(),
-                parent_id=observed.parent_id,
+                parent_id=observed.parent.scope_id,
+                root_id=observed.parent.root_id,
                 **({} if observed.runtime.write_record is None else self._written(attributes)),
             ),
             observed.span,

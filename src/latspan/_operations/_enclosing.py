@@ -3,19 +3,37 @@
 from __future__ import annotations
 
 from contextvars import ContextVar
-from typing import Protocol
+from typing import Final, NamedTuple, Protocol
 
 from latspan._operations._contents import Contents, Inside
 from latspan._segments import Side
 
 __all__ = [
+    "NO_SCOPE",
     "RemoteScope",
     "Scope",
+    "ScopeIds",
     "active_scope",
     "current_scope",
     "enclosing_scopes",
     "is_left_over",
 ]
+
+
+class ScopeIds(NamedTuple):
+    """
+    Numbers of a scope, unique in this process; 0 stands for no scope of this process.
+
+    Args:
+        scope_id: Number of the scope.
+        root_id: Number of the outermost open scope that it is inside of, or its own.
+    """
+
+    scope_id: int
+    root_id: int
+
+
+NO_SCOPE: Final = ScopeIds(0, 0)
 
 
 class Scope(Protocol):
@@ -30,8 +48,8 @@ class Scope(Protocol):
         ...
 
     @property
-    def scope_id(self) -> int:
-        """Number, unique in this process; 0 if the scope is another process's."""
+    def ids(self) -> ScopeIds:
+        """Its number and that of the outermost scope around it."""
         ...
 
     @property
@@ -97,7 +115,7 @@ class RemoteScope:
 
     __slots__ = ("_contents", "_side")
 
-    scope_id = 0
+    ids = NO_SCOPE
 
     def __init__(self, side: Side) -> None:
         self._side = side

@@ -47,7 +47,14 @@ from latspan._operations._context import (
     series_attributes,
     span_attributes,
 )
-from latspan._operations._enclosing import Scope, active_scope, current_scope, enclosing_scopes
+from latspan._operations._enclosing import (
+    NO_SCOPE,
+    Scope,
+    ScopeIds,
+    active_scope,
+    current_scope,
+    enclosing_scopes,
+)
 from latspan._recording import RequestRecord
 from latspan._runtime import Runtime
 from latspan._segments import STAGE_KINDS, Kind, Outcome, SegmentName, Side, Source
@@ -133,10 +140,10 @@ class LocalScope:
         "_start_ns",
         "_started_with",
         "_watch",
+        "ids",
         "kind",
         "name",
         "outer",
-        "scope_id",
         "waits",
     )
 
@@ -165,8 +172,10 @@ class LocalScope:
         self._annotated: list[Annotations] = []
         self._started_with: Mapping[str, AttributeValue] = attributes or {}
         self.outer: Scope | None = active_scope()
-        self.scope_id = _next_id()
-        """Number, unique in this process: the record of a scope or call inside refers to it."""
+        around = NO_SCOPE if self.outer is None else self.outer.ids
+        scope_id = _next_id()
+        self.ids = ScopeIds(scope_id, around.root_id or scope_id)
+        """Numbers that the records of this scope, and of the calls and scopes inside it, have."""
         if kind is Kind.STAGE and name in STAGE_KINDS:
             # The name is the stage kind, unless the caller's attributes set another one.
             self._started_with = {semconv.LATSPAN_STAGE_KIND: name, **self._started_with}
@@ -469,8 +478,9 @@ class LocalScope:
                 # The enclosing request records the segments of an inner one.
                 reports=() if self.kind is Kind.INNER_REQUEST else result.own,
                 convention=self._convention(attributes),
-                scope_id=self.scope_id,
-                parent_id=0 if self.outer is None else self.outer.scope_id,
+                scope_id=self.ids.scope_id,
+                parent_id=0 if self.outer is None else self.outer.ids.scope_id,
+                root_id=self.ids.root_id,
                 details=self._details(custom, attributes),
             ),
             self._span,

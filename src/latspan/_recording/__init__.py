@@ -28,17 +28,10 @@ from latspan._recording._snapshot import Snapshot
 
 if TYPE_CHECKING:
     from latspan._recording._log import read_snapshots, write_interval
-    from latspan._recording._record_files import (
-        MOST_RECORDS,
-        RecordFile,
-        prepare_records_folder,
-        read_records,
-    )
     from latspan._recording._tags import TaggedName, read_tag, tag_of
 
 __all__ = [
     "ATTRIBUTES",
-    "MOST_RECORDS",
     "NOTHING_INSTRUMENTED",
     "NOT_CONFIGURED",
     "NO_CALL",
@@ -48,7 +41,6 @@ __all__ = [
     "Distribution",
     "Exemplar",
     "NoopRecorder",
-    "RecordFile",
     "Recorder",
     "RequestRecord",
     "Series",
@@ -57,8 +49,6 @@ __all__ = [
     "Subject",
     "TaggedName",
     "nearest_values",
-    "prepare_records_folder",
-    "read_records",
     "read_snapshots",
     "read_tag",
     "tag_of",
@@ -66,11 +56,7 @@ __all__ = [
 ]
 
 _OF_FILES: Final = {
-    "MOST_RECORDS": "_record_files",
-    "RecordFile": "_record_files",
     "TaggedName": "_tags",
-    "prepare_records_folder": "_record_files",
-    "read_records": "_record_files",
     "read_snapshots": "_log",
     "read_tag": "_tags",
     "tag_of": "_tags",

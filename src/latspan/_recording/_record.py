@@ -45,6 +45,10 @@ class RequestRecord:
         scope_id: Number of a request or stage, unique in its process and greater than 0; 0 for a
             call or an HTTP exchange, which nothing is inside of.
         parent_id: Number of the request or stage that it is directly inside of, 0 if there is none.
+        root_id: Number of the outermost scope around it, its own if it is that scope, 0 if there
+            is none.
+        ratio: Fraction of the records that were kept when this one was read from a recording that
+            samples, in (0, 1]; 1 if all were.
         details: Attributes of its span that the other fields do not repeat: those of the
             application, and facts on the request and the response. Never content. Empty if records
             are not written.
@@ -73,6 +77,8 @@ class RequestRecord:
     marks_ns: Mapping[str, int] = field(default_factory=dict[str, int])
     scope_id: int = 0
     parent_id: int = 0
+    root_id: int = 0
+    ratio: float = 1.0
     details: Mapping[str, object] = field(default_factory=dict[str, object])
 
     @property

@@ -135,6 +135,14 @@ class Config:
             alike: a request with two calls and three stages has six records. A record takes 3 to 50
             kB, depending on the length of the stream. ``None`` keeps all of them, for
             demonstrations and tests.
+        record_dir: Folder of a recording, to which each process writes one line per finished
+            request, call and stage, and its histograms, even if ``export_enabled`` is false.
+            ``latspan.open_recording()`` and ``latspan report`` read it. Prompts and responses are
+            not written.
+        record_rate_limit: Number of lines per second and process above which a recording has only a
+            sample of the requests, at least 1; its histograms count all of them. ``None`` writes
+            all lines.
+        record_size_limit_mb: Size in megabytes at which a process stops writing lines, at least 1.
     """
 
     endpoint: str | None = endpoint()
@@ -172,6 +180,9 @@ class Config:
     console: bool = switch(False)
     console_waterfalls: bool = switch(False)
     keep_records: int | None = integer(100, least=0, word_for_none="all")
+    record_dir: str | None = folder()
+    record_rate_limit: int | None = integer(500, least=1, word_for_none="all")
+    record_size_limit_mb: int = integer(1000, least=1)
 
     def validate(self, environment: Mapping[str, str] = os.environ) -> None:
         """

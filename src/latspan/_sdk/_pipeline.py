@@ -32,7 +32,7 @@ from latspan._sdk._exporters import (
 from latspan._sdk._loading import DeferredExporter, DeferredIntervalExporter, Loader
 from latspan._sdk._per_process import PerProcess
 from latspan._sdk._private_provider import private_spans
-from latspan._sdk._record_export import RecordOutputs
+from latspan._sdk._record_export import RecordOutputs, recording_folders
 from latspan._sdk._sigterm import wake_sigterm
 from latspan._sdk._span_routing import SpanRouter
 from latspan._sdk._start_line import StartLine
@@ -508,7 +508,9 @@ def _intervals(
     """Return the export of the recorder's intervals, if any, and the exporters to load for it."""
     deferred: list[DeferredExporter[IntervalExporter]] = []
     exact: DeferredExporter[OtlpPayloads] | None = None
-    folder = config.histogram_log_dir
+    folders = recording_folders(config)
+    if config.histogram_log_dir is not None:
+        folders.append(config.histogram_log_dir)
 
     def about() -> Iterable[SelfMetric]:
         payloads = None if exact is None else exact.made()
@@ -519,15 +521,15 @@ def _intervals(
     if config.export_raw_histograms and is_exported(config, "logs"):
         exact = payload_exporter(config, resource)
         deferred.append(exact)
-    if not deferred and folder is None:
+    if not deferred and not folders:
         return None, deferred
 
     def exporters() -> Iterator[IntervalExporter]:
         # Files first: they do not delay the exporters that follow.
-        if folder is not None:
+        if folders:
             from latspan._export import HistogramLogs
 
-            yield HistogramLogs(folder)
+            yield from map(HistogramLogs, folders)
         yield from map(DeferredIntervalExporter, deferred)
 
     # Created now, so that a file that cannot be created fails before anything has begun.

@@ -1,4 +1,4 @@
-"""Outputs of complete records: a file for ``latspan run --report``, lines on the console."""
+"""Outputs of complete records: recordings, and lines on the console."""
 
 from __future__ import annotations
 
@@ -8,20 +8,40 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from latspan._log import logger
-from latspan._recording import RecordFile, RequestRecord
+from latspan._recording import RequestRecord
 from latspan._sdk._config import Config
 from latspan._sdk._worker import Worker
 
 if TYPE_CHECKING:
     from latspan._export import ConsoleLines
+    from latspan._recording.folder import RecordFile
 
-__all__ = ["RECORDS_FOLDER", "RecordOutputs"]
+__all__ = ["RECORDS_FOLDER", "RecordOutputs", "recording_folders"]
+
+_BYTES_PER_MB: Final = 1_000_000
 
 _CONSOLE_TIMEOUT_S: Final = 1.0
 """Maximum wait at the end for a console that does not accept text."""
 
 RECORDS_FOLDER: Final = "LATSPAN_RUN_RECORDS"
-"""Variable with the folder of the records, set by ``latspan run --report`` for its program."""
+"""
+Variable with a folder for records, set by ``latspan run`` for its program: a recording with
+``--record``, a temporary folder with ``--report`` alone. The setting ``record_dir`` applies too.
+"""
+
+_LARGEST_TEMPORARY: Final = 200_000_000
+"""Size in bytes of a process's file in a temporary folder."""
+
+
+def recording_folders(config: Config) -> list[str]:
+    """Return the folders of the recordings to which this process writes."""
+    of_run = os.environ.get(RECORDS_FOLDER)
+    if not of_run and config.record_dir is None:
+        return []
+    from latspan._recording.folder import is_recording
+
+    kept = of_run if of_run and is_recording(of_run) else None
+    return list(dict.fromkeys(folder for folder in (kept, config.record_dir) if folder))
 
 
 class RecordOutputs:
@@ -35,8 +55,7 @@ class RecordOutputs:
 
     def __init__(self, config: Config, worker: Worker) -> None:
         self._worker = worker
-        folder = os.environ.get(RECORDS_FOLDER)
-        self._file = RecordFile(folder) if folder else None
+        self._files = _record_files(config)
         self._printer: Worker | None = None
         self._console: ConsoleLines | None = None
         if config.console or config.console_waterfalls:
@@ -49,19 +68,19 @@ class RecordOutputs:
 
     def write(self) -> Callable[[RequestRecord], None] | None:
         """Return the function that outputs a record; ``None`` if there is no output."""
-        if self._file is None:
+        if not self._files:
             return None if self._console is None else self._console.write
         return self._write
 
     def begin(self) -> None:
         """Prepare the output of this process's records; called when its first request begins."""
-        if self._file is not None:
-            self._file.begin()
+        for file in self._files:
+            file.begin()
 
     def stop(self) -> None:
-        """Complete the file, print what waits, and end the thread; the worker has ended."""
-        if self._file is not None:
-            self._file.end()
+        """Complete the files, print what waits, and end the thread; the worker has ended."""
+        for file in self._files:
+            file.end()
         if self._printer is not None:
             self._printer.stop(_CONSOLE_TIMEOUT_S)
 
@@ -75,9 +94,36 @@ class RecordOutputs:
             self._worker.submit(partial(self._write_to_file, record))
 
     def _write_to_file(self, record: RequestRecord) -> None:
-        if self._file is None:
-            return
-        try:
-            self._file.append(record)
-        except OSError as error:
-            logger.warning("the report lacks further requests of this process: %s", error)
+        for file in self._files:
+            was_full = file.is_full
+            try:
+                file.append(record)
+            except OSError as error:
+                logger.warning("the recording lacks further requests of this process: %s", error)
+            if file.is_full and not was_full:
+                logger.warning(
+                    "the recording lacks further requests of this process, because its file has"
+                    " reached record_size_limit_mb; histograms still count them"
+                )
+
+
+def _record_files(config: Config) -> list[RecordFile]:
+    of_run = os.environ.get(RECORDS_FOLDER)
+    if not of_run and config.record_dir is None:
+        return []
+    from latspan._recording.folder import RecordFile, join_recording
+
+    folders = recording_folders(config)
+    for folder in folders:
+        join_recording(folder)
+    files = [
+        RecordFile(
+            folder,
+            largest=config.record_size_limit_mb * _BYTES_PER_MB,
+            limit_per_s=config.record_rate_limit,
+        )
+        for folder in folders
+    ]
+    if of_run and of_run not in folders:
+        files.append(RecordFile(of_run, largest=_LARGEST_TEMPORARY))
+    return files

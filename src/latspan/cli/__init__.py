@@ -15,7 +15,7 @@ from typing import Final, NoReturn
 
 from latspan._shown import printable
 from latspan._version import __version__
-from latspan.cli import _demo, _doctor, _histogram, _init, _run
+from latspan.cli import _demo, _doctor, _histogram, _init, _report, _run
 from latspan.cli._command import Command
 from latspan.cli._console import (
     OutputError,
@@ -25,13 +25,19 @@ from latspan.cli._console import (
     silence_output,
 )
 from latspan.cli._signals import INTERRUPTED, TERMINATED, Terminated, interrupts_raise
-from latspan.errors import HistogramFormatError, HistogramPrecisionError, LatspanError
+from latspan.errors import (
+    HistogramFormatError,
+    HistogramPrecisionError,
+    LatspanError,
+    RecordingError,
+)
 
 __all__ = ["main"]
 
 _COMMANDS: Final[tuple[Command, ...]] = (
     _demo.COMMAND,
     _run.COMMAND,
+    _report.COMMAND,
     _doctor.COMMAND,
     _init.COMMAND,
     _histogram.COMMAND,
@@ -39,6 +45,7 @@ _COMMANDS: Final[tuple[Command, ...]] = (
 
 _USAGE: Final = 2
 _NOT_INTERPRETABLE: Final = 4
+_UNREADABLE: Final = (HistogramFormatError, HistogramPrecisionError, RecordingError)
 _PIPE_CLOSED: Final = 1
 _NOT_WRITTEN: Final = 74
 """Exit code if stdout cannot be written: ``EX_IOERR`` of ``sysexits.h``."""
@@ -60,9 +67,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns:
         0: success. 1: telemetry does not arrive or a library cannot be instrumented (``doctor``),
         or the reader of stdout has closed it. 2: the command line, a setting or a path is invalid.
-        4: a log file cannot be interpreted, or every request of ``demo`` failed. 74: writing to
-        stdout failed. 126, 127: ``run`` or ``doctor`` cannot execute or find the program; otherwise
-        the program replaces this process (``run``), or its exit code is returned (``doctor``).
+        4: a log file or a recording cannot be interpreted, or every request of ``demo`` failed.
+        74: writing to stdout failed. 126, 127: ``run`` or ``doctor`` cannot execute or find the
+        program; otherwise the program replaces this process (``run``), or its exit code is returned
+        (``doctor``).
         130: Ctrl-C. 143: SIGTERM.
 
     Raises:
@@ -104,7 +112,7 @@ def _exit_code_of(argv: Sequence[str] | None) -> int:
             print_message(line if number else f"error: {line}")
         if error.hint is not None:
             print_message(f"hint: {error.hint}")
-        unreadable = isinstance(error, HistogramFormatError | HistogramPrecisionError)
+        unreadable = isinstance(error, _UNREADABLE)
         return _NOT_INTERPRETABLE if unreadable else _USAGE
     except Terminated:
         print_message("terminated")

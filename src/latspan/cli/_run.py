@@ -9,8 +9,9 @@ import signal
 import sys
 from collections.abc import Generator
 from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from latspan._metrics import DEFAULT_EXPECTATIONS, Expectations
 from latspan.cli._command import Command
@@ -18,9 +19,6 @@ from latspan.cli._console import print_message
 from latspan.cli._supervisor import end_as, supervise
 from latspan.errors import ConfigError, LatspanError
 from latspan.reports._rich import needs_rich
-
-if TYPE_CHECKING:
-    from latspan.reports import Report
 
 __all__ = ["COMMAND", "explain_error", "explain_missing", "program_after_dashes"]
 
@@ -32,7 +30,7 @@ Runs a program, and instruments every supported client library that the program
 imports. The program is not changed: it keeps its arguments, exit code, signals,
 standard input and standard output. Python programs that it starts are
 instrumented too, and so are the workers of a server. The program replaces this
-process; with --report, it is a child of this process.
+process; with --report or --record, it is a child of this process.
 
 Settings come from the environment:
 
@@ -46,11 +44,16 @@ itself passes to latspan.configure() override them."""
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.usage = f"{parser.prog} [-h] [--report] [--] PROGRAM [ARGUMENT ...]"
+    parser.usage = f"{parser.prog} [-h] [--report] [--record FOLDER] [--] PROGRAM [ARGUMENT ...]"
     parser.add_argument(
         "--report",
         action="store_true",
         help="print on stderr, when the program has ended, where its requests spent their time",
+    )
+    parser.add_argument(
+        "--record",
+        metavar="FOLDER",
+        help="record the program's requests in a new folder, for latspan report and others",
     )
     parser.add_argument(
         "program",
@@ -69,7 +72,9 @@ def _run(arguments: argparse.Namespace) -> int:
     path = shutil.which(program[0])
     if path is None:
         return explain_missing(program[0])
-    return _run_and_report(path, program) if arguments.report else _become(path, program)
+    if not arguments.report and arguments.record is None:
+        return _become(path, program)
+    return _run_to_end(path, program, record=arguments.record, report=arguments.report)
 
 
 def program_after_dashes(program: list[str]) -> list[str]:
@@ -93,24 +98,45 @@ def _become(path: str, program: list[str]) -> int:
         return explain_error(path, error)
 
 
-def _run_and_report(path: str, program: list[str]) -> int:
-    """Run the program to its end, print the report, and end as the program ended."""
-    from latspan._report import report_of_run
+def _run_to_end(path: str, program: list[str], *, record: str | None, report: bool) -> int:
+    """Run the program to its end, record it, print the report, and end as the program ended."""
+    from latspan._recording.folder import begin_recording
     from latspan._sdk._zero_code import environment_for
 
-    # First, because a missing package is reported before the run, not after it.
-    with needs_rich():
-        import rich.console  # noqa: F401 # pyright: ignore[reportUnusedImport]
+    if report:
+        # First, because a missing package is reported before the run, not after it.
+        with needs_rich():
+            import rich.console  # noqa: F401 # pyright: ignore[reportUnusedImport]
 
     expected, off_reason = _expectations()
-    with _records_folder() as folder:
+    with ExitStack() as stack:
+        if record is None:
+            folder = stack.enter_context(_temporary_folder())
+        else:
+            folder = str(Path(record).resolve())
+            begin_recording(folder, source="run", conditions={"program": Path(program[0]).name})
         environment = environment_for(dict(os.environ), becomes=False, records_folder=folder)
         try:
             status = supervise(path, program, environment)
         except OSError as error:
             return explain_error(path, error)
-        _print_report(report_of_run(folder, expected, empty_reason=off_reason))
+        if record is not None:
+            _print_recording(record, off_reason)
+        if report:
+            _print_report(folder, expected, off_reason)
     return end_as(status)
+
+
+def _print_recording(record: str, off_reason: str | None) -> None:
+    """Print where the recording is, and what to do with it."""
+    from latspan._recording.folder import open_recording
+
+    print_message(f"recorded in {record}")
+    if off_reason is not None:
+        print_message(f"nothing was recorded: {off_reason}")
+    for note in open_recording(record).notes:
+        print_message(note)
+    print_message(f"hint: latspan report {record}")
 
 
 def _expectations() -> tuple[Expectations, str | None]:
@@ -128,9 +154,9 @@ def _expectations() -> tuple[Expectations, str | None]:
 
 
 @contextmanager
-def _records_folder() -> Generator[str]:
+def _temporary_folder() -> Generator[str]:
     """Create a folder for the records of the program, and delete it at the end of the block."""
-    from latspan._recording import prepare_records_folder
+    from latspan._recording.folder import prepare
 
     with ExitStack() as deleted:
         try:
@@ -138,7 +164,7 @@ def _records_folder() -> Generator[str]:
             folder = deleted.enter_context(
                 TemporaryDirectory(prefix="latspan-run-", ignore_cleanup_errors=True)
             )
-            prepare_records_folder(folder)
+            prepare(Path(folder))
         except OSError as error:
             raise ConfigError(
                 f"no temporary folder can be created for the report: {error.strerror}",
@@ -147,9 +173,14 @@ def _records_folder() -> Generator[str]:
         yield folder
 
 
-def _print_report(report: Report) -> None:
+def _print_report(folder: str, expected: Expectations, off_reason: str | None) -> None:
     from rich.console import Console
 
+    from latspan._recording.folder import Recording
+    from latspan._report import report_of_recording
+
+    recording = Recording(Path(folder), {})
+    report = report_of_recording(recording, expected, empty_reason=off_reason)
     # The program's output may be redirected, and belongs to the program. Without a terminal, or
     # without stderr, the report must not fail the run.
     if sys.stderr is not None:
@@ -190,6 +221,10 @@ COMMAND: Final = Command(
         (
             "latspan run --report -- python app.py",
             "the same, and print where its requests spent their time",
+        ),
+        (
+            "latspan run --record monday -- python app.py",
+            "record every request in the folder monday, for latspan report",
         ),
         (
             "OTEL_SERVICE_NAME=shop latspan run -- gunicorn shop:app",

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from latspan import Kind, Source, TokenSource
-from latspan._recording import RecordFile, prepare_records_folder, read_records
-from latspan._recording._record_files import MOST_RECORDS, RunRecords
+from latspan._recording.folder import RecordFile, Recording, prepare
 from latspan.integrations import Outcome
 from latspan.testing import MetricValue, RequestRecord, Segment, Side, TokenCounts
 
 FULL = RequestRecord(
-    name="chat \N{SNOWMAN}\u2028",
+    name="chat \N{SNOWMAN}\u2028\ud800",
     kind=Kind.REQUEST,
     side=Side.SERVER,
     outcome=Outcome.CLOSED_EARLY,
@@ -29,16 +27,25 @@ FULL = RequestRecord(
     trace_id=2**127,
     span_id=2**63,
     reports=(Segment("prepare", 0, 3),),
+    marks_ns={"start": 0, "first_token": 5},
+    scope_id=3,
+    parent_id=2,
+    details={"prompt.version": "7", "latspan.connection.reused": True, "n": 1.5},
 )
 
 
 @pytest.fixture(autouse=True)
 def prepared(tmp_path: Path) -> None:
-    prepare_records_folder(tmp_path)
+    prepare(tmp_path)
+
+
+def read(folder: Path) -> tuple[list[RequestRecord], tuple[str, ...]]:
+    recording = Recording(folder, {})
+    return list(recording.records()), recording.notes
 
 
 def test_a_record_is_read_back_equal(tmp_path: Path) -> None:
-    """Every field that a report shows, with large ids and line separators in texts."""
+    """Every field that a recording has, with large ids, line separators and a lone surrogate."""
     records = [FULL, replace(FULL, reports=None, tokens=TokenCounts())]
     file = RecordFile(tmp_path)
     file.begin()
@@ -46,22 +53,32 @@ def test_a_record_is_read_back_equal(tmp_path: Path) -> None:
         file.append(record)
     file.end()
 
-    assert read_records(tmp_path) == RunRecords(records, 1, False, 0, 0)
+    assert read(tmp_path) == (records, ())
+
+
+def test_a_number_that_json_does_not_have_becomes_text(tmp_path: Path) -> None:
+    """An application may set any attribute, and its request must not be lost."""
+    file = RecordFile(tmp_path)
+    file.append(replace(FULL, details={"x": float("inf"), "y": (1.0, float("nan"))}))
+    (record,) = read(tmp_path)[0]
+
+    assert record.details == {"x": "inf", "y": [1.0, "nan"]}
 
 
 def test_no_file_exists_before_the_first_request(tmp_path: Path) -> None:
     """A process that records nothing is not counted."""
     RecordFile(tmp_path).end()
 
-    assert read_records(tmp_path) == RunRecords([], 0, False, 0, 0)
+    assert read(tmp_path) == ([], ())
 
 
 def test_a_process_that_does_not_end_in_order_is_counted(tmp_path: Path) -> None:
     """Whether or not it wrote a record: its last ones may be missing."""
     RecordFile(tmp_path).begin()
     RecordFile(tmp_path).append(FULL)
+    (note,) = read(tmp_path)[1]
 
-    assert read_records(tmp_path) == RunRecords([FULL], 1, False, 0, 2)
+    assert note.startswith("The last requests of 2 processes may be missing: they were")
 
 
 def test_a_record_after_the_end_is_read(tmp_path: Path) -> None:
@@ -71,7 +88,21 @@ def test_a_record_after_the_end_is_read(tmp_path: Path) -> None:
     file.end()
     file.append(FULL)
 
-    assert read_records(tmp_path) == RunRecords([FULL], 1, False, 0, 0)
+    assert read(tmp_path) == ([FULL], ())
+
+
+def test_scopes_of_two_processes_have_different_numbers(tmp_path: Path) -> None:
+    """A number is unique in its process; in a recording, it must not link strangers."""
+    for _ in range(2):
+        file = RecordFile(tmp_path)
+        file.append(replace(FULL, scope_id=1, parent_id=0))
+        file.append(replace(FULL, scope_id=0, parent_id=1))
+        file.end()
+    records = read(tmp_path)[0]
+    numbers = {record.scope_id for record in records if record.scope_id}
+
+    assert len(numbers) == 2
+    assert {record.parent_id for record in records if record.parent_id} == numbers
 
 
 def test_records_that_cannot_be_written_are_counted(tmp_path: Path) -> None:
@@ -86,51 +117,41 @@ def test_records_that_cannot_be_written_are_counted(tmp_path: Path) -> None:
             file.append(FULL)
         path.rmdir()
         file.append(FULL)
+    records, (note,) = read(tmp_path)
 
-    assert read_records(tmp_path) == RunRecords([], 0, False, 4, 0)
+    assert records == []
+    assert note.startswith("Missing: 4 records of requests or calls could not be written")
 
 
 def test_a_deleted_folder_is_not_a_run_without_records(tmp_path: Path) -> None:
     """A program may delete all temporary files."""
     for path in tmp_path.iterdir():
         path.unlink()
+    (note,) = read(tmp_path)[1]
 
-    assert read_records(tmp_path).lost is None
+    assert note.startswith("Missing: files of the recording were deleted")
 
 
-@pytest.mark.parametrize("end", ['{"name": "cha', "\n[]\n{}\n", "\x00\xff\n"])
+@pytest.mark.parametrize("end", ['{"name": "cha', "[]\n{}\n", "\x00\xff\n", "[" * 100_000])
 def test_a_truncated_line_costs_only_itself(tmp_path: Path, end: str) -> None:
     """A process was killed while it wrote, or the disk was full."""
     RecordFile(tmp_path).append(FULL)
     (path,) = tmp_path.glob("*.jsonl")
     with path.open("a", encoding="latin-1") as file:
         file.write(end)
+    records, notes = read(tmp_path)
 
-    assert read_records(tmp_path).records == [FULL]
+    assert records == [FULL]
+    assert notes[0].startswith("Skipped: ")
 
 
-def test_records_above_the_limit_are_not_written(tmp_path: Path) -> None:
+def test_records_above_the_size_limit_are_counted(tmp_path: Path) -> None:
     """A long run fills neither the disk nor the memory of the report."""
-    file = RecordFile(tmp_path, limit=2)
+    file = RecordFile(tmp_path, largest=1)
     for _ in range(3):
         file.append(FULL)
+    records, notes = read(tmp_path)
 
-    assert len(read_records(tmp_path).records) == 2
-    assert MOST_RECORDS > 2
-
-
-def test_a_forked_child_writes_a_file_of_its_own(tmp_path: Path) -> None:
-    """Two processes with one file position would write over each other."""
-    file = RecordFile(tmp_path)
-    file.begin()
-    file.append(FULL)
-    child = os.fork()
-    if child == 0:
-        file.end()
-        file.begin()
-        file.append(FULL)
-        os._exit(0)
-    os.waitpid(child, 0)
-    file.end()
-
-    assert read_records(tmp_path) == RunRecords([FULL, FULL], 2, False, 0, 1)
+    assert len(records) == 1
+    assert file.is_full
+    assert notes[0].startswith("Missing: 2 records")

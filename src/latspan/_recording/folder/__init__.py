@@ -1,0 +1,59 @@
+"""
+Recordings: folders with the finished requests of one or several processes.
+
+See ``docs/adr/0036-write-a-recording-as-one-json-line-per-finished-request.md`` for the format.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from latspan._lazy import lazy_getattr
+
+if TYPE_CHECKING:
+    from latspan._recording.folder._conditions import host_conditions
+    from latspan._recording.folder._manifest import (
+        SCHEMA,
+        Manifest,
+        Origin,
+        begin_recording,
+        is_recording,
+        join_recording,
+    )
+    from latspan._recording.folder._reader import RECORDS_KEPT, Recording, open_recording
+    from latspan._recording.folder._writer import LARGEST_FILE, RecordFile, prepare
+
+__all__ = [
+    "LARGEST_FILE",
+    "RECORDS_KEPT",
+    "SCHEMA",
+    "Manifest",
+    "Origin",
+    "RecordFile",
+    "Recording",
+    "begin_recording",
+    "host_conditions",
+    "is_recording",
+    "join_recording",
+    "open_recording",
+    "prepare",
+]
+
+__getattr__ = lazy_getattr(
+    __name__,
+    {
+        "LARGEST_FILE": "_writer",
+        "RECORDS_KEPT": "_reader",
+        "SCHEMA": "_manifest",
+        "Manifest": "_manifest",
+        "Origin": "_manifest",
+        "RecordFile": "_writer",
+        "Recording": "_reader",
+        "begin_recording": "_manifest",
+        "host_conditions": "_conditions",
+        "is_recording": "_manifest",
+        "join_recording": "_manifest",
+        "open_recording": "_reader",
+        "prepare": "_writer",
+    },
+)

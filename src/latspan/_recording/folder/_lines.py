@@ -1,0 +1,171 @@
+"""
+Lines of a recording: a finished request as one line of JSON, and back.
+
+The schema is ``docs/reference/recording-1.schema.json``. Fields that have their default are
+omitted. A reader ignores unknown fields, so a later release may add some.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, cast
+
+from latspan._metrics import MetricValue
+from latspan._recording._record import RequestRecord
+from latspan._segments import Kind, Outcome, Segment, Side, Source
+from latspan._tokens import UNKNOWN_TOKENS, TokenCounts, TokenSource
+
+__all__ = ["UNREADABLE", "line_of", "record_of"]
+
+UNREADABLE: Final = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
+"""Exceptions of a line that is cut off, or that another program wrote."""
+
+_MEASURED: Final = Source.MEASURED
+_COUNTS: Final = tuple(name for name in TokenCounts._fields if name != "source")
+
+
+def line_of(record: RequestRecord, ratio: float = 1.0) -> str:
+    """
+    Return a record as one line of JSON, with its line end.
+
+    Args:
+        record: The record.
+        ratio: Fraction of the records that is being kept, in (0, 1].
+    """
+    fields = _fields_of(record, ratio)
+    try:
+        return _dumped(fields)
+    except ValueError:
+        # JSON has no infinity and no NaN, which an application may set as an attribute.
+        return _dumped({**fields, "details": _finite(record.details)})
+
+
+def _dumped(fields: Mapping[str, object]) -> str:
+    return json.dumps(fields, separators=(",", ":"), allow_nan=False, default=str) + "\n"
+
+
+def _finite(value: object) -> object:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if isinstance(value, Mapping):
+        return {name: _finite(each) for name, each in cast("Mapping[str, object]", value).items()}
+    if isinstance(value, Sequence) and not isinstance(value, str | bytes):
+        return [_finite(each) for each in cast("Sequence[object]", value)]
+    return value
+
+
+def _fields_of(record: RequestRecord, ratio: float) -> dict[str, object]:
+    fields: dict[str, object] = {
+        "kind": record.kind,
+        "name": record.name,
+        "outcome": record.outcome,
+        "start_epoch_ns": record.start_epoch_ns,
+        "duration_ns": record.duration_ns,
+        "segments": record.segments,
+    }
+    if record.side is not Side.CLIENT:
+        fields["side"] = record.side
+    if record.scope_id:
+        fields["id"] = record.scope_id
+    if record.parent_id:
+        fields["parent"] = record.parent_id
+    if record.metrics:
+        fields["metrics"] = {
+            name: value if source is _MEASURED else (value, source)
+            for name, (value, source) in record.metrics.items()
+        }
+    if record.chunk_gaps:
+        fields["chunk_gaps_ns"] = [gap_ns for gap_ns, _ in record.chunk_gaps]
+        uncertain = {
+            str(position): source
+            for position, (_, source) in enumerate(record.chunk_gaps)
+            if source is not _MEASURED
+        }
+        if uncertain:
+            fields["chunk_gap_sources"] = uncertain
+    if record.marks_ns:
+        fields["marks_ns"] = record.marks_ns
+    if record.tokens != UNKNOWN_TOKENS:
+        fields["tokens"] = {
+            name: value for name, value in record.tokens._asdict().items() if value is not None
+        }
+    if record.attributes:
+        fields["attributes"] = record.attributes
+    if record.details:
+        fields["details"] = record.details
+    if record.reports is not None:
+        fields["own_segments"] = record.reports
+    if record.trace_id:
+        fields["trace_id"] = f"{record.trace_id:032x}"
+        fields["span_id"] = f"{record.span_id:016x}"
+    if ratio < 1:
+        fields["ratio"] = ratio
+    return fields
+
+
+def record_of(line: str | bytes, before: int = 0) -> RequestRecord:
+    """
+    Return the record of a line.
+
+    Args:
+        line: The line.
+        before: Number to add to the numbers of scopes, which are unique in a process only.
+
+    Raises:
+        ValueError, KeyError, TypeError, AttributeError, RecursionError: The line is cut off, or is
+            not one of a recording.
+    """
+    fields = json.loads(line)
+    own = fields.get("own_segments")
+    scope_id, parent_id = fields.get("id", 0), fields.get("parent", 0)
+    return RequestRecord(
+        name=fields["name"],
+        kind=Kind(fields["kind"]),
+        side=Side(fields.get("side", Side.CLIENT)),
+        outcome=Outcome(fields["outcome"]),
+        start_epoch_ns=fields["start_epoch_ns"],
+        duration_ns=fields["duration_ns"],
+        segments=_segments(fields["segments"]),
+        metrics={name: _value(value) for name, value in fields.get("metrics", {}).items()},
+        chunk_gaps=_gaps(fields),
+        tokens=_tokens(fields.get("tokens")),
+        attributes=fields.get("attributes", {}),
+        trace_id=int(fields.get("trace_id", "0"), 16),
+        span_id=int(fields.get("span_id", "0"), 16),
+        reports=None if own is None else _segments(own),
+        marks_ns=fields.get("marks_ns", {}),
+        scope_id=scope_id and before + scope_id,
+        parent_id=parent_id and before + parent_id,
+        ratio=fields.get("ratio", 1.0),
+        details=fields.get("details", {}),
+    )
+
+
+def _segments(rows: Iterable[tuple[str, int, int, str]]) -> tuple[Segment, ...]:
+    return tuple([Segment(name, start, end, Source(source)) for name, start, end, source in rows])
+
+
+def _value(value: int | tuple[int, str]) -> MetricValue:
+    return MetricValue(value) if isinstance(value, int) else MetricValue(value[0], Source(value[1]))
+
+
+def _gaps(fields: Mapping[str, Any]) -> tuple[MetricValue, ...]:
+    gaps_ns = fields.get("chunk_gaps_ns", ())
+    uncertain = fields.get("chunk_gap_sources")
+    if not uncertain:
+        return tuple(map(MetricValue, gaps_ns))
+    return tuple(
+        MetricValue(gap_ns, Source(uncertain.get(str(position), _MEASURED)))
+        for position, gap_ns in enumerate(gaps_ns)
+    )
+
+
+def _tokens(fields: Mapping[str, Any] | None) -> TokenCounts:
+    if fields is None:
+        return UNKNOWN_TOKENS
+    return TokenCounts(
+        **{name: fields[name] for name in _COUNTS if name in fields},
+        source=TokenSource(fields["source"]),
+    )

@@ -1,0 +1,193 @@
+"""
+Manifest of a recording: what it is of, and under which conditions it was made.
+
+The manifest is replaced as a whole, so a reader sees the old one or the new one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final, Literal, TypeAlias, cast
+
+from latspan._recording.folder._conditions import host_conditions
+from latspan._recording.folder._writer import files_in, prepare
+from latspan._version import __version__
+from latspan.errors import RecordingError
+
+__all__ = [
+    "SCHEMA",
+    "Manifest",
+    "Origin",
+    "begin_recording",
+    "is_recording",
+    "join_recording",
+    "read_manifest",
+]
+
+SCHEMA: Final = "latspan.recording/1"
+_READABLE: Final = frozenset({SCHEMA})
+_NAME: Final = "recording.json"
+_LARGEST: Final = 64_000_000
+"""Size in bytes above which a manifest is not read."""
+
+Origin: TypeAlias = Literal["measure", "run", "record_dir", "convert"]
+"""How a recording was made."""
+
+
+class Manifest:
+    """
+    Manifest of a recording that is being made.
+
+    Args:
+        folder: Folder of the recording.
+        fields: Contents of the manifest.
+    """
+
+    def __init__(self, folder: Path, fields: Mapping[str, Any]) -> None:
+        self.folder = folder
+        self._fields = dict(fields)
+
+    @property
+    def fields(self) -> Mapping[str, Any]:
+        """Contents of the manifest."""
+        return MappingProxyType(self._fields)
+
+    def update(self, **fields: Mapping[str, Any]) -> None:
+        """
+        Merge values into the manifest and write it.
+
+        Args:
+            fields: Mappings by their field, for example ``measurement`` or ``conditions``.
+
+        Raises:
+            RecordingError: The manifest cannot be written.
+        """
+        for name, values in fields.items():
+            self._fields[name] = {**self._fields.get(name, {}), **values}
+        text = json.dumps(self._fields, indent=2, allow_nan=False) + "\n"
+        path = self.folder / _NAME
+        written = path.with_name(f".{_NAME}.{secrets.token_hex(4)}")
+        try:
+            try:
+                written.write_text(text, "utf-8")
+                written.replace(path)
+            finally:
+                written.unlink(missing_ok=True)
+        except OSError as error:
+            raise _not_writable(self.folder, error) from error
+
+
+def begin_recording(
+    folder: str | os.PathLike[str],
+    *,
+    source: Origin,
+    conditions: Mapping[str, Any] = MappingProxyType({}),
+) -> Manifest:
+    """
+    Create the folder of a recording with its manifest.
+
+    Args:
+        folder: Folder to create; it may exist, but not hold a recording.
+        source: How the recording is made.
+        conditions: Conditions that are known so far, in addition to those of the machine.
+
+    Raises:
+        RecordingError: The folder holds a recording, or cannot be written.
+    """
+    path = Path(folder)
+    if is_recording(path) or (path.is_dir() and files_in(path)):
+        raise RecordingError(
+            f"{path} already holds a recording",
+            hint="use another folder, or delete this one first",
+        )
+    return _create(path, source, conditions)
+
+
+def is_recording(folder: str | os.PathLike[str]) -> bool:
+    """Return whether a folder has the manifest of a recording."""
+    return (Path(folder) / _NAME).is_file()
+
+
+def join_recording(folder: str | os.PathLike[str]) -> Manifest:
+    """
+    Return the manifest of a recording to which this process adds its requests.
+
+    The first process creates it.
+
+    Raises:
+        RecordingError: The folder cannot be written, or holds another version's recording.
+    """
+    path = Path(folder)
+    try:
+        return Manifest(path, read_manifest(path))
+    except FileNotFoundError:
+        return _create(path, "record_dir", {})
+    except OSError as error:
+        raise _not_writable(path, error) from error
+
+
+def _create(path: Path, source: Origin, conditions: Mapping[str, Any]) -> Manifest:
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        prepare(path)
+    except OSError as error:
+        raise _not_writable(path, error) from error
+    created = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    manifest = Manifest(
+        path,
+        {
+            "schema": SCHEMA,
+            "id": secrets.token_hex(8),
+            "created": created,
+            "source": source,
+            "latspan": __version__,
+        },
+    )
+    manifest.update(conditions={**host_conditions(), **conditions})
+    return manifest
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """
+    Return the manifest of a recording.
+
+    Raises:
+        FileNotFoundError: There is none.
+        RecordingError: It is damaged, or a later release of latspan wrote it.
+        OSError: It cannot be read.
+    """
+    path = folder / _NAME
+    with path.open("rb") as file:
+        text = file.read(_LARGEST + 1)
+    try:
+        if len(text) > _LARGEST:
+            raise ValueError("too large")
+        fields: object = json.loads(text)
+        if not isinstance(fields, dict):
+            raise TypeError("no object")
+        manifest = cast("dict[str, Any]", fields)
+        schema = manifest["schema"]
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise RecordingError(
+            f"{path} is not the manifest of a recording",
+            hint="use a folder that latspan measure, latspan run --record or record_dir wrote",
+        ) from error
+    if schema not in _READABLE:
+        raise RecordingError(
+            f"{path} has the schema {schema!r}, which this release cannot read",
+            hint=f"update latspan; this is release {__version__}, which reads {SCHEMA}",
+        )
+    return manifest
+
+
+def _not_writable(folder: Path, error: OSError) -> RecordingError:
+    return RecordingError(
+        f"cannot write a recording to {folder}: {error.strerror or error}",
+        hint="use a folder that can be written and has free space",
+    )

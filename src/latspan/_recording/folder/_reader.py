@@ -1,0 +1,280 @@
+"""A recording as a user reads it: its conditions, its requests, and what is missing in it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
+
+from latspan._clock import SystemClock
+from latspan._recording._log import read_snapshots
+from latspan._recording._record import RequestRecord
+from latspan._recording._recorder import Recorder
+from latspan._recording._snapshot import Snapshot
+from latspan._recording.folder._lines import UNREADABLE, record_of
+from latspan._recording.folder._manifest import read_manifest
+from latspan._recording.folder._writer import ProcessFile, count_of_lost, files_in
+from latspan._segments import Kind
+from latspan.errors import RecordingError
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
+    import polars as pl
+    from numpy.typing import NDArray
+
+__all__ = ["RECORDS_KEPT", "Recording", "open_recording"]
+
+RECORDS_KEPT: Final = 5_000
+"""Number of complete records of each kind in the snapshot of a recording."""
+
+_LONGEST_LINE: Final = 16_000_000
+"""Length in bytes of a line that is not read: 200 times the line of 10,000 chunks."""
+
+_IDS_PER_FILE: Final = 2**48
+
+
+class Recording:
+    """
+    Finished requests that one or several processes recorded, read from a folder.
+
+    Opening reads only the manifest. Requests are read anew by each method and are not kept, so
+    memory does not grow with the size of the recording.
+
+    Args:
+        folder: Folder of the recording.
+        manifest: Contents of its manifest.
+    """
+
+    def __init__(self, folder: Path, manifest: Mapping[str, Any]) -> None:
+        self.folder: Final = folder
+        """Folder of the recording."""
+        self.manifest: Final = MappingProxyType(dict(manifest))
+        """What the recording is of, and how it was made: the contents of ``recording.json``."""
+        self._unreadable = 0
+
+    def __repr__(self) -> str:
+        """Return the folder and the origin of the recording."""
+        made = self.manifest.get("source"), self.manifest.get("created")
+        return f"<latspan.Recording {str(self.folder)!r}: {made[0]}, {made[1]}>"
+
+    @property
+    def conditions(self) -> Mapping[str, Any]:
+        """Conditions under which the recording was made, by name."""
+        return MappingProxyType(dict(self.manifest.get("conditions", {})))
+
+    def records(self, kind: Kind | str | None = None) -> Iterator[RequestRecord]:
+        """
+        Yield the finished requests, calls and stages, process by process in the order of their end.
+
+        Args:
+            kind: Kind to yield, for example ``"call"``; all of them if not given.
+
+        Raises:
+            OSError: A file cannot be read.
+        """
+        wanted = None if kind is None else Kind(kind)
+        for number, line in self._lines():
+            try:
+                record = record_of(line, number * _IDS_PER_FILE)
+            except UNREADABLE:
+                self._unreadable += 1
+                continue
+            if wanted is None or record.kind is wanted:
+                yield record
+
+    def _lines(self) -> Iterator[tuple[int, bytes]]:
+        """Yield each line with the number of its file, and count those that are too long."""
+        self._unreadable = 0
+        for number, file in enumerate(self.files):
+            with file.path.open("rb") as lines:
+                while line := lines.readline(_LONGEST_LINE):
+                    if line.endswith(b"\n") or len(line) < _LONGEST_LINE:
+                        yield number, line
+                        continue
+                    self._unreadable += 1
+                    while line and not line.endswith(b"\n"):
+                        line = lines.readline(_LONGEST_LINE)
+
+    @property
+    def files(self) -> list[ProcessFile]:
+        """The files of finished requests."""
+        return files_in(self.folder)
+
+    def columns(
+        self, *names: str, kind: Kind | str | None = None
+    ) -> dict[str, NDArray[np.float64] | NDArray[np.object_]]:
+        """
+        Return values of all requests as one array per name, in the order of :meth:`records`.
+
+        Args:
+            names: ``kind``, ``name``, ``outcome``, ``start``, ``dispatch_lag``, a metric such as
+                ``time_to_first_token``, ``<metric>.from_schedule`` for a load test,
+                ``segment.<name>``, ``tokens.input``, ``tokens.cached``, ``tokens.output``,
+                ``tokens.reasoning``, ``ratio``, or an attribute of the requests. If none is given,
+                all names that occur.
+            kind: Kind of the requests; all kinds if not given.
+
+        Returns:
+            Arrays of shape ``(n_requests,)``. Times are seconds, counts are numbers; both are
+            float64, and NaN where a request has no value. ``start`` is Unix time in seconds. Texts
+            are objects, ``None`` where a request has none.
+
+        Raises:
+            MissingExtraError: numpy of the extra ``study`` is not installed.
+            OSError: A file cannot be read.
+        """
+        from latspan._recording.folder._columns import columns
+
+        return columns(self.records(kind), names)
+
+    def to_pandas(self, *names: str, kind: Kind | str | None = None) -> pd.DataFrame:
+        """
+        Return :meth:`columns` as a data frame of pandas, one row per request.
+
+        Raises:
+            MissingExtraError: numpy or pandas is not installed.
+        """
+        from latspan._recording.folder._columns import frame_module
+
+        return frame_module("pandas").DataFrame(self.columns(*names, kind=kind))
+
+    def to_polars(self, *names: str, kind: Kind | str | None = None) -> pl.DataFrame:
+        """
+        Return :meth:`columns` as a data frame of polars, one row per request.
+
+        Raises:
+            MissingExtraError: numpy or polars is not installed.
+        """
+        from latspan._recording.folder._columns import frame_module
+
+        return frame_module("polars").DataFrame(self.columns(*names, kind=kind))
+
+    def snapshot(self) -> Snapshot:
+        """
+        Return everything that was recorded as a snapshot, for questions such as percentiles.
+
+        Histograms count every request, also of a recording that has only a sample of the records.
+        Of each kind, the snapshot has up to 5,000 complete records: a random sample, always the
+        same one, and the slowest request.
+
+        Raises:
+            OSError: A file cannot be read.
+        """
+        recorder = Recorder(SystemClock(), keep=0)
+        kept: dict[Kind, _Sample] = {}
+        sampled = False
+        for record in self.records():
+            recorder.record(record)
+            kept.setdefault(record.kind, _Sample()).add(record)
+            sampled |= record.ratio < 1
+        records = tuple(record for sample in kept.values() for record in sample.records())
+        snapshot = recorder.snapshot()
+        if sampled:
+            counted = self._counted()
+            snapshot = counted or snapshot
+        return replace(snapshot, records=records)
+
+    def _counted(self) -> Snapshot | None:
+        """Return the histograms that the processes wrote; ``None`` if there are none."""
+        counted: Snapshot | None = None
+        for path in sorted(self.folder.glob("*.hlog")):
+            for interval in read_snapshots(path):
+                counted = interval if counted is None else counted.merge(interval)
+        return counted
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """
+        What a reader must know about the records, one sentence each.
+
+        Unreadable lines are counted while the records are read, so they are known afterwards.
+        """
+        return tuple(self._notes())
+
+    def _notes(self) -> Iterator[str]:
+        files = self.files
+        processes = len({file.process for file in files})
+        if processes > 1:
+            yield f"Merged from {processes:,} processes."
+        lost = count_of_lost(self.folder)
+        if lost is None:
+            yield (
+                "Missing: files of the recording were deleted before the program ended, and the"
+                " records in them are lost."
+            )
+        elif lost:
+            yield (
+                f"Missing: {_counted(lost, 'record')} of requests or calls could not be written,"
+                " or exceeded record_size_limit_mb; the program's log has the reason."
+            )
+        if self._unreadable:
+            yield f"Skipped: {_counted(self._unreadable, 'line')} cannot be read."
+        unended = len({file.path for file in files if not file.ended})
+        if unended:
+            one = unended == 1
+            yield (
+                f"The last requests of {_counted(unended, 'process')} may be missing:"
+                f" {'it was' if one else 'they were'} replaced by exec, killed or ended by"
+                f" os._exit(), or still {'runs' if one else 'run'}."
+            )
+
+
+def _counted(number: int, noun: str) -> str:
+    if number == 1:
+        return f"1 {noun}"
+    return f"{number:,} {noun}es" if noun.endswith("s") else f"{number:,} {noun}s"
+
+
+class _Sample:
+    """Random sample of bounded size, with the slowest record."""
+
+    def __init__(self) -> None:
+        self._random = Random(0)  # noqa: S311 - a sample
+        self._seen = 0
+        self._records: list[tuple[int, RequestRecord]] = []
+        self._slowest: tuple[int, RequestRecord] | None = None
+
+    def add(self, record: RequestRecord) -> None:
+        """Add a record, perhaps in place of another one (reservoir sampling, algorithm R)."""
+        item = self._seen, record
+        self._seen += 1
+        if self._slowest is None or record.duration_ns > self._slowest[1].duration_ns:
+            self._slowest = item
+        if len(self._records) < RECORDS_KEPT:
+            self._records.append(item)
+        elif (position := self._random.randrange(self._seen)) < RECORDS_KEPT:
+            self._records[position] = item
+
+    def records(self) -> Iterator[RequestRecord]:
+        """Yield the records in the order in which they were added."""
+        by_number = dict(self._records)
+        if self._slowest is not None:
+            by_number.setdefault(*self._slowest)
+        for number in sorted(by_number):
+            yield by_number[number]
+
+
+def open_recording(folder: str | os.PathLike[str]) -> Recording:
+    """
+    Open a recording that ``latspan measure``, ``latspan run --record`` or ``record_dir`` wrote.
+
+    Args:
+        folder: Folder of the recording.
+
+    Raises:
+        RecordingError: The folder is not a recording, or a later release of latspan wrote it.
+    """
+    path = Path(folder)
+    try:
+        return Recording(path, read_manifest(path))
+    except OSError as error:
+        reason = "it has no recording.json" if path.is_dir() else error.strerror or str(error)
+        raise RecordingError(
+            f"{path} is not a recording: {reason}",
+            hint="record a program with: latspan run --record FOLDER -- PROGRAM",
+        ) from error

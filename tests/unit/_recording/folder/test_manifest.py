@@ -1,0 +1,88 @@
+"""The manifest of a recording: created once, replaced as a whole, refused if it is not one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from latspan import open_recording
+from latspan._recording.folder import begin_recording, join_recording
+from latspan.errors import RecordingError
+
+
+def test_a_new_recording_can_be_opened(tmp_path: Path) -> None:
+    """The folder is created, and the manifest has the conditions of the machine too."""
+    folder = tmp_path / "runs" / "monday"
+    begin_recording(folder, source="measure", conditions={"model": "m"})
+    recording = open_recording(folder)
+
+    assert recording.manifest["schema"] == "latspan.recording/1"
+    assert recording.manifest["source"] == "measure"
+    assert recording.conditions["model"] == "m"
+    assert recording.conditions["processors"] >= 1
+    assert list(recording.records()) == []
+
+
+def test_a_recording_is_not_overwritten(tmp_path: Path) -> None:
+    """A second run into the same folder would mix two measurements."""
+    begin_recording(tmp_path, source="run")
+    with pytest.raises(RecordingError, match="already holds a recording"):
+        begin_recording(tmp_path, source="run")
+
+
+def test_processes_that_join_share_the_manifest(tmp_path: Path) -> None:
+    """The first one creates it."""
+    first, second = join_recording(tmp_path), join_recording(tmp_path)
+
+    assert first.fields["id"] == second.fields["id"]
+    assert first.fields["source"] == "record_dir"
+
+
+def test_an_update_keeps_what_was_there(tmp_path: Path) -> None:
+    """Values of one mapping are merged, and no temporary file is left."""
+    manifest = begin_recording(tmp_path, source="measure", conditions={"a": 1})
+    manifest.update(conditions={"b": 2}, measurement={"valid": True})
+    recording = open_recording(tmp_path)
+
+    assert {"a": 1, "b": 2}.items() <= recording.conditions.items()
+    assert recording.manifest["measurement"] == {"valid": True}
+    assert {path.name for path in tmp_path.iterdir()} == {"recording.json", "lost"}
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"schema":', "[" * 100_000, "\x00"])
+def test_a_damaged_manifest_is_an_error(tmp_path: Path, text: str) -> None:
+    """And never a traceback."""
+    (tmp_path / "recording.json").write_text(text)
+    with pytest.raises(RecordingError, match="is not the manifest of a recording"):
+        open_recording(tmp_path)
+
+
+def test_a_later_schema_is_refused_with_the_way_out(tmp_path: Path) -> None:
+    """It might be misunderstood."""
+    (tmp_path / "recording.json").write_text(json.dumps({"schema": "latspan.recording/99"}))
+    with pytest.raises(RecordingError, match="latspan.recording/99") as caught:
+        open_recording(tmp_path)
+
+    assert caught.value.hint is not None
+    assert caught.value.hint.startswith("update latspan")
+
+
+@pytest.mark.parametrize("name", ["missing", "file", "empty"])
+def test_anything_else_is_not_a_recording(tmp_path: Path, name: str) -> None:
+    """A missing folder, a file, a folder with other files."""
+    (tmp_path / "file").write_text("")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(RecordingError, match="is not a recording") as caught:
+        open_recording(tmp_path / name)
+
+    assert caught.value.hint is not None
+    assert "latspan run --record" in caught.value.hint
+
+
+def test_a_folder_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
+    """With the reason of the operating system."""
+    (tmp_path / "file").write_text("")
+    with pytest.raises(RecordingError, match="cannot write a recording to"):
+        begin_recording(tmp_path / "file" / "inside", source="run")

@@ -1,0 +1,142 @@
+"""A recording as its reader sees it: records, columns, snapshot."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import isnan
+from pathlib import Path
+
+import pytest
+
+import latspan
+from latspan import Kind, Recording, Source, TokenSource, write_interval
+from latspan._recording import Recorder
+from latspan._recording.folder import RecordFile, begin_recording
+from latspan._recording.folder import _reader as reader
+from latspan._units import NS_PER_MS, NS_PER_S
+from latspan.histogram import HistogramLogWriter
+from latspan.integrations import Outcome
+from latspan.testing import ManualClock, MetricValue, RequestRecord, Segment, TokenCounts
+
+
+def call(number: int, **changes: object) -> RequestRecord:
+    duration_ns = (number + 1) * NS_PER_MS
+    record = RequestRecord(
+        name="chat m",
+        kind=Kind.CALL,
+        outcome=Outcome.COMPLETED,
+        start_epoch_ns=number * NS_PER_S,
+        duration_ns=duration_ns,
+        segments=(Segment("send", 0, NS_PER_MS), Segment("server_wait", NS_PER_MS, duration_ns)),
+        metrics={
+            "duration": MetricValue(duration_ns),
+            "time_to_first_token": MetricValue(duration_ns // 2),
+        },
+        tokens=TokenCounts(input=number, source=TokenSource.PROVIDER),
+        attributes={"model": "m"},
+        details={"latspan.load.dispatch_lag": 0.5, "shard": number},
+    )
+    return replace(record, **changes)  # pyright: ignore[reportArgumentType]
+
+
+def recorded(folder: Path, *records: RequestRecord) -> Recording:
+    begin_recording(folder, source="run")
+    file = RecordFile(folder)
+    file.begin()
+    for record in records:
+        file.append(record)
+    file.end()
+    return latspan.open_recording(folder)
+
+
+def test_columns_have_one_value_per_request(tmp_path: Path) -> None:
+    """In seconds and counts, NaN where a request has no value, under any name of a metric."""
+    stage = call(9, kind=Kind.STAGE, metrics={}, tokens=TokenCounts(), details={}, attributes={})
+    recording = recorded(tmp_path, call(0), call(1), stage)
+    columns = recording.columns("ttft", "duration", "segment.send", "tokens.input", "model", "kind")
+
+    assert list(columns) == ["ttft", "duration", "segment.send", "tokens.input", "model", "kind"]
+    assert columns["ttft"][:2].tolist() == [0.0005, 0.001]
+    assert isnan(columns["ttft"][2])
+    assert columns["duration"].tolist() == [0.001, 0.002, 0.01]
+    assert columns["segment.send"].tolist() == [0.001, 0.001, 0.001]
+    assert columns["tokens.input"][:2].tolist() == [0, 1]
+    assert columns["model"].tolist() == ["m", "m", None]
+    assert columns["kind"].tolist() == ["call", "call", "stage"]
+
+
+def test_a_latency_also_exists_from_its_scheduled_time(tmp_path: Path) -> None:
+    """It is later by the dispatch lag that the load generator measured."""
+    columns = recorded(tmp_path, call(1)).columns("duration.from_schedule", "ttft.from_schedule")
+
+    assert columns["duration.from_schedule"].tolist() == [0.502]
+    assert columns["ttft.from_schedule"].tolist() == [0.501]
+
+
+def test_without_names_every_column_that_occurs_is_returned(tmp_path: Path) -> None:
+    """And a name that does not occur is a column without values."""
+    recording = recorded(tmp_path, call(0), call(1, details={"shard": "b"}))
+
+    assert {"shard", "model", "duration", "segment.server_wait"} <= set(recording.columns())
+    assert recording.columns("shard")["shard"].tolist() == [0, "b"]
+    assert recording.columns("nothing")["nothing"].tolist() == [None, None]
+    assert recording.columns("stall_count", kind="stage")["stall_count"].shape == (0,)
+
+
+def test_a_data_frame_has_one_row_per_request(tmp_path: Path) -> None:
+    """Of the kind that is asked for."""
+    recording = recorded(tmp_path, call(0), call(1, kind=Kind.STAGE))
+
+    assert recording.to_pandas("duration", kind="call")["duration"].tolist() == [0.001]
+
+
+def test_a_snapshot_counts_every_request(tmp_path: Path) -> None:
+    """And has all of them complete if they are few."""
+    calls = [call(number) for number in range(20)]
+    snapshot = recorded(tmp_path, *calls).snapshot()
+
+    assert snapshot.records == tuple(calls)
+    assert snapshot.count() == 20
+    assert snapshot.percentile("duration", 95) == pytest.approx(19, rel=0.001)
+
+
+def test_a_large_snapshot_keeps_a_sample_with_the_slowest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the order of the recording, and the same one each time."""
+    monkeypatch.setattr(reader, "RECORDS_KEPT", 5)
+    calls = [call(number) for number in (*range(50), 99, *range(50))]
+    recording = recorded(tmp_path, *calls)
+    records = recording.snapshot().records
+
+    assert 5 <= len(records) <= 6
+    assert calls[50] in records
+    assert records == recording.snapshot().records
+    assert recording.snapshot().count() == 101
+
+
+def test_a_sampled_recording_is_counted_by_its_histograms(tmp_path: Path) -> None:
+    """They contain the requests that were not written."""
+    recording = recorded(tmp_path, *(call(number, ratio=0.25) for number in range(3)))
+    (path,) = tmp_path.glob("*.jsonl")
+    path.write_text(path.read_text().replace('"kind"', '"ratio":0.25,"kind"'))
+    clock = ManualClock()
+    recorder = Recorder(clock)
+    for number in range(12):
+        recorder.record(call(number))
+    with HistogramLogWriter(tmp_path / "a.hlog") as writer:
+        write_interval(writer, recorder.swap_interval())
+    snapshot = recording.snapshot()
+
+    assert snapshot.count() == 12
+    assert [record.ratio for record in snapshot.records] == [0.25] * 3
+
+
+def test_sources_survive(tmp_path: Path) -> None:
+    """An estimate stays an estimate in the snapshot of a recording."""
+    estimated = MetricValue(5, Source.ESTIMATED)
+    recording = recorded(
+        tmp_path, *(call(0, metrics={"time_to_first_token": estimated}) for _ in range(2))
+    )
+
+    assert recording.snapshot().metric("ttft").source_fractions() == {Source.ESTIMATED: 1.0}
