@@ -17,7 +17,7 @@ from latspan._recording._recorder import Recorder
 from latspan._recording._snapshot import Snapshot
 from latspan._recording.folder._lines import UNREADABLE, record_of
 from latspan._recording.folder._manifest import read_manifest
-from latspan._recording.folder._writer import ProcessFile, count_of_lost, files_in
+from latspan._recording.folder._writer import count_of_lost, files_in
 from latspan._segments import Kind
 from latspan.errors import RecordingError
 
@@ -90,7 +90,7 @@ class Recording:
     def _lines(self) -> Iterator[tuple[int, bytes]]:
         """Yield each line with the number of its file, and count those that are too long."""
         self._unreadable = 0
-        for number, file in enumerate(self.files):
+        for number, file in enumerate(files_in(self.folder)):
             with file.path.open("rb") as lines:
                 while line := lines.readline(_LONGEST_LINE):
                     if line.endswith(b"\n") or len(line) < _LONGEST_LINE:
@@ -99,11 +99,6 @@ class Recording:
                     self._unreadable += 1
                     while line and not line.endswith(b"\n"):
                         line = lines.readline(_LONGEST_LINE)
-
-    @property
-    def files(self) -> list[ProcessFile]:
-        """The files of finished requests."""
-        return files_in(self.folder)
 
     def columns(
         self, *names: str, kind: Kind | str | None = None
@@ -197,7 +192,7 @@ class Recording:
         return tuple(self._notes())
 
     def _notes(self) -> Iterator[str]:
-        files = self.files
+        files = files_in(self.folder)
         processes = len({file.process for file in files})
         if processes > 1:
             yield f"Merged from {processes:,} processes."
