@@ -1,0 +1,214 @@
+"""
+Attribution: the segments in which the units near a percentile spend their time, with intervals.
+
+Percentiles of segments do not add up: the requests with the slowest queue are not those with the
+slowest decode. So the time at a percentile is explained by means over the units whose goal metric
+lies in the band around it, the *tail band*. Means add up to the mean of the goal metric there. The
+*typical band* is the middle fifth, p40 to p60; the difference of both is the *excess*.
+
+The intervals are bootstrap intervals. Units that follow one another are similar, because they meet
+the same queue, so whole blocks of 25 consecutive units are drawn, and each draw has a band of its
+own.
+
+Source: Künsch (1989), The jackknife and the bootstrap for general stationary observations.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from latspan._study.diagnose._table import RequestTable
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["LEAST_UNITS", "Attribution", "Share", "attribute"]
+
+LEAST_UNITS: Final = 20
+"""Number of units below which nothing is attributed: a p95 needs 20 values."""
+
+_LEAST_BAND: Final = 30
+"""Number of units in the tail band if there are enough."""
+
+_BLOCK: Final = 25
+_DRAWS: Final = 400
+_LARGE: Final = 200_000
+_DRAWS_OF_LARGE: Final = 100
+_CONFIDENCE: Final = 0.90
+_SEED: Final = 20_240
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """
+    Share of one segment in the time of the tail band.
+
+    Args:
+        name: Name of the segment.
+        share: Fraction in [0, 1].
+        low: Lower end of its 90 % interval.
+        high: Upper end of its 90 % interval.
+        mean_ns: Mean time per unit of the tail band, in nanoseconds.
+        typical_ns: Mean time per unit of the typical band, in nanoseconds.
+        uncertain: Fraction of the segment's time that is estimated or unknown.
+    """
+
+    name: str
+    share: float
+    low: float
+    high: float
+    mean_ns: float
+    typical_ns: float
+    uncertain: float = 0.0
+
+    @property
+    def excess_ns(self) -> float:
+        """Time of the tail band beyond that of typical units, in nanoseconds."""
+        return self.mean_ns - self.typical_ns
+
+
+@dataclass(frozen=True, slots=True)
+class Attribution:
+    """
+    Shares of all segments at a percentile.
+
+    Args:
+        shares: Shares, largest first.
+        tail: Indices of the units in the tail band.
+        typical: Indices of the units in the typical band.
+        tail_ns: Mean of the goal metric in the tail band, in nanoseconds.
+        typical_ns: Mean of the goal metric in the typical band, in nanoseconds.
+        lead: Lead of the largest share over the second, as the lower end of its 90 % interval;
+            the largest share is a real leader if it is more than 0.
+        value_ns: The percentile itself, in nanoseconds; infinity if so many units failed.
+    """
+
+    shares: tuple[Share, ...]
+    tail: NDArray[np.int64]
+    typical: NDArray[np.int64]
+    tail_ns: float
+    typical_ns: float
+    lead: float
+    value_ns: float
+
+    def share(self, *names: str) -> float:
+        """Return the summed share of some segments."""
+        return sum(share.share for share in self.shares if share.name in names)
+
+
+def attribute(table: RequestTable) -> Attribution | None:
+    """
+    Return the shares of the segments at the goal's percentile.
+
+    Failed units have no goal metric. They rank above all others when the percentile is determined,
+    and are not part of a band.
+
+    Args:
+        table: Units, in the order of their starts.
+
+    Returns:
+        The attribution; ``None`` if fewer than 20 units did not fail.
+    """
+    usable = np.flatnonzero(~np.isnan(table.value_ns))
+    if len(usable) < LEAST_UNITS:
+        return None
+    values = table.value_ns[usable]
+    segments = table.segments_ns[usable]
+    size = len(usable)
+    in_band = max(_tail_fraction(table, size), 1 / size)
+    tail, typical = _bands(values, None, in_band)
+    shares = _shares(segments[tail])
+    draws = _draws(values, segments, in_band)
+    order = np.argsort(-shares, kind="stable")
+    low, high = np.quantile(draws, [(1 - _CONFIDENCE) / 2, (1 + _CONFIDENCE) / 2], axis=0)
+    lead = 1.0
+    if len(order) > 1:
+        rival = np.delete(draws, order[0], axis=1).max(axis=1)
+        lead = float(np.quantile(draws[:, order[0]] - rival, 1 - _CONFIDENCE))
+    return Attribution(
+        shares=tuple(
+            Share(
+                name=table.names[index],
+                share=float(shares[index]),
+                low=float(min(low[index], shares[index])),
+                high=float(max(high[index], shares[index])),
+                mean_ns=float(segments[tail, index].mean()),
+                typical_ns=float(segments[typical, index].mean()) if len(typical) else 0.0,
+                uncertain=float(table.uncertain[index]),
+            )
+            for index in order.tolist()
+            if shares[index] > 0
+        ),
+        tail=usable[tail],
+        typical=usable[typical],
+        tail_ns=float(values[tail].mean()),
+        typical_ns=float(values[typical].mean()) if len(typical) else float(np.median(values)),
+        lead=lead,
+        value_ns=_percentile(table),
+    )
+
+
+def _percentile(table: RequestTable) -> float:
+    """Return the goal's percentile over all units, failed ones as infinity."""
+    ranked = np.sort(np.where(np.isnan(table.value_ns), np.inf, table.value_ns))
+    rank = int(np.ceil(table.goal.percentile / 100 * len(ranked)))
+    return float(ranked[max(rank, 1) - 1])
+
+
+def _tail_fraction(table: RequestTable, size: int) -> float:
+    """Return the fraction of the units in the tail band, with at least 30 if there are enough."""
+    return max(table.goal.tail_fraction, min(_LEAST_BAND / size, 0.5))
+
+
+def _bands(
+    values: NDArray[np.float64], weights: NDArray[np.float64] | None, fraction: float
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the indices of the tail band and of the typical band."""
+    order = np.argsort(values, kind="stable")
+    if weights is None:
+        weights = np.ones(len(values))
+    position = np.cumsum(weights[order]) / weights.sum()
+    tail = order[position > 1 - fraction + 1e-12]
+    typical = order[(position > 0.4) & (position <= 0.6)]
+    return tail, typical
+
+
+def _shares(segments: NDArray[np.float64]) -> NDArray[np.float64]:
+    sums = segments.sum(axis=0)
+    total = sums.sum()
+    return sums / total if total else sums
+
+
+def _draws(
+    values: NDArray[np.float64], segments: NDArray[np.float64], fraction: float
+) -> NDArray[np.float64]:
+    """Return the shares of each bootstrap draw, of shape ``(draws, n_segments)``."""
+    random = np.random.default_rng(_SEED)
+    size = len(values)
+    blocks = max(1, -(-size // _BLOCK))
+    block_of = np.arange(size) // _BLOCK
+    if blocks < 8:
+        # Fewer blocks would show too little variation: units are drawn one by one.
+        blocks, block_of = size, np.arange(size)
+    # Sorted once: a draw only changes how often each unit counts.
+    order = np.argsort(values, kind="stable")[::-1]
+    block_of, sorted_segments = block_of[order], segments[order]
+    draws = _DRAWS if size <= _LARGE else _DRAWS_OF_LARGE
+    result = np.empty((draws, segments.shape[1]))
+    for draw in range(draws):
+        counts = np.bincount(random.integers(0, blocks, blocks), minlength=blocks)
+        weights = counts[block_of].astype(np.float64)
+        reached = np.cumsum(weights)
+        limit = fraction * reached[-1]
+        # The band ends inside the last unit, which counts in part.
+        inside = int(np.searchsorted(reached, limit)) + 1
+        band = weights[:inside].copy()
+        if inside <= size:
+            band[-1] -= max(reached[inside - 1] - limit, 0.0)
+        sums = band @ sorted_segments[:inside]
+        total = sums.sum()
+        result[draw] = sums / total if total else sums
+    return result

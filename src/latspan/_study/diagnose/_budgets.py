@@ -1,0 +1,64 @@
+"""Budgets: the limit of each component beside its mean time in the tail band."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from latspan._study.diagnose._attribution import Attribution
+from latspan._targets import BUDGET_COMPONENTS, Budget
+
+__all__ = ["BudgetRow", "budget_rows"]
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetRow:
+    """
+    One component of a budget.
+
+    Args:
+        component: Name of the component.
+        label: Its name in words.
+        actual_ns: Mean time per unit of the tail band, in nanoseconds.
+        limit_ns: Its limit; ``None`` if it has none.
+    """
+
+    component: str
+    label: str
+    actual_ns: float
+    limit_ns: int | None
+
+    @property
+    def overrun_ns(self) -> float:
+        """Time beyond the limit, in nanoseconds; negative if it is kept, 0 without a limit."""
+        return 0.0 if self.limit_ns is None else self.actual_ns - self.limit_ns
+
+
+def budget_rows(
+    budget: Budget, attribution: Attribution, kinds: Mapping[str, str]
+) -> tuple[BudgetRow, ...]:
+    """
+    Return all components, the largest overrun first, and segments that belong to none of them.
+
+    Args:
+        budget: Limits.
+        attribution: Shares of the segments; their means add up.
+        kinds: Kind of each stage, by its name: a stage counts as its kind.
+    """
+    component_of = {
+        segment: name for name, each in BUDGET_COMPONENTS.items() for segment in each.segments
+    }
+    actual = dict.fromkeys(BUDGET_COMPONENTS, 0.0)
+    others: dict[str, float] = {}
+    for share in attribution.shares:
+        component = component_of.get(kinds.get(share.name, share.name))
+        if component is None:
+            others[share.name] = others.get(share.name, 0.0) + share.mean_ns
+        else:
+            actual[component] += share.mean_ns
+    rows = [
+        BudgetRow(name, each.label, actual[name], getattr(budget, f"{name}_ns"))
+        for name, each in BUDGET_COMPONENTS.items()
+    ]
+    rows += [BudgetRow(name, name, mean_ns, None) for name, mean_ns in others.items()]
+    return tuple(sorted(rows, key=lambda row: (row.limit_ns is None, -row.overrun_ns)))

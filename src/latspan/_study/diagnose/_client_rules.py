@@ -1,0 +1,255 @@
+"""Rules on time that passes in the application, in its client library or on the network."""
+
+from __future__ import annotations
+
+from math import isnan
+from typing import Final
+
+from latspan._segments import SegmentName, Stage
+from latspan._study.diagnose._facts import Facts
+from latspan._study.diagnose._finding import Finding, milliseconds, percent, times
+
+__all__ = [
+    "blocked_event_loop",
+    "call_chain",
+    "client_pool",
+    "connections",
+    "gateway",
+    "generator",
+    "network",
+    "own_code",
+    "postprocessing",
+    "retries",
+    "slow_consumer",
+]
+
+_REUSED: Final = 0.9
+"""Fraction of reused connections below which connections are opened too often."""
+
+_STAGE_CAUSES: Final = {
+    Stage.RETRIEVE: (
+        "retrieval",
+        "cache retrieved documents, or retrieve fewer of them, or in parallel",
+    ),
+    Stage.TOKENIZE: ("tokenization", "tokenize once and cache the result"),
+    Stage.PARSE: ("parsing", "parse less, or move parsing off the critical path"),
+    Stage.AUTH: ("authentication", "cache the result of the authentication"),
+    Stage.SAFETY: ("safety_check", "check the output in parts while it streams"),
+    Stage.POSTPROCESS: ("post_processing", "process the output in parts while it streams"),
+    Stage.SEND_STREAM: ("slow_reader", "flush each event, and look for a slow client"),
+    Stage.ROUTE: ("routing", "simplify or cache the routing decision"),
+}
+
+
+def generator(facts: Facts) -> Finding | None:
+    """Requests of a load test were sent late, by the generator itself."""
+    return Finding(
+        "load_generator",
+        "the load generator sends requests later than scheduled",
+        "give the generator more CPU, or use more processes",
+        (f"dispatch lag takes {milliseconds(facts.leader.mean_ns)} per slow request",),
+        "a generator on a machine of its own shows the same latency",
+        (SegmentName.DISPATCH_LAG,),
+    )
+
+
+def blocked_event_loop(facts: Facts) -> Finding | None:
+    """The application computes on its event loop."""
+    return Finding(
+        "blocked_event_loop",
+        "the application blocks its own event loop",
+        "move CPU-bound work off the event loop, pure Python code to another process",
+        (
+            (
+                f"the loop did not run for {milliseconds(facts.leader.mean_ns)} per slow request,"
+                f" {milliseconds(facts.leader.typical_ns)} per typical one"
+            ),
+        ),
+        "latspan.host.event_loop.lag is low while requests are slow",
+        (SegmentName.EVENT_LOOP,),
+    )
+
+
+def client_pool(facts: Facts) -> Finding | None:
+    """All connections of the client's pool are in use."""
+    busy = facts.tail(facts.in_flight)
+    return Finding(
+        "client_pool",
+        "requests wait for a connection of the client's own pool",
+        "raise the connection limit of the client, and share one client",
+        (
+            (
+                f"slow requests wait {milliseconds(facts.leader.mean_ns)} for a connection"
+                f" while {busy:.0f} others are in flight"
+            ),
+        ),
+        "more connections do not shorten the wait, so it moves to the server's queue",
+        (SegmentName.POOL_WAIT,),
+    )
+
+
+def connections(facts: Facts) -> Finding | None:
+    """Connections are opened for requests, and not reused."""
+    reused = facts.table.number("reused")[facts.attribution.tail]
+    known = reused[~(reused != reused)]
+    share = float(known.mean()) if len(known) else float("nan")
+    evidence = [
+        f"opening connections takes {milliseconds(facts.leader.mean_ns)} per slow request",
+    ]
+    if not isnan(share):
+        evidence.append(f"{percent(share)} of the slow requests reuse a connection")
+        if share >= _REUSED:
+            return network(facts)
+    return Finding(
+        "no_connection_reuse",
+        "requests open new connections",
+        "keep connections alive: share one client, and warm it before the first request",
+        tuple(evidence),
+        "connections are reused and the time remains",
+        (SegmentName.CONNECT, SegmentName.DNS, SegmentName.TCP, SegmentName.TLS),
+    )
+
+
+def network(facts: Facts) -> Finding | None:
+    """Time between client and server, apart from the server's own."""
+    leader = facts.leader
+    if not facts.is_spread(leader) and leader.name == SegmentName.NETWORK:
+        return Finding(
+            "network_jitter",
+            "the network, or a gateway that reports no time, delays some requests",
+            "bypass the gateway or pin the zone, and compare",
+            (
+                (
+                    f"{milliseconds(leader.mean_ns)} of slow requests are on the way,"
+                    f" {milliseconds(leader.typical_ns)} of typical ones"
+                ),
+            ),
+            "a request from the server's own host is as slow",
+            (SegmentName.NETWORK,),
+        )
+    return Finding(
+        "network_distance",
+        "the way to the server is long, or the request is large",
+        "move the client to the server's region, or send less",
+        (
+            (
+                f"{milliseconds(leader.mean_ns)} of slow requests and"
+                f" {milliseconds(leader.typical_ns)} of typical ones are on the way"
+            ),
+        ),
+        "a small request over a warm connection is as fast as from the server's own region",
+        (SegmentName.NETWORK, SegmentName.SEND),
+    )
+
+
+def gateway(facts: Facts) -> Finding | None:
+    """A gateway reports that it holds requests."""
+    return Finding(
+        "gateway_queue",
+        "a gateway in front of the model holds requests",
+        "scale the gateway, or raise its limit of requests per server",
+        (f"the gateway reports {milliseconds(facts.leader.mean_ns)} per slow request",),
+        "the gateway's own queue metrics are at zero",
+        (SegmentName.GATEWAY,),
+    )
+
+
+def retries(facts: Facts) -> Finding | None:
+    """Failed attempts and the waits between them."""
+    attempts = facts.tail(facts.table.number("attempts"))
+    return Finding(
+        "retries",
+        "failed attempts and the waits before the next one",
+        "find out why attempts fail: shape arrivals, raise the quota, respect Retry-After",
+        (
+            (
+                f"slow requests need {attempts:.0f} attempts, typical ones"
+                f" {facts.typical(facts.table.number('attempts')):.0f}"
+            ),
+            f"retries take {milliseconds(facts.leader.mean_ns)} per slow request",
+        ),
+        "slow requests have one attempt",
+        (SegmentName.RETRY,),
+    )
+
+
+def call_chain(facts: Facts) -> Finding | None:
+    """Earlier calls of the same request."""
+    table, tail = facts.table, facts.attribution.tail
+    chain = facts.tail(table.chains.astype(float))
+    earlier = {name: float(column[tail].mean()) for name, column in table.earlier.items()}
+    longest = max(earlier, key=earlier.__getitem__, default=None)
+    evidence = [f"slow requests make {chain:.0f} calls one after another"]
+    if longest is not None:
+        evidence.append(f"'{longest}' takes {milliseconds(earlier[longest])} of them")
+    return Finding(
+        "call_chain",
+        "calls before the last one",
+        "merge the calls, or run them in parallel"
+        if longest is None
+        else f"remove, shorten or parallelise the call '{longest}'",
+        tuple(evidence),
+        "the calls depend on one another and each is as short as it can be",
+        (SegmentName.CALL,),
+    )
+
+
+def own_code(facts: Facts) -> Finding | None:
+    """A stage of the application or of a server, or the time before the call."""
+    leader = facts.leader
+    kind = facts.table.kinds.get(leader.name, leader.name)
+    cause, lever = (
+        _STAGE_CAUSES.get(Stage(kind), (None, None))
+        if kind in set(Stage)
+        else (
+            None,
+            None,
+        )
+    )
+    where = f"{milliseconds(leader.mean_ns)} of slow requests are in {leader.name}"
+    typical = f"{milliseconds(leader.typical_ns)} of typical ones"
+    if leader.name == SegmentName.PREPARE:
+        return Finding(
+            "client_preparation",
+            "the application's own work before the call",
+            "cache or shorten templating, tokenizing and client set-up",
+            (f"{where}, {typical}",),
+            "a profile of the application shows nothing before the call",
+            (leader.name,),
+        )
+    return Finding(
+        cause or "own_stage",
+        f"the stage '{leader.name}'",
+        lever or f"shorten the stage '{leader.name}', or run it in parallel",
+        (f"{where}, {typical}",),
+        f"the stage '{leader.name}' is replaced by a constant and requests are as slow",
+        (leader.name,),
+    )
+
+
+def postprocessing(facts: Facts) -> Finding | None:
+    """Work after the last token."""
+    return Finding(
+        "post_processing",
+        "work after the last token",
+        "process the output in parts while it streams",
+        (f"{milliseconds(facts.leader.mean_ns)} of slow requests pass after the last token",),
+        "the work has to wait for the whole output",
+        (SegmentName.POSTPROCESS, SegmentName.STREAM_CLOSE),
+    )
+
+
+def slow_consumer(facts: Facts) -> Finding | None:
+    """The application reads its stream late."""
+    ratio = facts.leader.mean_ns / max(facts.leader.typical_ns, 1.0)
+    evidence = f"the application holds the stream for {milliseconds(facts.leader.mean_ns)}"
+    if ratio >= 1.5 and facts.leader.typical_ns > 0:
+        evidence += f", {times(ratio)} as long as in typical requests"
+    return Finding(
+        "slow_consumer",
+        "the application reads the stream more slowly than it arrives",
+        "do less work per chunk, or read the stream in a task of its own",
+        (evidence,),
+        "reading without work per chunk takes as long",
+        (SegmentName.CONSUMER,),
+    )

@@ -1,0 +1,255 @@
+"""Diagnosis of a recording: one delay to fix, or why none can be named."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+import numpy as np
+
+from latspan._recording import RequestRecord
+from latspan._segments import KIND_NOUNS, Kind, SegmentName
+from latspan._study.diagnose._attribution import LEAST_UNITS, Attribution, Share, attribute
+from latspan._study.diagnose._budgets import BudgetRow, budget_rows
+from latspan._study.diagnose._facts import Calibration, Facts, calibrate
+from latspan._study.diagnose._finding import Finding, milliseconds, percent
+from latspan._study.diagnose._goal import Goal
+from latspan._study.diagnose._rulebook import MOST_UNEXPLAINED, explain, unreliable
+from latspan._study.diagnose._table import RequestTable, table_of
+from latspan._study.stats import TargetVerdict, Verdict, target_verdict
+from latspan._targets import Budget
+
+__all__ = ["Conclusion", "Diagnosis", "diagnose", "diagnose_table"]
+
+_LARGE: Final = 0.30
+"""Share that one segment needs for its cause to be named: below, the time is spread out."""
+
+
+class Conclusion(StrEnum):
+    """What a diagnosis concludes."""
+
+    FIX = "fix"
+    """One segment leads, and a cause is named."""
+    TIE = "tie"
+    """Two segments are so close that chance decides which one is larger."""
+    SPREAD_OUT = "spread_out"
+    """No segment has a large share."""
+    NOTHING_TO_FIX = "nothing_to_fix"
+    """The target is met, with confidence."""
+    NOT_INSTRUMENTED = "not_instrumented"
+    """Too much of the time is in no segment."""
+    UNRELIABLE = "unreliable"
+    """So many requests failed that the percentile has no latency."""
+    INVALID = "invalid"
+    """The measurement itself is invalid."""
+    TOO_FEW = "too_few"
+    """There are too few requests."""
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """
+    Result of a diagnosis.
+
+    Args:
+        goal: The goal.
+        kind: Kind of the units.
+        units: Number of units, failed ones included.
+        failed: Number of failed units.
+        conclusion: What is concluded.
+        sentence: The conclusion in one sentence.
+        finding: Cause, evidence and lever, if one is named.
+        attribution: Shares of the segments; ``None`` if there are too few units.
+        target: Verdict on the goal's limit; ``None`` without a limit.
+        budget: Components with their limits, largest overrun first; empty without a budget.
+        notes: What a reader must know about the data, one sentence each.
+    """
+
+    goal: Goal
+    kind: Kind
+    units: int
+    failed: int
+    conclusion: Conclusion
+    sentence: str
+    finding: Finding | None = None
+    attribution: Attribution | None = None
+    target: TargetVerdict | None = None
+    budget: tuple[BudgetRow, ...] = ()
+    notes: tuple[str, ...] = field(default=())
+
+    @property
+    def shares(self) -> tuple[Share, ...]:
+        """Shares of the segments, largest first."""
+        return () if self.attribution is None else self.attribution.shares
+
+    @property
+    def runner_up(self) -> Share | None:
+        """The segment with the second largest share."""
+        return self.shares[1] if len(self.shares) > 1 else None
+
+
+def diagnose(
+    records: Iterable[RequestRecord],
+    goal: Goal,
+    *,
+    calibration: Iterable[RequestRecord] | None = None,
+    budget: Budget | None = None,
+    stable_tokens: float | None = None,
+    invalid: str | None = None,
+    notes: Iterable[str] = (),
+) -> Diagnosis:
+    """
+    Return the one delay to fix.
+
+    Args:
+        records: Records of a recording.
+        goal: Metric and percentile to explain.
+        calibration: Records of a measurement at concurrency 1, which tell queue and prefill apart
+            if the server reports no times.
+        budget: Limits of components.
+        stable_tokens: Number of tokens at the start of each prompt that are the same in all.
+        invalid: Why the measurement is invalid, if it is.
+        notes: What a reader must know about the records.
+    """
+    table = table_of(records, goal)
+    calibrated = None
+    if calibration is not None:
+        calibrated = calibrate(table_of(calibration, Goal("time_to_first_token", 50)))
+    return diagnose_table(
+        table,
+        calibration=calibrated,
+        budget=budget,
+        stable_tokens=stable_tokens,
+        invalid=invalid,
+        notes=notes,
+    )
+
+
+def diagnose_table(
+    table: RequestTable,
+    *,
+    calibration: Calibration | None = None,
+    budget: Budget | None = None,
+    stable_tokens: float | None = None,
+    invalid: str | None = None,
+    notes: Iterable[str] = (),
+) -> Diagnosis:
+    """Return the diagnosis of a table; see :func:`diagnose`."""
+    goal, units = table.goal, len(table)
+    noun = KIND_NOUNS[table.kind][1]
+    failed = int(table.failed.sum())
+    attribution = attribute(table)
+    target = _target(table)
+    facts = None
+    if attribution is not None and attribution.shares:
+        facts = Facts(table, attribution, calibration, stable_tokens)
+    lacking = tuple(_lacking(table, noun))
+
+    def result(conclusion: Conclusion, sentence: str, finding: Finding | None = None) -> Diagnosis:
+        return Diagnosis(
+            goal=goal,
+            kind=table.kind,
+            units=units,
+            failed=failed,
+            conclusion=conclusion,
+            sentence=sentence,
+            finding=finding,
+            attribution=attribution,
+            target=target,
+            budget=()
+            if budget is None or facts is None
+            else budget_rows(budget, facts.attribution, table.kinds),
+            notes=(*notes, *lacking),
+        )
+
+    if invalid is not None:
+        return result(Conclusion.INVALID, f"The measurement is invalid: {invalid}.")
+    failing = unreliable(failed, units, goal.percentile)
+    if failing is not None:
+        return result(Conclusion.UNRELIABLE, f"Fix this first: {failing.evidence[0]}.", failing)
+    if facts is None:
+        return result(Conclusion.TOO_FEW, _too_few(table, noun))
+    if target is not None and target.verdict is Verdict.MET:
+        limit = milliseconds(goal.limit_ns or 0)
+        sentence = f"Nothing to fix: {goal} is within {limit}, with 95 % confidence."
+        return result(Conclusion.NOTHING_TO_FIX, sentence)
+    return _explained(facts, noun, result)
+
+
+def _explained(facts: Facts, noun: str, result: Callable[..., Diagnosis]) -> Diagnosis:
+    attribution, goal = facts.attribution, facts.table.goal
+    leader = facts.leader
+    unexplained = attribution.share(SegmentName.UNATTRIBUTED)
+    if unexplained > MOST_UNEXPLAINED and (
+        leader.name == SegmentName.UNATTRIBUTED or unexplained > 0.5
+    ):
+        return result(
+            Conclusion.NOT_INSTRUMENTED,
+            f"{percent(unexplained)} of the time at {goal} is in no segment: name the work outside"
+            " your calls with latspan.stage, and record again.",
+        )
+    finding = explain(facts)
+    of = f"of the time of slow {noun} ({percent(leader.low)} to {percent(leader.high)})"
+    if finding is not None and finding.cause in _WHATEVER_LEADS:
+        return result(Conclusion.FIX, f"At {goal}, {finding.summary}.", finding)
+    runner_up = attribution.shares[1] if len(attribution.shares) > 1 else None
+    if leader.share < _LARGE:
+        return result(
+            Conclusion.SPREAD_OUT,
+            f"No segment has 30 % of the time at {goal}: the largest is {leader.name} with"
+            f" {percent(leader.share)}. Compare components with a budget.",
+            finding,
+        )
+    if attribution.lead <= 0 and runner_up is not None:
+        return result(
+            Conclusion.TIE,
+            f"At {goal}, {leader.name} ({percent(leader.share)}) and {runner_up.name}"
+            f" ({percent(runner_up.share)}) are too close to call: begin with {leader.name}.",
+            finding,
+        )
+    summary = f": {finding.summary}" if finding is not None else ""
+    return result(
+        Conclusion.FIX,
+        f"At {goal}, {leader.name} is {percent(leader.share)} {of}{summary}.",
+        finding,
+    )
+
+
+_WHATEVER_LEADS: Final = frozenset({"cold_start", "slow_group"})
+"""Causes that explain the tail whichever segment leads."""
+
+
+def _target(table: RequestTable) -> TargetVerdict | None:
+    limit_ns = table.goal.limit_ns
+    if limit_ns is None or not len(table):
+        return None
+    counted = ~np.isnan(table.value_ns) | table.failed
+    misses = int((counted & ~(table.value_ns <= limit_ns)).sum())
+    return target_verdict(int(counted.sum()), misses, table.goal.percentile)
+
+
+def _too_few(table: RequestTable, noun: str) -> str:
+    usable = int((~np.isnan(table.value_ns)).sum())
+    if not len(table) and not table.left_out:
+        return "Nothing to diagnose: no request and no call was recorded."
+    if table.left_out and not usable:
+        return (
+            f"Nothing to diagnose: none of {table.left_out:,} {noun} has the metric"
+            f" {table.goal.metric}."
+        )
+    needed = LEAST_UNITS - usable
+    return (
+        f"Too few {noun}: {usable:,} have the metric {table.goal.metric}, {needed:,} more needed."
+    )
+
+
+def _lacking(table: RequestTable, noun: str) -> Iterable[str]:
+    if table.left_out and len(table):
+        yield f"{table.left_out:,} {noun} do not have the metric {table.goal.metric}."
+    if table.segment(SegmentName.SERVER_WAIT).any() and table.reported == 0 and len(table):
+        yield (
+            "No server reports its times, so queue and prefill cannot be told apart without a"
+            " calibration at concurrency 1."
+        )

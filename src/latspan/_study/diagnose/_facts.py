@@ -1,0 +1,303 @@
+"""
+Facts on which rules depend: bands of units, regressions, load, and groups that are slower.
+
+A rule receives :class:`Facts` and sees only segments, metrics and attributes, never how they came
+about.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from math import comb, nan
+from statistics import NormalDist
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+
+from latspan._study.diagnose._attribution import Attribution, Share
+from latspan._study.diagnose._table import RequestTable
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["Calibration", "Facts", "Line", "SlowGroup", "calibrate"]
+
+_POINTS: Final = 10
+"""Number of points below which no line is fitted."""
+_MOST_POINTS: Final = 2_000
+_EXACT_UP_TO: Final = 3_000
+_SIGNIFICANT: Final = 0.01
+_LIFT: Final = 1.5
+_EXPLAINS: Final = 0.6
+"""Fraction of the tail band that one group must hold to explain it."""
+
+
+class Line(NamedTuple):
+    """
+    A straight line through points.
+
+    Args:
+        intercept: Value at 0.
+        slope: Increase per unit.
+        correlation: Rank correlation of the points, in [-1, 1].
+    """
+
+    intercept: float
+    slope: float
+    correlation: float
+
+    def at(self, position: float) -> float:
+        """Return the value of the line."""
+        return self.intercept + self.slope * position
+
+
+class SlowGroup(NamedTuple):
+    """
+    A group of units that is over-represented in the tail.
+
+    Args:
+        attribute: Name of the attribute.
+        value: Its value.
+        of_tail: Fraction of the tail band that belongs to the group.
+        of_all: Fraction of all units that belong to the group.
+        median_ns: Median of the goal metric in the group, in nanoseconds.
+        others_ns: The same of all other units.
+    """
+
+    attribute: str
+    value: str
+    of_tail: float
+    of_all: float
+    median_ns: float
+    others_ns: float
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """
+    Time that a server needs for prompts without other load, from a measurement at concurrency 1.
+
+    Args:
+        intercept_ns: Time to the first token of an empty prompt, in nanoseconds.
+        per_token_ns: Additional time per uncached prompt token, in nanoseconds.
+        tpot_ns: Median time per output token, in nanoseconds; NaN if unknown.
+    """
+
+    intercept_ns: float
+    per_token_ns: float
+    tpot_ns: float = nan
+
+
+def calibrate(table: RequestTable) -> Calibration | None:
+    """
+    Return the calibration from a table whose goal is the time to the first token.
+
+    The wait of such a measurement is work only, because nothing else was in flight.
+
+    Returns:
+        ``None`` if fewer than ten units have a time and a number of tokens.
+    """
+    tokens = _uncached(table)
+    line = _fitted(tokens, table.number("time_to_first_token"))
+    if line is None:
+        return None
+    tpot = table.number("time_per_output_token")
+    return Calibration(
+        max(0.0, line.intercept),
+        max(0.0, line.slope),
+        float(np.nanmedian(tpot)) if np.isfinite(tpot).any() else nan,
+    )
+
+
+class Facts:
+    """
+    Facts on the units of a recording, computed on first use.
+
+    Args:
+        table: The units.
+        attribution: Shares of the segments.
+        calibration: Calibration of the server, if there is one.
+        stable_tokens: Tokens at the start of each prompt that are the same in all, if known.
+    """
+
+    def __init__(
+        self,
+        table: RequestTable,
+        attribution: Attribution,
+        calibration: Calibration | None = None,
+        stable_tokens: float | None = None,
+    ) -> None:
+        self.table = table
+        self.attribution = attribution
+        self.calibration = calibration
+        self.stable_tokens = stable_tokens
+
+    @property
+    def leader(self) -> Share:
+        """The segment with the largest share."""
+        return self.attribution.shares[0]
+
+    def tail(self, values: NDArray[np.float64]) -> float:
+        """Return the median of a column in the tail band; NaN if it has no value there."""
+        return _median(values[self.attribution.tail])
+
+    def typical(self, values: NDArray[np.float64]) -> float:
+        """Return the median of a column in the typical band; NaN if it has no value there."""
+        return _median(values[self.attribution.typical])
+
+    def ratio(self, name: str) -> float:
+        """Return the median of a fact in the tail band as a multiple of the typical one."""
+        typical = self.typical(self.table.number(name))
+        return self.tail(self.table.number(name)) / typical if typical else nan
+
+    def is_spread(self, share: Share) -> bool:
+        """Return whether a segment is long in typical units too, and not in the tail alone."""
+        return share.typical_ns >= 0.5 * share.mean_ns
+
+    def line(self, x: NDArray[np.float64], y: NDArray[np.float64]) -> Line | None:
+        """Return the line through all units that have both values; ``None`` if they are few."""
+        return _fitted(x, y)
+
+    @cached_property
+    def uncached_tokens(self) -> NDArray[np.float64]:
+        """Prompt tokens that were not read from a cache."""
+        return _uncached(self.table)
+
+    @cached_property
+    def cached_share(self) -> float:
+        """Fraction of all prompt tokens that were read from a cache; NaN if it is not reported."""
+        cached, prompt = self.table.number("cached_tokens"), self.table.number("input_tokens")
+        known = ~np.isnan(cached) & ~np.isnan(prompt)
+        total = prompt[known].sum()
+        return float(cached[known].sum() / total) if total else nan
+
+    @cached_property
+    def in_flight(self) -> NDArray[np.float64]:
+        """Mean number of other units in flight during each unit."""
+        start = self.table.start_ns.astype(np.float64)
+        end = start + np.maximum(self.table.duration_ns, 1.0)
+        times = np.concatenate([start, end])
+        steps = np.concatenate([np.ones(len(start)), -np.ones(len(end))])
+        order = np.argsort(times, kind="stable")
+        times, running = times[order], np.cumsum(steps[order])
+        area = np.concatenate([[0.0], np.cumsum(running[:-1] * np.diff(times))])
+        total = np.interp(end, times, area) - np.interp(start, times, area)
+        return total / (end - start) - 1
+
+    @cached_property
+    def slow_group(self) -> SlowGroup | None:
+        """
+        Group of units that explains the tail; ``None`` if there is none.
+
+        Each value of each attribute is tested, and the smallest probability is corrected for the
+        number of tests by Holm's method.
+        """
+        tests: list[tuple[float, SlowGroup]] = []
+        size = int((~np.isnan(self.table.value_ns)).sum())
+        tail = self.attribution.tail
+        for name, (codes, values) in self.table.groups.items():
+            for code, value in enumerate(values):
+                inside = codes == code
+                members = int((inside & ~np.isnan(self.table.value_ns)).sum())
+                if not 0 < members < size:
+                    continue
+                found = int(inside[tail].sum())
+                probability = _hypergeometric_tail(found, size, members, len(tail))
+                tests.append(
+                    (
+                        probability,
+                        SlowGroup(
+                            name,
+                            value,
+                            found / len(tail),
+                            members / size,
+                            _median(self.table.value_ns[inside]),
+                            _median(self.table.value_ns[~inside]),
+                        ),
+                    )
+                )
+        if not tests:
+            return None
+        probability, group = min(tests, key=lambda test: (test[0], -test[1].of_tail))
+        explains = group.of_tail >= _EXPLAINS and group.of_tail >= _LIFT * group.of_all
+        return group if explains and probability * len(tests) < _SIGNIFICANT else None
+
+    def members(self, group: SlowGroup) -> NDArray[np.bool_]:
+        """Return which units belong to a group."""
+        codes, values = self.table.groups[group.attribute]
+        return codes == values.index(group.value)
+
+
+def _uncached(table: RequestTable) -> NDArray[np.float64]:
+    cached = table.number("cached_tokens")
+    return table.number("input_tokens") - np.where(np.isnan(cached), 0, cached)
+
+
+def _median(values: NDArray[np.float64]) -> float:
+    known = values[~np.isnan(values)]
+    return float(np.median(known)) if len(known) else nan
+
+
+def _fitted(x: NDArray[np.float64], y: NDArray[np.float64]) -> Line | None:
+    """
+    Return a robust line: the slope is the median of the slopes of pairs.
+
+    A least-squares line would follow the few units that waited in a queue.
+
+    Source: Theil (1950), Sen (1968), with random pairs for many points.
+    """
+    known = np.flatnonzero(~np.isnan(x) & ~np.isnan(y))
+    if len(known) < _POINTS or np.ptp(x[known]) == 0:
+        return None
+    random = np.random.default_rng(0)
+    if len(known) > _MOST_POINTS:
+        known = random.choice(known, _MOST_POINTS, replace=False)
+    a, b = x[known], y[known]
+    first = random.integers(0, len(a), 20_000)
+    second = random.integers(0, len(a), 20_000)
+    differ = a[first] != a[second]
+    slopes = (b[first] - b[second])[differ] / (a[first] - a[second])[differ]
+    slope = float(np.median(slopes))
+    return Line(float(np.median(b - slope * a)), slope, _rank_correlation(a, b))
+
+
+def _rank_correlation(a: NDArray[np.float64], b: NDArray[np.float64]) -> float:
+    """Return Spearman's correlation."""
+    first, second = _ranks(a), _ranks(b)
+    spread = first.std() * second.std()
+    if not spread:
+        return 0.0
+    return float(((first - first.mean()) * (second - second.mean())).mean() / spread)
+
+
+def _ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
+    ends = np.cumsum(counts)
+    return (ends - (counts - 1) / 2)[inverse]
+
+
+def _hypergeometric_tail(found: int, size: int, members: int, drawn: int) -> float:
+    """
+    Return the probability of at least ``found`` members in a random draw.
+
+    Source: the one-sided exact test of Fisher.
+    """
+    if size > _EXACT_UP_TO:
+        return _normal_tail(found, size, members, drawn)
+    total, most = comb(size, drawn), min(members, drawn)
+    favourable = sum(
+        comb(members, count) * comb(size - members, drawn - count)
+        for count in range(found, most + 1)
+        if drawn - count <= size - members
+    )
+    return favourable / total
+
+
+def _normal_tail(found: int, size: int, members: int, drawn: int) -> float:
+    """Return the normal approximation of :func:`_hypergeometric_tail` for many units."""
+    mean = drawn * members / size
+    variance = mean * (1 - members / size) * (size - drawn) / (size - 1)
+    if variance <= 0:
+        return 1.0
+    return 1 - NormalDist().cdf((found - 0.5 - mean) / variance**0.5)

@@ -1,0 +1,371 @@
+"""Rules on time in the model server: queue, prefill, reasoning and decode."""
+
+from __future__ import annotations
+
+from math import isnan
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from latspan._segments import SegmentName
+from latspan._study.diagnose._facts import Facts
+from latspan._study.diagnose._finding import Finding, milliseconds, percent, times
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["decode", "loading", "prefill", "queue", "reasoning", "server_wait"]
+
+_KV_FULL: Final = 0.9
+_LONGER: Final = 1.5
+"""Ratio of tail to typical from which a length explains a tail."""
+
+_STABLE: Final = 0.3
+"""Fraction of a prompt that must be stable for a prefix cache to matter."""
+
+_LOADED: Final = 1.3
+"""Ratio of loaded to unloaded time per token from which batching explains it."""
+
+_CORRELATED: Final = 0.3
+_STALL_EXPLAINS: Final = 0.5
+"""Fraction of the excess in decode that the longest gaps must hold."""
+
+
+def loading(facts: Facts) -> Finding | None:
+    """The server loads the model for a request."""
+    return Finding(
+        "cold_start",
+        "the server loads the model while requests wait",
+        "keep the model loaded: send a request before users do, and raise the idle time",
+        (f"loading the model takes {milliseconds(facts.leader.mean_ns)} per slow request",),
+        "the model was loaded before the requests",
+        (SegmentName.MODEL_LOAD,),
+    )
+
+
+def queue(facts: Facts) -> Finding | None:
+    """Requests wait in the server before it works on them."""
+    leader = facts.leader
+    kv = facts.tail(facts.table.number("kv_usage"))
+    busy = facts.tail(facts.in_flight), facts.typical(facts.in_flight)
+    evidence = [
+        (
+            f"slow requests wait {milliseconds(leader.mean_ns)} in the queue, typical ones"
+            f" {milliseconds(leader.typical_ns)}"
+        ),
+        (
+            f"{busy[0]:.0f} other requests are in flight during slow ones, {busy[1]:.0f} during"
+            " typical ones"
+        ),
+    ]
+    if kv >= _KV_FULL:
+        evidence.append(f"the KV cache is {percent(kv)} full during slow requests")
+        return Finding(
+            "kv_cache",
+            "requests wait because the KV cache is full",
+            "shorten contexts, quantize the KV cache or add memory",
+            tuple(evidence),
+            "slots are full too, so more memory would not shorten the queue",
+            (SegmentName.QUEUE,),
+        )
+    if facts.is_spread(leader):
+        return Finding(
+            "under_capacity",
+            "requests wait in the server's queue, typical ones too",
+            "add capacity (slots, replicas) or lower the load",
+            tuple(evidence),
+            "the queue stays at half the load",
+            (SegmentName.QUEUE,),
+        )
+    return Finding(
+        "bursts",
+        "bursts of requests wait in the server's queue",
+        "smooth arrivals: admit fewer requests at a time, or batch adaptively",
+        tuple(evidence),
+        "typical requests wait as long as slow ones",
+        (SegmentName.QUEUE,),
+    )
+
+
+def prefill(facts: Facts) -> Finding | None:
+    """The server processes the prompt."""
+    tokens = facts.tail(facts.table.number("input_tokens"))
+    uncached = facts.tail(facts.uncached_tokens)
+    evidence = [f"prefill takes {milliseconds(facts.leader.mean_ns)} per slow request"]
+    if not isnan(tokens):
+        evidence.append(
+            f"slow requests have {tokens:,.0f} prompt tokens, typical ones"
+            f" {facts.typical(facts.table.number('input_tokens')):,.0f}"
+        )
+    stable = facts.stable_tokens
+    cached = 0 if isnan(facts.cached_share) else facts.cached_share
+    if stable and tokens and stable >= _STABLE * tokens and uncached > tokens - stable / 2:
+        return Finding(
+            "reprocessed_prefix",
+            "the server processes the same beginning of each prompt again",
+            "put the stable part first, and cache the prefix",
+            (
+                *evidence,
+                (
+                    f"{stable:,.0f} tokens are the same in all prompts;"
+                    f" {percent(cached)} of the prompt"
+                    " tokens come from a cache"
+                ),
+            ),
+            "the share of cached tokens is high and prefill remains",
+            (SegmentName.PREFILL,),
+        )
+    longer = facts.tail(facts.uncached_tokens) / max(facts.typical(facts.uncached_tokens), 1.0)
+    line = facts.line(facts.uncached_tokens, facts.table.segment(SegmentName.PREFILL))
+    if line is not None and line.correlation >= _CORRELATED:
+        evidence.append(f"prefill grows by {line.slope / 1e3:.0f} µs per uncached prompt token")
+    if longer >= _LONGER or (line is not None and line.correlation >= _CORRELATED):
+        return Finding(
+            "long_context",
+            "the server processes long prompts",
+            "trim or compress the context, for example fewer passages",
+            tuple(evidence),
+            "short prompts have as long a prefill",
+            (SegmentName.PREFILL,),
+        )
+    return Finding(
+        "slow_prefill",
+        "the server takes long per prompt token",
+        "check placement, clocks and the batch budget of prefill",
+        tuple(evidence),
+        "prefill grows with the length of prompts",
+        (SegmentName.PREFILL,),
+    )
+
+
+def server_wait(facts: Facts) -> Finding | None:
+    """The wait for the server, of which no evidence knows the inside."""
+    leader = facts.leader
+    calibration = facts.calibration
+    evidence = [f"slow requests wait {milliseconds(leader.mean_ns)} for the server"]
+    if calibration is None:
+        return Finding(
+            "server_wait",
+            "the server works or lets requests wait; nothing tells queue and prefill apart",
+            "measure at concurrency 1 and pass it with --calibration, or read the server's metrics",
+            tuple(evidence),
+            "the server reports its times",
+            (SegmentName.SERVER_WAIT,),
+        )
+    expected = calibration.intercept_ns + calibration.per_token_ns * facts.uncached_tokens
+    wait = facts.table.segment(SegmentName.SERVER_WAIT)
+    queued = np.clip(wait - expected, 0, None)
+    tail = facts.attribution.tail
+    total = float(np.nansum(wait[tail])) or 1.0
+    share = float(np.nansum(queued[tail])) / total
+    evidence.append(
+        f"{percent(share)} of that wait is longer than the server needs for these prompts alone"
+    )
+    if share >= 0.5:
+        spread = float(np.nanmedian(queued[facts.attribution.typical])) >= 0.5 * float(
+            np.nanmedian(queued[tail])
+        )
+        cause = "under_capacity" if spread else "bursts"
+        return Finding(
+            cause,
+            "requests wait in the server's queue" + (", typical ones too" if spread else ""),
+            "add capacity (slots, replicas) or lower the load"
+            if spread
+            else "smooth arrivals: admit fewer requests at a time, or batch adaptively",
+            (*evidence, "estimated from a measurement at concurrency 1"),
+            "the server reports a short queue",
+            (SegmentName.SERVER_WAIT,),
+        )
+    found = prefill(facts)
+    if found is None:
+        return None
+    return Finding(
+        found.cause,
+        found.summary,
+        found.lever,
+        (*evidence, *found.evidence[1:], "estimated from a measurement at concurrency 1"),
+        found.refuted_by,
+        (SegmentName.SERVER_WAIT,),
+    )
+
+
+def reasoning(facts: Facts) -> Finding | None:
+    """The model reasons before it answers."""
+    tokens = facts.tail(facts.table.number("reasoning_tokens"))
+    evidence = [f"reasoning takes {milliseconds(facts.leader.mean_ns)} per slow request"]
+    if not isnan(tokens):
+        evidence.append(f"slow requests have {tokens:,.0f} reasoning tokens")
+    return Finding(
+        "reasoning",
+        "the model reasons before it answers",
+        "lower the reasoning effort, and show progress meanwhile",
+        tuple(evidence),
+        "the first visible token follows the first token at once",
+        (SegmentName.REASONING,),
+    )
+
+
+def decode(facts: Facts) -> Finding | None:
+    """The model writes the answer."""
+    table = facts.table
+    evidence = [f"decode takes {milliseconds(facts.leader.mean_ns)} per slow request"]
+    if facts.attribution.share(SegmentName.NETWORK) == 0 and _is_buffered(facts):
+        return _buffered(evidence)
+    stalls = _stalls(facts)
+    if stalls is not None:
+        return stalls
+    output = table.number("output_tokens")
+    per_token = _per_token(facts)
+    longer = facts.tail(output) / max(facts.typical(output), 1.0)
+    slower = facts.tail(per_token) / max(facts.typical(per_token), 1.0)
+    if not isnan(longer):
+        evidence.append(
+            f"slow requests have {facts.tail(output):,.0f} output tokens, typical ones"
+            f" {facts.typical(output):,.0f}"
+        )
+    if not isnan(slower):
+        evidence.append(
+            f"{milliseconds(facts.tail(per_token))} per token in slow requests,"
+            f" {milliseconds(facts.typical(per_token))} in typical ones"
+        )
+    if longer >= _LONGER and not slower > longer:
+        return Finding(
+            "output_length",
+            "answers are long",
+            "cap or shape the output",
+            tuple(evidence),
+            "slow requests have as many output tokens as typical ones",
+            (SegmentName.DECODE,),
+        )
+    line = facts.line(facts.in_flight, per_token)
+    unloaded = _unloaded(facts, per_token)
+    if line is not None and line.correlation >= _CORRELATED:
+        busy = facts.tail(facts.in_flight)
+        if facts.tail(per_token) >= _LOADED * unloaded:
+            return Finding(
+                "batch_contention",
+                "decode slows down while other requests run",
+                "cap the batch or the concurrency, or add a replica",
+                (
+                    *evidence,
+                    (
+                        f"a token takes {times(facts.tail(per_token) / unloaded)} as long with"
+                        f" {busy:.0f} other requests in flight as without load"
+                    ),
+                ),
+                "a token takes as long without other requests",
+                (SegmentName.DECODE,),
+            )
+    if slower >= _LONGER:
+        return Finding(
+            "slow_decode",
+            "some requests are decoded slowly, whatever the load",
+            "profile the host: memory, garbage collection, preemption",
+            tuple(evidence),
+            "the time per token follows the load or the length",
+            (SegmentName.DECODE,),
+        )
+    return Finding(
+        "slow_model",
+        "the model takes long per token",
+        "quantize, use a smaller model, or decode speculatively",
+        tuple(evidence),
+        "the time per token depends on the load",
+        (SegmentName.DECODE,),
+    )
+
+
+def _per_token(facts: Facts) -> NDArray[np.float64]:
+    """Return the time per token, or per chunk where the number of tokens is unknown."""
+    per_token = facts.table.number("time_per_output_token")
+    if np.isfinite(per_token[facts.attribution.tail]).mean() >= 0.5:
+        return per_token
+    return facts.table.number("chunk_gap_median")
+
+
+def _unloaded(facts: Facts, per_token: NDArray[np.float64]) -> float:
+    """Return the time per token without load: calibrated, or of the least loaded tenth."""
+    if facts.calibration is not None and not isnan(facts.calibration.tpot_ns):
+        return facts.calibration.tpot_ns
+    known = np.flatnonzero(~np.isnan(per_token))
+    least = known[np.argsort(facts.in_flight[known], kind="stable")[: max(10, len(known) // 10)]]
+    return float(np.median(per_token[least])) or 1.0
+
+
+def _is_buffered(facts: Facts) -> bool:
+    buffered = facts.table.number("buffered")[facts.attribution.tail]
+    return bool(np.nan_to_num(buffered).mean() >= 0.5)
+
+
+def _buffered(evidence: list[str]) -> Finding:
+    return Finding(
+        "buffering",
+        "a proxy holds the stream back and delivers it in bursts",
+        "switch the proxy's response buffering off, and flush each event",
+        (*evidence, "streams arrive in one burst although the server generates them steadily"),
+        "chunks arrive one by one",
+        (SegmentName.DECODE,),
+    )
+
+
+def _stalls(facts: Facts) -> Finding | None:
+    """Return the finding on long gaps in otherwise even streams; ``None`` if there are none."""
+    table, tail, typical = facts.table, facts.attribution.tail, facts.attribution.typical
+    longest, usual = table.number("chunk_gap_max"), table.number("chunk_gap_median")
+    excess = longest - usual
+    decode_excess = facts.leader.excess_ns
+    if not np.isfinite(excess[tail]).any() or decode_excess <= 0 or not len(typical):
+        return None
+    more = float(np.nanmean(excess[tail]) - np.nan_to_num(np.nanmean(excess[typical])))
+    even = facts.tail(usual) < _LOADED * facts.typical(usual)
+    if (
+        not even
+        or more < _STALL_EXPLAINS * decode_excess
+        or facts.tail(longest) < 5 * facts.tail(usual)
+    ):
+        return None
+    evidence = (
+        (
+            f"the longest gap is {milliseconds(facts.tail(longest))} in slow requests,"
+            f" {milliseconds(facts.typical(longest))} in typical ones"
+        ),
+        f"the other gaps are as usual: {milliseconds(facts.tail(usual))}",
+    )
+    paused = facts.tail(np.nan_to_num(table.number("gc_s")))
+    if _meets_prefills(facts):
+        return Finding(
+            "prefill_interference",
+            "streams stall while the server processes other requests' prompts",
+            "process prompts in chunks, or separate long prompts",
+            (*evidence, "long prompts of other requests begin during the stalled streams"),
+            "streams stall without other requests' prompts",
+            (SegmentName.DECODE,),
+        )
+    host = "the process collects garbage meanwhile" if paused > 0 else "they follow no load"
+    return Finding(
+        "random_stalls",
+        "streams stall at random",
+        "profile the server's host: memory, garbage collection, preemption",
+        (*evidence, host),
+        "stalls coincide with other requests",
+        (SegmentName.DECODE,),
+    )
+
+
+def _meets_prefills(facts: Facts) -> bool:
+    """Return whether slow units meet more prefill work of others than typical ones do."""
+    table = facts.table
+    work = table.segment(SegmentName.PREFILL, SegmentName.SERVER_WAIT)
+    start = table.start_ns.astype(np.float64)
+    first = np.nan_to_num(table.number("time_to_first_token"), nan=0.0)
+    begin = start + np.clip(first - work, 0, None)
+    heavy = work >= 2 * max(float(np.median(work)), 1.0)
+    if heavy.sum() < 3:
+        return False
+    at = np.sort(begin[heavy])
+    stream_start, stream_end = start + first, start + table.duration_ns
+    met = np.searchsorted(at, stream_end) - np.searchsorted(at, stream_start)
+    tail, typical = facts.attribution.tail, facts.attribution.typical
+    return bool(
+        (met[tail] > 0).mean() >= 0.5 and (met[tail] > 0).mean() > 1.5 * ((met[typical] > 0).mean())
+    )
