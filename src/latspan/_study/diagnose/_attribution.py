@@ -122,7 +122,7 @@ def attribute(table: RequestTable) -> Attribution | None:
     tail, typical = _bands(values, None, in_band)
     shares = _shares(segments[tail])
     draws = _draws(values, segments, in_band)
-    order = np.argsort(-shares, kind="stable")
+    order: list[int] = np.argsort(-shares, kind="stable").tolist()
     low, high = np.quantile(draws, [(1 - _CONFIDENCE) / 2, (1 + _CONFIDENCE) / 2], axis=0)
     lead = 1.0
     if len(order) > 1:
@@ -139,7 +139,7 @@ def attribute(table: RequestTable) -> Attribution | None:
                 typical_ns=float(segments[typical, index].mean()) if len(typical) else 0.0,
                 uncertain=float(table.uncertain[index]),
             )
-            for index in order.tolist()
+            for index in order
             if shares[index] > 0
         ),
         tail=usable[tail],
@@ -201,8 +201,8 @@ def _draws(
     for draw in range(draws):
         counts = np.bincount(random.integers(0, blocks, blocks), minlength=blocks)
         weights = counts[block_of].astype(np.float64)
-        reached = np.cumsum(weights)
-        limit = fraction * reached[-1]
+        reached: NDArray[np.float64] = np.cumsum(weights)
+        limit = fraction * float(reached[-1])
         # The band ends inside the last unit, which counts in part.
         inside = int(np.searchsorted(reached, limit)) + 1
         band = weights[:inside].copy()
