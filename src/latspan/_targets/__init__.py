@@ -1,0 +1,43 @@
+"""
+Inference paths and their targets: data, validation, and the TOML file that a user edits.
+
+The package knows no recording and no statistics; :mod:`latspan._study.stats` decides whether a
+target is met.
+"""
+
+from __future__ import annotations
+
+from latspan._targets._path import (
+    Arrivals,
+    CacheState,
+    InferencePath,
+    PromptTemplate,
+    QualityCheck,
+    Risk,
+    TrafficProfile,
+)
+from latspan._targets._presets import Preset, preset_path
+from latspan._targets._reader import SUFFIX, parse_inference_path, read_inference_path
+from latspan._targets._target import BUDGET_COMPONENTS, TARGET_METRICS, Budget, Component, Target
+from latspan._targets._writer import toml_of
+
+__all__ = [
+    "BUDGET_COMPONENTS",
+    "SUFFIX",
+    "TARGET_METRICS",
+    "Arrivals",
+    "Budget",
+    "CacheState",
+    "Component",
+    "InferencePath",
+    "Preset",
+    "PromptTemplate",
+    "QualityCheck",
+    "Risk",
+    "Target",
+    "TrafficProfile",
+    "parse_inference_path",
+    "preset_path",
+    "read_inference_path",
+    "toml_of",
+]

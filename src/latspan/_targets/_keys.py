@@ -1,0 +1,238 @@
+"""
+Keys of the file of an inference path: their names, forms, and the comments that explain them.
+
+The reader, the writer and the documentation use this one description. A key has its own name where
+the unit belongs into it: ``limit_ms`` in a file is ``limit_ns`` in the code.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Final
+
+from latspan._targets._path import (
+    Arrivals,
+    CacheState,
+    InferencePath,
+    PromptTemplate,
+    QualityCheck,
+    Risk,
+    TrafficProfile,
+)
+from latspan._targets._target import BUDGET_COMPONENTS, Budget, Target
+
+__all__ = ["KEYS", "Form", "Key"]
+
+
+class Form(Enum):
+    """Form of a value in a file."""
+
+    TEXT = auto()
+    TEXTS = auto()
+    NUMBER = auto()
+    COUNT = auto()
+    MILLISECONDS = auto()
+    DATE = auto()
+    CHOICE = auto()
+    TABLE = auto()
+    TABLES = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """
+    One key of a table.
+
+    Args:
+        name: Name in the file.
+        form: Form of its value.
+        comment: Explanation, in the words of a newcomer; several lines for a table.
+        field: Field of the dataclass; the name if empty.
+        of: Class of the values of a choice, or of the elements of a table.
+        example: Value that a new file shows in a comment if the field has none.
+        share: The same for a time, as a fraction of the target's limit.
+        required: Whether the file must have it.
+    """
+
+    name: str
+    form: Form
+    comment: str
+    field: str = ""
+    of: type[object] = str
+    example: str = ""
+    share: float = 0
+    required: bool = False
+
+    @property
+    def attribute(self) -> str:
+        """Name of the field of the dataclass."""
+        return self.field or self.name
+
+
+_PATH: Final = (
+    Key("name", Form.TEXT, "name in commands, files and reports", required=True),
+    Key(
+        "endpoint",
+        Form.TEXT,
+        "URL of an OpenAI-compatible API, or module:function",
+    ),
+    Key("route", Form.TEXT, "route of the application that users call"),
+    Key("model", Form.TEXT, "model that the requests name"),
+    Key("provider", Form.TEXT, "company or server that runs the model"),
+    Key("routing", Form.TEXT, "how requests reach this model: fallbacks, regions"),
+    Key("never_ship", Form.TEXT, "failure that must never reach a user, however fast"),
+    Key("may_give_up", Form.TEXTS, "what may be traded for speed"),
+    Key(
+        "target",
+        Form.TABLES,
+        "Target: this percentile of the metric must not exceed the limit.\n"
+        "Repeat [[target]] for another metric or percentile.",
+        field="targets",
+        of=Target,
+        required=True,
+    ),
+    Key(
+        "traffic",
+        Form.TABLE,
+        "Load of a measurement: arrivals as in production.\n"
+        "poisson: independent users. closed: users who wait for a response before they go on.",
+        of=TrafficProfile,
+        required=True,
+    ),
+    Key(
+        "prompt",
+        Form.TABLE,
+        "Prompt: every measurement sends the same prompts, long ones included.\n"
+        'A line of the file of prompts: {"prompt": "..."} or {"messages": [...]}',
+        of=PromptTemplate,
+    ),
+    Key(
+        "quality",
+        Form.TABLE,
+        "Check that a faster response is still as good, on a fixed set of prompts.",
+        of=QualityCheck,
+    ),
+    Key(
+        "risk",
+        Form.TABLES,
+        "Open risk that its owner accepts until a date.",
+        field="risks",
+        of=Risk,
+    ),
+)
+
+_TARGET: Final = (
+    Key(
+        "metric",
+        Form.TEXT,
+        "ttft, duration, time_per_output_token and others",
+        required=True,
+    ),
+    Key(
+        "percentile",
+        Form.NUMBER,
+        "95: at least 95 of 100 requests are within the limit",
+        required=True,
+    ),
+    Key(
+        "limit_ms",
+        Form.MILLISECONDS,
+        "the limit, in milliseconds",
+        field="limit_ns",
+        required=True,
+    ),
+    Key(
+        "tolerated_ms",
+        Form.MILLISECONDS,
+        "above the limit, but tolerated for a time",
+        field="tolerated_ns",
+        share=1.5,
+    ),
+    Key("use_case", Form.TEXT, "what the user does"),
+    Key("load", Form.TEXT, "load under which the target must be met, in words"),
+    Key("owner", Form.TEXT, "person or team that decides on the target"),
+    Key("source", Form.TEXT, "origin of the limit: contract, user study, competitor"),
+    Key(
+        "budget",
+        Form.TABLE,
+        "Budget of this target: the limit of each component. The sum must not exceed limit_ms.",
+        of=Budget,
+    ),
+)
+
+_SHARES: Final = {
+    "parsing": 0.02,
+    "preparation": 0.08,
+    "queueing": 0.2,
+    "prefill": 0.3,
+    "decode": 0.25,
+    "postprocessing": 0.05,
+    "network": 0.1,
+}
+"""Examples of a budget that sum to the target's limit."""
+
+_BUDGET: Final = tuple(
+    Key(f"{name}_ms", Form.MILLISECONDS, each.label, field=f"{name}_ns", share=_SHARES[name])
+    for name, each in BUDGET_COMPONENTS.items()
+)
+
+_TRAFFIC: Final = (
+    Key(
+        "arrivals",
+        Form.CHOICE,
+        "poisson, constant, gamma (bursts) or closed",
+        of=Arrivals,
+    ),
+    Key("rate_per_s", Form.NUMBER, "mean number of requests per second", example="2"),
+    Key("concurrency", Form.COUNT, "users at the same time, for closed arrivals", example="50"),
+    Key("burstiness", Form.NUMBER, "for gamma arrivals: below 1 for bursts", example="0.5"),
+    Key(
+        "requests",
+        Form.COUNT,
+        "number of requests; if unset, what the targets need",
+        example="400",
+    ),
+    Key("duration_s", Form.NUMBER, "maximum length of the measurement, in seconds", example="300"),
+    Key("timeout_s", Form.NUMBER, "time limit of each request, in seconds", example="30"),
+    Key(
+        "cache",
+        Form.CHOICE,
+        "the server's prompt cache: as-is, cold or warm",
+        of=CacheState,
+    ),
+    Key("seed", Form.COUNT, "same seed: same arrivals, same order of prompts"),
+)
+
+_PROMPT: Final = (
+    Key("template", Form.TEXT, "file of the template; measure again if it changes"),
+    Key("stable", Form.TEXTS, "parts that never change; put them first for caches"),
+    Key("variable", Form.TEXTS, "parts that change from request to request"),
+    Key(
+        "prompts",
+        Form.TEXT,
+        "JSONL file of prompts to measure with",
+    ),
+)
+
+_QUALITY: Final = (
+    Key("command", Form.TEXT, "command that exits with 0 if the quality is good"),
+    Key("limit", Form.TEXT, "what the check requires"),
+)
+
+_RISK: Final = (
+    Key("text", Form.TEXT, "the risk", required=True),
+    Key("owner", Form.TEXT, "person or team that decides on it"),
+    Key("due", Form.DATE, "date of the decision", example="2026-12-31"),
+)
+
+KEYS: Final[dict[type[object], tuple[Key, ...]]] = {
+    InferencePath: _PATH,
+    Target: _TARGET,
+    Budget: _BUDGET,
+    TrafficProfile: _TRAFFIC,
+    PromptTemplate: _PROMPT,
+    QualityCheck: _QUALITY,
+    Risk: _RISK,
+}
+"""Keys of each table, by the class that the table becomes, in the order of a file."""

@@ -1,0 +1,277 @@
+"""Reader of the file of an inference path; every error names the line and the correction."""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
+from difflib import get_close_matches
+from enum import StrEnum
+from pathlib import Path
+from typing import Final, NoReturn, TypeVar, cast
+
+from latspan._shown import printable
+from latspan._targets._keys import KEYS, Form, Key
+from latspan._targets._lines import KeyPath, lines_of
+from latspan._targets._path import (
+    InferencePath,
+    PromptTemplate,
+    QualityCheck,
+    Risk,
+    TrafficProfile,
+)
+from latspan._targets._target import Budget, FieldError, Target
+from latspan._units import NS_PER_MS
+from latspan.errors import ConfigError
+
+__all__ = ["SUFFIX", "parse_inference_path", "read_inference_path"]
+
+SUFFIX: Final = ".toml"
+
+_T = TypeVar("_T")
+
+_FORMS: Final = {
+    Form.TEXT: 'a text in quotes, for example {key} = "chat"',
+    Form.TEXTS: 'a list of texts, for example {key} = ["system prompt"]',
+    Form.NUMBER: "a number, for example {key} = 95",
+    Form.COUNT: "a whole number, for example {key} = 50",
+    Form.MILLISECONDS: "a number of milliseconds, for example {key} = 500",
+    Form.DATE: "a date without quotes, for example {key} = 2026-12-31",
+    Form.CHOICE: "a text in quotes",
+    Form.TABLE: "a table: write [{key}] on a line of its own",
+    Form.TABLES: "a list of tables: write [[{key}]] on a line of its own",
+}
+
+_LONGEST_VALUE: Final = 60
+_LARGEST_MS: Final = 10**9
+"""Largest limit, in milliseconds: 11 days."""
+
+
+def read_inference_path(name: str | os.PathLike[str]) -> InferencePath:
+    """
+    Return the inference path that a file describes.
+
+    Args:
+        name: Name of the inference path, whose file is ``NAME.toml`` in the current folder; or the
+            path of a file that ends in ``.toml``.
+
+    Raises:
+        ConfigError: The file does not exist, cannot be read or is invalid.
+    """
+    text = os.fspath(name)
+    path = Path(text if text.endswith(SUFFIX) else f"{text}{SUFFIX}")
+    try:
+        return parse_inference_path(path.read_text(encoding="utf-8"), file=str(path))
+    except FileNotFoundError:
+        raise ConfigError(f"no file {path}", hint=f"latspan init {path.stem} writes one") from None
+    except OSError as error:
+        raise ConfigError(
+            f"cannot read {path}: {error.strerror}", hint="use the path of an existing file"
+        ) from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path} is not UTF-8 text", hint="save the file as UTF-8") from error
+
+
+def parse_inference_path(text: str, *, file: str) -> InferencePath:
+    """
+    Return the inference path that a TOML document describes.
+
+    Args:
+        text: The document.
+        file: Name of the document in errors.
+
+    Raises:
+        ConfigError: The document is invalid; the message names the line.
+    """
+    # A byte order mark is invisible in an editor.
+    text = text.removeprefix("\ufeff").replace("\r\n", "\n")
+    try:
+        # In binary floating point 0.1 ms is not a whole number of nanoseconds.
+        document = tomllib.loads(text, parse_float=Decimal)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(
+            f"{file} is not valid TOML: {error}",
+            hint='a line is name = value, and text is in quotes: model = "gpt-4o"',
+        ) from error
+    except RecursionError:
+        raise ConfigError(
+            f"{file} is nested too deeply", hint="latspan init NAME writes a file to begin with"
+        ) from None
+    return _Document(file, lines_of(text)).build(InferencePath, document, ())
+
+
+class _Document:
+    """
+    One file while it is read.
+
+    Args:
+        file: Its name.
+        lines: Line of each key.
+    """
+
+    def __init__(self, file: str, lines: Mapping[KeyPath, int]) -> None:
+        self._file = file
+        self._lines = lines
+
+    def build(self, kind: type[_T], table: Mapping[str, object], at: KeyPath) -> _T:
+        """
+        Return the object that a table describes.
+
+        Args:
+            kind: Class of the object.
+            table: Contents of the table.
+            at: Position of the table.
+        """
+        keys = {key.name: key for key in KEYS[kind]}
+        for name in table:
+            if name not in keys:
+                self._fail_unknown(name, keys, at)
+        for key in keys.values():
+            if key.required and key.name not in table:
+                self._fail(
+                    at, f"{_where(at)}{key.name} is missing", f"add {_form_of(key)}: {key.comment}"
+                )
+        values = {
+            keys[name].attribute: self._value(keys[name], value, (*at, name))
+            for name, value in table.items()
+        }
+        try:
+            return kind(**values)
+        except FieldError as error:
+            key = next((key for key in keys.values() if key.attribute == error.field), None)
+            name = error.field if key is None else key.name
+            self._fail(
+                (*at, name),
+                error.template.replace("{key}", name),
+                error.hint_template.replace("{key}", name),
+            )
+
+    def _value(self, key: Key, value: object, at: KeyPath) -> object:
+        if key.form is Form.TABLE and isinstance(value, dict):
+            return self.build(key.of, cast("dict[str, object]", value), at)
+        if key.form is Form.TABLES and isinstance(value, list):
+            tables = cast("list[dict[str, object]]", value)
+            if all(isinstance(each, dict) for each in tables):  # pyright: ignore[reportUnnecessaryIsInstance]
+                return tuple(
+                    self.build(key.of, each, (*at, index)) for index, each in enumerate(tables)
+                )
+        if key.form is Form.CHOICE and isinstance(value, str):
+            return self._choice(cast("type[StrEnum]", key.of), value, at)
+        read = _READERS.get(key.form)
+        result = None if read is None else read(cast("object", value))
+        if result is None:
+            shown = _shown(cast("object", value))
+            self._fail(at, f"{shown} is not valid for {key.name}", f"use {_form_of(key)}")
+        return result
+
+    def _choice(self, options: type[StrEnum], value: str, at: KeyPath) -> StrEnum:
+        try:
+            return options(value)
+        except ValueError:
+            close = get_close_matches(value, list(options), n=1)
+            self._fail(
+                at,
+                f"{_shown(value)} is not valid for {at[-1]}",
+                f'did you mean "{close[0]}"?' if close else f"one of {', '.join(options)}",
+            )
+
+    def _fail_unknown(self, name: str, keys: Mapping[str, Key], at: KeyPath) -> NoReturn:
+        close = get_close_matches(name, keys, n=1)
+        places = [_PLACES[kind] for kind in KEYS if any(key.name == name for key in KEYS[kind])]
+        if places:
+            hint = f"{name} belongs {' or '.join(places)}"
+        elif close:
+            hint = f"did you mean '{close[0]}'?"
+        else:
+            hint = f"one of {', '.join(keys)}"
+        self._fail((*at, name), f"{_where(at)}unknown key '{name}'", hint)
+
+    def _fail(self, at: KeyPath, message: str, hint: str) -> NoReturn:
+        # Keys of an inline table have no line; that of the table is the nearest.
+        while at and at not in self._lines:
+            at = at[:-1]
+        line = self._lines.get(at)
+        place = self._file if line is None else f"{self._file}, line {line}"
+        raise ConfigError(f"{place}: {message}", hint=hint) from None
+
+
+def _where(at: KeyPath) -> str:
+    """Return the table for a message about a key that has no line; empty for the top level."""
+    names = ".".join(str(each) for each in at if isinstance(each, str))
+    return f"[{names}]: " if names else ""
+
+
+def _form_of(key: Key) -> str:
+    if key.form is Form.CHOICE:
+        return " or ".join(f'{key.name} = "{each}"' for each in cast("type[StrEnum]", key.of))
+    return _FORMS[key.form].replace("{key}", key.name)
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, dict):
+        return "a table"
+    if isinstance(value, bool):
+        return str(value).lower()
+    text = str(value) if isinstance(value, int | Decimal) else repr(value)
+    return printable(text, longest=_LONGEST_VALUE)
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _texts(value: object) -> tuple[str, ...] | None:
+    if not isinstance(value, list):
+        return None
+    texts = tuple(each for each in cast("Sequence[object]", value) if isinstance(each, str))
+    return texts if len(texts) == len(cast("Sequence[object]", value)) else None
+
+
+def _decimal(value: object) -> Decimal | None:
+    if isinstance(value, bool) or not isinstance(value, int | Decimal):
+        return None
+    number = Decimal(value)
+    return number if number.is_finite() else None
+
+
+def _number(value: object) -> float | None:
+    number = _decimal(value)
+    return None if number is None else float(number)
+
+
+def _count(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _milliseconds(value: object) -> int | None:
+    number = _decimal(value)
+    if number is None or abs(number) > _LARGEST_MS:
+        return None
+    return round(number * NS_PER_MS)
+
+
+def _date(value: object) -> dt.date | None:
+    return value if isinstance(value, dt.date) and not isinstance(value, dt.datetime) else None
+
+
+_READERS: Final[dict[Form, Callable[[object], object]]] = {
+    Form.TEXT: _text,
+    Form.TEXTS: _texts,
+    Form.NUMBER: _number,
+    Form.COUNT: _count,
+    Form.MILLISECONDS: _milliseconds,
+    Form.DATE: _date,
+}
+
+_PLACES: Final[dict[type[object], str]] = {
+    InferencePath: "above the first table",
+    Target: "under [[target]]",
+    Budget: "under [target.budget]",
+    TrafficProfile: "under [traffic]",
+    PromptTemplate: "under [prompt]",
+    QualityCheck: "under [quality]",
+    Risk: "under [[risk]]",
+}
+"""Where the keys of each class stand in a file."""
