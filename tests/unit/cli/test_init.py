@@ -1,0 +1,74 @@
+"""``latspan init``: a file that a newcomer understands, and that replaces nothing."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from latspan._targets import Preset, preset_path, read_inference_path
+from latspan.cli import _init, main
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_it_writes_a_file_that_loads(capsys: pytest.CaptureFixture[str]) -> None:
+    """The message names the file, the target and the next step."""
+    assert main(["init", "chat"]) == 0
+
+    assert read_inference_path("chat") == preset_path("chat", Preset.CHAT)
+    written = capsys.readouterr()
+    assert written.out == ""
+    assert written.err.splitlines() == [
+        "chat.toml: p95 of time_to_first_token at most 500 ms",
+        "next: fill in endpoint, model and prompts, and correct the load",
+    ]
+
+
+@pytest.mark.parametrize("preset", Preset)
+def test_a_preset_sets_the_target(preset: Preset) -> None:
+    """The name may have the suffix of the file, as in every other command."""
+    assert main(["init", "mine.toml", "--preset", preset]) == 0
+
+    assert read_inference_path("mine") == preset_path("mine", preset)
+    assert preset in _init.COMMAND.description
+
+
+def test_an_existing_file_is_never_changed(capsys: pytest.CaptureFixture[str]) -> None:
+    """Its owner may have filled it in."""
+    Path("chat.toml").write_text("mine")
+
+    assert main(["init", "chat"]) == 2
+
+    assert Path("chat.toml").read_text() == "mine"
+    assert capsys.readouterr().err.splitlines() == [
+        "error: chat.toml exists already",
+        "hint: edit it, or use another name",
+    ]
+
+
+def test_a_name_that_is_a_path_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    """The name is also the value of an attribute, and the name of reports."""
+    assert main(["init", "paths/chat"]) == 2
+
+    assert "'paths/chat' is not a name" in capsys.readouterr().err
+    assert list(Path().iterdir()) == []
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_folder_that_cannot_be_written_is_an_error(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The message names the file."""
+    folder.chmod(0o500)
+
+    assert main(["init", "chat"]) == 2
+
+    assert capsys.readouterr().err.splitlines()[0] == (
+        "error: cannot write chat.toml: Permission denied"
+    )
