@@ -14,8 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final, cast
 
-import latspan
-from latspan._instrument import outcome_of
+from latspan._instrument import outcome_of, request
 from latspan._load._answer import Answer
 from latspan._load._prompts import PromptSet
 from latspan._segments import Outcome
@@ -79,8 +78,8 @@ class CallableSender:
     """
     Sender of requests through a function; each of its runs is a ``latspan.request``.
 
-    What a generator yields is read to its end. A synchronous function runs in a thread of its own pool. A run that exceeds the time limit
-    counts as a timeout at once, although its thread goes on.
+    What a generator yields is read to its end. A synchronous function runs in a pool of threads. A
+    run that exceeds the time limit counts as a timeout at once, although its thread goes on.
 
     Args:
         function: Function that takes the text of a prompt.
@@ -111,15 +110,13 @@ class CallableSender:
         outcome, error = Outcome.COMPLETED, None
         try:
             async with asyncio.timeout(self._timeout_s):
-                with latspan.request(self._name):
+                with request(self._name):
                     await self._call(self._prompts.of(index).text)
         except asyncio.CancelledError:
             raise
         except Exception as failure:  # noqa: BLE001 - the outcome of a request, not of the runner
             outcome, error = outcome_of(failure), failure
-        return Answer(
-            outcome=outcome, duration_ns=time.perf_counter_ns() - began_ns, error=error
-        )
+        return Answer(outcome=outcome, duration_ns=time.perf_counter_ns() - began_ns, error=error)
 
     async def _call(self, text: str) -> None:
         if self._threads is None:
@@ -127,7 +124,7 @@ class CallableSender:
         else:
             context = contextvars.copy_context()
             result = await asyncio.get_running_loop().run_in_executor(
-                self._threads, context.run, self._call_in_thread, text
+                self._threads, lambda: context.run(self._call_in_thread, text)
             )
         if inspect.isasyncgen(result):
             async for _ in cast("AsyncGenerator[object]", result):

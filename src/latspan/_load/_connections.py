@@ -17,7 +17,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol, cast
 
 from latspan._load._response_reader import MalformedResponseError, ResponseReader
@@ -219,7 +219,7 @@ class ConnectionPool:
             attempt.tls_done_ns = now()
         return connection
 
-    async def _addresses(self, loop: asyncio.AbstractEventLoop) -> list[_Address]:
+    async def _addresses(self, loop: asyncio.AbstractEventLoop) -> Sequence[_Address]:
         try:
             # An IP address needs no look-up, so it needs no thread either.
             return socket.getaddrinfo(
@@ -256,7 +256,7 @@ class ConnectionPool:
 
 
 async def _connected(
-    loop: asyncio.AbstractEventLoop, addresses: list[_Address]
+    loop: asyncio.AbstractEventLoop, addresses: Sequence[_Address]
 ) -> socket.socket:
     """Return a socket connected to the first address that accepts, in the resolver's order."""
     failure: OSError | None = None

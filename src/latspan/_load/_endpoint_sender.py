@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import secrets
 import ssl
@@ -135,7 +134,7 @@ async def find_model(endpoint: Endpoint) -> str:
     """
     try:
         answer = await endpoint.models(_MODELS_TIMEOUT_S)
-    except Exception as error:  # noqa: BLE001 - whatever happened is explained
+    except Exception as error:
         failed = Answer(outcome=Outcome.ERROR, duration_ns=0, error=error)
         raise explain(endpoint, "", failed) from error
     found = answer.model_ids if answer.status == _OK else []
@@ -255,7 +254,9 @@ def _message_in(body: bytes) -> str:
     try:
         data: Any = json.loads(body)
         error: Any = data.get("error", data)
-        found: object = error if isinstance(error, str) else cast("dict[str, Any]", error)["message"]
+        found: object = (
+            error if isinstance(error, str) else cast("dict[str, Any]", error)["message"]
+        )
     except (ValueError, LookupError, TypeError, AttributeError):
         return ""
     return found if isinstance(found, str) else ""

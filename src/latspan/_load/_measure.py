@@ -14,13 +14,13 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-import latspan
 from latspan import _runtime, semconv
+from latspan._instrument import auto_instrument
 from latspan._load._answer import Answer
 from latspan._load._callables import CallableSender, load_callable
 from latspan._load._endpoint import Endpoint
@@ -31,6 +31,7 @@ from latspan._load._prompts import PromptSet, fingerprint
 from latspan._load._runner import StepRunner
 from latspan._operations import with_attributes
 from latspan._recording.folder import Manifest, begin_recording
+from latspan._sdk import configure, force_flush, shutdown
 from latspan._segments import Kind
 from latspan._targets import CacheState, Target
 from latspan.errors import MeasurementError
@@ -174,7 +175,7 @@ class _Measurement:
                 await self._try(sender)
             except BaseException as error:
                 # Nothing was measured, so nothing is left behind.
-                latspan.shutdown()
+                shutdown()
                 _delete(self._folder, keep_folder=self._existed)
                 if self._interrupted and isinstance(error, asyncio.CancelledError):
                     raise KeyboardInterrupt from None
@@ -183,7 +184,7 @@ class _Measurement:
                 await self._run_steps(sender, manifest)
             finally:
                 sender.close()
-                latspan.shutdown()
+                shutdown()
 
     def _sender(self, model: str) -> _Prepared:
         settings = self._settings
@@ -199,13 +200,11 @@ class _Measurement:
             return EndpointSender(settings.endpoint, settings.prompts, chats)
         assert self._function is not None  # noqa: S101 - the other of the two
         name = settings.function or settings.name
-        return CallableSender(
-            self._function, name, settings.prompts, timeout_s=settings.timeout_s
-        )
+        return CallableSender(self._function, name, settings.prompts, timeout_s=settings.timeout_s)
 
     def _start_recording(self) -> None:
         settings = self._settings
-        latspan.configure(
+        configure(
             record_dir=str(self._folder),
             record_rate_limit=None,
             keep_records=0,
@@ -222,7 +221,7 @@ class _Measurement:
                 hint="unset OTEL_SDK_DISABLED",
             )
         if settings.function is not None:
-            latspan.auto_instrument()
+            auto_instrument()
 
     async def _try(self, sender: _Prepared) -> None:
         attributes = {semconv.LATSPAN_LOAD_INDEX: 0, semconv.LATSPAN_LOAD_PHASE: Phase.COLD.value}
@@ -241,7 +240,7 @@ class _Measurement:
             self._runner = runner = StepRunner(
                 step,
                 sender,
-                now=latspan_clock(),
+                now=_clock(),
                 progress=progress,
                 number=number if several else None,
                 first_index=1 + number * _STRIDE,
@@ -255,7 +254,7 @@ class _Measurement:
                 break
             before = runner
         # Everything is recorded before the manifest says that the measurement has ended.
-        latspan.force_flush()
+        force_flush()
         manifest.update(measurement={"ended": True, "interrupted": self._interrupted})
 
     def _about(self) -> dict[str, Any]:
@@ -333,7 +332,7 @@ class _Measurement:
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
-def latspan_clock() -> Callable[[], int]:
+def _clock() -> Callable[[], int]:
     """Return the clock of the recorded requests."""
     runtime = _runtime.current()
     assert runtime is not None  # noqa: S101 - it is configured here
@@ -389,7 +388,5 @@ def _delete(folder: Path, *, keep_folder: bool) -> None:
     for name in ("recording.json", "lost"):
         (folder / name).unlink(missing_ok=True)
     if not keep_folder:
-        try:
+        with suppress(OSError):
             folder.rmdir()
-        except OSError:
-            pass

@@ -27,7 +27,7 @@ from latspan._load._schedule import Schedule, closed_loop, open_loop
 from latspan._targets import Arrivals
 from latspan._units import NS_PER_S
 
-__all__ = ["Phase", "Step", "ladder"]
+__all__ = ["Phase", "Step", "cut_to", "ladder", "step_of"]
 
 
 class Phase(StrEnum):
@@ -99,9 +99,7 @@ def step_of(
     if most is None:
         # Twice the expected number: a Poisson count of 100 exceeds it once in 10^20 times.
         most = round(2 * level * (duration_ns or 0) / NS_PER_S) + 100
-    schedule = open_loop(
-        pattern, level, warmup + 2 * most, seed=seed, burstiness=burstiness
-    )
+    schedule = open_loop(pattern, level, warmup + 2 * most, seed=seed, burstiness=burstiness)
     return cut_to(schedule, warmup=warmup, requests=requests, duration_ns=duration_ns)
 
 

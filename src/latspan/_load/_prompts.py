@@ -182,7 +182,11 @@ def _prompt_in(line: str, where: str) -> Prompt:
     if isinstance(fields.get("prompt"), str) and fields["prompt"]:
         return Prompt(({"role": "user", "content": fields["prompt"]},), str(name))
     messages: Any = fields.get("messages")
-    if isinstance(messages, list) and messages and all(map(_is_message, cast("list[Any]", messages))):
+    if (
+        isinstance(messages, list)
+        and messages
+        and all(map(_is_message, cast("list[Any]", messages)))
+    ):
         return Prompt(tuple(cast("list[dict[str, Any]]", messages)), str(name))
     known = printable(", ".join(map(str, fields))) or "no field"
     raise ConfigError(f"{where} has neither 'prompt' nor 'messages', but {known}", hint=_EXAMPLE)

@@ -262,9 +262,7 @@ class StepRunner:
             return False
         waits = [end - due for due, end in sorted(ended)]
         early, late = median(waits[:third]), median(waits[-third:])
-        return (
-            self.throughput_per_s < _SATURATED * _rate_per_s(due) and late > _GROWTH * early
-        )
+        return self.throughput_per_s < _SATURATED * _rate_per_s(due) and late > _GROWTH * early
 
     def result(self) -> dict[str, Any]:
         """Return the account of the step, for the manifest of the recording."""

@@ -10,7 +10,7 @@ from typing import Any, Final
 from latspan import semconv
 from latspan._recording import RequestRecord
 from latspan._recording.folder import Recording
-from latspan._segments import Kind, Outcome, Source
+from latspan._segments import Kind, Outcome
 from latspan._study.measurement._latency import Latency, Origin
 from latspan._study.measurement._validity import Finding, findings
 from latspan._study.stats import TargetVerdict, target_verdict
@@ -184,7 +184,7 @@ def summarize(recording: Recording) -> Measurement:
         end_ns = record.start_epoch_ns + record.duration_ns
         collected.in_flight.append((record.start_epoch_ns, end_ns))
         if phase == _MEASURED and index not in cut:
-            _collect(collected, record, kind)
+            _collect(collected, record)
             model = details.get(semconv.GEN_AI_RESPONSE_MODEL)
             if isinstance(model, str):
                 models.add(model)
@@ -196,7 +196,12 @@ def summarize(recording: Recording) -> Measurement:
         name=about.get("name", ""),
         kind=kind,
         steps=tuple(
-            _step({**account, "max_in_flight": about.get("max_in_flight")}, steps[number], kind, targets)
+            _step(
+                {**account, "max_in_flight": about.get("max_in_flight")},
+                steps[number],
+                kind,
+                targets,
+            )
             for number, account in enumerate(accounts)
         ),
         models=tuple(sorted(models)),
@@ -212,7 +217,7 @@ _PHASE: Final = semconv.LATSPAN_LOAD_PHASE
 _UNDER_LOAD: Final = frozenset({"warmup", _MEASURED, "drain"})
 
 
-def _collect(collected: _Collected, record: RequestRecord, kind: Kind) -> None:
+def _collect(collected: _Collected, record: RequestRecord) -> None:
     lag = record.details.get(semconv.LATSPAN_LOAD_DISPATCH_LAG, 0)
     lag_ns = round(lag * NS_PER_S) if isinstance(lag, int | float) else 0
     start_ns = record.start_epoch_ns
@@ -222,13 +227,8 @@ def _collect(collected: _Collected, record: RequestRecord, kind: Kind) -> None:
         error = record.details.get(semconv.ERROR_TYPE)
         collected.errors[error if isinstance(error, str) else record.outcome.value] += 1
         return
-    for name in _SHOWN[kind]:
-        value = record.metrics.get(name)
-        if value is not None:
-            collected.values[name].append((value.value, lag_ns))
     for name, value in record.metrics.items():
-        if name not in _SHOWN[kind]:
-            collected.values[name].append((value.value, lag_ns))
+        collected.values[name].append((value.value, lag_ns))
     tokens = record.tokens
     if tokens.input and tokens.cached is not None:
         collected.cached.append((start_ns, tokens.input, tokens.cached))
@@ -289,9 +289,7 @@ def _results(
     targets: Sequence[Target], latencies: Mapping[tuple[str, Origin], Latency]
 ) -> Iterator[TargetResult]:
     for target in targets:
-        origin = (
-            Origin.SCHEDULE if (target.metric, Origin.SCHEDULE) in latencies else Origin.START
-        )
+        origin = Origin.SCHEDULE if (target.metric, Origin.SCHEDULE) in latencies else Origin.START
         latency = latencies[target.metric, origin]
         verdict = None
         if latency.values_ns or latency.failed:
