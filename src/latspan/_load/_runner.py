@@ -273,7 +273,7 @@ class StepRunner:
             "load": step.schedule.conditions(),
             "intended": intended,
             "unsent": intended - begun,
-            "cut": account.cut,
+            "cut": sorted(account.cut),
             "sent": {phase.value: number for phase, number in self._sent.items() if number},
             "generator": self._generator,
         }
