@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import ssl
 from dataclasses import dataclass, field
 from typing import Any, Final, Self, cast
 from urllib.parse import urlsplit
 
 from latspan._load._connections import Connection, ConnectionPool
-from latspan._shown import address
+from latspan._shown import HIDDEN, address
 from latspan._timeline import Attempt
 from latspan._version import __version__
 from latspan.errors import ConfigError
@@ -19,6 +20,7 @@ __all__ = ["Endpoint", "HttpAnswer"]
 
 _CHAT: Final = "/chat/completions"
 _PORTS: Final = {"http": 80, "https": 443}
+_LIKE_A_KEY: Final = re.compile(r"\b(?:sk|pk|key|gsk|Bearer)[-_ ][\w.*-]{6,}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +83,12 @@ class Endpoint:
         host = f"[{self.host}]" if ":" in self.host else self.host
         port = "" if self.port == _PORTS[self.scheme] else f":{self.port}"
         return f"{self.scheme}://{host}{port}{self.base_path}"
+
+    def without_key(self, text: str) -> str:
+        """Return the text of a server without anything that looks like a key that it repeats."""
+        if self.api_key is not None:
+            text = text.replace(self.api_key, HIDDEN)
+        return _LIKE_A_KEY.sub(HIDDEN, text)
 
     def tls(self) -> ssl.SSLContext | None:
         """Return the TLS settings, ``None`` for plain HTTP; ``SSL_CERT_FILE`` applies."""

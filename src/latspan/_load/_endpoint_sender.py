@@ -141,7 +141,7 @@ async def find_model(endpoint: Endpoint) -> str:
     if len(found) == 1:
         return found[0]
     if answer.status in _UNAUTHORIZED:
-        raise _refused(endpoint, answer.status, _message_in(answer.body))
+        raise _refused(endpoint, answer.status, endpoint.without_key(_message_in(answer.body)))
     if not found:
         raise MeasurementError(
             f"{endpoint.url} does not list its models, so the model is not known{_status(answer)}",
@@ -160,7 +160,7 @@ def _status(answer: HttpAnswer) -> str:
 
 def explain(endpoint: Endpoint, model: str, answer: Answer) -> MeasurementError:
     """Return the error about a first request that did not complete."""
-    said = _message_in(answer.error_body)
+    said = endpoint.without_key(_message_in(answer.error_body))
     because = f": {foreign(said)}" if said else ""
     status = answer.status
     if status in _UNAUTHORIZED:

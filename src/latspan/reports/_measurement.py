@@ -12,7 +12,7 @@ from rich.text import Text
 
 from latspan._drawing import FAINT, count, listed, milliseconds, needs, percent
 from latspan._segments import Outcome
-from latspan._study.measurement import Latency, Measurement, Origin, StepSummary, TargetResult
+from latspan._study.measurement import Measurement, Origin, StepSummary, TargetResult
 from latspan._study.stats import Verdict
 from latspan._units import NS_PER_S
 from latspan.histogram import values_needed
@@ -87,37 +87,37 @@ def _step(step: StepSummary, measurement: Measurement, options: ConsoleOptions) 
 
 def _latencies(step: StepSummary, options: ConsoleOptions) -> Iterator[Text]:
     names = [f"p{each}" for each in _PERCENTILES]
-    has_failures = step.completed < step.measured
-    if has_failures:
-        # A failed request counts as one that takes forever, and is left out on the right.
-        columns = [*(f"{name}(all)" for name in names), *(f"{name}(completed)" for name in names)]
-    else:
-        columns = names
-    rows = [heads("metric", "from", "n", *columns)]
+    rows = [heads("metric", "from", "requests", "n", *names)]
     for latency in step.latencies.values():
-        cells = [_cell(latency.all(each), latency.count, each) for each in _PERCENTILES]
-        if has_failures:
-            cells += [_completed_cell(latency, each) for each in _PERCENTILES]
-        rows.append(
-            (
-                Text(_LABELS.get(latency.metric, latency.metric)),
-                Text(latency.origin.value),
-                Text(f"{latency.count:,}"),
-                *cells,
+        # A failed request counts as one that takes forever among all, and is left out otherwise.
+        for requests in ("all", "completed") if latency.failed else ("all",):
+            is_all = requests == "all"
+            number = latency.count if is_all else len(latency.values_ns)
+            values = [
+                latency.all(each) if is_all else latency.completed(each) for each in _PERCENTILES
+            ]
+            rows.append(
+                (
+                    Text(_LABELS.get(latency.metric, latency.metric)),
+                    Text(latency.origin.value),
+                    Text(requests),
+                    Text(f"{number:,}"),
+                    *(
+                        _cell(value, each)
+                        for value, each in zip(values, _PERCENTILES, strict=True)
+                    ),
+                )
             )
-        )
-    yield from aligned(rows, left=(0, 1), options=options)
+    has_failures = any(latency.failed for latency in step.latencies.values())
+    if not has_failures:
+        rows = [(*row[:2], *row[3:]) for row in rows]
+    yield from aligned(rows, left=(0, 1, 2) if has_failures else (0, 1), options=options)
 
 
-def _cell(value: float | None, number: int, percentile: float) -> Text:
+def _cell(value: float | None, percentile: float) -> Text:
     if value is None:
-        needed = values_needed(percentile)
-        return Text(needs(needed) if number < needed else "—", style=FAINT)
+        return Text(needs(values_needed(percentile)), style=FAINT)
     return Text("unbounded", style="red") if math.isinf(value) else Text(milliseconds(value))
-
-
-def _completed_cell(latency: Latency, percentile: float) -> Text:
-    return _cell(latency.completed(percentile), len(latency.values_ns), percentile)
 
 
 def _load(step: StepSummary, options: ConsoleOptions) -> Iterator[Text]:

@@ -37,7 +37,7 @@ class TargetResult:
 
     Args:
         target: The target.
-        verdict: What is proven; ``None`` if no request has a value that counts.
+        verdict: What is proven; ``None`` if no request has a value of the metric.
         origin: Instant from which the metric was measured.
     """
 
@@ -238,7 +238,8 @@ def _collect(collected: _Collected, record: RequestRecord) -> None:
 def _step(
     account: Mapping[str, Any], collected: _Collected, kind: Kind, targets: Sequence[Target]
 ) -> StepSummary:
-    failed = sum(collected.outcomes.values()) - collected.outcomes[Outcome.COMPLETED]
+    completed = collected.outcomes[Outcome.COMPLETED]
+    failed = sum(collected.outcomes.values()) - completed
     is_open = "concurrency" not in account["load"]
     latencies: dict[tuple[str, Origin], Latency] = {}
     for metric in dict.fromkeys((*_SHOWN[kind], *(target.metric for target in targets))):
@@ -247,10 +248,12 @@ def _step(
                 value + (lag if origin is Origin.SCHEDULE else 0)
                 for value, lag in collected.values[metric]
             )
-            latencies[metric, origin] = Latency.of(metric, origin, values, failed)
+            latency = Latency.of(metric, origin, values, failed)
+            # If requests completed without a value, the metric is not defined for them.
+            if latency.values_ns or not completed:
+                latencies[metric, origin] = latency
     cached = _cached(collected.cached)
     elapsed_s = _elapsed_s(collected)
-    completed = collected.outcomes[Outcome.COMPLETED]
     return StepSummary(
         load=account["load"],
         intended=account["intended"],
@@ -290,9 +293,9 @@ def _results(
 ) -> Iterator[TargetResult]:
     for target in targets:
         origin = Origin.SCHEDULE if (target.metric, Origin.SCHEDULE) in latencies else Origin.START
-        latency = latencies[target.metric, origin]
+        latency = latencies.get((target.metric, origin))
         verdict = None
-        if latency.values_ns or latency.failed:
+        if latency is not None and latency.count:
             misses = latency.misses(target.limit_ns)
             verdict = target_verdict(latency.count, misses, target.percentile)
         yield TargetResult(target, verdict, origin)
