@@ -109,8 +109,9 @@ class CallableSender:
         began_ns = time.perf_counter_ns()
         outcome, error = Outcome.COMPLETED, None
         try:
-            async with asyncio.timeout(self._timeout_s):
-                with request(self._name):
+            # Inside the request, whose outcome is then a timeout and not a cancellation.
+            with request(self._name):
+                async with asyncio.timeout(self._timeout_s):
                     await self._call(self._prompts.of(index).text)
         except asyncio.CancelledError:
             raise

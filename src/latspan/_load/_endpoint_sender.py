@@ -11,6 +11,7 @@ from typing import Any, Final, cast
 
 from latspan._load._answer import Answer
 from latspan._load._chat_client import ChatClient
+from latspan._load._connections import ConnectionClosedError
 from latspan._load._endpoint import Endpoint, HttpAnswer
 from latspan._load._prompts import Prompt, PromptSet
 from latspan._segments import Outcome
@@ -211,6 +212,11 @@ def _unreached(endpoint: Endpoint, answer: Answer) -> MeasurementError:
         return MeasurementError(
             f"{endpoint.url} did not complete the first request in time",
             hint="raise --timeout, or check that the server is ready",
+        )
+    if isinstance(error, ConnectionClosedError):
+        return MeasurementError(
+            f"{endpoint.url} closed the connection before its response was complete",
+            hint="the log of the server shows the cause",
         )
     if isinstance(error, ConnectionRefusedError):
         return MeasurementError(

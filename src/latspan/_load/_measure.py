@@ -224,7 +224,11 @@ class _Measurement:
             auto_instrument()
 
     async def _try(self, sender: _Prepared) -> None:
-        attributes = {semconv.LATSPAN_LOAD_INDEX: 0, semconv.LATSPAN_LOAD_PHASE: Phase.COLD.value}
+        attributes = {
+            semconv.LATSPAN_LOAD_INDEX: 0,
+            semconv.LATSPAN_LOAD_PHASE: Phase.COLD.value,
+            semconv.LATSPAN_LOAD_DISPATCH_LAG: 0.0,
+        }
         with with_attributes({}, attributes):
             await sender.try_once()
 

@@ -102,10 +102,7 @@ def _latencies(step: StepSummary, options: ConsoleOptions) -> Iterator[Text]:
                     Text(latency.origin.value),
                     Text(requests),
                     Text(f"{number:,}"),
-                    *(
-                        _cell(value, each)
-                        for value, each in zip(values, _PERCENTILES, strict=True)
-                    ),
+                    *(_cell(value, each) for value, each in zip(values, _PERCENTILES, strict=True)),
                 )
             )
     has_failures = any(latency.failed for latency in step.latencies.values())

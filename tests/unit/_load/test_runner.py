@@ -52,9 +52,7 @@ class _Sender:
         except asyncio.CancelledError:
             self.cancelled += 1
             raise
-        return Answer(
-            outcome=Outcome.COMPLETED, duration_ns=self._clock.monotonic_ns() - began_ns
-        )
+        return Answer(outcome=Outcome.COMPLETED, duration_ns=self._clock.monotonic_ns() - began_ns)
 
     def phases(self) -> dict[str, int]:
         counted = [phase for _, phase, _ in self.sent]
