@@ -14,6 +14,7 @@ Exceptions that latspan raises from its own API, never inside a call of another 
     ├── HistogramPrecisionError  (ValueError)   histograms cannot be merged
     ├── HistogramWriteError      (OSError)      a file cannot be written with histograms
     ├── RecordingError           (ValueError)   a folder is not a recording, or cannot hold one
+    ├── MeasurementError         (RuntimeError) a load test cannot begin
     ├── InstrumentationError     (RuntimeError) a client library could not be patched
     └── ServerStartError         (RuntimeError) a model server that latspan started is not serving
 
@@ -37,6 +38,7 @@ __all__ = [
     "InstrumentationError",
     "InvalidValueError",
     "LatspanError",
+    "MeasurementError",
     "MissingExtraError",
     "NotEnoughValuesError",
     "RecordingError",
@@ -143,6 +145,10 @@ class HistogramWriteError(LatspanError, OSError):
 
 class RecordingError(LatspanError, ValueError):
     """A folder is not a recording that this release can read, or cannot hold a new one."""
+
+
+class MeasurementError(LatspanError, RuntimeError):
+    """A load test cannot begin, because its first request did not succeed."""
 
 
 class InstrumentationError(LatspanError, RuntimeError):

@@ -129,6 +129,7 @@ LATSPAN_BUFFERED: Final = "latspan.buffered"
 LATSPAN_LOAD_INDEX: Final = "latspan.load.index"
 LATSPAN_LOAD_PHASE: Final = "latspan.load.phase"
 LATSPAN_LOAD_DISPATCH_LAG: Final = "latspan.load.dispatch_lag"
+LATSPAN_LOAD_STEP: Final = "latspan.load.step"
 
 # Observed around a request: what its server reported, and samples of servers and host.
 LATSPAN_REQUESTS_RUNNING: Final = "latspan.requests.running"

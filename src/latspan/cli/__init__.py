@@ -15,7 +15,7 @@ from typing import Final, NoReturn
 
 from latspan._shown import printable
 from latspan._version import __version__
-from latspan.cli import _demo, _doctor, _histogram, _init, _report, _run
+from latspan.cli import _demo, _doctor, _histogram, _init, _measure, _report, _run
 from latspan.cli._command import Command
 from latspan.cli._console import (
     OutputError,
@@ -40,6 +40,7 @@ _COMMANDS: Final[tuple[Command, ...]] = (
     _report.COMMAND,
     _doctor.COMMAND,
     _init.COMMAND,
+    _measure.COMMAND,
     _histogram.COMMAND,
 )
 

@@ -1,0 +1,160 @@
+"""Callables of the user, ``module:function``: loaded, tried and called with each prompt."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import importlib
+import inspect
+import sys
+import time
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Final, cast
+
+from latspan._instrument import outcome_of, request
+from latspan._load._answer import Answer
+from latspan._load._prompts import PromptSet
+from latspan._segments import Outcome
+from latspan._shown import foreign
+from latspan.errors import MeasurementError
+
+__all__ = ["CallableSender", "load_callable"]
+
+_MOST_THREADS: Final = 512
+
+
+def load_callable(name: str) -> Callable[[str], Any]:
+    """
+    Import ``module:function``; modules of the current folder are found too.
+
+    Raises:
+        MeasurementError: It cannot be imported, or is not a function of one prompt.
+    """
+    module_name, _, attribute = name.partition(":")
+    folder = str(Path.cwd())
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    try:
+        found: Any = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name != module_name:
+            raise _failed_import(name, error) from error
+        raise MeasurementError(
+            f"no module named '{module_name}'",
+            hint="run the command in the folder of the module, or install its package",
+        ) from error
+    except Exception as error:
+        raise _failed_import(name, error) from error
+    for part in attribute.split("."):
+        found = getattr(found, part, None)
+    if not callable(found):
+        raise MeasurementError(
+            f"the module '{module_name}' has no function '{attribute}'",
+            hint="name a function that takes the text of a prompt: module:function",
+        )
+    try:
+        inspect.signature(found).bind("")
+    except ValueError:
+        pass
+    except TypeError as error:
+        raise MeasurementError(
+            f"{name} cannot be called with a prompt: {error}",
+            hint="it is called with one argument, the text of a prompt",
+        ) from error
+    return found
+
+
+def _failed_import(name: str, error: BaseException) -> MeasurementError:
+    return MeasurementError(
+        f"{name} cannot be imported: {type(error).__name__}: {foreign(str(error))}",
+        hint="import it with python to see where it fails",
+    )
+
+
+class CallableSender:
+    """
+    Sender of requests through a function; each of its runs is a ``latspan.request``.
+
+    What a generator yields is read to its end. A synchronous function runs in a pool of threads. A
+    run that exceeds the time limit counts as a timeout at once, although its thread goes on.
+
+    Args:
+        function: Function that takes the text of a prompt.
+        name: Name of the requests.
+        prompts: The prompts.
+        timeout_s: Time limit of each request in seconds.
+    """
+
+    def __init__(
+        self,
+        function: Callable[[str], Any],
+        name: str,
+        prompts: PromptSet,
+        *,
+        timeout_s: float | None = None,
+    ) -> None:
+        self._function = function
+        self._name = name
+        self._prompts = prompts
+        self._timeout_s = timeout_s
+        self._threads: ThreadPoolExecutor | None = None
+        if not (inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)):
+            self._threads = ThreadPoolExecutor(_MOST_THREADS, thread_name_prefix="latspan-measure")
+
+    async def send(self, index: int) -> Answer:
+        """Call the function with the prompt of that index, and return when it has ended."""
+        began_ns = time.perf_counter_ns()
+        outcome, error = Outcome.COMPLETED, None
+        try:
+            # Inside the request, whose outcome is then a timeout and not a cancellation.
+            with request(self._name):
+                async with asyncio.timeout(self._timeout_s):
+                    await self._call(self._prompts.of(index).text)
+        except asyncio.CancelledError:
+            raise
+        except Exception as failure:  # noqa: BLE001 - the outcome of a request, not of the runner
+            outcome, error = outcome_of(failure), failure
+        return Answer(outcome=outcome, duration_ns=time.perf_counter_ns() - began_ns, error=error)
+
+    async def _call(self, text: str) -> None:
+        if self._threads is None:
+            result = self._function(text)
+        else:
+            context = contextvars.copy_context()
+            result = await asyncio.get_running_loop().run_in_executor(
+                self._threads, lambda: context.run(self._call_in_thread, text)
+            )
+        if inspect.isasyncgen(result):
+            async for _ in cast("AsyncGenerator[object]", result):
+                pass
+        elif inspect.isawaitable(result):
+            await result
+
+    def _call_in_thread(self, text: str) -> Any:
+        result = self._function(text)
+        if inspect.isgenerator(result):
+            deque(cast("Iterator[object]", result), maxlen=0)
+        return result
+
+    async def try_once(self) -> None:
+        """
+        Call the function once before the load.
+
+        Raises:
+            MeasurementError: It raised.
+        """
+        answer = await self.send(0)
+        if answer.error is not None:
+            raise MeasurementError(
+                f"{self._name} fails on the first prompt: {type(answer.error).__name__}:"
+                f" {foreign(str(answer.error))}",
+                hint="call it once yourself to see the traceback",
+            ) from answer.error
+
+    def close(self) -> None:
+        """Let threads that still run end by themselves."""
+        if self._threads is not None:
+            self._threads.shutdown(wait=False, cancel_futures=True)

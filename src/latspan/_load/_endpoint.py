@@ -1,0 +1,186 @@
+"""Address of an OpenAI-compatible endpoint: URL, credentials, TLS, and the list of its models."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import ssl
+from dataclasses import dataclass, field
+from typing import Any, Final, Self, cast
+from urllib.parse import urlsplit
+
+from latspan._load._connections import Connection, ConnectionPool
+from latspan._shown import HIDDEN, address
+from latspan._timeline import Attempt
+from latspan._version import __version__
+from latspan.errors import ConfigError
+
+__all__ = ["Endpoint", "HttpAnswer"]
+
+_CHAT: Final = "/chat/completions"
+_PORTS: Final = {"http": 80, "https": 443}
+_LIKE_A_KEY: Final = re.compile(r"\b(?:sk|pk|key|gsk|Bearer)[-_ ][\w.*-]{6,}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """
+    Address of an OpenAI-compatible endpoint.
+
+    Args:
+        scheme: ``http`` or ``https``.
+        host: Name or address of the server.
+        port: Its port.
+        base_path: Path of the API, for example ``/v1``; without a slash at its end.
+        api_key: Value of the ``Authorization`` header; it is never shown or recorded.
+    """
+
+    scheme: str
+    host: str
+    port: int
+    base_path: str
+    api_key: str | None = field(default=None, repr=False)
+
+    @classmethod
+    def from_url(cls, url: str, *, api_key: str | None = None) -> Self:
+        """
+        Return the endpoint at ``url``, with or without ``/chat/completions`` at its end.
+
+        Raises:
+            ConfigError: It is not an HTTP URL, or contains credentials.
+        """
+        shown = address(url)
+        try:
+            parts = urlsplit(url)
+            port = parts.port
+        except ValueError as error:
+            raise ConfigError(f"'{shown}' is not a URL: {error}", hint=_EXAMPLE) from None
+        if parts.scheme not in _PORTS or not parts.hostname:
+            raise ConfigError(f"'{shown}' is not an http or https URL", hint=_EXAMPLE)
+        if parts.username is not None or parts.query:
+            raise ConfigError(
+                f"the URL '{shown}' has credentials or a query",
+                hint="pass the key in the variable OPENAI_API_KEY, or name another variable with"
+                " --api-key-env",
+            )
+        return cls(
+            scheme=parts.scheme,
+            host=parts.hostname,
+            port=_PORTS[parts.scheme] if port is None else port,
+            base_path=parts.path.rstrip("/").removesuffix(_CHAT),
+            api_key=api_key,
+        )
+
+    @property
+    def chat_path(self) -> str:
+        """Path of the chat completions."""
+        return f"{self.base_path}{_CHAT}"
+
+    @property
+    def url(self) -> str:
+        """URL of the API."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        port = "" if self.port == _PORTS[self.scheme] else f":{self.port}"
+        return f"{self.scheme}://{host}{port}{self.base_path}"
+
+    def without_key(self, text: str) -> str:
+        """Return the text of a server without anything that looks like a key that it repeats."""
+        if self.api_key is not None:
+            text = text.replace(self.api_key, HIDDEN)
+        return _LIKE_A_KEY.sub(HIDDEN, text)
+
+    def tls(self) -> ssl.SSLContext | None:
+        """Return the TLS settings, ``None`` for plain HTTP; ``SSL_CERT_FILE`` applies."""
+        return ssl.create_default_context() if self.scheme == "https" else None
+
+    def request_head(self, method: str, path: str) -> bytes:
+        """Return the request line and the headers that all requests share."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        authority = host if self.port == _PORTS[self.scheme] else f"{host}:{self.port}"
+        lines = [
+            f"{method} {path} HTTP/1.1",
+            f"Host: {authority}",
+            f"User-Agent: latspan/{__version__}",
+            "Accept: text/event-stream, application/json",
+            # A compressed stream could delay chunks until a block is full.
+            "Accept-Encoding: identity",
+        ]
+        if method == "POST":
+            lines.append("Content-Type: application/json")
+        if self.api_key is not None:
+            lines.append(f"Authorization: Bearer {self.api_key}")
+        return "".join(f"{line}\r\n" for line in lines).encode("latin-1")
+
+    async def models(self, timeout_s: float) -> HttpAnswer:
+        """
+        Return the answer to ``GET /models``.
+
+        Raises:
+            OSError: The server cannot be reached.
+            TimeoutError: It did not answer in time.
+        """
+        pool = ConnectionPool(self.host, self.port, tls=self.tls())
+        answer = _Whole()
+        try:
+            async with asyncio.timeout(timeout_s):
+                connection: Connection = await pool.connection(Attempt(0), lambda: 0)
+                head = self.request_head("GET", f"{self.base_path}/models")
+                connection.send(head + b"\r\n", answer)
+                await answer.done
+        finally:
+            pool.close()
+        return HttpAnswer(answer.status, bytes(answer.body))
+
+
+_EXAMPLE: Final = "for example: latspan measure http://localhost:8000/v1"
+
+
+@dataclass(frozen=True, slots=True)
+class HttpAnswer:
+    """
+    A complete response.
+
+    Args:
+        status: HTTP status.
+        body: Its body.
+    """
+
+    status: int
+    body: bytes
+
+    @property
+    def model_ids(self) -> list[str]:
+        """Models that the list contains; empty if the body is not such a list."""
+        try:
+            data: Any = json.loads(self.body)["data"]
+            return [str(each["id"]) for each in cast("list[dict[str, Any]]", data)]
+        except (ValueError, LookupError, TypeError):
+            return []
+
+
+class _Whole:
+    """Receiver of a complete response."""
+
+    def __init__(self) -> None:
+        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.status = 0
+        self.body = bytearray()
+
+    def sent(self) -> None:
+        pass
+
+    def head_received(self, status: int, headers: object) -> None:
+        del headers
+        self.status = status
+
+    def body_received(self, data: bytes) -> None:
+        self.body += data
+
+    def ended(self) -> None:
+        if not self.done.done():
+            self.done.set_result(None)
+
+    def failed(self, error: Exception) -> None:
+        if not self.done.done():
+            self.done.set_exception(error)

@@ -1,0 +1,268 @@
+"""Sender of chats to an endpoint: bodies of the requests, cache state, and one trial before."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, cast
+
+from latspan._load._answer import Answer
+from latspan._load._chat_client import ChatClient
+from latspan._load._connections import ConnectionClosedError
+from latspan._load._endpoint import Endpoint, HttpAnswer
+from latspan._load._prompts import Prompt, PromptSet
+from latspan._segments import Outcome
+from latspan._shown import foreign
+from latspan._targets import CacheState
+from latspan.errors import MeasurementError
+
+__all__ = ["ChatSettings", "EndpointSender", "find_model"]
+
+_MODELS_TIMEOUT_S: Final = 10.0
+_OK: Final = 200
+_UNAUTHORIZED: Final = frozenset({401, 403})
+_NOT_FOUND: Final = 404
+_TOO_MANY: Final = 429
+_REDIRECTS: Final = range(300, 400)
+_SERVER_ERRORS: Final = range(500, 600)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChatSettings:
+    """
+    What every request has in common.
+
+    Args:
+        model: The requested model.
+        max_tokens: Maximum number of output tokens; ``None`` leaves it to the server.
+        parameters: Further fields of the request, for example ``temperature``.
+        cache: State of the prompt cache.
+        timeout_s: Time limit of each request in seconds.
+        reuse_connections: Whether a connection carries further requests.
+    """
+
+    model: str
+    max_tokens: int | None = None
+    parameters: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    cache: CacheState = CacheState.AS_IS
+    timeout_s: float | None = None
+    reuse_connections: bool = True
+
+    def fields(self) -> dict[str, Any]:
+        """Return the fields of a request except its messages."""
+        limit = {} if self.max_tokens is None else {"max_tokens": self.max_tokens}
+        return {
+            "model": self.model,
+            "stream": True,
+            # Without it, no server reports token counts for a stream.
+            "stream_options": {"include_usage": True},
+            **limit,
+            **self.parameters,
+        }
+
+
+class EndpointSender:
+    """
+    Sender of chats.
+
+    Args:
+        endpoint: The endpoint.
+        prompts: The prompts.
+        settings: What every request has in common.
+    """
+
+    def __init__(self, endpoint: Endpoint, prompts: PromptSet, settings: ChatSettings) -> None:
+        self._endpoint = endpoint
+        self._prompts = prompts
+        self._settings = settings
+        self._client = ChatClient(
+            endpoint, settings.model, reuse_connections=settings.reuse_connections
+        )
+        # New in every measurement: the server may still cache the prompts of an earlier one.
+        self._nonce = secrets.token_hex(8)
+        self._bodies: dict[int, bytes] = {}
+
+    async def send(self, index: int) -> Answer:
+        """Send the chat with that index, and return when it has ended, however it ended."""
+        return await self._client.ask(self._body(index), self._settings.timeout_s)
+
+    def _body(self, index: int) -> bytes:
+        if self._settings.cache is CacheState.COLD:
+            return self._encoded(self._prompts.of(index).beginning_with(self._beginning(index)))
+        number = self._prompts.number_of(index)
+        body = self._bodies.get(number)
+        if body is None:
+            body = self._bodies[number] = self._encoded(self._prompts.prompts[number])
+        return body
+
+    def _beginning(self, index: int) -> str:
+        # Of one length for all requests, so that it adds the same number of tokens to each.
+        return f"[{self._nonce}{index:08d}] "
+
+    def _encoded(self, prompt: Prompt, **fields: Any) -> bytes:
+        request = {**self._settings.fields(), **fields, "messages": prompt.messages}
+        return json.dumps(request, ensure_ascii=False, separators=(",", ":")).encode(
+            "utf-8", "surrogatepass"
+        )
+
+    async def try_once(self) -> None:
+        """
+        Send one chat before the load: the cold sample, which also shows whether requests work.
+
+        With a warm cache, it leaves the common prefix of the prompts in the server's cache.
+
+        Raises:
+            MeasurementError: It did not complete; the message says why.
+        """
+        answer = await self._client.ask(self._body(0), self._settings.timeout_s)
+        if answer.outcome is not Outcome.COMPLETED or answer.first_token_ns is None:
+            raise explain(self._endpoint, self._settings.model, answer)
+
+    def close(self) -> None:
+        """Close every connection."""
+        self._client.close()
+
+
+async def find_model(endpoint: Endpoint) -> str:
+    """
+    Return the only model of an endpoint.
+
+    Raises:
+        MeasurementError: It cannot be reached, or lists no model or several.
+    """
+    try:
+        answer = await endpoint.models(_MODELS_TIMEOUT_S)
+    except Exception as error:
+        failed = Answer(outcome=Outcome.ERROR, duration_ns=0, error=error)
+        raise explain(endpoint, "", failed) from error
+    found = answer.model_ids if answer.status == _OK else []
+    if len(found) == 1:
+        return found[0]
+    if answer.status in _UNAUTHORIZED:
+        raise _refused(endpoint, answer.status, endpoint.without_key(_message_in(answer.body)))
+    if not found:
+        raise MeasurementError(
+            f"{endpoint.url} does not list its models, so the model is not known{_status(answer)}",
+            hint=_versioned(endpoint) or "name the model with --model",
+        )
+    shown = ", ".join(sorted(found)[:10])
+    raise MeasurementError(
+        f"{endpoint.url} has {len(found):,} models",
+        hint=f"choose one with --model: {shown}{', …' if len(found) > 10 else ''}",
+    )
+
+
+def _status(answer: HttpAnswer) -> str:
+    return "" if answer.status == _OK else f": status {answer.status}"
+
+
+def explain(endpoint: Endpoint, model: str, answer: Answer) -> MeasurementError:
+    """Return the error about a first request that did not complete."""
+    said = endpoint.without_key(_message_in(answer.error_body))
+    because = f": {foreign(said)}" if said else ""
+    status = answer.status
+    if status in _UNAUTHORIZED:
+        return _refused(endpoint, status or 0, said)
+    if status == _NOT_FOUND:
+        hint = _versioned(endpoint) or "check the name of the model, and the path of the URL"
+        return MeasurementError(
+            f"{endpoint.url} has no chat completions for the model '{model}' (status 404){because}",
+            hint=hint,
+        )
+    if status == _TOO_MANY:
+        return MeasurementError(
+            f"{endpoint.url} rejects the first request already (status 429){because}",
+            hint="wait until the limit of your key allows requests again",
+        )
+    if status is not None and status in _REDIRECTS:
+        return MeasurementError(
+            f"{endpoint.url} redirects to another address (status {status})",
+            hint="use the address that it redirects to: a redirect would be part of every latency",
+        )
+    if status is not None and status in _SERVER_ERRORS:
+        return MeasurementError(
+            f"{endpoint.url} fails on the first request (status {status}){because}",
+            hint="the log of the server shows the cause",
+        )
+    if status is not None and status != _OK:
+        return MeasurementError(
+            f"{endpoint.url} refuses the request (status {status}){because}",
+            hint="set fields of the request with --body, for example"
+            """ --body '{"max_completion_tokens": 64}'""",
+        )
+    return _unreached(endpoint, answer)
+
+
+def _unreached(endpoint: Endpoint, answer: Answer) -> MeasurementError:
+    error = answer.error
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return MeasurementError(
+            f"the certificate of {endpoint.host} cannot be verified: {error.verify_message}",
+            hint="set SSL_CERT_FILE to the file of the authority that issued it",
+        )
+    if isinstance(error, ssl.SSLError):
+        return MeasurementError(
+            f"no TLS connection to {endpoint.host}:{endpoint.port}: {error.reason or error}",
+            hint="if the server speaks plain HTTP, use http:// instead of https://",
+        )
+    if answer.outcome is Outcome.TIMEOUT:
+        return MeasurementError(
+            f"{endpoint.url} did not complete the first request in time",
+            hint="raise --timeout, or check that the server is ready",
+        )
+    if isinstance(error, ConnectionClosedError):
+        return MeasurementError(
+            f"{endpoint.url} closed the connection before its response was complete",
+            hint="the log of the server shows the cause",
+        )
+    if isinstance(error, ConnectionRefusedError):
+        return MeasurementError(
+            f"nothing listens at {endpoint.host}:{endpoint.port}",
+            hint="start the server, or correct the address",
+        )
+    if isinstance(error, OSError):
+        return MeasurementError(
+            f"{endpoint.host}:{endpoint.port} cannot be reached: {error.strerror or error}",
+            hint="check the host name, the port and the network",
+        )
+    if error is not None:
+        return MeasurementError(
+            f"{endpoint.url} did not send an HTTP response: {foreign(str(error))}",
+            hint="check the address and the port",
+        )
+    return MeasurementError(
+        f"{endpoint.url} sent a response without a token, or a stream that ended early",
+        hint="check that it is an OpenAI-compatible API that streams chat completions",
+    )
+
+
+def _refused(endpoint: Endpoint, status: int, said: str) -> MeasurementError:
+    because = f": {foreign(said)}" if said else ""
+    if endpoint.api_key is None:
+        hint = "set OPENAI_API_KEY, or name the variable that holds the key with --api-key-env"
+    else:
+        hint = "check the key in the variable OPENAI_API_KEY, or the one named by --api-key-env"
+    return MeasurementError(
+        f"{endpoint.url} does not accept the API key (status {status}){because}", hint=hint
+    )
+
+
+def _versioned(endpoint: Endpoint) -> str | None:
+    """Return the hint to add ``/v1``, if the URL has no path."""
+    return None if endpoint.base_path else f"try {endpoint.url}/v1"
+
+
+def _message_in(body: bytes) -> str:
+    """Return the message in the body of an error, without anything that repeats the request."""
+    try:
+        data: Any = json.loads(body)
+        error: Any = data.get("error", data)
+        found: object = (
+            error if isinstance(error, str) else cast("dict[str, Any]", error)["message"]
+        )
+    except (ValueError, LookupError, TypeError, AttributeError):
+        return ""
+    return found if isinstance(found, str) else ""

@@ -1,0 +1,396 @@
+"""
+A measurement from its settings to its recording.
+
+The measured requests are recorded by the same code as those of an application in production. Their
+index, phase and dispatch lag are attributes of each record, and the account of the generator is
+written into the manifest, so that the study half needs nothing but the recording.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import signal
+import sys
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from latspan import _runtime, semconv
+from latspan._instrument import auto_instrument
+from latspan._load._answer import Answer
+from latspan._load._callables import CallableSender, load_callable
+from latspan._load._endpoint import Endpoint
+from latspan._load._endpoint_sender import ChatSettings, EndpointSender, find_model
+from latspan._load._plan import Phase, Step
+from latspan._load._progress import Progress
+from latspan._load._prompts import PromptSet, fingerprint
+from latspan._load._runner import StepRunner
+from latspan._operations import with_attributes
+from latspan._recording.folder import Manifest, begin_recording
+from latspan._sdk import configure, force_flush, shutdown
+from latspan._segments import Kind
+from latspan._targets import CacheState, Target
+from latspan.errors import MeasurementError
+
+__all__ = ["Display", "MeasureSettings", "measure"]
+
+_LEAST_GAIN: Final = 1.1
+"""Gain in throughput below which a closed loop counts as saturated."""
+
+_STRIDE: Final = 1_000_000
+"""Difference of the first indexes of two steps, more than a step has requests."""
+
+_SWITCH_INTERVAL_S: Final = 0.000_5
+"""
+Time after which latspan's worker thread must let the event loop run, if the loop wants to.
+
+Python's default of 5 ms would delay the stamps of chunks by as much.
+"""
+
+_GC_THRESHOLD: Final = 100_000
+
+
+class Display(Protocol):
+    """Shows the progress of a measurement."""
+
+    def step(self, step: Step, number: int | None, progress: Progress) -> None:
+        """Begin to show a step."""
+        ...
+
+
+class _Prepared(Protocol):
+    """Sender that can be tried and closed."""
+
+    async def send(self, index: int) -> Answer: ...
+
+    async def try_once(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasureSettings:
+    """
+    Settings of a measurement.
+
+    Args:
+        name: Name of the inference path, or the target as the user wrote it.
+        endpoint: OpenAI-compatible endpoint; ``None`` to measure ``function``.
+        function: Callable as ``module:function``.
+        model: The requested model; ``None`` for the only one of the endpoint.
+        prompts: The prompts.
+        steps: Loads to measure, in turn; without end for a ladder up to saturation.
+        stops_at_saturation: Whether no further step begins after saturation.
+        seed: Seed of everything random.
+        targets: Targets to check.
+        percentile: Highest percentile that the measurement is to show.
+        max_tokens: Maximum number of output tokens; ``None`` leaves it to the server.
+        parameters: Further fields of the request.
+        cache: State of the prompt cache.
+        timeout_s: Time limit of each request in seconds.
+        max_in_flight: Maximum number of requests in flight of an open loop.
+        reuse_connections: Whether a connection carries further requests.
+        otlp_endpoint: Address to which spans and metrics are exported too.
+    """
+
+    name: str
+    endpoint: Endpoint | None = None
+    function: str | None = None
+    model: str | None = None
+    prompts: PromptSet
+    steps: Sequence[Step] | Iterator[Step] = field(default=())
+    stops_at_saturation: bool = False
+    seed: int = 0
+    targets: tuple[Target, ...] = ()
+    percentile: float = 95
+    max_tokens: int | None = None
+    parameters: dict[str, Any] = field(default_factory=dict[str, Any])
+    cache: CacheState = CacheState.AS_IS
+    timeout_s: float | None = None
+    max_in_flight: int | None = None
+    reuse_connections: bool = True
+    otlp_endpoint: str | None = None
+
+
+def measure(settings: MeasureSettings, folder: str | os.PathLike[str], display: Display) -> None:
+    """
+    Measure, and write a recording.
+
+    An interrupt ends the measurement early; its recording is complete and says so.
+
+    Args:
+        settings: What to measure, and how.
+        folder: Folder of the recording, which does not hold one yet.
+        display: Shows the progress.
+
+    Raises:
+        MeasurementError: The first request did not succeed.
+        RecordingError: The folder holds a recording, or cannot be written.
+        ConfigError: A setting, or a variable of the environment, is not valid.
+    """
+    path = Path(folder)
+    existed = path.exists()
+    function = None if settings.function is None else load_callable(settings.function)
+    with _undisturbed():
+        asyncio.run(_Measurement(settings, path, display, function, existed=existed).run())
+
+
+class _Measurement:
+    """One measurement in progress."""
+
+    def __init__(
+        self,
+        settings: MeasureSettings,
+        folder: Path,
+        display: Display,
+        function: Callable[[str], Any] | None,
+        *,
+        existed: bool,
+    ) -> None:
+        self._settings = settings
+        self._folder = folder
+        self._display = display
+        self._function = function
+        self._existed = existed
+        self._interrupted = False
+        self._runner: StepRunner | None = None
+        self._main: asyncio.Task[Any] | None = None
+
+    async def run(self) -> None:
+        self._main = asyncio.current_task()
+        with self._interrupts():
+            model = self._settings.model
+            if self._settings.endpoint is not None and model is None:
+                model = await find_model(self._settings.endpoint)
+            sender = self._sender(model or "")
+            manifest = begin_recording(
+                self._folder, source="measure", conditions=self._conditions(model)
+            )
+            try:
+                self._start_recording()
+                await self._try(sender)
+            except BaseException as error:
+                # Nothing was measured, so nothing is left behind.
+                shutdown()
+                _delete(self._folder, keep_folder=self._existed)
+                if self._interrupted and isinstance(error, asyncio.CancelledError):
+                    raise KeyboardInterrupt from None
+                raise
+            try:
+                await self._run_steps(sender, manifest)
+            finally:
+                sender.close()
+                shutdown()
+
+    def _sender(self, model: str) -> _Prepared:
+        settings = self._settings
+        if settings.endpoint is not None:
+            chats = ChatSettings(
+                model=model,
+                max_tokens=settings.max_tokens,
+                parameters=settings.parameters,
+                cache=settings.cache,
+                timeout_s=settings.timeout_s,
+                reuse_connections=settings.reuse_connections,
+            )
+            return EndpointSender(settings.endpoint, settings.prompts, chats)
+        assert self._function is not None  # noqa: S101 - the other of the two
+        name = settings.function or settings.name
+        return CallableSender(self._function, name, settings.prompts, timeout_s=settings.timeout_s)
+
+    def _start_recording(self) -> None:
+        settings = self._settings
+        configure(
+            record_dir=str(self._folder),
+            record_rate_limit=None,
+            keep_records=0,
+            export_enabled=settings.otlp_endpoint is not None,
+            endpoint=settings.otlp_endpoint,
+            service_name="latspan-measure",
+            inference_path=settings.name if settings.function is None else None,
+            # The load runner measures the lag of its own loop; a callable may block it.
+            watch_event_loop=settings.function is not None,
+        )
+        if _runtime.current() is None:
+            raise MeasurementError(
+                "latspan is switched off, so nothing would be recorded",
+                hint="unset OTEL_SDK_DISABLED",
+            )
+        if settings.function is not None:
+            auto_instrument()
+
+    async def _try(self, sender: _Prepared) -> None:
+        attributes = {
+            semconv.LATSPAN_LOAD_INDEX: 0,
+            semconv.LATSPAN_LOAD_PHASE: Phase.COLD.value,
+            semconv.LATSPAN_LOAD_DISPATCH_LAG: 0.0,
+        }
+        with with_attributes({}, attributes):
+            await sender.try_once()
+
+    async def _run_steps(self, sender: _Prepared, manifest: Manifest) -> None:
+        settings = self._settings
+        results: list[dict[str, Any]] = []
+        manifest.update(measurement={**self._about(), "steps": results, "ended": False})
+        several = not isinstance(settings.steps, Sequence) or len(settings.steps) > 1
+        before: StepRunner | None = None
+        for number, step in enumerate(settings.steps):
+            progress = Progress(step.measured)
+            self._display.step(step, number if several else None, progress)
+            self._runner = runner = StepRunner(
+                step,
+                sender,
+                now=_clock(),
+                progress=progress,
+                number=number if several else None,
+                first_index=1 + number * _STRIDE,
+                max_in_flight=settings.max_in_flight,
+            )
+            with _without_collections():
+                await runner.run()
+            results.append(runner.result())
+            manifest.update(measurement={"steps": results})
+            if self._interrupted or (settings.stops_at_saturation and _saturated(runner, before)):
+                break
+            before = runner
+        # Everything is recorded before the manifest says that the measurement has ended.
+        force_flush()
+        manifest.update(measurement={"ended": True, "interrupted": self._interrupted})
+
+    def _about(self) -> dict[str, Any]:
+        settings = self._settings
+        kind = Kind.CALL if settings.function is None else Kind.REQUEST
+        return {
+            "name": settings.name,
+            "kind": kind.value,
+            "percentile": settings.percentile,
+            "targets": [
+                {"metric": each.metric, "percentile": each.percentile, "limit_ns": each.limit_ns}
+                for each in settings.targets
+            ],
+            "timeout_s": settings.timeout_s,
+            "max_in_flight": settings.max_in_flight,
+        }
+
+    def _conditions(self, model: str | None) -> dict[str, Any]:
+        settings = self._settings
+        what = settings.function
+        if settings.endpoint is not None:
+            what = settings.endpoint.url
+        steps = settings.steps if isinstance(settings.steps, Sequence) else ()
+        known: dict[str, Any] = {
+            "measured": what,
+            "model": model,
+            "seed": settings.seed,
+            "prompts": settings.prompts.conditions(_counted(steps)),
+            "arrivals": fingerprint(
+                str(offset) for step in steps for offset in step.schedule.offsets_ns
+            ),
+            "cache": settings.cache.value,
+            "timeout_s": settings.timeout_s,
+            "max_in_flight": settings.max_in_flight,
+        }
+        if settings.endpoint is not None:
+            known["connections"] = "reused" if settings.reuse_connections else "new"
+            parameters = {"max_tokens": settings.max_tokens, **settings.parameters}
+            # Fields with an inner structure may hold content, for example tools with examples.
+            plain = (str, int, float, bool)
+            known["parameters"] = {
+                name: value if isinstance(value, plain) else fingerprint([repr(value)])
+                for name, value in parameters.items()
+                if value is not None
+            }
+        return {name: value for name, value in known.items() if value is not None}
+
+    @contextmanager
+    def _interrupts(self) -> Generator[None]:
+        """End the measurement in order at Ctrl-C and SIGTERM."""
+        loop = asyncio.get_running_loop()
+        before = {number: signal.getsignal(number) for number in _SIGNALS}
+        try:
+            for number in _SIGNALS:
+                loop.add_signal_handler(number, self._interrupt)
+        except (RuntimeError, ValueError):
+            # Not on the main thread: whoever runs this there handles signals itself.
+            yield
+            return
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                loop.remove_signal_handler(number)
+                signal.signal(number, handler)
+
+    def _interrupt(self) -> None:
+        self._interrupted = True
+        if self._runner is not None:
+            self._runner.interrupt()
+        elif self._main is not None:
+            self._main.cancel()
+
+
+_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+
+
+def _clock() -> Callable[[], int]:
+    """Return the clock of the recorded requests."""
+    runtime = _runtime.current()
+    assert runtime is not None  # noqa: S101 - it is configured here
+    return runtime.clock.monotonic_ns
+
+
+def _saturated(runner: StepRunner, before: StepRunner | None) -> bool:
+    if runner.is_saturated:
+        return True
+    if before is None or runner.is_open:
+        return False
+    return runner.throughput_per_s < _LEAST_GAIN * before.throughput_per_s
+
+
+def _counted(steps: Sequence[Step]) -> int:
+    """Return the number of requests whose order is compared: those that are always sent."""
+    return 1 + max((step.warmup + (step.measured or 0) for step in steps), default=0)
+
+
+@contextmanager
+def _undisturbed() -> Generator[None]:
+    interval_s = sys.getswitchinterval()
+    sys.setswitchinterval(_SWITCH_INTERVAL_S)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(interval_s)
+
+
+@contextmanager
+def _without_collections() -> Generator[None]:
+    """
+    Keep Python's garbage collector from pausing the load.
+
+    What exists before the load is not looked at again, and collections of the oldest generation,
+    which take the longest, become rare.
+    """
+    thresholds = gc.get_threshold()
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(_GC_THRESHOLD, *thresholds[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*thresholds)
+        gc.unfreeze()
+
+
+def _delete(folder: Path, *, keep_folder: bool) -> None:
+    """Delete a recording that has nothing but a failed first request."""
+    for path in (*folder.glob("*.jsonl"), *folder.glob("*.hlog")):
+        path.unlink(missing_ok=True)
+    for name in ("recording.json", "lost"):
+        (folder / name).unlink(missing_ok=True)
+    if not keep_folder:
+        with suppress(OSError):
+            folder.rmdir()

@@ -1,0 +1,59 @@
+"""Running account of a measurement, for a live display; the results come from the recording."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from latspan._load._answer import Answer
+from latspan._load._plan import Phase
+from latspan._segments import Outcome
+from latspan.histogram import Histogram
+
+__all__ = ["Progress"]
+
+
+class Progress:
+    """
+    Running account of one step.
+
+    Args:
+        total: Number of requests to be measured; ``None`` if it is not known.
+    """
+
+    def __init__(self, total: int | None = None) -> None:
+        self.total = total
+        self.phase = Phase.WARMUP
+        self.in_flight = 0
+        self.measured = 0
+        """Number of measured requests that have ended."""
+        self.failures: Counter[Outcome] = Counter()
+        """Measured requests that did not complete, by outcome."""
+        self.duration = Histogram()
+        """Durations of completed measured requests from schedule, in nanoseconds."""
+        self.first_token = Histogram()
+        """Times to the first token from schedule, in nanoseconds."""
+
+    def started(self, phase: Phase) -> None:
+        """Count a request that begins."""
+        self.in_flight += 1
+        self.phase = phase
+
+    def ended(self, phase: Phase, answer: Answer | None, lag_ns: int) -> None:
+        """
+        Count a request that has ended.
+
+        Args:
+            phase: Its phase.
+            answer: How it ended; ``None`` if the runner cancelled it.
+            lag_ns: Its dispatch lag.
+        """
+        self.in_flight -= 1
+        if phase is not Phase.MEASURED or answer is None:
+            return
+        self.measured += 1
+        if answer.outcome is not Outcome.COMPLETED:
+            self.failures[answer.outcome] += 1
+            return
+        self.duration.record(answer.duration_ns + lag_ns)
+        if answer.first_token_ns is not None:
+            self.first_token.record(answer.first_token_ns + lag_ns)

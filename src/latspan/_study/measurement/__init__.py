@@ -1,0 +1,22 @@
+"""Results of a load test, computed from its recording: percentiles, rates, validity, verdicts."""
+
+from __future__ import annotations
+
+from latspan._study.measurement._latency import Latency, Origin
+from latspan._study.measurement._summary import (
+    Measurement,
+    StepSummary,
+    TargetResult,
+    summarize,
+)
+from latspan._study.measurement._validity import Finding
+
+__all__ = [
+    "Finding",
+    "Latency",
+    "Measurement",
+    "Origin",
+    "StepSummary",
+    "TargetResult",
+    "summarize",
+]

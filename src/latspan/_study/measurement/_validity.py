@@ -1,0 +1,170 @@
+"""
+Validity of a load test: whether its numbers are the server's, or those of the load generator.
+
+An invalid measurement is not a slow one: its numbers mean nothing, whatever they are. A server that
+cannot take the offered rate is no reason: in an open loop the generator goes on sending, and the
+durations from schedule grow, as queueing theory says.
+
+Source of the limits: ``measuring-tools.md`` of the design, section 2.2, after inference-perf's
+documentation and MLPerf's rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+__all__ = ["Finding", "findings"]
+
+LEAST_RATE: Final = 0.98
+"""Least fraction of the offered rate at which requests must have been sent."""
+
+MOST_LAG_S: Final = 0.010
+"""Maximum p99 of the dispatch lag and of the event loop's lag, in seconds."""
+
+MOST_LAG_OF_LIMIT: Final = 0.02
+"""The same for the dispatch lag, as a fraction of the limit of a target; the larger one counts."""
+
+MOST_MEDIAN_LAG_S: Final = 0.002
+"""Maximum median lag of the event loop in seconds: more would shift every percentile."""
+
+MOST_BUSY: Final = 0.9
+"""Maximum fraction of a CPU that the generator's thread may use."""
+
+MOST_CACHE_DRIFT: Final = 0.1
+"""Maximum change of the cached fraction of the input from the first third to the last."""
+
+MOST_LITTLE: Final = 0.15
+"""Relative difference from Little's law above which a note is shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """
+    One thing that a reader of a measurement must know.
+
+    Args:
+        name: Stable name for programs.
+        text: What was found, with its numbers.
+        invalidates: Whether the measurement is invalid because of it.
+        hint: How to avoid it; empty if there is no general way.
+    """
+
+    name: str
+    text: str
+    invalidates: bool
+    hint: str = ""
+
+
+def findings(
+    step: Mapping[str, Any],
+    *,
+    limits_ns: Sequence[int] = (),
+    cached: tuple[float, float] | None = None,
+    in_flight: tuple[float, float] | None = None,
+) -> Iterator[Finding]:
+    """
+    Yield what must be known about one step of a measurement.
+
+    Args:
+        step: Its account in the manifest of the recording.
+        limits_ns: Limits of the targets.
+        cached: Cached fraction of the input in the first and in the last third of the requests;
+            ``None`` if the server does not report it.
+        in_flight: Mean number in flight as observed, and as Little's law has it.
+    """
+    generator: Mapping[str, Any] = step.get("generator", {})
+    yield from _lateness(step, generator, limits_ns)
+    yield from _own_load(generator)
+    if step.get("interrupted"):
+        intended, cut = step.get("intended", 0), len(step.get("cut", ()))
+        missing = step.get("unsent", 0) + cut
+        yield Finding(
+            "cut_short",
+            f"it was interrupted: {missing:,} of {intended:,} requests are missing",
+            invalidates=True,
+        )
+    if cached is not None and abs(cached[1] - cached[0]) > MOST_CACHE_DRIFT:
+        yield Finding(
+            "cache_drifted",
+            f"the state of the prompt cache changed: {cached[0]:.0%} of the input was cached in"
+            f" the first third of the requests and {cached[1]:.0%} in the last",
+            invalidates=True,
+            hint="use --cache cold, or a prompt set that is not repeated",
+        )
+    if in_flight is not None:
+        observed, expected = in_flight
+        if expected and abs(observed - expected) / expected > MOST_LITTLE:
+            yield Finding(
+                "not_stationary",
+                f"the load was not steady: {observed:.1f} requests were in flight on average, and"
+                f" {expected:.1f} would be if it were (Little's law)",
+                invalidates=False,
+            )
+
+
+def _lateness(
+    step: Mapping[str, Any], generator: Mapping[str, Any], limits_ns: Sequence[int]
+) -> Iterator[Finding]:
+    lag: Mapping[str, float] | None = generator.get("dispatch_lag")
+    if lag is None:
+        return
+    least = min(limits_ns, default=0) / 1e9
+    limit = max(MOST_LAG_S, MOST_LAG_OF_LIMIT * least)
+    if lag["p99"] > limit:
+        yield Finding(
+            "dispatch_lag",
+            f"requests were sent late: the p99 of the dispatch lag is {_ms(lag['p99'])},"
+            f" above {_ms(limit)}",
+            invalidates=True,
+            hint=_GENERATOR,
+        )
+    offered, reached = step.get("offered_per_s"), step.get("reached_per_s")
+    if offered is None or reached is None or reached >= LEAST_RATE * offered:
+        return
+    # With a limit on the number in flight, the server may be the cause.
+    if step.get("max_in_flight") is None or lag["p99"] > limit:
+        yield Finding(
+            "rate_not_reached",
+            f"requests were sent at {reached:.4g} per second instead of {offered:.4g}",
+            invalidates=True,
+            hint=_GENERATOR,
+        )
+
+
+def _own_load(generator: Mapping[str, Any]) -> Iterator[Finding]:
+    lag: Mapping[str, float] = generator.get("loop_lag", {})
+    if lag.get("p99", 0) > MOST_LAG_S:
+        yield Finding(
+            "loop_lag",
+            f"the generator was late: the p99 of its event loop's lag is {_ms(lag['p99'])},"
+            f" above {_ms(MOST_LAG_S)}",
+            invalidates=True,
+            hint=_GENERATOR,
+        )
+    elif lag.get("p50", 0) > MOST_MEDIAN_LAG_S:
+        yield Finding(
+            "loop_lag",
+            f"the generator was late: the median of its event loop's lag is {_ms(lag['p50'])},"
+            f" above {_ms(MOST_MEDIAN_LAG_S)}",
+            invalidates=True,
+            hint=_GENERATOR,
+        )
+    busy = generator.get("busy", 0)
+    if busy > MOST_BUSY:
+        yield Finding(
+            "generator_busy",
+            f"the generator used {busy:.0%} of a CPU, above {MOST_BUSY:.0%}",
+            invalidates=True,
+            hint=_GENERATOR,
+        )
+
+
+_GENERATOR: Final = (
+    "give this process a CPU of its own, or lower the load; several processes can share a load"
+)
+
+
+def _ms(seconds: float) -> str:
+    return f"{seconds * 1e3:,.1f} ms"

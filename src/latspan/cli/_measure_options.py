@@ -1,0 +1,493 @@
+"""Options of ``latspan measure``, and the settings of a measurement that they make."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from latspan.errors import ConfigError
+
+if TYPE_CHECKING:
+    from latspan._load import MeasureSettings, PromptSet, Step
+    from latspan._targets import InferencePath, Target
+
+__all__ = ["add_options", "folder_of", "settings_of"]
+
+_KEY: Final = "OPENAI_API_KEY"
+_REQUESTS: Final = {True: 100, False: 300}
+"""Default number of measured requests: for a p95 or less, and for more."""
+
+_MOST_STEPS: Final = 12
+"""Most steps of a ladder: 2,048 times its first level."""
+
+_MOST_GENERATED: Final = 20_000
+_OF_A_DURATION: Final = 2_000
+"""Number of generated prompts if the number of requests is not known."""
+
+_TARGET: Final = re.compile(
+    r"(?P<metric>[a-z_]+)\s+p(?P<percentile>\d+(?:\.\d+)?)\s+(?:<=?\s*)?"
+    r"(?P<limit>\d+(?:\.\d+)?)\s*(?P<unit>ms|s)"
+)
+_DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)?")
+_SECONDS: Final = {"ms": 0.001, "s": 1.0, None: 1.0, "m": 60.0, "h": 3600.0}
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of ``latspan measure``."""
+    parser.add_argument(
+        "target",
+        metavar="TARGET",
+        help="an inference path (NAME of NAME.toml), the URL of an OpenAI-compatible API, or"
+        " module:function",
+    )
+    load = parser.add_argument_group("load")
+    load.add_argument(
+        "--rate",
+        type=_levels,
+        metavar="N[,N...]",
+        help="requests per second, whatever happens to earlier ones (open loop); several rates are"
+        " measured in turn",
+    )
+    load.add_argument(
+        "--concurrency",
+        type=_counts,
+        metavar="N[,N...]",
+        help="requests in flight; the next one is sent when one ends (closed loop)",
+    )
+    load.add_argument(
+        "--ladder",
+        action="store_true",
+        help="double the rate or concurrency until the server is saturated",
+    )
+    load.add_argument(
+        "--arrivals",
+        choices=("poisson", "constant", "gamma"),
+        help="pattern of an open loop: poisson for independent users (the default), constant gaps,"
+        " or gamma for bursts",
+    )
+    load.add_argument(
+        "--burstiness",
+        type=_positive,
+        metavar="K",
+        help="shape of gamma arrivals: below 1 for bursts, 1 is poisson (default: 0.5)",
+    )
+    load.add_argument(
+        "--replay",
+        metavar="RECORDING",
+        help="send requests at the times of a recording's requests",
+    )
+    load.add_argument(
+        "--speed",
+        type=_positive,
+        default=1.0,
+        metavar="X",
+        help="speed of the replay: 2 doubles the rate (default: 1)",
+    )
+    load.add_argument(
+        "--requests", type=_count, metavar="N", help="measured requests (default: 100; p99: 300)"
+    )
+    load.add_argument(
+        "--duration", type=_seconds, metavar="TIME", help="time to measure, such as 30s or 5m"
+    )
+    load.add_argument(
+        "--warmup", type=_whole, metavar="N", help="requests before the measured ones (default: 10)"
+    )
+    load.add_argument(
+        "--max-in-flight",
+        type=_count,
+        metavar="N",
+        help="limit on an open loop; a request that waits for it is late, and that counts",
+    )
+    load.add_argument(
+        "--seed", type=_whole, metavar="N", help="seed of everything random (default: 0)"
+    )
+    requests = parser.add_argument_group("requests")
+    requests.add_argument("--model", help="model; if not given, the only one of the endpoint")
+    requests.add_argument(
+        "--prompts",
+        metavar="FILE",
+        help="JSONL file with a prompt or messages per line, or a recording whose prompt lengths"
+        " are imitated; if not given, prompts of mixed lengths are generated",
+    )
+    requests.add_argument(
+        "--prompt-words",
+        type=_count,
+        default=100,
+        metavar="N",
+        help="median length of generated prompts; one in ten is ten times longer (default: 100)",
+    )
+    requests.add_argument(
+        "--max-tokens", type=_count, metavar="N", help="limit on output tokens (default: 128)"
+    )
+    requests.add_argument(
+        "--body",
+        type=_fields,
+        default={},
+        metavar="JSON",
+        help="""further fields of each request, such as '{"temperature": 0}'""",
+    )
+    requests.add_argument(
+        "--cache",
+        choices=("as-is", "cold", "warm"),
+        help="prompt cache of the server: as it is (the default), cold (each prompt begins with a"
+        " text of its own), or warm (one request before the load)",
+    )
+    requests.add_argument(
+        "--timeout",
+        type=_seconds,
+        metavar="TIME",
+        help="time limit of each request (default: 60s)",
+    )
+    requests.add_argument(
+        "--new-connections", action="store_true", help="open a connection for each request"
+    )
+    requests.add_argument(
+        "--api-key-env",
+        metavar="NAME",
+        help=f"variable with the API key (default: {_KEY}); the key is never recorded",
+    )
+    results = parser.add_argument_group("results")
+    results.add_argument(
+        "--check",
+        type=_target,
+        action="append",
+        default=[],
+        metavar="TARGET",
+        help="target to check, such as 'ttft p95 500ms'; can be repeated",
+    )
+    results.add_argument(
+        "--percentile",
+        type=_percentile,
+        metavar="P",
+        help="highest percentile to show (default: 95)",
+    )
+    results.add_argument(
+        "-o",
+        "--output",
+        metavar="FOLDER",
+        help="folder of the recording (default: recordings/NAME-TIME)",
+    )
+    results.add_argument(
+        "--otlp-endpoint",
+        metavar="URL",
+        help="also send spans and metrics there, for example http://localhost:4318",
+    )
+    results.add_argument(
+        "--json",
+        action="store_true",
+        help="print one JSON document (latspan.measurement/1) instead of the tables",
+    )
+
+
+def folder_of(arguments: argparse.Namespace, name: str) -> Path:
+    """Return the folder of the recording."""
+    if arguments.output is not None:
+        return Path(arguments.output)
+    plain = re.sub(r"[^A-Za-z0-9_.-]+", "-", name.partition("://")[2] or name).strip("-.")
+    return Path("recordings") / f"{plain}-{datetime.now().astimezone():%Y%m%d-%H%M%S}"
+
+
+def settings_of(arguments: argparse.Namespace) -> MeasureSettings:
+    """
+    Return the settings that a command line and the file of an inference path define.
+
+    Raises:
+        ConfigError: They contradict each other, or a file cannot be read.
+    """
+    from latspan._load import Endpoint, MeasureSettings
+    from latspan._targets import CacheState
+
+    name, path = _described(arguments.target)
+    what = arguments.target if path is None else path.endpoint
+    if path is not None and not what:
+        raise ConfigError(
+            f"the inference path '{name}' has no endpoint",
+            hint=f"set endpoint in {name}.toml to the URL of an API, or to module:function",
+        )
+    function = None if "://" in what else what
+    traffic = None if path is None else path.traffic
+    targets: tuple[Target, ...] = (*(() if path is None else path.targets), *arguments.check)
+    percentile = arguments.percentile or max((each.percentile for each in targets), default=95.0)
+    seed = arguments.seed if arguments.seed is not None else traffic.seed if traffic else 0
+    timeout_s = arguments.timeout or (traffic.timeout_s if traffic else None) or 60.0
+    steps, stops = _steps(arguments, path, percentile=percentile, seed=seed)
+    cache = arguments.cache or (traffic.cache.value if traffic else CacheState.AS_IS.value)
+    if function is not None and (cache != CacheState.AS_IS.value or arguments.body):
+        raise ConfigError(
+            "--cache and --body change requests to an API, not the calls of a function",
+            hint="let the function do it",
+        )
+    return MeasureSettings(
+        name=name,
+        endpoint=None if function else Endpoint.from_url(what, api_key=_api_key(arguments)),
+        function=function,
+        model=arguments.model or (path.model if path else None) or None,
+        prompts=_prompts(arguments, path, steps, seed=seed),
+        steps=steps,
+        stops_at_saturation=stops,
+        seed=seed,
+        targets=targets,
+        percentile=percentile,
+        max_tokens=_max_tokens(arguments),
+        parameters=arguments.body,
+        cache=CacheState(cache),
+        timeout_s=timeout_s,
+        max_in_flight=arguments.max_in_flight,
+        reuse_connections=not arguments.new_connections,
+        otlp_endpoint=arguments.otlp_endpoint,
+    )
+
+
+def _described(target: str) -> tuple[str, InferencePath | None]:
+    """Return the name of what is measured, and its inference path if it is one."""
+    if "://" in target:
+        return target, None
+    from latspan._targets import SUFFIX, read_inference_path
+
+    if ":" in target and not target.endswith(SUFFIX):
+        module, _, attribute = target.partition(":")
+        if re.fullmatch(r"[\w.]+", module) and re.fullmatch(r"[\w.]+", attribute):
+            if attribute.isdecimal():
+                raise ConfigError(f"'{target}' is not a URL", hint=f"use http://{target}/v1")
+            return target, None
+        raise ConfigError(
+            f"'{target}' is neither a name, nor a URL, nor module:function",
+            hint="for example chat, http://localhost:8000/v1 or app:answer",
+        )
+    path = read_inference_path(target)
+    return path.name, path
+
+
+def _api_key(arguments: argparse.Namespace) -> str | None:
+    named: str | None = arguments.api_key_env
+    key = os.environ.get(named or _KEY, "").strip()
+    if named is not None and not key:
+        raise ConfigError(f"the variable {named} has no API key", hint=f"export {named}=...")
+    if not key.isascii() or not key.isprintable():
+        raise ConfigError(
+            f"the API key in {named or _KEY} has characters that no key has",
+            hint="set the variable to the key alone, without quotes or a line end",
+        )
+    return key or None
+
+
+def _max_tokens(arguments: argparse.Namespace) -> int | None:
+    if arguments.max_tokens is not None:
+        return arguments.max_tokens
+    return None if {"max_tokens", "max_completion_tokens"} & arguments.body.keys() else 128
+
+
+def _steps(
+    arguments: argparse.Namespace, path: InferencePath | None, *, percentile: float, seed: int
+) -> tuple[Sequence[Step], bool]:
+    """Return the steps, and whether they end at saturation."""
+    from latspan._load import cut_to, ladder, replayed, step_of
+    from latspan._targets import Arrivals
+
+    chosen = [
+        name for name in ("rate", "concurrency", "replay") if getattr(arguments, name) is not None
+    ]
+    if len(chosen) > 1:
+        raise ConfigError(f"--{chosen[0]} and --{chosen[1]} exclude each other", hint="use one")
+    traffic = path.traffic if path is not None and not chosen else None
+    duration_s = arguments.duration or (traffic.duration_s if traffic else None)
+    requests = arguments.requests or (traffic.requests if traffic else None)
+    if requests is None and duration_s is None:
+        requests = _REQUESTS[percentile <= 95]
+    warmup = 10 if arguments.warmup is None else arguments.warmup
+    duration_ns = None if duration_s is None else round(duration_s * 1e9)
+    if arguments.replay is not None:
+        if arguments.ladder or arguments.arrivals:
+            raise ConfigError("--replay has arrivals of its own", hint="use --speed to scale them")
+        schedule = replayed(_starts_in(arguments.replay), speed=arguments.speed)
+        most = None if arguments.requests is None else requests
+        warmup = 0 if arguments.warmup is None else warmup
+        if len(schedule.offsets_ns) <= warmup:
+            raise ConfigError(
+                f"the recording has {len(schedule.offsets_ns):,} requests, all of them warm-up",
+                hint="lower --warmup",
+            )
+        return [cut_to(schedule, warmup=warmup, requests=most, duration_ns=duration_ns)], False
+    pattern, levels, burstiness = _pattern(arguments, traffic)
+    if arguments.ladder:
+        if len(levels) > 1:
+            raise ConfigError("--ladder begins at one level", hint="give one rate or concurrency")
+        levels = list(islice(ladder(levels[0]), _MOST_STEPS))
+    return [
+        step_of(
+            pattern,
+            level,
+            warmup=max(warmup, round(level)) if pattern is Arrivals.CLOSED and warmup else warmup,
+            requests=requests,
+            duration_ns=duration_ns,
+            seed=seed,
+            burstiness=burstiness,
+        )
+        for level in levels
+    ], bool(arguments.ladder)
+
+
+def _pattern(arguments: argparse.Namespace, traffic: Any) -> tuple[Any, list[float], float]:
+    """Return the pattern of the arrivals, its levels, and the burstiness."""
+    from latspan._targets import Arrivals
+
+    burstiness = arguments.burstiness or (traffic.burstiness if traffic else None) or 0.5
+    if arguments.concurrency is not None or (arguments.rate is None and traffic is None):
+        if arguments.arrivals is not None:
+            raise ConfigError(
+                f"--arrivals {arguments.arrivals} needs a rate", hint="add --rate, for example 2"
+            )
+        return Arrivals.CLOSED, arguments.concurrency or [1.0], burstiness
+    if arguments.rate is not None:
+        given = arguments.arrivals or ("gamma" if arguments.burstiness else "poisson")
+        return Arrivals(given), arguments.rate, burstiness
+    if traffic.arrivals is Arrivals.CLOSED:
+        return Arrivals.CLOSED, [float(traffic.concurrency)], burstiness
+    return Arrivals(arguments.arrivals or traffic.arrivals), [traffic.rate_per_s], burstiness
+
+
+def _starts_in(folder: str) -> list[int]:
+    """Return the starts of the outermost requests of a recording, without warm-up and drain."""
+    from latspan import semconv
+    from latspan._recording.folder import open_recording
+    from latspan._segments import Kind
+
+    starts: dict[Kind, list[int]] = {}
+    for record in open_recording(folder).records():
+        if record.parent_id or record.kind is Kind.STAGE:
+            continue
+        if record.details.get(semconv.LATSPAN_LOAD_PHASE, "measured") == "measured":
+            starts.setdefault(record.kind, []).append(record.start_epoch_ns)
+    for kind in (Kind.REQUEST, Kind.CALL, Kind.HTTP):
+        if starts.get(kind):
+            return starts[kind]
+    return []
+
+
+def _prompts(
+    arguments: argparse.Namespace,
+    path: InferencePath | None,
+    steps: Sequence[Step],
+    *,
+    seed: int,
+) -> PromptSet:
+    from latspan._load import generated, prompts_like, read_prompts
+    from latspan._recording.folder import is_recording
+
+    file: str = arguments.prompts or (path.prompt.prompts if path is not None else "")
+    known = [step.warmup + 2 * step.measured for step in steps if step.measured is not None]
+    count = min(_MOST_GENERATED, 1 + sum(known)) if known else _OF_A_DURATION
+    if not file:
+        return generated(count, seed=seed, words=arguments.prompt_words)
+    if is_recording(file):
+        return prompts_like(list(_lengths_in(file)), count, seed=seed)
+    return read_prompts(file, seed=seed)
+
+
+def _lengths_in(folder: str) -> Iterator[int]:
+    """
+    Yield the numbers of input tokens of a recording's calls.
+
+    Raises:
+        ConfigError: The recording has none.
+    """
+    from latspan._recording.folder import open_recording
+
+    found = False
+    for record in open_recording(folder).records("call"):
+        if record.tokens.input:
+            found = True
+            yield record.tokens.input
+    if not found:
+        raise ConfigError(
+            f"the recording {folder} has no prompts and no prompt lengths",
+            hint="recordings never hold prompts; use a JSONL file, or a recording whose server"
+            " reports token counts",
+        )
+
+
+def _levels(text: str) -> list[float]:
+    return [_positive(part) for part in text.split(",")]
+
+
+def _counts(text: str) -> list[float]:
+    return [float(_count(part)) for part in text.split(",")]
+
+
+def _positive(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number") from None
+    if not (math.isfinite(number) and number > 0):
+        raise argparse.ArgumentTypeError(f"more than 0, not {text}")
+    return number
+
+
+def _whole(text: str, least: int = 0) -> int:
+    try:
+        number = int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a whole number") from None
+    if number < least:
+        raise argparse.ArgumentTypeError(f"at least {least}, not {number}")
+    return number
+
+
+def _count(text: str) -> int:
+    return _whole(text, 1)
+
+
+def _seconds(text: str) -> float:
+    found = _DURATION.fullmatch(text.strip())
+    if found is None or not float(found[1]):
+        raise argparse.ArgumentTypeError(f"'{text}' is not a time; use for example 500ms, 30s, 5m")
+    return float(found[1]) * _SECONDS[found[2]]
+
+
+def _percentile(text: str) -> float:
+    number = _positive(text.removeprefix("p"))
+    if not 1 <= number < 100:
+        raise argparse.ArgumentTypeError(f"from 1 to below 100, for example 95, not {text}")
+    return number
+
+
+def _fields(text: str) -> Mapping[str, Any]:
+    try:
+        fields: Any = json.loads(text)
+    except ValueError:
+        fields = None
+    if not isinstance(fields, dict):
+        raise argparse.ArgumentTypeError("""not a JSON object; for example '{"temperature": 0}'""")
+    for name in ("messages", "model", "stream", "stream_options"):
+        if name in fields:
+            raise argparse.ArgumentTypeError(f"latspan sets the field '{name}' itself")
+    return cast("dict[str, Any]", fields)
+
+
+def _target(text: str) -> Target:
+    from latspan._targets import Target
+
+    found = _TARGET.fullmatch(text.strip().lower())
+    if found is None:
+        raise argparse.ArgumentTypeError(
+            f"'{text}' is not a target; for example 'ttft p95 500ms' or 'duration p99 10s'"
+        )
+    limit = float(found["limit"]) * (1e6 if found["unit"] == "ms" else 1e9)
+    try:
+        return Target(
+            metric=found["metric"],
+            percentile=float(found["percentile"]),
+            limit_ns=round(limit),
+            source="--check",
+        )
+    except ConfigError as error:
+        raise argparse.ArgumentTypeError(f"{error.message}; {error.hint}") from None

@@ -1,0 +1,144 @@
+"""``latspan measure`` finds out before the load whether requests work, and says why not."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import pytest
+from support.measuring import measure
+
+from latspan.testing import Script, ScriptedServer
+
+_KEY = "sk-live-0123456789abcdef"
+
+
+@pytest.mark.parametrize(
+    ("script", "path", "message", "hint"),
+    [
+        (
+            Script.refused(401, error=f"Incorrect API key provided: {_KEY}"),
+            "/v1",
+            "does not accept the API key (status 401): Incorrect",
+            "check the key in the variable OPENAI_API_KEY",
+        ),
+        (
+            Script.refused(404, error="no such model"),
+            "/v1",
+            "has no chat completions for the model 'm' (status 404): no such model",
+            "check the name of the model",
+        ),
+        (Script.refused(404), "", "has no chat completions", "/v1"),
+        (Script.refused(429), "/v1", "(status 429)", "wait until the limit"),
+        (
+            Script.refused(503),
+            "/v1",
+            "fails on the first request (status 503)",
+            "log of the server",
+        ),
+        (
+            Script.refused(400, error="Unsupported parameter: 'max_tokens'"),
+            "/v1",
+            "refuses the request (status 400): Unsupported parameter: 'max_tokens'",
+            "--body",
+        ),
+        (
+            Script.chat(tokens=2, prefill_ms=1, gap_ms=1, ending="cut"),
+            "/v1",
+            "closed the connection before its response was complete",
+            "log of the server",
+        ),
+        (
+            Script.chat(tokens=0),
+            "/v1",
+            "a response without a token",
+            "OpenAI-compatible",
+        ),
+        (Script.chat(prefill_ms=30_000), "/v1", "in time", "--timeout"),
+    ],
+)
+def test_a_first_request_that_fails_is_explained(
+    tmp_path: Path, script: Script, path: str, message: str, hint: str
+) -> None:
+    """One error with a hint, exit code 2, and no recording is left."""
+    with ScriptedServer(script) as server:
+        done = measure(
+            f"{server.url}{path}", tmp_path / "r", "--model", "m", "--timeout", "1s",
+            OPENAI_API_KEY=_KEY,
+        )  # fmt: skip
+    errors = [line for line in done.errors.splitlines() if line.startswith(("error:", "hint:"))]
+    assert done.code == 2
+    assert len(errors) == 2
+    assert message in errors[0]
+    assert hint in errors[1]
+    assert _KEY not in done.errors
+    assert not done.folder.exists()
+
+
+def test_a_refused_connection_is_explained(tmp_path: Path) -> None:
+    """Nothing listens at the port."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        port = bound.getsockname()[1]
+        done = measure(f"http://127.0.0.1:{port}/v1", tmp_path / "r", "--model", "m")
+    assert done.code == 2
+    assert f"error: nothing listens at 127.0.0.1:{port}\nhint: start the server" in done.errors
+
+
+def test_the_only_model_of_an_endpoint_is_used(tmp_path: Path) -> None:
+    """It is found with GET /models, and recorded."""
+    with ScriptedServer(Script.chat(tokens=2, prefill_ms=1, gap_ms=1)) as server:
+        done = measure(server.base_url, tmp_path / "r", "--requests", "2")
+        (model,) = {
+            each.request_json["model"]
+            for each in server.served_requests()
+            if each.raw.startswith(b"POST")
+        }
+    assert done.document["conditions"]["model"] == model
+
+
+def test_the_key_is_sent_and_never_recorded(tmp_path: Path) -> None:
+    """Neither the recording nor the output has it."""
+    with ScriptedServer(Script.chat(tokens=2, prefill_ms=1, gap_ms=1)) as server:
+        done = measure(
+            server.base_url, tmp_path / "r", "--model", "m", "--requests", "3", "--api-key-env",
+            "MY_KEY", MY_KEY=_KEY,
+        )  # fmt: skip
+        sent = {each.request_headers["authorization"] for each in server.served_requests()}
+    assert sent == {f"Bearer {_KEY}"}
+    files = [path for path in done.folder.rglob("*") if path.is_file()]
+    assert files
+    assert not [path for path in files if _KEY in path.read_text()]
+    assert _KEY not in f"{done.errors}{done.document}"
+
+
+def test_prompts_are_never_recorded(tmp_path: Path) -> None:
+    """Only their fingerprints are."""
+    (tmp_path / "p.jsonl").write_text('{"prompt": "What does the heron eat?"}\n')
+    with ScriptedServer(Script.chat(tokens=2, prefill_ms=1, gap_ms=1)) as server:
+        done = measure(
+            server.base_url, tmp_path / "r", "--model", "m", "--requests", "3", "--prompts",
+            str(tmp_path / "p.jsonl"), "--body", '{"tools": [{"about": "heron"}]}',
+        )  # fmt: skip
+    files = [path for path in done.folder.rglob("*") if path.is_file()]
+    assert not [path for path in files if "heron" in path.read_text()]
+
+
+def test_a_second_measurement_does_not_overwrite_the_first(tmp_path: Path) -> None:
+    """A folder holds one recording."""
+    with ScriptedServer(Script.chat(tokens=2, prefill_ms=1, gap_ms=1)) as server:
+        options = ("--model", "m", "--requests", "2")
+        first = measure(server.base_url, tmp_path / "r", *options)
+        second = measure(server.base_url, tmp_path / "r", *options)
+    assert second.code != 0
+    assert "already holds a recording" in second.errors
+    assert len(list(first.recording.records("call"))) >= 3
+
+
+def test_the_sdk_switched_off_records_nothing_and_says_so(tmp_path: Path) -> None:
+    """Otherwise a load would be sent for nothing."""
+    with ScriptedServer(Script.chat(tokens=2)) as server:
+        done = measure(server.base_url, tmp_path / "r", "--model", "m", OTEL_SDK_DISABLED="true")
+    assert done.code == 2
+    assert "hint: unset OTEL_SDK_DISABLED" in done.errors
+    assert not done.folder.exists()

@@ -1,0 +1,93 @@
+"""Validity of a load test: each reason, at its limit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from latspan._study.measurement._validity import findings
+
+_FINE: dict[str, Any] = {
+    "intended": 100,
+    "unsent": 0,
+    "cut": [],
+    "offered_per_s": 10.0,
+    "reached_per_s": 10.0,
+    "generator": {
+        "busy": 0.3,
+        "loop_lag": {"p50": 0.001, "p99": 0.005, "max": 0.2},
+        "dispatch_lag": {"p50": 0.001, "p99": 0.005, "max": 0.2},
+    },
+}
+
+
+def _with(**changes: Any) -> dict[str, Any]:
+    generator = {**_FINE["generator"], **changes.pop("generator", {})}
+    return {**_FINE, **changes, "generator": generator}
+
+
+def _found(step: dict[str, Any], **given: Any) -> dict[str, bool]:
+    return {each.name: each.invalidates for each in findings(step, **given)}
+
+
+def test_a_measurement_in_order_has_no_findings() -> None:
+    """Neither has one whose server was slow: that is a result."""
+    assert _found(_FINE, cached=(0.5, 0.52), in_flight=(4.9, 5.0)) == {}
+
+
+@pytest.mark.parametrize(
+    ("changes", "name"),
+    [
+        ({"generator": {"dispatch_lag": {"p50": 0.001, "p99": 0.0101}}}, "dispatch_lag"),
+        ({"generator": {"loop_lag": {"p50": 0.001, "p99": 0.0101}}}, "loop_lag"),
+        ({"generator": {"loop_lag": {"p50": 0.0021, "p99": 0.005}}}, "loop_lag"),
+        ({"generator": {"busy": 0.91}}, "generator_busy"),
+        ({"reached_per_s": 9.7}, "rate_not_reached"),
+        ({"interrupted": True, "unsent": 20, "cut": [3]}, "cut_short"),
+    ],
+)
+def test_each_reason_invalidates(changes: dict[str, Any], name: str) -> None:
+    """One reason is enough."""
+    assert _found(_with(**changes)) == {name: True}
+
+
+def test_a_long_limit_permits_a_longer_lag() -> None:
+    """2 % of the smallest limit, if that is more than 10 ms."""
+    late = _with(generator={"dispatch_lag": {"p50": 0.001, "p99": 0.015}})
+    assert _found(late, limits_ns=[500_000_000]) == {"dispatch_lag": True}
+    assert _found(late, limits_ns=[1_000_000_000, 5_000_000_000]) == {}
+
+
+def test_a_limit_on_the_number_in_flight_excuses_the_rate() -> None:
+    """The requests waited for the server, which the durations from schedule include."""
+    limited = _with(reached_per_s=5.0, max_in_flight=2)
+    assert _found(limited) == {}
+    assert _found({**limited, "max_in_flight": None}) == {"rate_not_reached": True}
+
+
+def test_a_closed_loop_has_no_rate_to_reach() -> None:
+    """Its generator can still be late."""
+    closed = {key: value for key, value in _FINE.items() if not key.endswith("_per_s")}
+    closed["generator"] = {"busy": 0.2, "loop_lag": {"p50": 0.001, "p99": 0.02}}
+    assert _found(closed) == {"loop_lag": True}
+
+
+def test_a_changed_cache_invalidates() -> None:
+    """The first requests met another server than the last ones."""
+    assert _found(_FINE, cached=(0.0, 0.3)) == {"cache_drifted": True}
+    assert _found(_FINE, cached=(0.3, 0.25)) == {}
+
+
+def test_a_load_that_grew_is_noted() -> None:
+    """It does not invalidate: an overloaded server is a result."""
+    assert _found(_FINE, in_flight=(3.0, 5.0)) == {"not_stationary": False}
+
+
+def test_the_text_has_the_number_and_its_limit() -> None:
+    """A reader can judge it."""
+    (late,) = findings(_with(generator={"loop_lag": {"p50": 0.001, "p99": 0.0123}}))
+    assert late.text == (
+        "the generator was late: the p99 of its event loop's lag is 12.3 ms, above 10.0 ms"
+    )
+    assert "a CPU of its own" in late.hint
