@@ -15,6 +15,12 @@ from latspan.reports._json import DEMO_SCHEMA, demo_document
 from latspan.reports._rich import needs_rich
 
 if TYPE_CHECKING:
+    from latspan.reports._diagnosis import DiagnosisReport
+    from latspan.reports._diagnosis_json import (
+        DIAGNOSIS_SCHEMA,
+        diagnosis_document,
+        diagnosis_markdown,
+    )
     from latspan.reports._measurement import MeasurementReport
     from latspan.reports._measurement_json import MEASUREMENT_SCHEMA, measurement_document
     from latspan.reports._report import Report
@@ -23,16 +29,24 @@ if TYPE_CHECKING:
 __all__ = [
     "DEFAULT_EXPECTATIONS",
     "DEMO_SCHEMA",
+    "DIAGNOSIS_SCHEMA",
     "MEASUREMENT_SCHEMA",
+    "DiagnosisReport",
     "Expectations",
     "MeasurementReport",
     "Report",
     "Waterfall",
     "demo_document",
+    "diagnosis_document",
+    "diagnosis_markdown",
     "measurement_document",
 ]
 
 _HOMES: Final = {
+    "DIAGNOSIS_SCHEMA": "_diagnosis_json",
+    "DiagnosisReport": "_diagnosis",
+    "diagnosis_document": "_diagnosis_json",
+    "diagnosis_markdown": "_diagnosis_json",
     "MEASUREMENT_SCHEMA": "_measurement_json",
     "MeasurementReport": "_measurement",
     "Report": "_report",

@@ -7,6 +7,7 @@ from outside and not every terminal has every character.
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator, Sequence
 from typing import Final
 
@@ -16,7 +17,7 @@ from rich.text import Text
 from latspan._drawing import FAINT
 from latspan._shown import printable
 
-__all__ = ["MARGIN", "aligned", "heads", "shown", "title"]
+__all__ = ["MARGIN", "aligned", "heads", "prose", "shown", "title"]
 
 MARGIN: Final = "  "
 
@@ -25,6 +26,8 @@ _LONGEST_CELL: Final = 200
 
 _LONGEST_LINE: Final = 4_000
 """Maximum length of a line, in characters; no terminal is that wide."""
+
+_WIDEST_PROSE: Final = 96
 
 _TO_ASCII: Final = str.maketrans({"—": "-", "·": "-", "█": "#", "…": "..."})
 
@@ -69,3 +72,10 @@ def aligned(
             line.append_text(cell + space if index in left else Text(space) + cell)
         line.rstrip()
         yield line
+
+
+def prose(text: str, options: ConsoleOptions, *, style: str = "") -> Text:
+    """Return a paragraph in lines of at most 96 characters."""
+    width = min(options.max_width, _WIDEST_PROSE)
+    lines = [shown(Text(line), options).plain for line in textwrap.wrap(text, width)]
+    return Text("\n".join(lines), style=style, no_wrap=True, overflow="ignore")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import shutil
-import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -16,7 +15,7 @@ from latspan._drawing import count
 from latspan._metrics import DEFAULT_EXPECTATIONS, Expectations
 from latspan._recording import Snapshot
 from latspan.reports._group import Group, calls_in, requests_in, served_in
-from latspan.reports._layout import shown
+from latspan.reports._layout import prose
 from latspan.reports._slow import median_of, sentence, slowest_of
 from latspan.reports._smoothness import SmoothnessTable
 from latspan.reports._tables import MetricsTable, SegmentsTable, TokensTable
@@ -24,7 +23,6 @@ from latspan.reports._waterfall import Waterfall
 
 __all__ = ["Report"]
 
-_WIDEST_PROSE: Final = 96
 _WIDTH: Final = 100
 """Width of a report in characters where there is no terminal."""
 
@@ -77,12 +75,12 @@ class Report:
         elif groups[0].records:
             own = groups[0].has_own_unattributed_time
             closing = sentence(groups[0].records, groups[0].noun, own_code_unattributed=own)
-            parts.append(_prose(closing, options, style="bold"))
+            parts.append(prose(closing, options, style="bold"))
         else:
             reason = _PART if self.snapshot.known else _WITHOUT_RECORDS
-            parts.append(_prose(reason, options))
-        parts += [_prose(_left_out(group), options) for group in groups if group.left_out]
-        parts += [_prose(line, options) for line in self.note.splitlines()]
+            parts.append(prose(reason, options))
+        parts += [prose(_left_out(group), options) for group in groups if group.left_out]
+        parts += [prose(line, options) for line in self.note.splitlines()]
         for index, part in enumerate(parts):
             if index:
                 yield ""
@@ -132,9 +130,9 @@ class Report:
 def _nothing(reason: str | None, options: ConsoleOptions) -> Text:
     """Return the sentence of an empty report, and why nothing was recorded, if that is known."""
     if reason is None:
-        return _prose("No request and no call was recorded.", options)
+        return prose("No request and no call was recorded.", options)
     lines = f"No request and no call was recorded: {reason}".splitlines()
-    return Text("\n", no_wrap=True, overflow="ignore").join(_prose(line, options) for line in lines)
+    return Text("\n", no_wrap=True, overflow="ignore").join(prose(line, options) for line in lines)
 
 
 def _left_out(group: Group) -> str:
@@ -143,9 +141,3 @@ def _left_out(group: Group) -> str:
         f"Not shown: {count(group.left_out, group.noun)} that {'contains' if one else 'contain'}"
         " no call and no stage."
     )
-
-
-def _prose(text: str, options: ConsoleOptions, *, style: str = "") -> Text:
-    width = min(options.max_width, _WIDEST_PROSE)
-    lines = [shown(Text(line), options).plain for line in textwrap.wrap(text, width)]
-    return Text("\n".join(lines), style=style, no_wrap=True, overflow="ignore")

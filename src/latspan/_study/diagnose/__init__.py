@@ -12,6 +12,7 @@ from latspan._study.diagnose._diagnosis import Conclusion, Diagnosis, diagnose, 
 from latspan._study.diagnose._facts import Calibration, Facts, calibrate
 from latspan._study.diagnose._finding import Finding
 from latspan._study.diagnose._goal import Goal, goal_of, parse_goal
+from latspan._study.diagnose._recordings import diagnose_recording
 from latspan._study.diagnose._table import RequestTable, table_of
 
 __all__ = [
@@ -29,6 +30,7 @@ __all__ = [
     "budget_rows",
     "calibrate",
     "diagnose",
+    "diagnose_recording",
     "diagnose_table",
     "goal_of",
     "parse_goal",

@@ -1,0 +1,112 @@
+"""Diagnosis of a recording: which of its requests are judged, and what its manifest knows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from latspan import semconv
+from latspan._recording import RequestRecord
+from latspan._recording.folder import Recording
+from latspan._segments import Kind
+from latspan._study.diagnose._diagnosis import Diagnosis, diagnose
+from latspan._study.diagnose._goal import Goal
+from latspan._study.measurement import summarize
+from latspan._targets import Budget
+from latspan.errors import ConfigError
+
+__all__ = ["diagnose_recording"]
+
+_MEASURED: Final = "measured"
+
+
+def diagnose_recording(
+    recording: Recording,
+    goal: Goal | None = None,
+    *,
+    step: int | None = None,
+    calibration: Recording | None = None,
+    budget: Budget | None = None,
+    stable_tokens: float | None = None,
+) -> Diagnosis:
+    """
+    Return the one delay to fix in a recording.
+
+    Of a load test, only the measured requests of one step are judged: warm-up and drain are not. A
+    step with one request in flight is the calibration, unless another recording is.
+
+    Args:
+        recording: The recording.
+        goal: Metric and percentile to explain. If not given, the first target of the load test, and
+            otherwise the p95 of the duration.
+        step: Number of the step of a load test, from 0; the last one if not given.
+        calibration: Recording of a load test at concurrency 1.
+        budget: Limits of components.
+        stable_tokens: Number of tokens at the start of each prompt that are the same in all.
+
+    Raises:
+        ConfigError: There is no such step.
+        OSError: A file cannot be read.
+    """
+    about: Mapping[str, Any] = recording.manifest.get("measurement", {})
+    steps: Sequence[Mapping[str, Any]] = about.get("steps", ())
+    if goal is None:
+        goal = _goal_of(about)
+    if not steps:
+        return diagnose(
+            recording.records(),
+            goal,
+            calibration=None if calibration is None else _of_step(calibration, 0),
+            budget=budget,
+            stable_tokens=stable_tokens,
+            notes=recording.notes,
+        )
+    number = len(steps) - 1 if step is None else step
+    if not 0 <= number < len(steps):
+        raise ConfigError(
+            f"the measurement has no step {number}", hint=f"use a number from 0 to {len(steps) - 1}"
+        )
+    judged = summarize(recording).steps[number]
+    reasons = [finding.text for finding in judged.findings if finding.invalidates]
+    calibrating = None if calibration is None else _of_step(calibration, 0)
+    alone = [index for index, each in enumerate(steps) if _is_alone(each) and index != number]
+    if calibrating is None and alone:
+        calibrating = _of_step(recording, alone[0])
+    return diagnose(
+        _of_step(recording, number),
+        goal,
+        calibration=calibrating,
+        budget=budget,
+        stable_tokens=stable_tokens,
+        invalid="; ".join(reasons) or None,
+        notes=recording.notes,
+    )
+
+
+def _goal_of(about: Mapping[str, Any]) -> Goal:
+    targets: Sequence[Mapping[str, Any]] = about.get("targets", ())
+    kind = Kind(about["kind"]) if "kind" in about else None
+    if not targets:
+        return Goal(kind=kind)
+    first = targets[0]
+    try:
+        return Goal(first["metric"], first["percentile"], first["limit_ns"], kind)
+    except ConfigError:
+        # Segments do not add up to this metric, for example the time per output token.
+        return Goal(kind=kind)
+
+
+def _is_alone(step: Mapping[str, Any]) -> bool:
+    return step.get("load", {}).get("concurrency") == 1
+
+
+def _of_step(recording: Recording, number: int) -> Iterator[RequestRecord]:
+    """Yield the measured requests of a step with their calls; all if it is no load test."""
+    is_load = bool(recording.manifest.get("measurement"))
+    for record in recording.records():
+        details = record.details
+        if not is_load or (
+            details.get(semconv.LATSPAN_LOAD_PHASE) == _MEASURED
+            and details.get(semconv.LATSPAN_LOAD_STEP, 0) == number
+        ):
+            yield record

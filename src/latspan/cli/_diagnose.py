@@ -1,0 +1,160 @@
+"""``latspan diagnose``: names the one delay to fix."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from latspan.cli._command import Command
+from latspan.cli._console import output, print_message
+from latspan.reports._rich import needs_rich
+
+if TYPE_CHECKING:
+    from latspan._recording.folder import Recording
+    from latspan._study.diagnose import Diagnosis
+
+__all__ = ["COMMAND"]
+
+_MISSED: Final = 1
+_INCONCLUSIVE: Final = 3
+_INVALID: Final = 4
+
+_DESCRIPTION: Final = """\
+Names the segment in which the requests near a percentile spend most of their
+time, its cause, the evidence, and one change to try. Shares have a 90 %
+interval. If two segments are too close, or too much time is in no segment, the
+answer states that instead.
+
+RECORDING is a folder that latspan measure, latspan run --record or record_dir
+wrote. Of a load test, the last step is judged, and a step with one request in
+flight tells queue and prefill apart if the server does not report its times.
+
+Exit codes: 0 nothing to fix, or a cause without a target; 1 a cause, and the
+target is missed; 2 usage; 3 inconclusive: a tie, spread out, not instrumented
+or too few requests; 4 the measurement is invalid or cannot be read."""
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("recording", metavar="RECORDING", help="folder of the recording")
+    parser.add_argument(
+        "--goal",
+        metavar="GOAL",
+        help="percentile and metric: 'p95 duration', 'p99 ttft' (default: the first target of the"
+        " load test, or p95 duration)",
+    )
+    parser.add_argument(
+        "--limit-ms",
+        type=float,
+        metavar="N",
+        help="target of the goal in milliseconds; if it is met, there is nothing to fix",
+    )
+    parser.add_argument("--kind", choices=("request", "call"), help="judge requests or calls")
+    parser.add_argument(
+        "--path",
+        metavar="FILE",
+        help="inference path (NAME.toml) with targets and a budget",
+    )
+    parser.add_argument(
+        "--calibration", metavar="RECORDING", help="recording of a load test at concurrency 1"
+    )
+    parser.add_argument(
+        "--step", type=int, metavar="N", help="step of the load test, from 0 (default: the last)"
+    )
+    parser.add_argument(
+        "--stable-tokens",
+        type=float,
+        metavar="N",
+        help="tokens at the start of each prompt that are the same in all prompts",
+    )
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument(
+        "--json", action="store_true", help="print one JSON document (latspan.diagnosis/1)"
+    )
+    form.add_argument("--markdown", action="store_true", help="print Markdown")
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    # First, because a missing package is reported before the work, not after it.
+    with needs_rich():
+        import rich.console  # noqa: F401 # pyright: ignore[reportUnusedImport]
+
+    from latspan._recording.folder import open_recording
+    from latspan._segments import Kind
+    from latspan._study.diagnose import Goal, diagnose_recording, goal_of, parse_goal
+    from latspan._targets import read_inference_path
+
+    path = None if arguments.path is None else read_inference_path(Path(arguments.path))
+    kind = None if arguments.kind is None else Kind(arguments.kind)
+    goal = None
+    if arguments.goal is not None or arguments.limit_ms is not None:
+        text = arguments.goal or "p95 duration"
+        goal = parse_goal(text, limit_ms=arguments.limit_ms, kind=kind)
+    elif path is not None and path.targets:
+        goal = goal_of(path.targets[0], kind)
+    elif kind is not None:
+        goal = Goal(kind=kind)
+    calibration: Recording | None = None
+    if arguments.calibration is not None:
+        calibration = open_recording(arguments.calibration)
+    diagnosis = diagnose_recording(
+        open_recording(arguments.recording),
+        goal,
+        step=arguments.step,
+        calibration=calibration,
+        budget=None if path is None or not path.targets else path.targets[0].budget,
+        stable_tokens=arguments.stable_tokens,
+    )
+    _print(diagnosis, arguments)
+    return _exit_code(diagnosis)
+
+
+def _print(diagnosis: Diagnosis, arguments: argparse.Namespace) -> None:
+    from rich.console import Console
+
+    from latspan.reports import DiagnosisReport, diagnosis_document, diagnosis_markdown
+
+    with output() as out:
+        if arguments.json:
+            print(json.dumps(diagnosis_document(diagnosis), indent=2, allow_nan=False), file=out)
+        elif arguments.markdown:
+            print(diagnosis_markdown(diagnosis), end="", file=out)
+        else:
+            Console(highlight=False, file=out).print(DiagnosisReport(diagnosis), crop=False)
+    if diagnosis.finding is not None and not arguments.json and not arguments.markdown:
+        print_message(f"hint: latspan report {arguments.recording} shows single requests")
+
+
+def _exit_code(diagnosis: Diagnosis) -> int:
+    from latspan._study.diagnose import Conclusion
+    from latspan._study.stats import Verdict
+
+    if diagnosis.conclusion is Conclusion.INVALID:
+        return _INVALID
+    if diagnosis.conclusion is Conclusion.NOTHING_TO_FIX:
+        return 0
+    if diagnosis.conclusion is Conclusion.UNRELIABLE:
+        return _MISSED
+    if diagnosis.conclusion is Conclusion.FIX:
+        missed = diagnosis.target is not None and diagnosis.target.verdict is Verdict.MISSED
+        return _MISSED if missed else 0
+    return _INCONCLUSIVE
+
+
+COMMAND: Final = Command(
+    name="diagnose",
+    summary="name the one delay to fix, with evidence",
+    description=_DESCRIPTION,
+    examples=(
+        ("latspan diagnose monday", "explain the p95 of the duration of a recording"),
+        (
+            "latspan diagnose monday --goal 'p95 ttft' --limit-ms 500",
+            "explain the time to the first token, unless it is within 500 ms",
+        ),
+        ("latspan diagnose monday --path chat.toml", "with the targets and the budget of a path"),
+        ("latspan diagnose monday --markdown", "the same for a ticket"),
+    ),
+    add_arguments=_add_arguments,
+    run=_run,
+)

@@ -1,0 +1,121 @@
+"""A diagnosis on a terminal: the conclusion, shares with intervals, evidence and one lever."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.text import Text
+
+from latspan._drawing import FAINT, count, letters, milliseconds, percent, style_of
+from latspan._segments import Source
+from latspan._study.diagnose import BudgetRow, Conclusion, Diagnosis, Share
+from latspan.reports._layout import MARGIN, aligned, heads, prose, shown, title
+
+__all__ = ["DiagnosisReport"]
+
+_BAR: Final = 30
+_LEAST_SHARE: Final = 0.005
+"""Share of a segment below which the table leaves it out."""
+
+
+@dataclass(frozen=True, slots=True)
+class DiagnosisReport:
+    """
+    A diagnosis.
+
+    Args:
+        diagnosis: Result to show.
+        is_brief: Whether to show only the sentence, the evidence and the lever.
+    """
+
+    diagnosis: Diagnosis
+    is_brief: bool = False
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Yield the parts, separated by blank lines."""
+        del console
+        diagnosis = self.diagnosis
+        if not self.is_brief and diagnosis.attribution is not None:
+            yield from _shares(diagnosis, options)
+            yield Text()
+        if not self.is_brief and diagnosis.budget:
+            yield from _budget(diagnosis.budget, options)
+            yield Text()
+        yield prose(diagnosis.sentence, options, style="bold")
+        finding = diagnosis.finding
+        if finding is not None and diagnosis.conclusion is not Conclusion.SPREAD_OUT:
+            for sentence in finding.evidence:
+                yield prose(f"- {sentence}", options)
+            runner_up = diagnosis.runner_up
+            if runner_up is not None and diagnosis.conclusion is Conclusion.FIX:
+                yield prose(
+                    f"- next is {runner_up.name}, with {percent(runner_up.share)} of the time",
+                    options,
+                )
+            yield prose(f"Try: {finding.lever}.", options, style="bold")
+            yield prose(f"It would be refuted if {finding.refuted_by}.", options, style=FAINT)
+        for note in diagnosis.notes:
+            yield prose(note, options, style=FAINT)
+
+
+def _shares(diagnosis: Diagnosis, options: ConsoleOptions) -> Iterator[Text]:
+    attribution = diagnosis.attribution
+    if attribution is None:
+        return
+    about = (
+        f"{milliseconds(round(attribution.value_ns))}, {count(diagnosis.units, diagnosis.kind)}"
+        if attribution.value_ns < float("inf")
+        else f"unbounded, {count(diagnosis.units, diagnosis.kind)}"
+    )
+    yield title(str(diagnosis.goal), about, options=options)
+    yield shown(
+        Text(
+            f"{MARGIN}mean of the {len(attribution.tail):,} around it,"
+            f" and of the {len(attribution.typical):,} typical ones",
+            style=FAINT,
+        ),
+        options,
+    )
+    rows = [_row(share) for share in attribution.shares if share.share >= _LEAST_SHARE]
+    head = heads("segment", "slow", "typical", "share", "90 % interval", "", "")
+    yield from aligned([head, *rows], left=(0, 5, 6), options=options)
+
+
+def _row(share: Share) -> list[Text]:
+    source = Source.ESTIMATED if share.uncertain > 0 else Source.MEASURED
+    return [
+        Text(share.name),
+        Text(milliseconds(round(share.mean_ns))),
+        Text(milliseconds(round(share.typical_ns))),
+        Text(percent(share.share)),
+        Text(f"{percent(share.low)} to {percent(share.high)}"),
+        Text(letters({source: 1})),
+        Text(_bar(share), style=style_of(source)),
+    ]
+
+
+def _bar(share: Share) -> str:
+    """Return a bar up to the share, and a line over the interval."""
+    low, at, high = (round(_BAR * each) for each in (share.low, share.share, share.high))
+    return "█" * low + "▓" * max(at - low, 0) + "░" * max(high - max(at, low), 0)
+
+
+def _budget(rows: tuple[BudgetRow, ...], options: ConsoleOptions) -> Iterator[Text]:
+    yield title("budget", "mean of slow requests", options=options)
+    table: list[Sequence[Text]] = [heads("component", "actual", "limit", "over")]
+    for row in rows:
+        if not row.actual_ns and row.limit_ns is None:
+            continue
+        over = row.overrun_ns
+        table.append(
+            [
+                Text(row.label),
+                Text(milliseconds(round(row.actual_ns))),
+                Text("—" if row.limit_ns is None else milliseconds(row.limit_ns)),
+                Text(milliseconds(round(over)) if over > 0 else "", style="red"),
+            ]
+        )
+    yield from aligned(table, left=(0,), options=options)

@@ -1,0 +1,112 @@
+"""
+A diagnosis as JSON, schema ``latspan.diagnosis/1``, and as Markdown.
+
+Times are seconds. ``value_s`` is ``null`` if the percentile falls on a failed request.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Final
+
+from latspan._drawing import milliseconds, percent
+from latspan._study.diagnose import Conclusion, Diagnosis
+from latspan._units import to_seconds
+
+__all__ = ["DIAGNOSIS_SCHEMA", "diagnosis_document", "diagnosis_markdown"]
+
+DIAGNOSIS_SCHEMA: Final = "latspan.diagnosis/1"
+"""Kind and version of the document; a field that changes its meaning increments the version."""
+
+
+def diagnosis_document(diagnosis: Diagnosis) -> dict[str, object]:
+    """Return a diagnosis as plain data, ready for ``json.dumps``."""
+    goal, attribution, finding = diagnosis.goal, diagnosis.attribution, diagnosis.finding
+    value_ns = math.inf if attribution is None else attribution.value_ns
+    return {
+        "schema": DIAGNOSIS_SCHEMA,
+        "conclusion": diagnosis.conclusion.value,
+        "sentence": diagnosis.sentence,
+        "goal": {
+            "metric": goal.metric,
+            "percentile": goal.percentile,
+            "limit_s": None if goal.limit_ns is None else to_seconds(goal.limit_ns),
+            "value_s": to_seconds(value_ns) if math.isfinite(value_ns) else None,
+            "verdict": None if diagnosis.target is None else diagnosis.target.verdict.value,
+        },
+        "kind": diagnosis.kind.value,
+        "units": diagnosis.units,
+        "failed": diagnosis.failed,
+        "shares": [
+            {
+                "segment": share.name,
+                "share": share.share,
+                "low": share.low,
+                "high": share.high,
+                "slow_s": to_seconds(share.mean_ns),
+                "typical_s": to_seconds(share.typical_ns),
+                "estimated": share.uncertain,
+            }
+            for share in diagnosis.shares
+        ],
+        "cause": None
+        if finding is None
+        else {
+            "name": finding.cause,
+            "summary": finding.summary,
+            "evidence": list(finding.evidence),
+            "lever": finding.lever,
+            "refuted_by": finding.refuted_by,
+            "segments": [str(segment) for segment in finding.segments],
+        },
+        "budget": [
+            {
+                "component": row.component,
+                "actual_s": to_seconds(row.actual_ns),
+                "limit_s": None if row.limit_ns is None else to_seconds(row.limit_ns),
+                "over_s": max(to_seconds(row.overrun_ns), 0.0),
+            }
+            for row in diagnosis.budget
+        ],
+        "notes": list(diagnosis.notes),
+    }
+
+
+def diagnosis_markdown(diagnosis: Diagnosis) -> str:
+    """Return a diagnosis as Markdown, for a ticket or the summary of a CI step."""
+    return "\n".join(_lines(diagnosis)) + "\n"
+
+
+def _lines(diagnosis: Diagnosis) -> Iterator[str]:
+    yield f"### Diagnosis of {diagnosis.goal}"
+    yield ""
+    yield f"**{_escaped(diagnosis.sentence)}**"
+    yield ""
+    finding = diagnosis.finding
+    if finding is not None and diagnosis.conclusion is not Conclusion.SPREAD_OUT:
+        for sentence in finding.evidence:
+            yield f"- {_escaped(sentence)}"
+        yield ""
+        yield f"Try: {_escaped(finding.lever)}. Refuted if {_escaped(finding.refuted_by)}."
+        yield ""
+    if diagnosis.shares:
+        yield "| segment | slow | typical | share | 90 % interval |"
+        yield "|---|---:|---:|---:|---|"
+        for share in diagnosis.shares:
+            yield (
+                f"| {_escaped(share.name)} | {milliseconds(share.mean_ns)} |"
+                f" {milliseconds(share.typical_ns)} | {percent(share.share)} |"
+                f" {percent(share.low)} to {percent(share.high)} |"
+            )
+        yield ""
+    for note in diagnosis.notes:
+        yield f"_{_escaped(note)}_"
+        yield ""
+
+
+def _escaped(text: str) -> str:
+    """Return a text without characters that Markdown would interpret."""
+    for character in "\\`*_[]|<>":
+        text = text.replace(character, f"\\{character}")
+    return text
