@@ -18,9 +18,10 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any, Final
 
-import latspan
 from locust import User, events
 from locust.runners import MasterRunner
+
+import latspan
 
 __all__ = ["LatspanUser"]
 

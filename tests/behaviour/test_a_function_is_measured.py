@@ -6,10 +6,10 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from support.measuring import Measured, measure
 
 from latspan import semconv
 from latspan.testing import Script, ScriptedServer
+from support.measuring import Measured, measure
 
 _MODULE = """
 import asyncio

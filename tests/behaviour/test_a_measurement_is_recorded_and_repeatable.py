@@ -10,11 +10,11 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from support.measuring import chats_of, measure, starting, when_valid
 
 from latspan import semconv
 from latspan._load import generated
 from latspan.testing import Script, ScriptedServer
+from support.measuring import chats_of, measure, starting, when_valid
 
 _QUICK = Script.chat(tokens=4, prefill_ms=20, gap_ms=2, prompt_tokens=40)
 

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
@@ -48,8 +48,8 @@ class Reader(LatspanUser):
 """
 
 
-def run(tmp_path: Path, *options: str) -> list[dict[str, object]]:
-    """Run Locust for two seconds, and return the rows of its own tables."""
+def run(tmp_path: Path, *options: str) -> tuple[list[dict[str, Any]], int]:
+    """Run Locust for two seconds; return the rows of its tables, and how many chats were served."""
     file = tmp_path / "locustfile.py"
     file.write_text(LOCUSTFILE)
     with ScriptedServer(Script.chat(tokens=3, prefill_ms=20, gap_ms=1)) as server:
@@ -61,18 +61,24 @@ def run(tmp_path: Path, *options: str) -> list[dict[str, object]]:
             text=True,
             timeout=120,
         )
+        served = len(server.served_requests())
     # Tasks that fail make Locust's exit code 1.
     assert done.returncode == 1, done.stderr
     # The worker processes print a table of their own, which is empty.
-    return json.loads(done.stdout[done.stdout.rindex("\n[\n") if "\n[\n" in done.stdout else 0 :])
+    begin = done.stdout.rindex("\n[\n") if "\n[\n" in done.stdout else 0
+    return json.loads(done.stdout[begin:]), served
 
 
 @pytest.mark.parametrize("processes", [1, 2])
-def test_each_request_that_locust_counts_is_recorded_once(tmp_path: Path, processes: int) -> None:
-    """With its outcome, its call and the attributes of the task, whatever process sent it."""
+def test_each_request_is_recorded_once(tmp_path: Path, processes: int) -> None:
+    """
+    With its outcome, its call and the attributes of the task, whatever process sent it.
+
+    The master of several processes may count fewer: their last reports arrive after its end.
+    """
     folder = tmp_path / "recording"
     options = ("--processes", "2") if processes > 1 else ()
-    rows = run(tmp_path, "--latspan-record", str(folder), *options)
+    rows, served = run(tmp_path, "--latspan-record", str(folder), *options)
     counted = {row["name"]: (row["num_requests"], row["num_failures"]) for row in rows}
     recording = latspan.open_recording(folder)
     records = [each for each in recording.records() if each.outcome is not Outcome.CANCELLED]
@@ -80,8 +86,13 @@ def test_each_request_that_locust_counts_is_recorded_once(tmp_path: Path, proces
     by_parent = Counter(each.parent_id for each in records if each.kind is Kind.CALL)
     failed = [each for each in records if each.kind is Kind.REQUEST and each.name == "fail"]
 
-    assert counted["ask"] == (len(asked), 0)
-    assert counted["fail"] == (len(failed), len(failed))
+    calls = Counter(each.outcome for each in recording.records(Kind.CALL))
+    # A request that Locust interrupts at its end may or may not have reached the server.
+    assert calls[Outcome.COMPLETED] <= served <= calls.total()
+    assert counted["ask"][1] == 0
+    if processes == 1:
+        assert counted["ask"][0] == len(asked)
+        assert counted["fail"] == (len(failed), len(failed))
     assert {each.outcome for each in failed} == {Outcome.ERROR}
     assert {each.details["user"] for each in asked} == {"reader"}
     assert by_parent == {each.scope_id: 1 for each in asked}
@@ -91,7 +102,7 @@ def test_each_request_that_locust_counts_is_recorded_once(tmp_path: Path, proces
 def test_without_a_folder_nothing_is_recorded(tmp_path: Path) -> None:
     """A locustfile runs as before."""
     before = set(tmp_path.iterdir())
-    rows = run(tmp_path)
+    rows, _ = run(tmp_path)
 
     assert {row["name"] for row in rows} == {"ask", "fail"}
     assert {path.name for path in set(tmp_path.iterdir()) - before} <= {
