@@ -19,7 +19,6 @@ from tests.conftest import Measured
 from tests.support.stillness import when_still
 
 _CALLS: Final = 50
-_AT_ONCE: Final = 2
 _BLOCK_MS: Final = 60
 _PREFILL_MS: Final = 30
 _SCRIPT: Final = Script.chat(tokens=3, prefill_ms=_PREFILL_MS, gap_ms=1, flavor="plain")
@@ -85,8 +84,8 @@ class _Seen(NamedTuple):
         ]
 
 
-def _calls(client: _Client, *, block_ms: float, latest_ms: float) -> _Seen:
-    """Make a few calls at a time, with one block that begins up to ``latest_ms`` later."""
+def _calls(client: _Client, *, block_ms: float, latest_ms: float, at_once: int = 1) -> _Seen:
+    """Make some calls at a time, with one block that begins up to ``latest_ms`` later."""
     moments = random.Random(1)  # noqa: S311 - the same moments each run
     blocked_ms: list[float] = []
 
@@ -99,10 +98,10 @@ def _calls(client: _Client, *, block_ms: float, latest_ms: float) -> _Seen:
 
     async def main(url: str) -> tuple[RequestRecord, ...]:
         async with client(url) as chat:
-            await asyncio.gather(*(chat() for _ in range(_AT_ONCE)))
+            await asyncio.gather(*(chat() for _ in range(at_once)))
             with capture() as seen:
-                for _ in range(_CALLS // _AT_ONCE):
-                    await asyncio.gather(*(chat() for _ in range(_AT_ONCE)), rerank())
+                for _ in range(_CALLS // at_once):
+                    await asyncio.gather(*(chat() for _ in range(at_once)), rerank())
                 return seen.records
 
     with ScriptedServer(_SCRIPT) as server:
@@ -117,7 +116,7 @@ def test_a_block_is_a_segment_of_the_calls_that_it_delays(
     client: _Client, latest_ms: float, measured: Measured
 ) -> None:
     """Each block begins before the server answers, and ends after it."""
-    seen = when_still(lambda: _calls(client, block_ms=_BLOCK_MS, latest_ms=latest_ms))
+    seen = when_still(lambda: _calls(client, block_ms=_BLOCK_MS, latest_ms=latest_ms, at_once=2))
 
     assert len(seen.times_ms("event_loop")) == _CALLS
     measured("event_loop", seen.times_ms("event_loop"))
