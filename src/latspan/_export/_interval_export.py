@@ -25,7 +25,7 @@ from latspan._export._export_errors import ExportErrors
 from latspan._export._last_export import LastExport
 from latspan._log import logger
 from latspan._recording import Recorder, Snapshot
-from latspan._slices import Slices
+from latspan._slices import Slices, release
 from latspan._units import from_unit
 from latspan.errors import ConfigError, LatspanError
 
@@ -226,6 +226,9 @@ class PeriodicExport:
             self._deliveries.arrived()
         if saved and sent:
             self._recorder.forget_idle(interval.end_epoch_ns - self._idle_ns)
+        values = list(interval.series.values())
+        del interval
+        release(values)
         return saved and sent
 
     def _send(

@@ -31,7 +31,7 @@ from opentelemetry.sdk.metrics.export import (
 )
 
 from latspan._export._protobuf import field, varint
-from latspan._slices import PacedList
+from latspan._slices import PacedList, give_way
 
 __all__ = ["EncodedMetrics", "metrics_encoder"]
 
@@ -101,6 +101,7 @@ class EncodedMetrics:
         pieces = [scope.SerializeToString()]
         for place, metric in enumerate(scope_metrics.metrics):
             pieces += field(_METRICS, self._serialized(place, metric))
+            give_way()
         pieces = [resource.SerializeToString(), *field(_SCOPE_METRICS, pieces)]
         return b"".join(field(_RESOURCE_METRICS, pieces))
 
@@ -148,11 +149,13 @@ def metrics_encoder(encode_with_the_sdk: _Encode) -> Callable[[MetricsData], Enc
         envelope = encode_with_the_sdk(
             MetricsData([replace(resource_metrics, scope_metrics=[named])])
         )
+        give_way()
         messages = envelope.resource_metrics[0].scope_metrics[0].metrics
         histograms: dict[int, _Points] = {}
         for place, metric in enumerate(scope_metrics.metrics):
             if isinstance(metric.data, (ExponentialHistogram, Histogram)):
                 histograms[place] = _add_points(messages[place], metric.data)
+            give_way()
         return EncodedMetrics(envelope, histograms)
 
     return encode
