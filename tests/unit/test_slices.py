@@ -141,6 +141,7 @@ def test_the_export_thread_works_in_slices() -> None:
 
     class Exporter:
         local = True
+        lost = 0
 
         def send(self, interval: Snapshot, *, last: bool) -> bool:  # noqa: ARG002
             before = len(paused.pauses)

@@ -155,6 +155,16 @@ class OtlpMetrics:
         self._conversion.forget_all_but(snapshot.series)
         return self._refused == refused_before
 
+    @property
+    def lost(self) -> int:
+        """
+        Number of data points that the receiver refused permanently under delta temporality.
+
+        Under cumulative temporality, later data points contain the refused values.
+        """
+        is_delta = self._temporality is AggregationTemporality.DELTA
+        return self._refused if is_delta else 0
+
     def _exemplars_of(self, snapshot: Snapshot) -> Mapping[SeriesKey, Sequence[Exemplar]]:
         """Return the exemplars to send with the series of a snapshot."""
         chosen: dict[SeriesKey, Sequence[Exemplar]] = {}
