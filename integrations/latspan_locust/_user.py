@@ -18,19 +18,22 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any, Final
 
-from locust import User, events
+import locust
 from locust.runners import MasterRunner
 
 import latspan
 
 __all__ = ["LatspanUser"]
 
+_events: Final[Any] = locust.events
+"""Locust's events, which have no types."""
+
 _MS_PER_S: Final = 1000.0
 _NAME: Final = "latspan"
 """Type of the requests in Locust's own tables."""
 
 
-class LatspanUser(User):
+class LatspanUser(locust.User):
     """
     User whose requests are recorded; a base class like ``locust.HttpUser``.
 
@@ -65,7 +68,7 @@ class LatspanUser(User):
 
     def _count(self, name: str, began: float, error: Exception | None) -> None:
         """Add a request to Locust's own tables."""
-        self.environment.events.request.fire(
+        _events.request.fire(
             request_type=_NAME,
             name=name,
             response_time=(time.perf_counter() - began) * _MS_PER_S,
@@ -75,7 +78,7 @@ class LatspanUser(User):
         )
 
 
-@events.init_command_line_parser.add_listener
+@_events.init_command_line_parser.add_listener
 def _add_option(parser: ArgumentParser, **_: Any) -> None:
     parser.add_argument(
         "--latspan-record",
@@ -86,7 +89,7 @@ def _add_option(parser: ArgumentParser, **_: Any) -> None:
     )
 
 
-@events.test_start.add_listener
+@_events.test_start.add_listener
 def _begin(environment: Any, **_: Any) -> None:
     folder = getattr(environment.parsed_options, "latspan_record", "")
     if not folder or isinstance(environment.runner, MasterRunner):
@@ -95,6 +98,6 @@ def _begin(environment: Any, **_: Any) -> None:
     latspan.auto_instrument()
 
 
-@events.quitting.add_listener
+@_events.quitting.add_listener
 def _end(**_: Any) -> None:
     latspan.shutdown()

@@ -28,7 +28,7 @@ from latspan_locust import LatspanUser
 
 
 class Reader(LatspanUser):
-    wait_time = constant(0)
+    wait_time = constant(0.01)
 
     def on_start(self):
         self.client = openai.OpenAI(base_url=os.environ["URL"], api_key="none", max_retries=0)
@@ -49,13 +49,13 @@ class Reader(LatspanUser):
 
 
 def run(tmp_path: Path, *options: str) -> tuple[list[dict[str, Any]], int]:
-    """Run Locust for two seconds; return the rows of its tables, and how many chats were served."""
+    """Run Locust for four seconds; return the rows of its tables, and how many chats were served."""
     file = tmp_path / "locustfile.py"
     file.write_text(LOCUSTFILE)
     with ScriptedServer(Script.chat(tokens=3, prefill_ms=20, gap_ms=1)) as server:
         command = (sys.executable, "-m", "locust", "-f", str(file), "--headless", "--json")
         done = subprocess.run(
-            (*command, "-u", "4", "-r", "4", "-t", "2s", "--skip-log", *options),
+            (*command, "-u", "4", "-r", "4", "-t", "4s", "--skip-log", *options),
             env={**os.environ, "URL": server.base_url},
             capture_output=True,
             text=True,
