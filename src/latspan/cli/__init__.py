@@ -15,7 +15,16 @@ from typing import Final, NoReturn
 
 from latspan._shown import printable
 from latspan._version import __version__
-from latspan.cli import _demo, _doctor, _histogram, _init, _report, _run
+from latspan.cli import (
+    _convert,
+    _demo,
+    _doctor,
+    _histogram,
+    _init,
+    _report,
+    _run,
+    _scorecard,
+)
 from latspan.cli._command import Command
 from latspan.cli._console import (
     OutputError,
@@ -40,6 +49,8 @@ _COMMANDS: Final[tuple[Command, ...]] = (
     _report.COMMAND,
     _doctor.COMMAND,
     _init.COMMAND,
+    _scorecard.COMMAND,
+    _convert.COMMAND,
     _histogram.COMMAND,
 )
 

@@ -9,7 +9,7 @@ from math import nan
 from typing import TYPE_CHECKING, Any, Final
 
 from latspan import semconv
-from latspan._metrics import METRICS, metric_named
+from latspan._metrics import FROM_START, METRICS, metric_named
 from latspan._recording._record import RequestRecord
 from latspan._units import in_metric_unit, to_seconds
 from latspan.errors import MissingExtraError
@@ -37,7 +37,7 @@ def frame_module(name: str) -> Any:
     try:
         return import_module(name)
     except ImportError as error:
-        extra = "pandas" if name == "pandas" else "study"
+        extra = {"pandas": "pandas", "pyarrow": "parquet"}.get(name, "study")
         raise MissingExtraError(name, extra=extra) from error
 
 
@@ -133,7 +133,7 @@ def _all_values(record: RequestRecord) -> Iterator[tuple[str, object]]:
         if metric is None:
             continue
         yield name, in_metric_unit(value, metric.unit)
-        if name in _SCHEDULED and isinstance(lag, float | int):
+        if name in FROM_START and isinstance(lag, float | int):
             yield name + _FROM_SCHEDULE, to_seconds(value) + lag
     for total in record.segment_totals:
         yield _SEGMENT + total.name, to_seconds(total.duration_ns)
@@ -141,14 +141,3 @@ def _all_values(record: RequestRecord) -> Iterator[tuple[str, object]]:
         number = getattr(record.tokens, name)
         if number is not None:
             yield _TOKENS + name, number
-
-
-_SCHEDULED: Final = frozenset(
-    {
-        "duration",
-        "time_to_first_chunk",
-        "time_to_first_token",
-        "time_to_first_visible_token",
-    }
-)
-"""Metrics that begin at the start of a request, and so exist from its scheduled time too."""
