@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Final
 
+from latspan._drawing import count
 from latspan.cli._command import Command
 from latspan.cli._console import print_message
 from latspan.errors import ConfigError
@@ -64,7 +65,7 @@ def _write_recording(path: str, folder: str) -> int:
             f"{path} is a recording already", hint="use --to parquet to write a table"
         )
     imported = convert(path, folder)
-    print_message(f"{folder}: {_counted(len(imported.records))} from {imported.format}")
+    print_message(f"{folder}: {count(len(imported.records), 'record')} from {imported.format}")
     for lack in imported.lacks:
         print_message(f"lacks: {lack}")
     for note in imported.skipped:
@@ -83,12 +84,8 @@ def _write_table(path: str, file: str) -> int:
     records = open_recording(path).records() if is_recording(path) else read_any(path).records
     with replacing(file) as written:
         rows = write_parquet(records, written)
-    print_message(f"{file}: {_counted(rows)}")
+    print_message(f"{file}: {count(rows, 'record')}")
     return 0
-
-
-def _counted(number: int) -> str:
-    return f"{number:,} record" if number == 1 else f"{number:,} records"
 
 
 COMMAND: Final = Command(

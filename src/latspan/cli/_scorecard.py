@@ -112,7 +112,8 @@ def _read(arguments: argparse.Namespace) -> tuple[Scorecard, list[str]]:
         cycles=[Cycle(each) for each in arguments.period or Cycle],
     )
     notes = [note for path in arguments.paths for note in add_source(builder, path)]
-    return builder.build(), notes
+    scorecard = builder.build()
+    return scorecard, [*notes, *scorecard.notes]
 
 
 COMMAND: Final = Command(

@@ -13,6 +13,8 @@ from latspan._drawing import FAINT, milliseconds, needs
 from latspan._segments import KIND_NOUNS, Side
 from latspan._study.scorecard import PERCENTILES, UNBOUNDED, Card, Cycle, Figures, Ratio, Scorecard
 from latspan._study.stats import TargetVerdict
+from latspan._targets import Target
+from latspan._units import NS_PER_MS
 from latspan.histogram import values_needed
 from latspan.reports._layout import MARGIN, aligned, heads, shown, title
 
@@ -32,12 +34,18 @@ _SHORT: Final = {
 }
 
 
+_WITHIN: Final = "within"
+_GOODPUT: Final = "good/s"
+_REQUESTS: Final = "requests"
+
+
 @dataclass(frozen=True, slots=True)
 class ScorecardTable:
     """
     The tables of a scorecard.
 
-    If the terminal is too narrow, the confidence intervals are left out.
+    If the terminal is too narrow, the confidence intervals are left out, then the least important
+    columns.
 
     Args:
         scorecard: The scorecard.
@@ -72,50 +80,75 @@ def _heading(card: Card, by: str) -> tuple[str, str]:
 
 
 def _table(card: Card, cycle: Cycle, options: ConsoleOptions) -> Iterator[Text]:
-    lines = list(_lines(card, cycle, options, intervals=True))
-    if options.is_terminal and max(line.cell_len for line in lines) > options.max_width:
-        lines = list(_lines(card, cycle, options, intervals=False))
+    columns = _columns(card, cycle, intervals=True)
+    lines = _lines(columns, options)
+    if _is_too_wide(lines, options):
+        columns = _columns(card, cycle, intervals=False)
+        lines = _lines(columns, options)
+    # The least important column first.
+    for name in (_GOODPUT, *_further_medians(card), _REQUESTS, _WITHIN):
+        if not _is_too_wide(lines, options):
+            break
+        columns.pop(name, None)
+        lines = _lines(columns, options)
     yield from lines
 
 
-def _lines(card: Card, cycle: Cycle, options: ConsoleOptions, *, intervals: bool) -> Iterator[Text]:
-    names = [
-        f"{_SHORT.get(metric, metric)} p{percentile}"
-        for metric in card.metrics
-        for percentile in PERCENTILES
-    ]
-    targets = [
-        f"{_SHORT.get(each.metric, each.metric)} p{each.percentile:g}"
-        f" ≤ {milliseconds(each.limit_ns)}"
-        for each in card.targets
-    ]
-    judged = ("within", "good/s") if card.targets else ()
-    head = heads(cycle, "requests", *names, "timeouts", "completed", *judged, *targets)
-    rows = [
-        (
-            Text(row.period.label),
-            Text(f"{row.figures.requests:,}"),
-            *_percentiles(row.figures, card.metrics),
-            _ratio(row.figures.timeouts, intervals=intervals),
-            _ratio(row.figures.completed, intervals=intervals),
-            *(_judged(row.figures, intervals=intervals) if card.targets else ()),
-            *map(_verdict, row.figures.verdicts),
-        )
-        for row in card.rows[cycle]
-    ]
-    yield from aligned([head, *rows], left=(0,), options=options)
+def _columns(card: Card, cycle: Cycle, *, intervals: bool) -> dict[str, list[Text]]:
+    """Return the cells of each column, by its heading."""
+    rows = card.rows[cycle]
+    figures = [row.figures for row in rows]
+    columns = {
+        str(cycle): [Text(row.period.label) for row in rows],
+        _REQUESTS: [Text(f"{each.requests:,}") for each in figures],
+    }
+    for metric in card.metrics:
+        for percentile in PERCENTILES:
+            columns[_percentile_name(metric, percentile)] = [
+                _percentile(each, metric, percentile) for each in figures
+            ]
+    columns["timeouts"] = [_ratio(each.timeouts, intervals=intervals) for each in figures]
+    columns["completed"] = [_ratio(each.completed, intervals=intervals) for each in figures]
+    if card.targets:
+        columns[_WITHIN] = [_ratio(each.attainment, intervals=intervals) for each in figures]
+        columns[_GOODPUT] = [_goodput(each) for each in figures]
+    for index, target in enumerate(card.targets):
+        columns[_target_name(target)] = [_verdict(each.verdicts[index]) for each in figures]
+    return columns
 
 
-def _percentiles(figures: Figures, metrics: Sequence[str]) -> Iterator[Text]:
-    for metric in metrics:
-        for percentile, value in figures.percentiles[metric].items():
-            if value is None:
-                yield Text(
-                    needs(values_needed(percentile)) if figures.counts[metric] else "—",
-                    style=FAINT,
-                )
-            else:
-                yield Text("failed" if value == UNBOUNDED else milliseconds(value))
+def _lines(columns: dict[str, list[Text]], options: ConsoleOptions) -> list[Text]:
+    rows = [heads(*columns), *zip(*columns.values(), strict=True)]
+    return list(aligned(rows, left=(0,), options=options))
+
+
+def _is_too_wide(lines: Sequence[Text], options: ConsoleOptions) -> bool:
+    """Return whether the terminal is too narrow; a file or a program has no width."""
+    return options.is_terminal and max(line.cell_len for line in lines) > options.max_width
+
+
+def _further_medians(card: Card) -> Iterator[str]:
+    """Yield the columns of medians of all metrics but the first."""
+    for metric in card.metrics[1:]:
+        yield _percentile_name(metric, PERCENTILES[0])
+
+
+def _percentile_name(metric: str, percentile: float) -> str:
+    name = _SHORT.get(metric, metric)
+    return f"p{percentile}" if name == "duration" else f"{name} p{percentile}"
+
+
+def _target_name(target: Target) -> str:
+    name = _SHORT.get(target.metric, target.metric)
+    return f"{name} p{target.percentile:g} ≤ {target.limit_ns / NS_PER_MS:,g} ms"
+
+
+def _percentile(figures: Figures, metric: str, percentile: float) -> Text:
+    value = figures.percentiles[metric][percentile]
+    if value is None:
+        missing = needs(values_needed(percentile)) if figures.counts[metric] else "—"
+        return Text(missing, style=FAINT)
+    return Text("failed" if value == UNBOUNDED else milliseconds(value))
 
 
 def _ratio(ratio: Ratio | None, *, intervals: bool) -> Text:
@@ -132,10 +165,9 @@ def _percent(share: float) -> str:
     return "<0.1" if 0 < share < 0.0005 else ">99.9" if 0.9995 <= share < 1 else f"{share:.1%}"[:-1]
 
 
-def _judged(figures: Figures, *, intervals: bool) -> Iterator[Text]:
-    yield _ratio(figures.attainment, intervals=intervals)
+def _goodput(figures: Figures) -> Text:
     goodput = figures.goodput_per_s
-    yield Text("—", style=FAINT) if goodput is None else Text(f"{goodput:,.2f}")
+    return Text("—", style=FAINT) if goodput is None else Text(f"{goodput:,.2f}")
 
 
 def _verdict(verdict: TargetVerdict) -> Text:

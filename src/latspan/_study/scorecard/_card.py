@@ -9,11 +9,12 @@ never added up.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from latspan import semconv
+from latspan._drawing import count
 from latspan._metrics import FROM_START
 from latspan._recording import RequestRecord, Snapshot, nearest_values
 from latspan._segments import Kind, Outcome, Side
@@ -72,12 +73,12 @@ class Scorecard:
     Args:
         by: Attribute by which requests are grouped.
         cards: One per group, the one with the most requests first.
-        sampled: Whether some requests stand for others that were not written.
+        notes: What a reader must know about the sources, one sentence each.
     """
 
     by: str
     cards: Sequence[Card]
-    sampled: bool
+    notes: tuple[str, ...] = ()
 
 
 class _Group(NamedTuple):
@@ -124,7 +125,8 @@ class ScorecardBuilder:
         self._kind = kind
         self._cycles = tuple(cycles)
         self._total = _Source()
-        self._sampled = False
+        self._sampled = 0
+        self._too_long: dict[Cycle, int] = dict.fromkeys(self._cycles, 0)
         targets = [each.metric for path in paths for each in path.targets]
         self._metrics = tuple(dict.fromkeys(("duration", *_FIRST_TOKENS, *targets)))
 
@@ -144,7 +146,7 @@ class ScorecardBuilder:
                 continue
             group = _Group(record.kind, record.side, _attribute(record, self._by))
             weight = max(1, round(1 / record.ratio))
-            self._sampled |= weight > 1
+            self._sampled += weight > 1
             start_ns, end_ns = record.start_epoch_ns, record.start_epoch_ns + record.duration_ns
             last[group] = max(last.get(group, 0), start_ns)
             for cycle in self._cycles:
@@ -174,6 +176,9 @@ class ScorecardBuilder:
         for snapshot in snapshots:
             places = [(cycle, period_of(snapshot.start_epoch_ns, cycle)) for cycle in self._cycles]
             for place in places:
+                cycle, period = place
+                length_ns = snapshot.end_epoch_ns - snapshot.start_epoch_ns
+                self._too_long[cycle] += length_ns > period.end_ns - period.start_ns
                 source.spans[place].append((snapshot.start_epoch_ns, snapshot.end_epoch_ns))
             for key, series in snapshot.series.items():
                 if key.metric not in self._metrics or not key.has(self._where):
@@ -205,8 +210,25 @@ class ScorecardBuilder:
                     if found
                     else f'set it with latspan.attributes(inference_path="{name}")',
                 )
+        if not groups:
+            raise UnknownNameError(
+                "no request was counted",
+                hint="check --where and --kind: the sources have other requests"
+                if self._where or self._kind
+                else "the sources have no finished request of latspan",
+            )
         cards = [self._card(group) for group in groups if not self._targets_left_out(group)]
-        return Scorecard(self._by, sorted(cards, key=_size, reverse=True), self._sampled)
+        by_size = sorted(cards, key=_size, reverse=True)
+        return Scorecard(self._by, by_size, tuple(self._notes()))
+
+    def _notes(self) -> Iterator[str]:
+        if self._sampled:
+            records = count(self._sampled, "record")
+            yield f"A recording is a sample: {records} of it count for others too."
+        for cycle, number in self._too_long.items():
+            if number:
+                counted = f"{count(number, 'interval')} of more than a {cycle}"
+                yield f"Histogram logs have {counted}, counted at the start."
 
     def _targets_left_out(self, group: _Group) -> bool:
         """Return whether the user named inference paths, and not this one."""

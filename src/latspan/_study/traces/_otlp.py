@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from latspan import semconv
+from latspan._drawing import count
 from latspan._metrics import METRICS, MetricValue
 from latspan._recording import RequestRecord, details_of
 from latspan._segments import Kind, Mark, Outcome, Segment, SegmentName, Side, Source
@@ -97,13 +98,13 @@ def read_otlp(path: str | os.PathLike[str]) -> Imported:
         lacks.append(_LACKS_OF_OTHERS)
     skipped: list[str] = []
     if spans.cut_lines:
-        skipped.append(f"{_counted(spans.cut_lines, 'line')} cannot be read")
+        skipped.append(f"{count(spans.cut_lines, 'line')} cannot be read")
     if trees.nested:
         skipped.append(
-            f"{_counted(trees.nested, 'span')} inside another span of the same call not used"
+            f"{count(trees.nested, 'span')} inside another span of the same call not used"
         )
     if spans.others:
-        skipped.append(f"{_counted(spans.others, 'span')} of no request or call not used")
+        skipped.append(f"{count(spans.others, 'span')} of no request or call not used")
     return Imported("otlp", records, tuple(lacks), tuple(skipped))
 
 
@@ -316,7 +317,3 @@ def _details(row: SpanRow) -> dict[str, Any]:
     if row.is_latspans:
         return details
     return {name: value for name, value in details.items() if name in _DETAILS_OF_OTHERS}
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"1 {noun}" if number == 1 else f"{number:,} {noun}s"

@@ -259,7 +259,7 @@ def test_a_sampled_record_stands_for_others() -> None:
     scorecard = builder.build()
 
     assert scorecard.cards[0].rows[Cycle.WEEK][0].figures.requests == 11
-    assert scorecard.sampled
+    assert scorecard.notes == ("A recording is a sample: 1 record of it count for others too.",)
 
 
 def test_several_processes_at_once_do_not_lengthen_the_recorded_time() -> None:
@@ -307,6 +307,17 @@ def test_histograms_give_the_same_figures_as_records(records: list[RequestRecord
         assert getattr(row.figures, name) == getattr(from_records, name)
     assert row.figures.attainment == from_records.attainment
     assert row.figures.recorded_s == pytest.approx(10)
+
+
+def test_an_interval_longer_than_a_week_is_mentioned() -> None:
+    """Of logs that were merged into one interval, the weeks cannot be told apart."""
+    builder = ScorecardBuilder()
+    month = replace(snapshot_of([record()]), end_epoch_ns=MONDAY + 20 * 86_400 * 10**9)
+    builder.add_snapshots([month])
+
+    assert builder.build().notes == (
+        "Histogram logs have 1 interval of more than a week, counted at the start.",
+    )
 
 
 def test_histograms_do_not_judge_several_targets_at_once() -> None:
