@@ -11,7 +11,7 @@ import sys
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import jsonschema
 import pytest
@@ -108,7 +108,7 @@ def test_lines_follow_the_published_schema_and_have_no_content(tmp_path: Path) -
     """No prompt, no response, no key: not even of a program that captures content on spans."""
     folder = tmp_path / "recording"
     recorded(folder, tmp_path / "log")
-    validator = jsonschema.Draft202012Validator(json.loads(SCHEMA.read_text()))
+    validator: Any = jsonschema.Draft202012Validator(json.loads(SCHEMA.read_text()))
     lines = [
         line for path in folder.glob("requests-*.jsonl") for line in path.read_text().splitlines()
     ]

@@ -9,7 +9,7 @@ never added up.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -81,6 +81,10 @@ class Scorecard:
     notes: tuple[str, ...] = ()
 
 
+def _none() -> None:
+    """Return no histograms."""
+
+
 class _Group(NamedTuple):
     kind: Kind
     side: Side
@@ -130,15 +134,24 @@ class ScorecardBuilder:
         targets = [each.metric for path in paths for each in path.targets]
         self._metrics = tuple(dict.fromkeys(("duration", *_FIRST_TOKENS, *targets)))
 
-    def add_records(self, records: Iterable[RequestRecord], *, unsent: int = 0) -> None:
+    def add_records(
+        self,
+        records: Iterable[RequestRecord],
+        *,
+        unsent: int = 0,
+        histograms: Callable[[], Iterable[Snapshot] | None] = _none,
+    ) -> None:
         """
-        Add a source that has every request.
+        Add a source that has requests one by one.
 
         Args:
             records: Its records. Those of a load test count if they are of its measured phase.
             unsent: Number of requests that were scheduled and never sent.
+            histograms: Returns histograms of all requests, if there are any: they are counted
+                instead if the records turn out to be a sample.
         """
         source = _Source()
+        sampled = 0
         last: dict[_Group, int] = {}
         bounds: dict[tuple[Cycle, Period], tuple[int, int]] = {}
         for record in records:
@@ -146,7 +159,7 @@ class ScorecardBuilder:
                 continue
             group = _Group(record.kind, record.side, _attribute(record, self._by))
             weight = max(1, round(1 / record.ratio))
-            self._sampled += weight > 1
+            sampled += weight > 1
             start_ns, end_ns = record.start_epoch_ns, record.start_epoch_ns + record.duration_ns
             last[group] = max(last.get(group, 0), start_ns)
             for cycle in self._cycles:
@@ -156,6 +169,10 @@ class ScorecardBuilder:
                 source.tally(group, place).add(
                     record.outcome, self._values(record), self._targets_of(group), weight=weight
                 )
+        if sampled and (counted := histograms()) is not None:
+            self.add_snapshots(counted)
+            return
+        self._sampled += sampled
         for place, span in bounds.items():
             source.spans[place].append(span)
         if unsent and last:

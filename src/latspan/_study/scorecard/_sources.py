@@ -62,7 +62,7 @@ def _add_folder(builder: ScorecardBuilder, folder: Path) -> Iterator[str]:
     logs = sorted(folder.glob(f"*{_LOG}"))
     if logs:
         # Logs of one folder are those of the processes of one program.
-        builder.add_snapshots(snapshot for log in logs for snapshot in read_snapshots(log))
+        builder.add_snapshots(_snapshots(logs))
     traces = sorted(each for each in folder.iterdir() if each.suffix in _TRACES)
     recordings = sorted(each for each in folder.iterdir() if is_recording(each))
     for each in (*traces, *recordings):
@@ -76,11 +76,12 @@ def _add_folder(builder: ScorecardBuilder, folder: Path) -> Iterator[str]:
 
 def _add_recording(builder: ScorecardBuilder, recording: Recording) -> Iterator[str]:
     logs = sorted(recording.folder.glob(f"*{_LOG}"))
-    if logs and _is_sampled(recording):
-        builder.add_snapshots(_snapshots(logs))
-    else:
-        measurement: Mapping[str, Any] = recording.manifest.get("measurement", {})
-        builder.add_records(recording.records(), unsent=_unsent(measurement))
+    measurement: Mapping[str, Any] = recording.manifest.get("measurement", {})
+    builder.add_records(
+        recording.records(),
+        unsent=_unsent(measurement),
+        histograms=lambda: _snapshots(logs) if logs else None,
+    )
     # What a converted file lacks is none of what a scorecard shows.
     missing = [note for note in recording.notes if note not in recording.lacks]
     yield from (f"{recording.folder}: {note}" for note in missing)
@@ -89,11 +90,6 @@ def _add_recording(builder: ScorecardBuilder, recording: Recording) -> Iterator[
 def _snapshots(logs: list[Path]) -> Iterator[Snapshot]:
     for log in logs:
         yield from read_snapshots(log)
-
-
-def _is_sampled(recording: Recording) -> bool:
-    """Return whether the lines are a sample; the histograms count every request."""
-    return any(record.ratio < 1 for record in recording.records())
 
 
 def _unsent(measurement: Mapping[str, Any]) -> int:

@@ -10,6 +10,7 @@ from pathlib import Path
 from latspan._recording import RequestRecord
 from latspan._recording.folder import RecordFile, begin_recording
 from latspan._recording.folder._columns import columns, frame_module
+from latspan._recording.folder._lines import line_of, row_of
 from latspan._study.traces._guidellm import is_guidellm, read_guidellm
 from latspan._study.traces._imported import Imported
 from latspan._study.traces._otlp import read_otlp
@@ -101,7 +102,8 @@ def write_parquet(records: Iterable[RequestRecord], path: str | os.PathLike[str]
         OSError: The file cannot be written.
     """
     require_parquet()
-    named = {name: _of_one_type(values.tolist()) for name, values in columns(records, ()).items()}
+    rows = (row_of(line_of(record)) for record in records)
+    named = {name: _of_one_type(values.tolist()) for name, values in columns(rows, ()).items()}
     frame = frame_module("pandas").DataFrame(named)
     frame.to_parquet(path, engine="pyarrow", index=False)
     return len(frame)
