@@ -170,5 +170,7 @@ def _goodput(figures: Figures) -> Text:
     return Text("—", style=FAINT) if goodput is None else Text(f"{goodput:,.2f}")
 
 
-def _verdict(verdict: TargetVerdict) -> Text:
+def _verdict(verdict: TargetVerdict | None) -> Text:
+    if verdict is None:
+        return Text("—", style=FAINT)
     return Text(str(verdict), style=FAINT if verdict.needed else "")

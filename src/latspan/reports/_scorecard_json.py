@@ -89,7 +89,9 @@ def _figures(row: Row, targets: Sequence[Target]) -> dict[str, object]:
         "attainment": None if figures.attainment is None else _ratio(figures.attainment),
         "goodput_per_s": figures.goodput_per_s,
         "verdicts": [
-            {
+            None
+            if verdict is None
+            else {
                 "metric": target.metric,
                 "percentile": target.percentile,
                 "verdict": verdict.verdict,

@@ -19,6 +19,7 @@ from latspan._metrics import FROM_START
 from latspan._recording import RequestRecord, Snapshot, nearest_values
 from latspan._segments import Kind, Outcome, Side
 from latspan._study.scorecard._periods import Cycle, Period, period_of
+from latspan._study.scorecard._prometheus import totals_of
 from latspan._study.scorecard._tally import Figures, Tally
 from latspan._targets import InferencePath, Target
 from latspan._units import NS_PER_S
@@ -130,6 +131,7 @@ class ScorecardBuilder:
         self._cycles = tuple(cycles)
         self._total = _Source()
         self._sampled = 0
+        self._estimated = False
         self._too_long: dict[Cycle, int] = dict.fromkeys(self._cycles, 0)
         targets = [each.metric for path in paths for each in path.targets]
         self._metrics = tuple(dict.fromkeys(("duration", *_FIRST_TOKENS, *targets)))
@@ -209,6 +211,27 @@ class ScorecardBuilder:
                     tally.add_histogram(key.metric, outcome, series.histogram)
         self._add(source)
 
+    def add_prometheus(self, url: str) -> None:
+        """
+        Add a source that answers with totals of each period.
+
+        Args:
+            url: Address of a Prometheus server.
+
+        Raises:
+            ConfigError: The server does not answer as Prometheus does.
+        """
+        source = _Source()
+        for total in totals_of(url, by=self._by, where=self._where, cycles=self._cycles):
+            group = _Group(total.kind, total.side, total.group)
+            tally = source.tally(group, (total.cycle, total.period))
+            tally.has_joint, tally.is_estimated = False, True
+            tally.outcomes.update(total.counts)
+            for (metric, outcome), values in total.values.items():
+                tally.add_histogram(metric, outcome, values)
+        self._estimated |= bool(source.tallies)
+        self._add(source)
+
     def build(self) -> Scorecard:
         """
         Return the scorecard.
@@ -239,6 +262,11 @@ class ScorecardBuilder:
         return Scorecard(self._by, by_size, tuple(self._notes()))
 
     def _notes(self) -> Iterator[str]:
+        if self._estimated:
+            yield (
+                "Counts from Prometheus are estimates, so no target is judged by them; it has the"
+                " duration in wide buckets only, so it is not shown."
+            )
         if self._sampled:
             records = count(self._sampled, "record")
             yield f"A recording is a sample: {records} of it count for others too."
@@ -255,10 +283,10 @@ class ScorecardBuilder:
         places = self._total.tallies[group]
         targets = self._targets_of(group)
         held = {metric for tally in places.values() for metric in tally.values}
-        wanted = dict.fromkeys(("duration", *(each.metric for each in targets)))
         first_token = next((each for each in _FIRST_TOKENS if each in held), None)
-        if first_token is not None:
-            wanted[first_token] = None
+        wanted = {first_token, *(each.metric for each in targets)}
+        if "duration" in held or first_token is None:
+            wanted.add("duration")
         metrics = tuple(metric for metric in self._metrics if metric in wanted)
         rows = {
             cycle: [

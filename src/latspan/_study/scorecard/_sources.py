@@ -9,6 +9,7 @@ from typing import Any, Final, cast
 from latspan._recording import Snapshot, read_snapshots
 from latspan._recording.folder import Recording, is_recording, open_recording
 from latspan._study.scorecard._card import ScorecardBuilder
+from latspan._study.scorecard._prometheus import is_url
 from latspan._study.traces import read_any
 from latspan.errors import ConfigError
 
@@ -25,17 +26,21 @@ def add_source(builder: ScorecardBuilder, path: str) -> tuple[str, ...]:
     Args:
         builder: Builder of the scorecard.
         path: A recording, a histogram log, a file of OTLP/JSON traces, a report of
-            guidellm, or a folder of any of them.
+            guidellm, a folder of any of them, or the URL of a Prometheus server.
 
     Returns:
         Sentences on what is missing in the source.
 
     Raises:
-        ConfigError: The path does not exist, cannot be read, or has nothing to read.
+        ConfigError: The path does not exist, cannot be read, or has nothing to read; or the
+            server does not answer.
         HistogramFormatError: A log is damaged.
         HistogramPrecisionError: A log has less precision than latspan's own.
         RecordingError: A recording or a file of traces cannot be read.
     """
+    if is_url(path):
+        builder.add_prometheus(path)
+        return ()
     try:
         return tuple(_add(builder, Path(path)))
     except OSError as error:

@@ -82,7 +82,7 @@ class Figures:
             no joint values of several targets.
         goodput_per_s: Requests per second that meet all targets; ``None`` if the attainment is, or
             if no time was recorded.
-        verdicts: Verdict on each target, in their order.
+        verdicts: Verdict on each target, in their order; ``None`` if counts are estimates.
         recorded_s: Recorded time in seconds.
     """
 
@@ -95,7 +95,7 @@ class Figures:
     completed: Ratio
     attainment: Ratio | None
     goodput_per_s: float | None
-    verdicts: tuple[TargetVerdict, ...]
+    verdicts: tuple[TargetVerdict | None, ...]
     recorded_s: float
 
 
@@ -112,6 +112,7 @@ class Tally:
         met: Number of requests that meet all targets.
         judged: Number of requests that meet them or do not; the others have no value for a target.
         has_joint: Whether ``met`` is known: histograms do not show which request a value is of.
+        is_estimated: Whether some counts are estimates, by which no target is judged.
         spans: Recorded time, as Unix nanoseconds of starts and ends, which may overlap.
     """
 
@@ -121,6 +122,7 @@ class Tally:
     met: int = 0
     judged: int = 0
     has_joint: bool = True
+    is_estimated: bool = False
     spans: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
 
     def add(
@@ -194,7 +196,9 @@ class Tally:
             attainment=attainment,
             goodput_per_s=met / recorded_s if attainment is not None and recorded_s else None,
             verdicts=tuple(
-                target_verdict(self._count(each.metric), self._misses(each), each.percentile)
+                None
+                if self.is_estimated
+                else target_verdict(self._count(each.metric), self._misses(each), each.percentile)
                 for each in targets
             ),
             recorded_s=recorded_s,
@@ -219,8 +223,9 @@ class Tally:
         return self.values.get(metric) or Histogram()
 
     def _count(self, metric: str) -> int:
-        # Failed requests may be of a kind that has no first token at all.
-        if metric != "duration" and metric not in self.values:
+        # Failed requests may be of a kind that has no first token at all, and a source may have
+        # no duration.
+        if metric not in self.values and (metric != "duration" or self.outcomes[Outcome.COMPLETED]):
             return 0
         return self._held(metric).count + self._failed
 
@@ -252,6 +257,7 @@ class Tally:
         self.met += other.met
         self.judged += other.judged
         self.has_joint &= other.has_joint
+        self.is_estimated |= other.is_estimated
         self.spans += other.spans
         for metric, values in other.values.items():
             self.values.setdefault(metric, Histogram()).merge(values)

@@ -141,7 +141,10 @@ def test_attainment_and_goodput_need_all_targets() -> None:
     assert found.recorded_s == pytest.approx(10)
     assert found.goodput_per_s == pytest.approx(0.6)
     # 8 of 10 within 200 ms, and 7 of 9 with a first token within 50 ms.
-    assert [(each.requests, each.misses) for each in found.verdicts] == [(10, 2), (9, 2)]
+    assert [(each.requests, each.misses) for each in found.verdicts if each is not None] == [
+        (10, 2),
+        (9, 2),
+    ]
     assert str(figures([record()] * 59, path_of(WITHIN_200)).verdicts[0]) == "met"
 
 
@@ -328,4 +331,4 @@ def test_histograms_do_not_judge_several_targets_at_once() -> None:
     found = card.rows[Cycle.WEEK][0].figures
 
     assert (found.attainment, found.goodput_per_s) == (None, None)
-    assert [each.misses for each in found.verdicts] == [0, 0]
+    assert [each.misses for each in found.verdicts if each is not None] == [0, 0]
