@@ -40,7 +40,7 @@ def test_it_writes_a_file_that_loads(capsys: pytest.CaptureFixture[str]) -> None
     assert written.out == ""
     assert written.err.splitlines() == [
         "chat.toml: p95 of time_to_first_token at most 500 ms",
-        "next: fill in endpoint, model and prompts, and correct the load",
+        "next: fill in endpoint, model and load, then latspan measure chat",
     ]
 
 
