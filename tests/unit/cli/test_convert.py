@@ -34,6 +34,7 @@ def test_traces_become_a_recording(capsys: pytest.CaptureFixture[str]) -> None:
             "lacks: segments without a span, such as retry and consumer, have their time but not"
             " their place"
         ),
+        "lacks: segments of no length are missing",
         "skipped: 2 spans of no request or call not used",
     ]
     recording = latspan.open_recording("monday")

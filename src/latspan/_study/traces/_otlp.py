@@ -72,6 +72,7 @@ _DETAILS_OF_OTHERS: Final = frozenset(
 _LACKS_OF_LATSPAN: Final = (
     "chunk gaps are missing",
     "segments without a span, such as retry and consumer, have their time but not their place",
+    "segments of no length are missing",
 )
 _LACKS_OF_OTHERS: Final = (
     "calls of other instrumentations have no segments and no time to the first token"

@@ -15,13 +15,19 @@ from latspan import semconv
 from latspan._segments import SEGMENT_ORDER, Segment, SegmentName, Source
 from latspan._study.traces._spans import seconds_as_ns
 
-__all__ = ["Piece", "segments_without_span", "tiled"]
+__all__ = ["OFFSET_NS", "Piece", "segments_without_span", "tiled"]
 
 _PREFIX, _SUFFIX = semconv.segment_duration("|").split("|")
 _NOT_SEGMENTS: Final = frozenset({semconv.LATSPAN_STALL_DURATION, semconv.LATSPAN_HOST_GC_DURATION})
 _UNKNOWN: Final = frozenset({SegmentName.SERVER_WAIT, SegmentName.UNATTRIBUTED})
 _ROUNDING_NS: Final = 1_000
 """Largest rest of a gap that comes from seconds as floating-point numbers."""
+
+OFFSET_NS: Final = 1_000_000
+"""
+Largest difference between two spans of one process: each converts its times with a reading of the
+wall clock of its own.
+"""
 
 
 class Piece(NamedTuple):
@@ -93,6 +99,11 @@ def tiled(
             tiles[-1] = tiles[-1]._replace(end_ns=gap_end)
         elif cursor < gap_end:
             tiles += _filled(cursor, gap_end, left, source)
+            rest_ns = tiles[-1].end_ns if tiles else cursor
+            if tiles and gap_end - rest_ns <= OFFSET_NS:
+                tiles[-1] = tiles[-1]._replace(end_ns=gap_end)
+            else:
+                tiles.append(Piece(SegmentName.UNATTRIBUTED, rest_ns, gap_end, Source.UNKNOWN))
         if start < end:
             tiles.append(Piece(name, start, end, known, is_own))
         cursor = max(cursor, end)
@@ -120,5 +131,3 @@ def _filled(start_ns: int, end_ns: int, left: dict[str, int], source: Source) ->
         if start_ns < until:
             yield Piece(name, start_ns, until, Source.UNKNOWN if name in _UNKNOWN else source)
         start_ns = until
-    if start_ns < end_ns:
-        yield Piece(SegmentName.UNATTRIBUTED, start_ns, end_ns, Source.UNKNOWN)

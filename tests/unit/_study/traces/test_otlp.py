@@ -18,12 +18,13 @@ from latspan._recording import RequestRecord
 from latspan._recording.folder._lines import line_of, record_of
 from latspan._segments import Kind, Outcome, Segment, Side, Source
 from latspan._study.traces import read_otlp
-from latspan._study.traces._tiling import Piece, tiled
+from latspan._study.traces._tiling import OFFSET_NS, Piece, tiled
 from latspan._tokens import TokenCounts, TokenSource
 from latspan.errors import RecordingError
 
 DATA: Final = Path(__file__).parents[3] / "data"
 FILE: Final = DATA / "collector-0.159.0.jsonl"
+UNIT: Final = 10 * OFFSET_NS
 TRACE: Final = "5b8efff798038103d269b633813fc60c"
 
 
@@ -112,6 +113,7 @@ def test_what_a_file_lacks_is_stated() -> None:
     assert imported.lacks == (
         "chunk gaps are missing",
         "segments without a span, such as retry and consumer, have their time but not their place",
+        "segments of no length are missing",
     )
     assert imported.skipped == ("2 spans of no request or call not used",)
 
@@ -312,6 +314,22 @@ def test_spans_that_are_each_others_parents_end(tmp_path: Path) -> None:
     assert len(read_otlp(path).records) == 3
 
 
+def test_a_gap_between_the_clocks_of_two_spans_is_no_segment() -> None:
+    """A longer one is unattributed."""
+    first = Piece("prepare", 0, 10_000_000)
+    near, far = Piece("send", 10_900_000, 20_000_000), Piece("send", 12_000_000, 20_000_000)
+
+    assert [each[:3] for each in tiled([first, near], 20_000_000, {})] == [
+        ("prepare", 0, 10_900_000),
+        ("send", 10_900_000, 20_000_000),
+    ]
+    assert [each.name for each in tiled([first, far], 20_000_000, {})] == [
+        "prepare",
+        "unattributed",
+        "send",
+    ]
+
+
 @given(
     st.lists(
         st.tuples(st.integers(-50, 150), st.integers(0, 80), st.booleans()).map(
@@ -325,18 +343,17 @@ def test_spans_that_are_each_others_parents_end(tmp_path: Path) -> None:
 def test_pieces_always_tile(
     pieces: list[Piece], duration: int, without_span: dict[str, int]
 ) -> None:
-    """Whatever overlaps or sticks out, in units of a microsecond."""
+    """Whatever overlaps or sticks out, in units above the offset between two clocks."""
     scaled = [
-        each._replace(start_ns=each.start_ns * 10_000, end_ns=each.end_ns * 10_000)
-        for each in pieces
+        each._replace(start_ns=each.start_ns * UNIT, end_ns=each.end_ns * UNIT) for each in pieces
     ]
-    times = {name: value * 10_000 for name, value in without_span.items()}
-    tiles = tiled(scaled, duration * 10_000, times)
+    times = {name: value * UNIT for name, value in without_span.items()}
+    tiles = tiled(scaled, duration * UNIT, times)
 
     at = 0
     for tile in tiles:
         assert tile.start_ns == at < tile.end_ns
         at = tile.end_ns
-    assert at == duration * 10_000
+    assert at == duration * UNIT
     for name, value in times.items():
         assert totals(each.segment for each in tiles).get(name, 0) <= value
