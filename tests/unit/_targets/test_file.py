@@ -240,10 +240,10 @@ def test_a_short_file_is_enough() -> None:
         (
             '"ttft"',
             '"fluidity"',
-            "line 4: metric is 'fluidity', which is not a time",
+            "line 4: metric is 'fluidity', which is not one time per request",
             (
                 "one of duration, time_to_first_chunk, time_to_first_token,"
-                " time_to_first_visible_token, time_per_output_token, chunk_gap, chunk_gap_max,"
+                " time_to_first_visible_token, time_per_output_token, chunk_gap_max,"
                 " stall_duration, buffer_needed"
             ),
         ),
@@ -343,6 +343,13 @@ def test_text_that_is_not_toml_is_refused_with_its_line() -> None:
         parse_inference_path('name = "chat"\nmodel = gpt\n', file="chat.toml")
 
     assert raised.value.hint == 'a line is name = value, and text is in quotes: model = "gpt-4o"'
+
+
+@pytest.mark.parametrize("value", ["9" * 5_000, "1e999999", "nan", f"[{'[' * 3_000}{']' * 3_000}]"])
+def test_no_number_breaks_the_reader(value: str) -> None:
+    """It is refused like any other invalid value."""
+    with pytest.raises(ConfigError):
+        parse_inference_path(MINIMAL.replace("500", value), file="chat.toml")
 
 
 def test_an_inference_path_is_found_by_its_name(
