@@ -53,6 +53,9 @@ Python's default of 5 ms would delay the stamps of chunks by as much.
 
 _GC_THRESHOLD: Final = 100_000
 
+_LONGEST_RAMP_NS: Final = 2_000_000_000
+"""Longest time over which the users of a closed loop begin: the first request may load a model."""
+
 
 class Display(Protocol):
     """Shows the progress of a measurement."""
@@ -67,7 +70,7 @@ class _Prepared(Protocol):
 
     async def send(self, index: int) -> Answer: ...
 
-    async def try_once(self) -> None: ...
+    async def try_once(self) -> Answer: ...
 
     def close(self) -> None: ...
 
@@ -157,6 +160,7 @@ class _Measurement:
         self._function = function
         self._existed = existed
         self._interrupted = False
+        self._ramp_ns = 0
         self._runner: StepRunner | None = None
         self._main: asyncio.Task[Any] | None = None
 
@@ -172,7 +176,7 @@ class _Measurement:
             )
             try:
                 self._start_recording()
-                await self._try(sender)
+                self._ramp_ns = min(_LONGEST_RAMP_NS, (await self._try(sender)).duration_ns)
             except BaseException as error:
                 # Nothing was measured, so nothing is left behind.
                 shutdown()
@@ -223,14 +227,14 @@ class _Measurement:
         if settings.function is not None:
             auto_instrument()
 
-    async def _try(self, sender: _Prepared) -> None:
+    async def _try(self, sender: _Prepared) -> Answer:
         attributes = {
             semconv.LATSPAN_LOAD_INDEX: 0,
             semconv.LATSPAN_LOAD_PHASE: Phase.COLD.value,
             semconv.LATSPAN_LOAD_DISPATCH_LAG: 0.0,
         }
         with with_attributes({}, attributes):
-            await sender.try_once()
+            return await sender.try_once()
 
     async def _run_steps(self, sender: _Prepared, manifest: Manifest) -> None:
         settings = self._settings
@@ -249,6 +253,7 @@ class _Measurement:
                 number=number if several else None,
                 first_index=1 + number * _STRIDE,
                 max_in_flight=settings.max_in_flight,
+                ramp_ns=self._ramp_ns,
             )
             with _without_collections():
                 await runner.run()

@@ -275,7 +275,8 @@ def _step(
                 account,
                 limits_ns=[target.limit_ns for target in targets],
                 cached=cached,
-                in_flight=_in_flight(collected),
+                # A closed loop keeps its number in flight by itself.
+                in_flight=_in_flight(collected) if is_open else None,
             )
         ),
         targets=tuple(_results(targets, latencies)),
