@@ -53,7 +53,7 @@ def own_provider() -> Generator[On]:
     exporter = InMemorySpanExporter()
     spans = SpanExport(lambda: OtlpSpans(exporter))
     sink = PrivateSink(TracerProvider(shutdown_on_exit=False), spans.take)
-    worker = Worker(polling=True)
+    worker = Worker(poll_s=0.1)
     runtime = _runtime_of(worker, lambda: sink)
     try:
         yield On(runtime, runtime.recorder, spans, exporter)
@@ -69,7 +69,7 @@ def application_provider() -> Generator[On]:
     processor = BatchSpanProcessor(exporter)
     provider = TracerProvider(shutdown_on_exit=False)
     provider.add_span_processor(processor)
-    worker = Worker(polling=True)
+    worker = Worker(poll_s=0.1)
     runtime = _runtime_of(worker, SpanRouter(NoSink, provider))
     try:
         yield On(runtime, runtime.recorder, processor, exporter)

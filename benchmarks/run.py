@@ -24,6 +24,7 @@ BENCHMARKS: Final = (
     "added_per_chunk",
     "added_per_call",
     "added_per_request",
+    "recording",
     "record_one_value",
     "histogram_memory",
     "histogram_work",

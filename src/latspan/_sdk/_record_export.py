@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from latspan._export import ConsoleLines
     from latspan._recording.folder import RecordFile
 
-__all__ = ["RECORDS_FOLDER", "RecordOutputs", "recording_folders"]
+__all__ = ["RECORDS_FOLDER", "RecordOutputs", "recording_folders", "writes_records"]
 
 _BYTES_PER_MB: Final = 1_000_000
 
@@ -33,12 +33,18 @@ _LARGEST_TEMPORARY: Final = 200_000_000
 """Size in bytes of a process's file in a temporary folder."""
 
 
+def writes_records(config: Config) -> bool:
+    """Return whether this process writes each finished request to a file."""
+    return bool(os.environ.get(RECORDS_FOLDER)) or config.record_dir is not None
+
+
 def recording_folders(config: Config) -> list[str]:
     """Return the folders of the recordings to which this process writes."""
-    of_run = os.environ.get(RECORDS_FOLDER)
-    if not of_run and config.record_dir is None:
+    if not writes_records(config):
         return []
     from latspan._recording.folder import is_recording
+
+    of_run = os.environ.get(RECORDS_FOLDER)
 
     kept = of_run if of_run and is_recording(of_run) else None
     return list(dict.fromkeys(folder for folder in (kept, config.record_dir) if folder))
@@ -108,8 +114,7 @@ class RecordOutputs:
 
 
 def _record_files(config: Config) -> list[RecordFile]:
-    of_run = os.environ.get(RECORDS_FOLDER)
-    if not of_run and config.record_dir is None:
+    if not writes_records(config):
         return []
     from latspan._recording.folder import RecordFile, join_recording
 
@@ -124,6 +129,7 @@ def _record_files(config: Config) -> list[RecordFile]:
         )
         for folder in folders
     ]
+    of_run = os.environ.get(RECORDS_FOLDER)
     if of_run and of_run not in folders:
         files.append(RecordFile(of_run, largest=_LARGEST_TEMPORARY))
     return files

@@ -13,7 +13,7 @@ after a job that uses its slice up. A job that takes longer calls ``give_way`` i
 **Sleeping.** No job may wait while the thread sleeps. The thread sets ``_asleep`` before it looks
 at the deque for the last time; a submitter appends its job before it reads ``_asleep``. So either
 the thread finds the job, or the submitter finds the thread asleep and wakes it. For two seconds
-after a job, a polling worker looks at the deque ten times per second instead, and submitters need
+after a job, a polling worker looks at the deque at regular intervals instead, and submitters need
 not wake it.
 
 **Stopping.** The thread may end between the two steps of a submitter: the check of ``_stopped`` and
@@ -41,9 +41,8 @@ __all__ = ["Worker"]
 _LIMIT: Final = 10_000
 """Maximum number of queued jobs. Past it, ``submit`` runs the job on the caller's thread."""
 
-_POLL_INTERVAL_S: Final = 0.1
-_POLLS: Final = 20
-"""Number of polls that a polling worker makes after a job before it sleeps until it is woken."""
+_POLLING_S: Final = 2.0
+"""Seconds without a job after which a polling worker sleeps until it is woken."""
 
 
 class Worker:
@@ -52,8 +51,8 @@ class Worker:
 
     Waking a thread costs the waker a system call, and on a virtual machine an interrupt of another
     core: up to 0.1 ms on an application thread that has just received its response. A polling
-    worker is woken only if it has had no job for two seconds. Until then it polls ten times per
-    second, and runs all queued jobs each time.
+    worker is woken only if it has had no job for two seconds. Until then it polls, and runs all
+    queued jobs each time.
 
     Finalisers submit jobs too: a stream that is garbage collected ends its call on the thread that
     runs the collector.
@@ -64,7 +63,8 @@ class Worker:
         when_idle: Job to repeat while there is no other.
         idle_s: Seconds without a job before ``when_idle`` runs, more than 0.
         slices: Division of the work into slices; of the usual length unless given.
-        polling: Whether a job may wait for 0.1 s, to save its submitter the cost of waking.
+        poll_s: Seconds that a job may wait, to save its submitter the cost of waking; ``None`` if
+            a job wakes the thread.
     """
 
     def __init__(
@@ -74,14 +74,15 @@ class Worker:
         on_start: Callable[[], None] | None = None,
         when_idle: Callable[[], None] | None = None,
         idle_s: float | None = None,
-        polling: bool = False,
+        poll_s: float | None = None,
         slices: Slices | None = None,
     ) -> None:
         self._name = name
         self._on_start = on_start
         self._when_idle = when_idle
         self._idle_s = None if idle_s is None else min(idle_s, threading.TIMEOUT_MAX)
-        self._polls = _POLLS if polling else 0
+        self._poll_s = poll_s or 0.0
+        self._polls = round(_POLLING_S / poll_s) if poll_s else 0
         self._stopped = False
         self._slices = Slices() if slices is None else slices
         self._begin()
@@ -189,7 +190,7 @@ class Worker:
                     self._run_jobs()
                 elif polls_left:
                     polls_left -= 1
-                    self._rest(_POLL_INTERVAL_S)
+                    self._rest(self._poll_s)
                 elif not self._sleep() and self._when_idle is not None:
                     _do(self._when_idle)
             except BaseException:

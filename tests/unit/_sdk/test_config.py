@@ -50,6 +50,9 @@ FROM_ENVIRONMENT: dict[str, tuple[str, Any]] = {
     "console": ("1", True),
     "console_waterfalls": ("true", True),
     "keep_records": ("7", 7),
+    "record_dir": ("/var/log/shop", "/var/log/shop"),
+    "record_rate_limit": ("all", None),
+    "record_size_limit_mb": ("20", 20),
 }
 
 

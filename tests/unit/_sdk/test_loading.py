@@ -23,6 +23,9 @@ HELD_BACK = """
 import os, threading
 from support.held_imports import hold
 
+# The main thread needs it for a span, and would wait for a loader that is held back before it.
+import latspan._export._private_spans
+
 go_on = hold("{held}")
 import latspan
 latspan.configure(endpoint="{endpoint}", protocol="{protocol}")

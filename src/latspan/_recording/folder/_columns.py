@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from importlib import import_module
 from math import nan
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from latspan import semconv
-from latspan._metrics import METRICS, metric_named
-from latspan._recording._record import RequestRecord
+from latspan._metrics import METRIC_NAMES, METRICS, Metric, metric_named
 from latspan._units import in_metric_unit, to_seconds
 from latspan.errors import MissingExtraError
 
@@ -42,106 +43,166 @@ def frame_module(name: str) -> Any:
 
 
 def columns(
-    records: Iterable[RequestRecord], names: Sequence[str]
+    rows: Iterable[Mapping[str, Any]], names: Sequence[str]
 ) -> dict[str, NDArray[np.float64] | NDArray[np.object_]]:
     """
     Return one array per name; see :meth:`latspan.Recording.columns`.
+
+    Args:
+        rows: Lines of a recording as mappings.
+        names: Names of the columns; all that occur if there are none.
 
     Raises:
         MissingExtraError: numpy is not installed.
     """
     numpy = frame_module("numpy")
-    numbers: dict[str, array[float]] = {}
-    texts: dict[str, list[object]] = {}
-    wanted = [_full_name(name) for name in names]
+    found: dict[str, _Column] = {}
     size = 0
-    for record in records:
-        for name, value in _values(record, wanted):
-            if isinstance(value, float | int) and not isinstance(value, bool) and name not in texts:
-                _fill(numbers.setdefault(name, array("d")), nan, size).append(value)
-            else:
-                if name in numbers:
-                    # An attribute that was a number so far, and is not in this record.
-                    texts[name] = [None if each != each else each for each in numbers.pop(name)]
-                _fill(texts.setdefault(name, []), None, size).append(value)
-        size += 1
-    result: dict[str, Any] = {}
-    for name in wanted or sorted({*numbers, *texts}):
-        if name in texts:
-            result[name] = _as_objects(numpy, _fill(texts[name], None, size))
-        elif name in numbers or _is_number(name):
-            column = _fill(numbers.get(name, array("d")), nan, size)
-            result[name] = numpy.frombuffer(column, dtype=numpy.float64) if size else numpy.empty(0)
-        else:
-            result[name] = _as_objects(numpy, [None] * size)
-    return {asked: result[name] for asked, name in zip(names, wanted, strict=True)} or result
+    if names:
+        getters = [(found.setdefault(name, _Column()).append, _getter(name)) for name in names]
+        for row in rows:
+            for append, get in getters:
+                append(get(row))
+            size += 1
+    else:
+        for row in rows:
+            for name in _names_in(row):
+                found.setdefault(name, _Column(size)).append(_getter(name)(row))
+            size += 1
+            for column in found.values():
+                column.fill(size)
+    is_number = {name: _is_number(name) for name in found}
+    return {
+        name: found[name].array(numpy, as_number=is_number[name])
+        for name in (names or sorted(found))
+    }
 
 
-def _as_objects(numpy: Any, values: list[object]) -> Any:
-    column = numpy.empty(len(values), dtype=object)
-    column[:] = values
-    return column
+class _Column:
+    """
+    Values of one name, as numbers until there is another value.
 
+    Args:
+        size: Number of earlier rows, which have no value.
+    """
 
-def _fill(column: Any, default: object, size: int) -> Any:
-    """Extend a column by the default for all records that had no value, and return it."""
-    missing = size - len(column)
-    if missing > 0:
-        column.extend([default] * missing)
-    return column
+    def __init__(self, size: int = 0) -> None:
+        self._numbers = array("d", [nan]) * size
+        self._objects: list[object] | None = None
+        self._known = 0
 
+    def append(self, value: object) -> None:
+        """Add the value of the next row; ``None`` if it has none."""
+        if self._objects is None:
+            if value is None:
+                self._numbers.append(nan)
+                return
+            if isinstance(value, float | int) and not isinstance(value, bool):
+                self._known += 1
+                self._numbers.append(value)
+                return
+            self._objects = [None if each != each else each for each in self._numbers]
+        self._objects.append(value)
 
-def _full_name(name: str) -> str:
-    """Return the name of a column without the alias of its metric, such as ``ttft``."""
-    metric, dot, rest = name.partition(_FROM_SCHEDULE)
-    known = {alias for each in METRICS.values() for alias in each.aliases}
-    return metric_named(metric).name + dot + rest if metric in known else name
+    def fill(self, size: int) -> None:
+        """Add a row without a value, unless there are ``size`` already."""
+        if len(self._numbers if self._objects is None else self._objects) < size:
+            self.append(None)
+
+    def array(self, numpy: Any, *, as_number: bool) -> Any:
+        """Return the values: of float64, or as objects if there are texts, or nothing but gaps."""
+        if self._objects is None and (self._known or as_number):
+            return numpy.frombuffer(self._numbers) if self._numbers else numpy.empty(0)
+        objects = self._objects or [None] * len(self._numbers)
+        values = numpy.empty(len(objects), dtype=object)
+        values[:] = objects
+        return values
 
 
 def _is_number(name: str) -> bool:
-    return (
-        name in _NUMBERS
-        or name in METRICS
-        or name.startswith((_SEGMENT, _TOKENS))
-        or name.endswith(_FROM_SCHEDULE)
-    )
+    metric = name.removesuffix(_FROM_SCHEDULE)
+    return name in _NUMBERS or metric in METRIC_NAMES or name.startswith((_SEGMENT, _TOKENS))
 
 
-def _values(record: RequestRecord, wanted: Sequence[str]) -> Iterator[tuple[str, object]]:
-    values = dict(_all_values(record))
-    if not wanted:
-        yield from values.items()
-        return
-    for name in wanted:
-        if name in values:
-            yield name, values[name]
+def _names_in(row: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the name of each column for which a row has a value."""
+    yield from ("kind", "name", "outcome", "start", "ratio")
+    metrics = row.get("metrics", {})
+    scheduled = isinstance(_dispatch_lag(row), float | int)
+    if scheduled:
+        yield "dispatch_lag"
+    for name in dict.fromkeys(("duration", *metrics)):
+        if name in METRICS:
+            yield name
+            if scheduled and name in _SCHEDULED:
+                yield name + _FROM_SCHEDULE
+    yield from dict.fromkeys(_SEGMENT + segment[0] for segment in row["segments"])
+    yield from (_TOKENS + name for name in _COUNTS if name in row.get("tokens", {}))
+    for name in dict.fromkeys((*row.get("attributes", {}), *row.get("details", {}))):
+        if name not in _NUMBERS and name not in METRICS:
+            yield name
 
 
-def _all_values(record: RequestRecord) -> Iterator[tuple[str, object]]:
-    yield from record.attributes.items()
-    yield from record.details.items()
-    yield "kind", record.kind.value
-    yield "name", record.name
-    yield "outcome", record.outcome.value
-    yield "start", to_seconds(record.start_epoch_ns)
-    yield "ratio", record.ratio
-    lag = record.details.get(semconv.LATSPAN_LOAD_DISPATCH_LAG)
-    if isinstance(lag, float | int):
-        yield "dispatch_lag", lag
-    for name, (value, _) in {**record.metrics, "duration": (record.duration_ns, None)}.items():
-        metric = METRICS.get(name)
-        if metric is None:
-            continue
-        yield name, in_metric_unit(value, metric.unit)
-        if name in _SCHEDULED and isinstance(lag, float | int):
-            yield name + _FROM_SCHEDULE, to_seconds(value) + lag
-    for total in record.segment_totals:
-        yield _SEGMENT + total.name, to_seconds(total.duration_ns)
-    for name in _COUNTS:
-        number = getattr(record.tokens, name)
-        if number is not None:
-            yield _TOKENS + name, number
+def _getter(name: str) -> Callable[[Mapping[str, Any]], object]:
+    """Return the function that returns the value of a column in a row, or ``None``."""
+    if name in _OWN:
+        return _OWN[name]
+    if name.startswith(_SEGMENT):
+        return partial(_segment, name.removeprefix(_SEGMENT))
+    if name.startswith(_TOKENS):
+        return partial(_tokens, name.removeprefix(_TOKENS))
+    metric = name.removesuffix(_FROM_SCHEDULE)
+    if metric in METRIC_NAMES:
+        known = metric_named(metric)
+        if metric == name:
+            return partial(_metric, known)
+        return partial(_metric_from_schedule, known)
+    return partial(_attribute, name)
 
+
+def _dispatch_lag(row: Mapping[str, Any]) -> Any:
+    return row.get("details", {}).get(semconv.LATSPAN_LOAD_DISPATCH_LAG)
+
+
+def _segment(name: str, row: Mapping[str, Any]) -> float | None:
+    lengths = [end - start for each, start, end, _ in row["segments"] if each == name]
+    return to_seconds(sum(lengths)) if lengths else None
+
+
+def _tokens(name: str, row: Mapping[str, Any]) -> int | None:
+    return row.get("tokens", {}).get(name)
+
+
+def _metric(metric: Metric, row: Mapping[str, Any]) -> float | None:
+    if metric.name == "duration":
+        return to_seconds(row["duration_ns"])
+    value = row.get("metrics", {}).get(metric.name)
+    if value is None:
+        return None
+    return in_metric_unit(value if isinstance(value, int) else value[0], metric.unit)
+
+
+def _metric_from_schedule(metric: Metric, row: Mapping[str, Any]) -> float | None:
+    value, lag = _metric(metric, row), _dispatch_lag(row)
+    if metric.name not in _SCHEDULED or value is None or not isinstance(lag, float | int):
+        return None
+    return value + lag
+
+
+def _attribute(name: str, row: Mapping[str, Any]) -> object:
+    value = row.get("attributes", {}).get(name)
+    return row.get("details", {}).get(name) if value is None else value
+
+
+_OWN: Final[Mapping[str, Callable[[Mapping[str, Any]], object]]] = {
+    "kind": itemgetter("kind"),
+    "name": itemgetter("name"),
+    "outcome": itemgetter("outcome"),
+    "start": lambda row: to_seconds(row["start_epoch_ns"]),
+    "ratio": lambda row: row.get("ratio", 1.0),
+    "dispatch_lag": _dispatch_lag,
+}
+"""Columns that every row has, with the function that returns their value."""
 
 _SCHEDULED: Final = frozenset(
     {

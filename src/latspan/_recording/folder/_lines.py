@@ -17,12 +17,20 @@ from latspan._recording._record import RequestRecord
 from latspan._segments import Kind, Outcome, Segment, Side, Source
 from latspan._tokens import UNKNOWN_TOKENS, TokenCounts, TokenSource
 
-__all__ = ["UNREADABLE", "line_of", "record_of"]
+__all__ = ["UNREADABLE", "line_of", "record_of", "row_of"]
 
 UNREADABLE: Final = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
 """Exceptions of a line that is cut off, or that another program wrote."""
 
 _MEASURED: Final = Source.MEASURED
+_SOURCES: Final = {source.value: source for source in Source}
+_KINDS: Final = {kind.value: kind for kind in Kind}
+_OUTCOMES: Final = {outcome.value: outcome for outcome in Outcome}
+"""Mappings, because calling an enumeration takes ten times as long."""
+
+_new: Final[Any] = cast("Any", tuple).__new__
+"""Makes a named tuple in a third of the time of its class; a recording has millions of them."""
+
 _COUNTS: Final = tuple(name for name in TokenCounts._fields if name != "source")
 
 
@@ -105,6 +113,26 @@ def _fields_of(record: RequestRecord, ratio: float) -> dict[str, object]:
     return fields
 
 
+_ALWAYS: Final = ("kind", "name", "outcome", "start_epoch_ns", "duration_ns", "segments")
+_MAPPINGS: Final = ("metrics", "tokens", "attributes", "details")
+
+
+def row_of(line: str | bytes) -> Mapping[str, Any]:
+    """
+    Return the fields of a line.
+
+    Raises:
+        ValueError, KeyError, TypeError, AttributeError, RecursionError: As :func:`record_of`.
+    """
+    fields = json.loads(line)
+    for name in _ALWAYS:
+        fields[name]
+    for name in _MAPPINGS:
+        if not isinstance(fields.get(name, {}), dict):
+            raise TypeError(f"{name} is not an object")
+    return fields
+
+
 def record_of(line: str | bytes, before: int = 0) -> RequestRecord:
     """
     Return the record of a line.
@@ -122,9 +150,9 @@ def record_of(line: str | bytes, before: int = 0) -> RequestRecord:
     scope_id, parent_id = fields.get("id", 0), fields.get("parent", 0)
     return RequestRecord(
         name=fields["name"],
-        kind=Kind(fields["kind"]),
+        kind=_KINDS[fields["kind"]],
         side=Side(fields.get("side", Side.CLIENT)),
-        outcome=Outcome(fields["outcome"]),
+        outcome=_OUTCOMES[fields["outcome"]],
         start_epoch_ns=fields["start_epoch_ns"],
         duration_ns=fields["duration_ns"],
         segments=_segments(fields["segments"]),
@@ -144,20 +172,24 @@ def record_of(line: str | bytes, before: int = 0) -> RequestRecord:
 
 
 def _segments(rows: Iterable[tuple[str, int, int, str]]) -> tuple[Segment, ...]:
-    return tuple([Segment(name, start, end, Source(source)) for name, start, end, source in rows])
+    return tuple(
+        [_new(Segment, (name, start, end, _SOURCES[source])) for name, start, end, source in rows]
+    )
 
 
 def _value(value: int | tuple[int, str]) -> MetricValue:
-    return MetricValue(value) if isinstance(value, int) else MetricValue(value[0], Source(value[1]))
+    if isinstance(value, int):
+        return _new(MetricValue, (value, _MEASURED))
+    return MetricValue(value[0], _SOURCES[value[1]])
 
 
 def _gaps(fields: Mapping[str, Any]) -> tuple[MetricValue, ...]:
     gaps_ns = fields.get("chunk_gaps_ns", ())
     uncertain = fields.get("chunk_gap_sources")
     if not uncertain:
-        return tuple(map(MetricValue, gaps_ns))
+        return tuple([_new(MetricValue, (gap_ns, _MEASURED)) for gap_ns in gaps_ns])
     return tuple(
-        MetricValue(gap_ns, Source(uncertain.get(str(position), _MEASURED)))
+        MetricValue(gap_ns, _SOURCES[uncertain.get(str(position), _MEASURED.value)])
         for position, gap_ns in enumerate(gaps_ns)
     )
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from random import Random
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,9 +14,10 @@ from latspan._recording._log import read_snapshots
 from latspan._recording._record import RequestRecord
 from latspan._recording._recorder import Recorder
 from latspan._recording._snapshot import Snapshot
-from latspan._recording.folder._lines import UNREADABLE, record_of
+from latspan._recording.folder._line_sample import LineSample, kind_of_line
+from latspan._recording.folder._lines import UNREADABLE, record_of, row_of
 from latspan._recording.folder._manifest import read_manifest
-from latspan._recording.folder._writer import ProcessFile, count_of_lost, files_in
+from latspan._recording.folder._writer import count_of_lost, files_in
 from latspan._segments import Kind
 from latspan.errors import RecordingError
 
@@ -78,32 +78,29 @@ class Recording:
             OSError: A file cannot be read.
         """
         wanted = None if kind is None else Kind(kind)
-        for number, line in self._lines():
-            try:
-                record = record_of(line, number * _IDS_PER_FILE)
-            except UNREADABLE:
-                self._unreadable += 1
-                continue
+        for record in self._parsed(self._lines()):
             if wanted is None or record.kind is wanted:
                 yield record
 
+    def _parsed(self, lines: Iterable[tuple[int, bytes]]) -> Iterator[RequestRecord]:
+        for number, line in lines:
+            try:
+                yield record_of(line, number * _IDS_PER_FILE)
+            except UNREADABLE:
+                self._unreadable += 1
+
     def _lines(self) -> Iterator[tuple[int, bytes]]:
-        """Yield each line with the number of its file, and count those that are too long."""
+        """Yield each complete line with the number of its file, and count the others."""
         self._unreadable = 0
-        for number, file in enumerate(self.files):
+        for number, file in enumerate(files_in(self.folder)):
             with file.path.open("rb") as lines:
                 while line := lines.readline(_LONGEST_LINE):
-                    if line.endswith(b"\n") or len(line) < _LONGEST_LINE:
+                    if line.endswith(b"}\n"):
                         yield number, line
                         continue
                     self._unreadable += 1
                     while line and not line.endswith(b"\n"):
                         line = lines.readline(_LONGEST_LINE)
-
-    @property
-    def files(self) -> list[ProcessFile]:
-        """The files of finished requests."""
-        return files_in(self.folder)
 
     def columns(
         self, *names: str, kind: Kind | str | None = None
@@ -130,7 +127,19 @@ class Recording:
         """
         from latspan._recording.folder._columns import columns
 
-        return columns(self.records(kind), names)
+        return columns(self._rows(kind), names)
+
+    def _rows(self, kind: Kind | str | None) -> Iterator[Mapping[str, Any]]:
+        """Yield the lines of a kind as mappings, which takes half the time of records."""
+        wanted = None if kind is None else Kind(kind).value
+        for _, line in self._lines():
+            try:
+                row = row_of(line)
+            except UNREADABLE:
+                self._unreadable += 1
+                continue
+            if wanted is None or row["kind"] == wanted:
+                yield row
 
     def to_pandas(self, *names: str, kind: Kind | str | None = None) -> pd.DataFrame:
         """
@@ -158,26 +167,37 @@ class Recording:
         """
         Return everything that was recorded as a snapshot, for questions such as percentiles.
 
-        Histograms count every request, also of a recording that has only a sample of the records.
-        Of each kind, the snapshot has up to 5,000 complete records: a random sample, always the
-        same one, and the slowest request.
+        The histograms are those that the processes wrote, which count every request, also of a
+        recording that has only a sample of the lines. If a process was killed, they lack its last
+        requests, and all lines are counted instead. Of each kind, the snapshot has up to 5,000
+        complete records: a random sample, always the same one, and the slowest request.
 
         Raises:
             OSError: A file cannot be read.
         """
-        recorder = Recorder(SystemClock(), keep=0)
-        kept: dict[Kind, _Sample] = {}
-        sampled = False
-        for record in self.records():
-            recorder.record(record)
-            kept.setdefault(record.kind, _Sample()).add(record)
-            sampled |= record.ratio < 1
-        records = tuple(record for sample in kept.values() for record in sample.records())
-        snapshot = recorder.snapshot()
-        if sampled:
+        counted = None
+        if all(file.ended for file in files_in(self.folder)):
             counted = self._counted()
-            snapshot = counted or snapshot
-        return replace(snapshot, records=records)
+        recorder = Recorder(SystemClock(), keep=0)
+        kept: dict[bytes, LineSample] = {}
+        is_sampled = False
+        for number, line in self._lines():
+            if counted is None:
+                try:
+                    record = record_of(line)
+                except UNREADABLE:
+                    continue
+                recorder.record(record)
+                is_sampled |= record.ratio < 1
+            kind = kind_of_line(line)
+            if kind not in kept:
+                kept[kind] = LineSample(RECORDS_KEPT)
+            kept[kind].add(number, line)
+        if is_sampled:
+            counted = self._counted()
+        snapshot = counted or recorder.snapshot()
+        records = [record for sample in kept.values() for record in self._parsed(sample.lines())]
+        return replace(snapshot, records=tuple(records))
 
     def _counted(self) -> Snapshot | None:
         """Return the histograms that the processes wrote; ``None`` if there are none."""
@@ -197,7 +217,7 @@ class Recording:
         return tuple(self._notes())
 
     def _notes(self) -> Iterator[str]:
-        files = self.files
+        files = files_in(self.folder)
         processes = len({file.process for file in files})
         if processes > 1:
             yield f"Merged from {processes:,} processes."
@@ -228,35 +248,6 @@ def _counted(number: int, noun: str) -> str:
     if number == 1:
         return f"1 {noun}"
     return f"{number:,} {noun}es" if noun.endswith("s") else f"{number:,} {noun}s"
-
-
-class _Sample:
-    """Random sample of bounded size, with the slowest record."""
-
-    def __init__(self) -> None:
-        self._random = Random(0)  # noqa: S311 - a sample
-        self._seen = 0
-        self._records: list[tuple[int, RequestRecord]] = []
-        self._slowest: tuple[int, RequestRecord] | None = None
-
-    def add(self, record: RequestRecord) -> None:
-        """Add a record, perhaps in place of another one (reservoir sampling, algorithm R)."""
-        item = self._seen, record
-        self._seen += 1
-        if self._slowest is None or record.duration_ns > self._slowest[1].duration_ns:
-            self._slowest = item
-        if len(self._records) < RECORDS_KEPT:
-            self._records.append(item)
-        elif (position := self._random.randrange(self._seen)) < RECORDS_KEPT:
-            self._records[position] = item
-
-    def records(self) -> Iterator[RequestRecord]:
-        """Yield the records in the order in which they were added."""
-        by_number = dict(self._records)
-        if self._slowest is not None:
-            by_number.setdefault(*self._slowest)
-        for number in sorted(by_number):
-            yield by_number[number]
 
 
 def open_recording(folder: str | os.PathLike[str]) -> Recording:

@@ -62,7 +62,7 @@ def test_a_damaged_manifest_is_an_error(tmp_path: Path, text: str) -> None:
 def test_a_later_schema_is_refused_with_the_way_out(tmp_path: Path) -> None:
     """It might be misunderstood."""
     (tmp_path / "recording.json").write_text(json.dumps({"schema": "latspan.recording/99"}))
-    with pytest.raises(RecordingError, match="latspan.recording/99") as caught:
+    with pytest.raises(RecordingError, match=r"latspan\.recording/99") as caught:
         open_recording(tmp_path)
 
     assert caught.value.hint is not None

@@ -104,8 +104,10 @@ def test_a_large_snapshot_keeps_a_sample_with_the_slowest(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In the order of the recording, and the same one each time."""
+    # A name that looks like the field from which the duration is read.
     monkeypatch.setattr(reader, "RECORDS_KEPT", 5)
-    calls = [call(number) for number in (*range(50), 99, *range(50))]
+    hostile = '"duration_ns":99999999999,'
+    calls = [call(number, name=hostile) for number in (*range(50), 99, *range(50))]
     recording = recorded(tmp_path, *calls)
     records = recording.snapshot().records
 
@@ -130,6 +132,20 @@ def test_a_sampled_recording_is_counted_by_its_histograms(tmp_path: Path) -> Non
 
     assert snapshot.count() == 12
     assert [record.ratio for record in snapshot.records] == [0.25] * 3
+
+
+def test_histograms_of_a_killed_process_are_not_trusted(tmp_path: Path) -> None:
+    """They lack its last interval, so its lines are counted."""
+    recording = recorded(tmp_path, *(call(number) for number in range(3)))
+    (path,) = tmp_path.glob("*.jsonl")
+    recorder = Recorder(ManualClock())
+    recorder.record(call(0))
+    with HistogramLogWriter(tmp_path / "a.hlog") as writer:
+        write_interval(writer, recorder.swap_interval())
+    in_order = recording.snapshot().count()
+    path.rename(tmp_path / path.name.replace(".ended", ""))
+
+    assert (in_order, recording.snapshot().count()) == (1, 3)
 
 
 def test_sources_survive(tmp_path: Path) -> None:
